@@ -1,0 +1,56 @@
+# Everything starts here, on a machine that has only make and Python 3.11 or later.
+# The first target that needs it makes .venv from uv.lock; later runs start at once.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench docs torture format lock clean
+.SUFFIXES:
+
+BIN := .venv/bin
+READY := .venv/.ready
+
+$(READY): pyproject.toml uv.lock tools/bootstrap.py
+	@for python in $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14; do \
+		if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+		then exec $$python tools/bootstrap.py; fi; \
+	done; \
+	echo "dray: Dray needs Python 3.11 or later: install python3 and run make again." >&2; exit 1
+	@touch $@
+
+help: ## say what there is
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-15s %s\n", $$1, $$2 }'
+
+demo: $(READY) ## a large transfer between two queue managers, through a kill, into Spark (FILES=dir LOSSY=1)
+	@$(BIN)/dray demo $(if $(FILES),--files "$(FILES)") $(if $(filter-out 0,$(LOSSY)),--lossy)
+
+test: $(READY) ## the whole test suite (ARGS="-k name" for less)
+	@$(BIN)/pytest $(ARGS)
+
+check: $(READY) ## lint, format, types, imports, house rules
+	@$(BIN)/ruff check --quiet && echo "ruff check: good"
+	@$(BIN)/ruff format --check --quiet && echo "ruff format: good"
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/pytest -q tests/house
+
+bench: $(READY) ## the benchmarks, paired with this machine's own limits (ARGS passed on)
+	@$(BIN)/python -m benches $(ARGS)
+
+docs: $(READY) ## draw the state tables, check the documentation: links resolve, Python compiles
+	@$(BIN)/python tools/draw_tables.py
+	@$(BIN)/python tools/check_docs.py
+
+torture: $(READY) ## the tests that take minutes
+	@$(BIN)/pytest -m torture $(ARGS)
+
+format: $(READY) ## put the code into shape
+	@$(BIN)/ruff check --quiet --fix-only
+	@$(BIN)/ruff format
+
+lock: $(READY) ## bring uv.lock up to pyproject.toml (ARGS=--upgrade for newer versions)
+	@UV_SYSTEM_CERTS=1 $(BIN)/uv lock $(ARGS)
+
+clean: ## remove what runs leave behind; .venv stays
+	@rm -rf build dist demo-out spark-warehouse metastore_db derby.log .coverage .coverage.* \
+		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@for tree in src tests benches tools; do test ! -d $$tree || \
+		find $$tree -name __pycache__ -type d -prune -exec rm -rf {} +; done

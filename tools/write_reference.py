@@ -1,0 +1,131 @@
+"""Write the reference pages that the code itself can tell: the command line and the errors.
+
+    python tools/write_reference.py
+
+A test fails while a page differs from what this would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from dray.cli.program import COMMANDS, program
+from dray.errors import DrayError
+
+HOUSE = Path(__file__).resolve().parent.parent
+REFERENCE = HOUSE / "docs" / "reference"
+
+CLI_OPENING = """# Command line
+
+Written by `tools/write_reference.py` from the program itself: do not edit.
+
+Every command speaks to one queue manager, found at `--url`, else at the environment variable
+`DRAY_URL`, else at `dray://127.0.0.1:7340`. With `--json` it prints JSON for programs, without it
+tables for people. Both options may stand before or after the command's name. Progress of anything
+long goes to standard error: a bar on a terminal, a plain line now and then elsewhere.
+
+| exit status | meaning |
+|---|---|
+| 0 | done |
+| 2 | the command line was misused |
+| 130 | interrupted |
+| other | an error: one line `dray: <code>: <sentence>` on standard error; see [Errors](errors.md) |
+"""
+
+ERRORS_OPENING = """# Errors
+
+Written by `tools/write_reference.py` from `dray.errors`: do not edit.
+
+Every error is a `DrayError`, importable from `dray`. Its text is one sentence: what happened, to
+what, what to do. `code` is stable: the same on the wire, on the command line and here. `retryable`
+says whether the very same call may succeed later. The command line prints
+`dray: <code>: <sentence>` and ends with the exit status below.
+
+| error | is a | code | exit status | retryable | when | fields |
+|---|---|---|---|---|---|---|
+"""
+
+
+def main() -> None:
+    """Write both pages."""
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    (REFERENCE / "cli.md").write_text(command_line_page(), encoding="utf-8")
+    (REFERENCE / "errors.md").write_text(errors_page(), encoding="utf-8")
+
+
+def command_line_page() -> str:
+    """The page about all commands."""
+    sections = [CLI_OPENING]
+    context = click.Context(program, info_name="dray")
+    for name in COMMANDS:
+        command = program.get_command(context, name)
+        assert command is not None
+        sections += _command(command, click.Context(command, info_name=name, parent=context))
+    return "\n".join(sections)
+
+
+def errors_page() -> str:
+    """The page about all errors, in the order of the tree."""
+    return ERRORS_OPENING + "".join(f"| {' | '.join(row)} |\n" for row in _errors(DrayError))
+
+
+def _command(command: click.Command, context: click.Context) -> Iterator[str]:
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from _command(inner, click.Context(inner, info_name=name, parent=context))
+        return
+    yield f"## {context.command_path}\n"
+    usage = " ".join(command.collect_usage_pieces(context))
+    yield f"```\n{context.command_path} {usage}\n```\n"
+    yield f"{_sentences(command.help or '')}\n"
+    rows = [row for row in (_option(parameter, context) for parameter in command.params) if row]
+    if rows:
+        yield "| option | |\n|---|---|"
+        yield "\n".join(rows) + "\n"
+
+
+def _option(parameter: click.Parameter, context: click.Context) -> str | None:
+    record = parameter.get_help_record(context)
+    if not isinstance(parameter, click.Option) or record is None:
+        return None
+    if parameter.name in {"url", "json"}:
+        return None
+    names, text = record
+    return f"| `{names}` | {' '.join(text.split())} |"
+
+
+def _sentences(text: str) -> str:
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def _errors(error: type[DrayError]) -> Iterator[tuple[str, ...]]:
+    parent = error.__bases__[0].__name__ if error is not DrayError else ""
+    yield (
+        f"`{error.__name__}`",
+        f"`{parent}`" if parent else "",
+        f"`{error.code}`",
+        str(error.exit_status),
+        "yes" if error.retryable else "no",
+        " ".join((error.__doc__ or "").split()),
+        ", ".join(f"`{name}`" for name in _fields(error)),
+    )
+    for inner in error.__subclasses__():
+        yield from _errors(inner)
+
+
+def _fields(error: type[DrayError]) -> list[str]:
+    return [
+        name
+        for cls in reversed(error.__mro__)
+        for name in vars(cls).get("__annotations__", {})
+        if issubclass(cls, DrayError) and name not in {"code", "exit_status", "retryable"}
+    ]
+
+
+if __name__ == "__main__":
+    main()
