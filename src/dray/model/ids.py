@@ -1,0 +1,39 @@
+r"""Identifiers: a manager's is 32 hexadecimal digits, a message's `<manager id>\<number>`.
+
+A number is unique for its queue manager for ever: managers lease ranges of numbers to their
+clients, durably, before a client uses one. Transactions draw from the same numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NewType
+
+from dray.errors import Misuse
+
+ManagerId = NewType("ManagerId", str)
+"""32 lower-case hexadecimal digits."""
+MessageId = NewType("MessageId", str)
+"""`<manager id>\\<number>`; unique across all managers."""
+TransactionId = NewType("TransactionId", str)
+"""Same form as a message id, drawn from the same numbers."""
+LookupId = NewType("LookupId", int)
+"""Position in one queue, from 1, growing in commit order, never reused."""
+
+_GUID = re.compile(r"[0-9a-f]{32}\Z")
+_NUMBER = re.compile(r"[0-9]{1,19}\Z")
+_SHOWN_CHARACTERS_MAX = 80
+
+
+def join_id(manager: ManagerId, number: int) -> str:
+    """Compose the text form of a message or transaction id."""
+    return f"{manager}\\{number}"
+
+
+def split_id(text: str) -> tuple[ManagerId, int]:
+    """Take an id apart; raises `Misuse` if the text has not its form."""
+    manager, _, number = text.partition("\\")
+    if not _GUID.match(manager) or not _NUMBER.match(number):
+        shown = text[:_SHOWN_CHARACTERS_MAX]
+        raise Misuse(f"{shown!r} is not an id: expected 32 hexadecimal digits, '\\' and a number")
+    return ManagerId(manager), int(number)

@@ -1,0 +1,74 @@
+"""Every bound in one table, each with where it comes from. Sizes in bytes, times in seconds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1 << 10
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+
+MESSAGE_BYTES_MAX: Final = 4 * MIB
+"""A message with its properties fits one heap file (S3-13)."""
+FRAGMENT_BYTES_MAX: Final = 4_000_000
+"""Leaves room for a fragment's properties under the message limit (semantics 4.2)."""
+FRAGMENTS_MAX: Final = (1 << 31) - 1
+"""The fragment number travels in app_specific, a signed 32-bit integer (S0-10)."""
+FRAME_HEAD_BYTES_MAX: Final = 4 * MIB
+"""Heads carry 16 bytes a message at most; a full page of 10,000 large parts is 0.5 MB."""
+FRAME_BODY_BYTES_MAX: Final = 4 * MIB
+"""One frame's records go into one heap file in one piece."""
+BACKUP_PIECE_BYTES: Final = MIB
+"""What of a backup is asked for at a time, unless one record is longer."""
+BACKUP_PIECE_RECORDS: Final = 4_096
+"""Their lengths and checksums travel in the head: 100 KB."""
+ARCHIVE_PIECE_BYTES_MAX: Final = 5 * MIB
+"""One record of the longest kind, or many with the places of each."""
+BATCH_MESSAGES_MAX: Final = 10_000
+"""Messages in one frame; bounds what one turn can be asked to do."""
+QUEUE_NAME_CHARACTERS_MAX: Final = 124
+"""MSMQ's bound (semantics 1.1)."""
+SUB_QUEUE_NAME_CHARACTERS_MAX: Final = 32
+LABEL_CHARACTERS_MAX: Final = 249
+"""MSMQ's bound (semantics 1.3)."""
+CORRELATION_ID_CHARACTERS_MAX: Final = 255
+TIME_TO_LIVE_S_MAX: Final = 1e10
+"""Three centuries: in microseconds since 1970 it still fits the 63 bits of an expiry."""
+PROPERTIES_BYTES_MAX: Final = 64 * KIB
+"""Label, ids, queue names and extension together."""
+PRIORITY_MAX: Final = 7
+PRIORITY_DEFAULT: Final = 3
+QUOTA_BYTES_DEFAULT: Final = 8 * GIB
+"""Computer quota and computer journal quota (S3-4)."""
+LOW_WATER_BYTES: Final = 64 * MIB
+"""Free disk that new messages must leave: the log and two checkpoints of a million messages."""
+NUMBERS_LEASED: Final = 1 << 20
+"""Message numbers a client is granted at a time; a 63-bit space lasts for 2^43 grants."""
+TRANSACTIONS_REMEMBERED: Final = 65_536
+"""How many committed transactions `outcome` can still vouch for."""
+TRANSACTION_OPERATIONS_MAX: Final = 4_000_000
+"""Messages in one transaction: 16 TB of fragments; bounds the memory of an open transaction."""
+WAITERS_PER_QUEUE_MAX: Final = 10_000
+SESSIONS_MAX: Final = 10_000
+QUEUES_MAX: Final = 100_000
+LINK_WINDOW_BYTES: Final = 32 * MIB
+"""Unacknowledged bytes between two managers: 100 MB/s at 100 ms wants 10 MB; three times that."""
+LINK_WINDOW_MESSAGES: Final = 20_000
+CONFIRMATIONS_AHEAD_MAX: Final = 10_000
+"""Confirmations of one stream that are under way; a source takes them a frame at a time."""
+HOPS_MAX: Final = 15
+"""Managers that may forward a message: MSMQ's bound (semantics 1.6)."""
+WELCOME_TIMEOUT_S: Final = 10.0
+"""A peer that accepts a connection and says nothing is dialled again."""
+LINK_CHANGES_KEPT: Final = 10
+"""What is remembered of a connection between managers, for those who look."""
+TWINS_WATCHED_S: Final = 60.0
+"""How long a second manager under one id is remembered; they call every few seconds."""
+IDLE_TRANSACTION_S: Final = 3600.0
+"""A client that began a transaction and forgot it holds messages no longer than this."""
+ORDER_ACK_DELAY_S: Final = 0.0
+"""Order acks follow the sync of the turn that accepted; the turn already batches."""
+RESEND_SCHEDULE_S: Final = (30.0,) * 3 + (300.0,) * 3 + (1800.0,) * 3 + (21600.0,)
+"""The original's (semantics 2.5); the last step repeats until the message expires."""
+RECONNECT_DELAY_S: Final = 5.0
+"""The original's (semantics 2.5), as the ceiling of a backoff from 0.2 s."""

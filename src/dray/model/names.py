@@ -1,0 +1,113 @@
+r"""Queue names: what users write, taken apart and checked (semantics 1.1).
+
+    orders                              a queue of this manager
+    orders;retry                        its sub-queue          orders;journal  its journal
+    system$;deadxact                    a system queue
+    dray://host:port/orders             a queue of another manager
+    DIRECT=TCP:host\private$\orders    the same in the original's format, at the default port
+
+Names compare without regard to case, as in the original.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from dray.errors import InvalidQueueName
+from dray.model.limits import QUEUE_NAME_CHARACTERS_MAX, SUB_QUEUE_NAME_CHARACTERS_MAX
+
+DEFAULT_PORT = 7340
+_FORBIDDEN = re.compile(r'[\\;+,"/\x00-\x1f\x7f]')
+_FORMAT_NAME = re.compile(r"DIRECT=(?:TCP|OS):([^\\]+)\\(?:private\$\\)?(.+)\Z", re.IGNORECASE)
+_LOCAL_PREFIX = re.compile(r"\.\\(?:private\$\\)?", re.IGNORECASE)
+SYSTEM = "system$"
+
+
+class QueueAddress(NamedTuple):
+    """A name taken apart. `host` is empty for a queue of this manager."""
+
+    queue: str
+    sub_queue: str = ""
+    host: str = ""
+    port: int = DEFAULT_PORT
+
+    @property
+    def remote(self) -> bool:
+        """Whether the queue lives on another manager."""
+        return bool(self.host)
+
+    @property
+    def local_name(self) -> str:
+        """The name on its own manager, with the sub-queue."""
+        return f"{self.queue};{self.sub_queue}" if self.sub_queue else self.queue
+
+    def __str__(self) -> str:
+        """The canonical text."""
+        if not self.remote:
+            return self.local_name
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"dray://{host}:{self.port}/{self.local_name}"
+
+
+def parse_queue_address(text: str) -> QueueAddress:
+    """Read any form of a queue's name; raises `InvalidQueueName`."""
+    if text.lower().startswith("dray://"):
+        return _remote(text)
+    form = _FORMAT_NAME.match(text)
+    if form:
+        queue, sub_queue = _split(form[2])
+        return QueueAddress(queue, sub_queue, form[1].lower())
+    queue, sub_queue = _split(_LOCAL_PREFIX.sub("", text, count=1))
+    return QueueAddress(queue, sub_queue)
+
+
+def check_new_queue_name(name: str) -> str:
+    """Give the canonical name of a queue to be made; raises `InvalidQueueName`."""
+    address = parse_queue_address(name)
+    if address.remote or address.sub_queue:
+        raise InvalidQueueName(f"cannot create {name!r}: give the plain name of a local queue")
+    if address.queue.endswith("$"):
+        raise InvalidQueueName(f"cannot create {name!r}: names ending in '$' are the system's")
+    return address.queue
+
+
+def parse_manager_address(text: str) -> tuple[str, int]:
+    """Read host and port of a manager, "host", "host:port" or with "dray://" before it."""
+    parts = text if text.lower().startswith("dray://") else f"dray://{text}"
+    address = parse_queue_address(f"{parts.rstrip('/')}/queue")
+    return address.host, address.port
+
+
+def queue_key(name: str) -> str:
+    """The form under which names compare."""
+    return name.casefold()
+
+
+def _remote(text: str) -> QueueAddress:
+    try:
+        parts = urlsplit(text)
+        port = parts.port if parts.port is not None else DEFAULT_PORT
+    except ValueError as error:
+        raise InvalidQueueName(f"{text!r} is not a queue address: {error}") from error
+    if not parts.hostname or parts.query or parts.fragment or parts.username:
+        raise InvalidQueueName(f"{text!r} is not a queue address: write dray://host:port/queue")
+    queue, sub_queue = _split(parts.path.removeprefix("/"))
+    return QueueAddress(queue, sub_queue, parts.hostname.lower(), port)
+
+
+def _split(text: str) -> tuple[str, str]:
+    queue, _, sub_queue = text.partition(";")
+    _check(queue, text, QUEUE_NAME_CHARACTERS_MAX)
+    if ";" in text:
+        _check(sub_queue, text, SUB_QUEUE_NAME_CHARACTERS_MAX)
+    return queue, sub_queue
+
+
+def _check(name: str, whole: str, longest: int) -> None:
+    if not 1 <= len(name) <= longest:
+        raise InvalidQueueName(f"{whole!r} is not a queue name: use 1 to {longest} characters")
+    found = _FORBIDDEN.search(name)
+    if found:
+        raise InvalidQueueName(f"{whole!r} is not a queue name: {found[0]!r} may not be in it")

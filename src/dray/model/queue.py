@@ -1,0 +1,95 @@
+"""What can be known of queues and managers: what `queues()` and `info()` give."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dray.model.classes import QueueKind
+from dray.model.ids import ManagerId
+
+
+class QueueOptions(msgspec.Struct, frozen=True, array_like=True):
+    """What a queue was created with. `transactional` never changes later."""
+
+    transactional: bool = True
+    quota: int | None = None
+    journal: bool = False
+    journal_quota: int | None = None
+    label: str = ""
+
+
+class LinkChange(msgspec.Struct, frozen=True):
+    """A change of the connection to the next manager; one that repeats itself is counted.
+
+    Times in seconds since the epoch: when it first and last came.
+    """
+
+    state: str
+    reason: str
+    since: float
+    until: float
+    times: int = 1
+
+
+class DeliveryInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """How the delivery of an outgoing queue stands, since this manager was started.
+
+    `link` is "disconnected", "dialling", "connected" or "welcomed"; `history` its last changes, the
+    latest last. Numbers are those of messages in the stream's sequence. Times in seconds since the
+    epoch, None for never.
+    """
+
+    next_hop: str
+    remote_queue: str
+    link: str
+    next_attempt: float | None = None
+    history: list[LinkChange] = []
+    sequence_id: int = 0
+    next_number: int = 1
+    unacknowledged: int = 0
+    in_flight: int = 0
+    in_flight_bytes: int = 0
+    last_ack: int = 0
+    last_ack_time: float | None = None
+    resends: int = 0
+    next_resend: float | None = None
+    refusals: int = 0
+    refusal: str = ""
+    ignored_acks: int = 0
+
+
+class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue as it stands. Sizes in bytes; a quota of None is no limit."""
+
+    name: str
+    kind: QueueKind
+    transactional: bool
+    message_count: int = 0
+    byte_count: int = 0
+    journal_count: int = 0
+    journal_bytes: int = 0
+    quota: int | None = None
+    journal_quota: int | None = None
+    state: str = "active"
+    label: str = ""
+    delivery: DeliveryInfo | None = None
+    """Of an outgoing queue that was asked about by itself."""
+
+
+class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue manager as it stands. Sizes in bytes, uptime in seconds."""
+
+    id: ManagerId
+    name: str
+    version: str
+    quota: int | None
+    bytes_used: int
+    journal_quota: int | None
+    journal_bytes_used: int
+    outgoing_queues: list[QueueInfo] = []
+    uptime: float = 0.0
+    syncs: int = 0
+    groups: int = 0
+    heap_files: int = 0
+    checkpoints: int = 0
+    pid: int = 0
