@@ -1,0 +1,46 @@
+"""The frames of a backup: a moment is asked for, then read piece by piece (codes 23 to 26)."""
+
+from __future__ import annotations
+
+from dray.wire.head import Head
+
+
+class Backup(Head, frozen=True):
+    """Ask for everything as it stands between two turns. Answered by BackupBegun.
+
+    Traffic goes on; what the backup holds keeps its place until it was read, or the asker is gone.
+    """
+
+    code = 23
+
+
+class BackupBegun(Head, frozen=True):
+    """Whose backup it is, of when (microseconds since the epoch), and how much will come."""
+
+    code = 24
+    manager_id: str
+    name: str
+    version: str
+    taken_us: int
+    messages: int
+    record_bytes: int
+    state_bytes: int
+    heap_file_bytes: int
+
+
+class BackupRead(Head, frozen=True):
+    """Ask for the next piece of the backup. Answered by BackupPiece."""
+
+    code = 25
+
+
+class BackupPiece(Head, frozen=True):
+    """In the body a part of the state, or records; the last piece is empty.
+
+    Of records, `runs` packs where their bytes lie (heap file, offset, length: 4 bytes each), and
+    `checks` length and CRC32C of each record (4 bytes each).
+    """
+
+    code = 26
+    runs: bytes = b""
+    checks: bytes = b""

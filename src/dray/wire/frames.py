@@ -1,0 +1,279 @@
+"""Frames: what is said between clients and managers, and between managers.
+
+     0        4   5    6     8            12           16           20           24
+     +--------+---+----+-----+------------+------------+------------+------------+---- - - --- - -
+     |"DRAY"  | v | ty |  0  | request id | head bytes | body bytes | CRC32C     | head | body
+     +--------+---+----+-----+------------+------------+------------+------------+---- - - --- - -
+
+Heads are MessagePack arrays. v version (1), ty frame type, all integers little-endian and
+unsigned. The CRC32C covers bytes 0..20 and the head. The body is message records (or a range of
+one); their CRC32Cs travel in the head, so a body can be sent from a heap file by the kernel
+without being read. Request id 0 wants no answer. What may never change: the magic, and that bytes
+4..5 say the version.
+
+Every head below names its type code; `docs/formats/wire.md` tells each exchange as a story.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+import crc32c
+import msgspec
+
+from dray.errors import DrayError, Misuse, ProtocolError
+from dray.model.limits import FRAME_BODY_BYTES_MAX, FRAME_HEAD_BYTES_MAX
+from dray.wire import backup_frames
+from dray.wire.head import Head
+from dray.wire.large_frames import (
+    LargeEntry,
+    LargeFound,
+    LargeList,
+    LargeListed,
+    LargeReceive,
+    PartAt,
+    Range,
+    ReadPart,
+)
+from dray.wire.message_frames import (
+    Abort,
+    Commit,
+    Envelope,
+    ListPrepared,
+    Messages,
+    Move,
+    Outcome,
+    OutcomeIs,
+    Prepare,
+    PreparedList,
+    Receive,
+    ReceiveTransaction,
+    Reject,
+    Reserve,
+    Select,
+    Send,
+    Settle,
+    SettlePrepared,
+    TransactionMessages,
+)
+from dray.wire.peer_frames import (
+    Confirmations,
+    ConfirmationsTaken,
+    Confirmed,
+    Data,
+    OpenStream,
+    StreamRefused,
+    StreamState,
+)
+from dray.wire.queue_frames import (
+    CreateQueue,
+    DeleteQueue,
+    Describe,
+    DescribeQueue,
+    ListQueues,
+    ManagerState,
+    Opened,
+    OpenQueue,
+    PauseQueue,
+    PurgeQueue,
+    QueueList,
+    QueueState,
+    SetQuota,
+)
+
+__all__ = [
+    "FRAME_HEADER",
+    "FRAME_HEADER_BYTES",
+    "FRAME_TYPES",
+    "MAGIC",
+    "VERSION",
+    "Abort",
+    "Commit",
+    "Confirmations",
+    "ConfirmationsTaken",
+    "Confirmed",
+    "CreateQueue",
+    "Data",
+    "DeleteQueue",
+    "Describe",
+    "DescribeQueue",
+    "Done",
+    "Envelope",
+    "Failed",
+    "FrameHeader",
+    "Head",
+    "Hello",
+    "LargeEntry",
+    "LargeFound",
+    "LargeList",
+    "LargeListed",
+    "LargeReceive",
+    "Lease",
+    "Leased",
+    "ListPrepared",
+    "ListQueues",
+    "ManagerState",
+    "Messages",
+    "Move",
+    "OpenQueue",
+    "OpenStream",
+    "Opened",
+    "Outcome",
+    "OutcomeIs",
+    "PartAt",
+    "PauseQueue",
+    "Prepare",
+    "PreparedList",
+    "PurgeQueue",
+    "QueueList",
+    "QueueState",
+    "Range",
+    "ReadPart",
+    "Receive",
+    "ReceiveTransaction",
+    "Reject",
+    "Reserve",
+    "Select",
+    "Send",
+    "SetQuota",
+    "Settle",
+    "SettlePrepared",
+    "StreamRefused",
+    "StreamState",
+    "TransactionMessages",
+    "Welcome",
+    "decode_head",
+    "encode_frame",
+    "failure",
+    "read_frame_header",
+]
+
+MAGIC = b"DRAY"
+VERSION = 1
+FRAME_HEADER = struct.Struct("<4sBBHIIII")
+FRAME_HEADER_BYTES = FRAME_HEADER.size
+_CHECKED = struct.Struct("<4sBBHIII")
+_CRC_AT = 20
+
+
+class Hello(Head, frozen=True):
+    """First frame of either kind of caller: `role` is "client" or "manager".
+
+    `instance` is another one in each life of a manager: two alive under one id are found out.
+    """
+
+    code = 1
+    role: str
+    manager_id: str = ""
+    name: str = ""
+    instance: str = ""
+
+
+class Welcome(Head, frozen=True):
+    """The answer to Hello: who this is, and message numbers leased to a client."""
+
+    code = 2
+    manager_id: str
+    name: str
+    version: str
+    session: int
+    first_number: int = 0
+    number_count: int = 0
+
+
+class Lease(Head, frozen=True):
+    """Ask for more message numbers; answered by Leased."""
+
+    code = 3
+
+
+class Leased(Head, frozen=True):
+    """Numbers `first_number` and the `number_count - 1` after it are the asker's for ever."""
+
+    code = 4
+    first_number: int
+    number_count: int
+
+
+class Done(Head, frozen=True):
+    """The request is done and durable; `count` of what it did."""
+
+    code = 5
+    count: int = 0
+
+
+class Failed(Head, frozen=True):
+    """The request failed: an error of `dray.errors` by code, its sentence and fields."""
+
+    code = 6
+    error: str
+    sentence: str
+    fields: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+FRAME_TYPES: dict[int, type[Head]] = {cls.code: cls for cls in Head.__subclasses__()}
+assert backup_frames.Backup.code in FRAME_TYPES, "they are frames like all others"
+_DECODERS = {code: msgspec.msgpack.Decoder(cls) for code, cls in FRAME_TYPES.items()}
+_encode_head = msgspec.msgpack.Encoder().encode
+
+
+class FrameHeader(NamedTuple):
+    """The fixed 24 bytes, read and within bounds."""
+
+    type: int
+    request_id: int
+    head_bytes: int
+    body_bytes: int
+    crc: int
+
+
+def encode_frame(head: Head, request_id: int = 0, body_bytes: int = 0) -> bytes:
+    """Everything of a frame but its body, which the caller sends right after.
+
+    Raises `Misuse` for what has no place in MessagePack, `ProtocolError` for what is too long.
+    """
+    try:
+        encoded = _encode_head(head)
+    except (OverflowError, TypeError, UnicodeEncodeError) as error:
+        # Integers beyond 64 bits, half characters: what a caller put into it.
+        raise Misuse(f"{type(head).__name__} has a value that cannot be sent: {error}") from error
+    if len(encoded) > FRAME_HEAD_BYTES_MAX or body_bytes > FRAME_BODY_BYTES_MAX:
+        raise ProtocolError(f"{type(head).__name__} is over the bounds of a frame")
+    checked = _CHECKED.pack(MAGIC, VERSION, head.code, 0, request_id, len(encoded), body_bytes)
+    crc = crc32c.crc32c(encoded, crc32c.crc32c(checked))
+    return b"".join((checked, crc.to_bytes(4, "little"), encoded))
+
+
+def read_frame_header(view: bytes | bytearray | memoryview) -> FrameHeader:
+    """Read 24 bytes; raises `ProtocolError` if no frame of ours begins so."""
+    magic, version, kind, zero, request_id, head_bytes, body_bytes, crc = FRAME_HEADER.unpack_from(
+        view
+    )
+    if magic != MAGIC:
+        raise ProtocolError(f"the other end does not speak Dray: it began with {bytes(magic)!r}")
+    if version != VERSION:
+        raise ProtocolError(f"the other end speaks version {version}, this is {VERSION}")
+    if kind not in FRAME_TYPES or zero:
+        raise ProtocolError(f"there is no frame of type {kind}")
+    if head_bytes > FRAME_HEAD_BYTES_MAX or body_bytes > FRAME_BODY_BYTES_MAX:
+        raise ProtocolError("a frame says it is longer than a frame may be")
+    return FrameHeader(kind, request_id, head_bytes, body_bytes, crc)
+
+
+def decode_head(
+    header: FrameHeader, fixed: bytes | bytearray | memoryview, head: bytes | bytearray | memoryview
+) -> Head:
+    """Check the CRC32C and read the head; raises `ProtocolError`."""
+    if crc32c.crc32c(head, crc32c.crc32c(memoryview(fixed)[:_CRC_AT])) != header.crc:
+        raise ProtocolError("a frame was damaged on the way: its CRC32C does not fit")
+    try:
+        return _DECODERS[header.type].decode(head)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        name = FRAME_TYPES[header.type].__name__
+        raise ProtocolError(f"the head of a {name} frame cannot be read: {error}") from error
+
+
+def failure(error: DrayError) -> Failed:
+    """The frame that carries an error."""
+    return Failed(error.code, str(error), error.fields)

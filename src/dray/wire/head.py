@@ -1,0 +1,13 @@
+"""What every frame's head is."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+
+class Head(msgspec.Struct, array_like=True, frozen=True):
+    """A frame's head. Each subclass is one frame type, with its code."""
+
+    code: ClassVar[int] = 0

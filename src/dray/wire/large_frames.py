@@ -1,0 +1,96 @@
+"""Frames about large messages and ranges of records (codes 50 to 55)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dray.wire.head import Head
+from dray.wire.message_frames import Envelope
+
+
+class LargeReceive(Head, frozen=True):
+    """Take, or look at, the first large message that is whole or surely holed.
+
+    `by` is "first", "correlation" or "sequence". Answered by LargeFound, or Failed.
+    """
+
+    code = 50
+    queue: int
+    transaction: int
+    timeout: float | None
+    by: str = "first"
+    text: str = ""
+    peek: bool = False
+
+
+class PartAt(msgspec.Struct, array_like=True, frozen=True):
+    """One fragment: where it is in the queue, the length and CRC32C of its record."""
+
+    lookup_id: int
+    length: int
+    crc: int
+
+
+class LargeFound(Head, frozen=True):
+    """A large message; in the body its header's record, then its trailer's.
+
+    `missing` is empty, or the holes of one that was asked for by peek or list.
+    """
+
+    code = 51
+    sequence: int
+    source: str
+    header: Envelope
+    trailer: Envelope | None
+    parts: list[PartAt]
+    missing: list[Any] = msgspec.field(default_factory=list)
+
+
+class LargeList(Head, frozen=True):
+    """Ask for the large messages from a position on. Answered by LargeListed."""
+
+    code = 52
+    queue: int
+    after: int
+    max_messages: int
+    max_bytes: int = 0
+
+
+class LargeEntry(msgspec.Struct, array_like=True, frozen=True):
+    """One large message of a list: position of header and of its last part, and what is missing."""
+
+    first_lookup_id: int
+    last_lookup_id: int
+    sequence: int
+    source: str
+    fragment_count: int
+    size: int
+    missing: list[Any]
+
+
+class LargeListed(Head, frozen=True):
+    """Large messages in queue order, up to the first that is still in flight."""
+
+    code = 53
+    entries: list[LargeEntry]
+
+
+class ReadPart(Head, frozen=True):
+    """Ask for a range of one record, by position. Answered by Range.
+
+    The message must be in the queue, available or held by the caller's transaction.
+    """
+
+    code = 54
+    queue: int
+    lookup_id: int
+    offset: int
+    length: int
+
+
+class Range(Head, frozen=True):
+    """The bytes asked for, in the body."""
+
+    code = 55

@@ -1,0 +1,206 @@
+"""Frames about messages and transactions (codes 30 to 46)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dray.wire.head import Head
+
+
+class Send(Head, frozen=True):
+    """Records for one queue.
+
+    Inside a transaction only a failure is answered, and it dooms the transaction; with transaction
+    0 they are a transaction of their own, answered by Done.
+    """
+
+    code = 30
+    queue: int
+    transaction: int
+    sizes: list[int]
+    crcs: list[int]
+    guarded: bool = True
+
+
+class Reserve(Head, frozen=True):
+    """Set aside room for `size` bytes that a transaction is going to send. Answered by Done."""
+
+    code = 35
+    queue: int
+    transaction: int
+    size: int
+
+
+class Commit(Head, frozen=True):
+    """Answered by Done once durable. `sends` is how many Send frames must have come."""
+
+    code = 31
+    transaction: int
+    sends: int
+
+
+class Abort(Head, frozen=True):
+    """Answered by Done."""
+
+    code = 32
+    transaction: int
+
+
+class Outcome(Head, frozen=True):
+    """Answered by OutcomeIs."""
+
+    code = 33
+    transaction_id: str
+
+
+class OutcomeIs(Head, frozen=True):
+    """A `TransactionStatus`."""
+
+    code = 34
+    status: str
+
+
+class Select(msgspec.Struct, array_like=True, frozen=True):
+    """Which message: by "first", "id", "correlation", "lookup" (a lookup id).
+
+    Or by what follows a lookup id: "next" passes over what transactions hold, "after" stops there.
+    """
+
+    by: str = "first"
+    text: str = ""
+    lookup_id: int = 0
+
+
+class Receive(Head, frozen=True):
+    """Take messages or, with `peek`, look at them.
+
+    Answered by Messages, or Failed when `timeout` seconds passed (None: wait for ever).
+    Transaction 0 is a transaction of its own.
+    """
+
+    code = 40
+    queue: int
+    transaction: int
+    timeout: float | None
+    max_messages: int = 1
+    max_bytes: int = 0
+    peek: bool = False
+    select: Select = Select()
+    guarded: bool = True
+
+
+class Envelope(msgspec.Struct, array_like=True, frozen=True):
+    """What managers know of one record.
+
+    Times in microseconds since the epoch; `marks`: 1 first and 2 last in its transaction;
+    `ordinal` its place in its transaction, from 1. Between managers only, `number` is its number in
+    the stream, `move_count` how many managers have forwarded it, `remaining_us` the time until it
+    expires in its queue and `reaching_us` the time it has left to get there (-1: for ever).
+    """
+
+    lookup_id: int
+    length: int
+    crc: int
+    transaction: int
+    sent_us: int
+    arrived_us: int
+    marks: int
+    message_class: int = 0
+    abort_count: int = 0
+    move_count: int = 0
+    ordinal: int = 0
+    number: int = 0
+    remaining_us: int = -1
+    reaching_us: int = -1
+
+
+class Messages(Head, frozen=True):
+    """Envelopes, and in the body their records one after another."""
+
+    code = 41
+    envelopes: list[Envelope]
+
+
+class Settle(Head, frozen=True):
+    """Everything available at or below a lookup id is received. Answered by Done."""
+
+    code = 42
+    queue: int
+    upto: int
+    transaction: int
+
+
+class Move(Head, frozen=True):
+    """Move a message between a queue and its sub-queues (or two of them). Answered by Done.
+
+    With transaction 0 at once; else at commit, and until then nobody sees it.
+    """
+
+    code = 43
+    queue: int
+    lookup_id: int
+    target: int
+    transaction: int
+
+
+class Reject(Head, frozen=True):
+    """Mark a message that the transaction has received as rejected. Answered by Done."""
+
+    code = 44
+    queue: int
+    lookup_id: int
+    transaction: int
+
+
+class ReceiveTransaction(Head, frozen=True):
+    """Take all messages that one transaction sent to a queue, once its last is there.
+
+    Answered by TransactionMessages, or Failed when `timeout` seconds passed.
+    """
+
+    code = 45
+    queue: int
+    transaction: int
+    timeout: float | None
+
+
+class TransactionMessages(Head, frozen=True):
+    """The messages of one transaction, records in the body; `missing` are ordinals from 1.
+
+    What does not fit one frame is left out at the end (`left_out` envelopes without records): it is
+    held all the same and read with ReadPart.
+    """
+
+    code = 46
+    envelopes: list[Envelope]
+    left_out: list[Envelope]
+    missing: list[int]
+
+
+class Prepare(Head, frozen=True):
+    """First phase: the transaction survives a crash and waits to be settled. Answered by Done."""
+
+    code = 36
+    transaction: int
+    sends: int
+
+
+class SettlePrepared(Head, frozen=True):
+    """Second phase, from any connection: commit or abort a prepared one. Answered by Done."""
+
+    code = 37
+    transaction_id: str
+    commit: bool
+
+
+class ListPrepared(Head, frozen=True):
+    """Answered by PreparedList."""
+
+    code = 38
+
+
+class PreparedList(Head, frozen=True):
+    """Ids of the transactions that are prepared and not settled."""
+
+    code = 39
+    transaction_ids: list[str]

@@ -1,0 +1,89 @@
+"""Frames between managers: streams, order acks, confirmations (codes 60 to 65)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dray.wire.head import Head
+from dray.wire.message_frames import Envelope
+
+
+class OpenStream(Head, frozen=True):
+    """Begin to deliver an outgoing queue (`stream`, its number at the source) to `queue`.
+
+    A name with a host is another manager's queue: then the one asked is to forward.
+    Answered by StreamState or StreamRefused.
+    """
+
+    code = 60
+    stream: int
+    queue: str
+
+
+class StreamState(Head, frozen=True):
+    """What the destination has accepted of a stream, durably: the order ack too (S2-7)."""
+
+    code = 61
+    stream: int
+    sequence_id: int
+    upto: int
+
+
+class StreamRefused(Head, frozen=True):
+    """The stream cannot be taken now; the source keeps its messages and asks again later.
+
+    Unless there is no such queue, or none that may be sent to: then nothing of it can be delivered.
+    The position is what was accepted before, and counts as an order ack.
+    """
+
+    code = 62
+    stream: int
+    error: str
+    sentence: str
+    sequence_id: int = 0
+    upto: int = 0
+
+
+class Confirmed(msgspec.Struct, array_like=True, frozen=True):
+    """What became of one message of the source, by number; a `MessageClass`.
+
+    `administration_queue` is empty if no acknowledgment message was asked for, `origin` if the
+    message is one of the source's own and not one that it forwarded.
+    """
+
+    number: int
+    message_class: int
+    administration_queue: str = ""
+    label: str = ""
+    origin: str = ""
+
+
+class Confirmations(Head, frozen=True):
+    """Destination to source: confirmations of a stream; the first one's ordinal is `first`."""
+
+    code = 64
+    stream: int
+    first: int
+    confirmations: list[Confirmed]
+
+
+class ConfirmationsTaken(Head, frozen=True):
+    """Source to destination: what was confirmed up to this ordinal is durable here."""
+
+    code = 65
+    stream: int
+    upto: int
+
+
+class Data(Head, frozen=True):
+    """Messages of one stream in order, their records in the body.
+
+    `previous` is the number before the first; each next one's previous number is its predecessor
+    here.
+    """
+
+    code = 63
+    stream: int
+    sequence_id: int
+    previous: int
+    envelopes: list[Envelope]

@@ -1,0 +1,103 @@
+"""Frames about queues and the manager itself (codes 10 to 22)."""
+
+from __future__ import annotations
+
+from dray.model.queue import ManagerInfo, QueueInfo, QueueOptions
+from dray.wire.head import Head
+
+
+class CreateQueue(Head, frozen=True):
+    """Answered by QueueState."""
+
+    code = 10
+    name: str
+    options: QueueOptions
+    exist_ok: bool = False
+
+
+class OpenQueue(Head, frozen=True):
+    """Resolve a name to a number. A remote name makes its outgoing queue. Answered by Opened."""
+
+    code = 11
+    name: str
+
+
+class Opened(Head, frozen=True):
+    """A queue by number; numbers are never used again."""
+
+    code = 12
+    number: int
+    name: str
+    kind: str
+    transactional: bool
+
+
+class DescribeQueue(Head, frozen=True):
+    """Answered by QueueState."""
+
+    code = 13
+    name: str
+
+
+class QueueState(Head, frozen=True):
+    """One queue as it stands."""
+
+    code = 14
+    info: QueueInfo
+
+
+class ListQueues(Head, frozen=True):
+    """Answered by QueueList."""
+
+    code = 15
+
+
+class QueueList(Head, frozen=True):
+    """All queues."""
+
+    code = 16
+    queues: list[QueueInfo]
+
+
+class DeleteQueue(Head, frozen=True):
+    """Answered by Done."""
+
+    code = 17
+    name: str
+
+
+class PurgeQueue(Head, frozen=True):
+    """Answered by Done with the number of messages removed."""
+
+    code = 18
+    queue: int
+
+
+class Describe(Head, frozen=True):
+    """Answered by ManagerState."""
+
+    code = 19
+
+
+class ManagerState(Head, frozen=True):
+    """The manager as it stands."""
+
+    code = 20
+    info: ManagerInfo
+
+
+class PauseQueue(Head, frozen=True):
+    """Stop the delivery of an outgoing queue, or let it go on. Answered by Done."""
+
+    code = 21
+    name: str
+    paused: bool
+
+
+class SetQuota(Head, frozen=True):
+    """Set quotas of a queue or, with an empty name, of the manager. Answered by Done."""
+
+    code = 22
+    name: str
+    quota: int | None
+    journal_quota: int | None

@@ -1,0 +1,252 @@
+"""The message record: one message as bytes, the same on every wire and in every heap file.
+
+Made by the sending client, never changed afterwards, so that one CRC32C, taken by the sender,
+vouches for it until the last receiver. What managers add (positions, times, transaction marks)
+travels beside it, in an `Envelope`. Little-endian:
+
+     0        4   5   6   7   8           12          16                               32
+     +--------+---+---+---+---+-----------+-----------+--------------------------------+
+     |"DMSG"  | v | p | q | f | prop len  | body len  | source manager id, 16 bytes    |
+     +--------+---+---+---+---+-----+-----+-----------+----------------+------+--------+
+     | number, 8 bytes | app_specific | ack  | 0  | sequence, 8 bytes  | count | zero  |
+     +-----------------+--------------+------+----+--------------------+-------+-------+
+     32                40             44     46   48                   56      60      64
+     then the properties (a MessagePack array, absent if all are defaults), then the body.
+
+v version (1)   p `Part`   q priority   f flags: 1 recoverable, 2 dead letter, 4 journal, 8 timed
+app_specific: signed. In a fragment it is the fragment number, in header and trailer their mark.
+sequence: in every part of a large message the number of its header; 0 in plain messages.
+count: in a trailer the number of fragments; else 0.
+What may never change: the place of the version byte, and that bytes 8..16 give the record's length.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from dray.errors import MessageTooLarge, Misuse, ProtocolError
+from dray.model.classes import Acknowledge, Part
+from dray.model.limits import (
+    CORRELATION_ID_CHARACTERS_MAX,
+    LABEL_CHARACTERS_MAX,
+    MESSAGE_BYTES_MAX,
+    PRIORITY_MAX,
+    PROPERTIES_BYTES_MAX,
+    TIME_TO_LIVE_S_MAX,
+)
+from dray.model.message import Buffer, Message
+
+MAGIC = b"DMSG"
+VERSION = 1
+RECORD_HEADER = struct.Struct("<4sBBBBII16sQiHHQII")
+HEADER_BYTES = RECORD_HEADER.size
+
+FLAG_RECOVERABLE = 1
+FLAG_DEAD_LETTER = 2
+FLAG_JOURNAL = 4
+FLAG_TIMED = 8
+_FLAGS_KNOWN = FLAG_RECOVERABLE | FLAG_DEAD_LETTER | FLAG_JOURNAL | FLAG_TIMED
+_FLAG_COPIES_AT = 1
+_WANTS_ACKNOWLEDGMENTS = 4
+_SHOWN_CHARACTERS_MAX = 40
+_APP_SPECIFIC_MIN, _APP_SPECIFIC_MAX = -(1 << 31), (1 << 31) - 1
+
+
+class RecordHeader(NamedTuple):
+    """The fixed 64 bytes, read."""
+
+    part: int
+    priority: int
+    flags: int
+    properties_bytes: int
+    body_bytes: int
+    source: bytes
+    number: int
+    app_specific: int
+    acknowledge: int
+    sequence: int
+    fragment_count: int
+
+    @property
+    def record_bytes(self) -> int:
+        """Length of the whole record."""
+        return HEADER_BYTES + self.properties_bytes + self.body_bytes
+
+    @property
+    def copies(self) -> int:
+        """What the sender wants told or kept: 1 dead letter, 2 journal, 4 acknowledgments."""
+        wishes = _WANTS_ACKNOWLEDGMENTS if self.acknowledge else 0
+        return self.flags >> _FLAG_COPIES_AT & 3 | wishes
+
+
+_Label = Annotated[str, msgspec.Meta(max_length=LABEL_CHARACTERS_MAX)]
+_CorrelationId = Annotated[str, msgspec.Meta(max_length=CORRELATION_ID_CHARACTERS_MAX)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=TIME_TO_LIVE_S_MAX)]
+
+
+class Properties(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """What a message carries besides its body and the fixed header. Bounds hold for what is read.
+
+    A message nobody can read would stand in its queue, or in the way of a stream, for ever; so
+    sender and queue manager both read what they are given.
+    """
+
+    label: _Label = ""
+    correlation_id: _CorrelationId | None = None
+    extension: bytes = b""
+    time_to_reach_queue: _Seconds | None = None
+    time_to_be_received: _Seconds | None = None
+    administration_queue: str | None = None
+    response_queue: str | None = None
+
+
+_DEFAULTS = Properties()
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Properties).decode
+
+
+class PartMark(NamedTuple):
+    """Which part of which large message a record is; the default is none."""
+
+    part: Part = Part.PLAIN
+    sequence: int = 0
+    fragment_count: int = 0
+
+
+PLAIN = PartMark()
+
+
+def encode_record(
+    message: Message, source: bytes, number: int, mark: PartMark = PLAIN
+) -> tuple[bytes, Buffer]:
+    """Give a record as two buffers, head and body, so that the body is not copied.
+
+    Raises `MessageTooLarge` and, for properties out of bounds, `Misuse`.
+    """
+    properties = _encode_properties(message)
+    body_bytes = message.body_size
+    size = HEADER_BYTES + len(properties) + body_bytes
+    if size > MESSAGE_BYTES_MAX:
+        raise MessageTooLarge(
+            f"a message of {size} bytes with its properties is over the limit of"
+            f" {MESSAGE_BYTES_MAX} bytes; send it with LargeMessageQueue",
+            size=size,
+            limit=MESSAGE_BYTES_MAX,
+        )
+    flags = (
+        (FLAG_RECOVERABLE if message.recoverable is not False else 0)
+        | (FLAG_DEAD_LETTER if message.use_dead_letter_queue else 0)
+        | (FLAG_JOURNAL if message.use_journal_queue else 0)
+        | (FLAG_TIMED if _timed(message) else 0)
+    )
+    try:
+        header = RECORD_HEADER.pack(
+            MAGIC,
+            VERSION,
+            mark.part,
+            message.priority,
+            flags,
+            len(properties),
+            body_bytes,
+            source,
+            number,
+            message.app_specific,
+            message.acknowledge,
+            0,
+            mark.sequence,
+            mark.fragment_count,
+            0,
+        )
+    except struct.error as error:
+        raise Misuse(f"a number is out of bounds in the message: {error}") from error
+    if message.priority > PRIORITY_MAX:
+        raise Misuse(f"priority {message.priority} is over {PRIORITY_MAX}")
+    return header + properties, message.body
+
+
+def read_header(view: Buffer, offset: int = 0) -> RecordHeader:
+    """Read the fixed part at `offset`; raises `ProtocolError` if it is none."""
+    try:
+        fields = RECORD_HEADER.unpack_from(view, offset)
+    except struct.error as error:
+        raise ProtocolError(f"a message record is cut short: {error}") from error
+    magic, version, part, priority, flags, properties, body, source, number = fields[:9]
+    app_specific, acknowledge, zero, sequence, count, zeros = fields[9:]
+    if magic != MAGIC or version != VERSION:
+        raise ProtocolError(f"no message record of version {VERSION} begins here")
+    if part > Part.TRAILER or priority > PRIORITY_MAX or flags & ~_FLAGS_KNOWN or zero or zeros:
+        raise ProtocolError("a message record has a header field out of bounds")
+    if properties > PROPERTIES_BYTES_MAX or HEADER_BYTES + properties + body > MESSAGE_BYTES_MAX:
+        raise ProtocolError("a message record says it is longer than a message may be")
+    return RecordHeader(
+        part, priority, flags, properties, body, source, number, app_specific, acknowledge,
+        sequence, count,
+    )  # fmt: skip
+
+
+def read_properties(view: Buffer, header: RecordHeader, offset: int = 0) -> Properties:
+    """Read the properties of the record at `offset`; raises `ProtocolError`."""
+    if not header.properties_bytes:
+        return _DEFAULTS
+    start = offset + HEADER_BYTES
+    try:
+        return _decode(memoryview(view)[start : start + header.properties_bytes])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"a message record has unreadable properties: {error}") from error
+
+
+def _encode_properties(message: Message) -> bytes:
+    properties = Properties(
+        message.label,
+        message.correlation_id,
+        message.extension,
+        message.time_to_reach_queue,
+        message.time_to_be_received,
+        message.administration_queue,
+        message.response_queue,
+    )
+    if properties == _DEFAULTS:
+        return b""
+    try:
+        encoded = _encode(properties)
+        if len(encoded) <= PROPERTIES_BYTES_MAX:
+            _decode(encoded)
+    except (msgspec.MsgspecError, OverflowError, TypeError, UnicodeEncodeError) as error:
+        name = _unsendable(properties)
+        value = repr(getattr(message, name))[:_SHOWN_CHARACTERS_MAX]
+        raise Misuse(f"a message cannot have {value} as {name}: {error}") from error
+    if len(encoded) > PROPERTIES_BYTES_MAX:
+        raise MessageTooLarge(
+            f"the properties of a message take {len(encoded)} bytes, over {PROPERTIES_BYTES_MAX};"
+            " put what is large into the body",
+            size=len(encoded),
+            limit=PROPERTIES_BYTES_MAX,
+        )
+    return encoded
+
+
+def _unsendable(properties: Properties) -> str:
+    """Which of them keeps a message from being sent."""
+    for name in Properties.__struct_fields__:
+        try:
+            _decode(_encode(Properties(**{name: getattr(properties, name)})))
+        except (msgspec.MsgspecError, OverflowError, TypeError, UnicodeEncodeError):
+            return name
+    raise AssertionError("each property can be sent, yet not all of them")
+
+
+def _timed(message: Message) -> bool:
+    return message.time_to_reach_queue is not None or message.time_to_be_received is not None
+
+
+def acknowledge_of(header: RecordHeader) -> Acknowledge:
+    """The acknowledgments asked for."""
+    return Acknowledge(header.acknowledge & Acknowledge(15))
+
+
+def within_app_specific(value: int) -> bool:
+    """Whether a number fits the signed 32-bit property."""
+    return _APP_SPECIFIC_MIN <= value <= _APP_SPECIFIC_MAX
