@@ -1,0 +1,1 @@
+"""What the queue manager keeps on disk: heap files, a cyclic log, alternating checkpoints."""

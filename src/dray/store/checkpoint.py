@@ -1,0 +1,194 @@
+"""The two alternating checkpoint pairs, MQTrans and MQInSeqs, .lg1 and .lg2 each (S3-14).
+
+    offset  bytes  field        all numbers little-endian
+    0       4      magic        "DCKP" in MQTrans, "DSEQ" in MQInSeqs
+    4       2      version      1
+    6       2      reserved     0
+    8       8      generation   1, 2, 3...; the same in both pairs for what belongs together
+    16      8      lsn          replay the log from here
+    24      8      facts        facts contained in the snapshot, counted since the store was made
+    32      8      capacity     size of QMLog
+    40      8      length       of the snapshot
+    48      4      epoch        life of the store that wrote it
+    52      4      waiting      facts of the snapshot that no group held yet
+    56      4      crc32c       of the snapshot, continued over bytes 0-55
+    60      4      reserved     0
+    512     length snapshot     opaque; whatever its owner gave
+
+The snapshot is written first and the header last, in one sector, after the log and the heap files
+it speaks of were synced. So a header that fits its snapshot proves the whole, and until then the
+other file of the pair is whole.
+
+MQInSeqs has how far each incoming stream was accepted and what its source is still to be told,
+MQTrans everything else. Both are written at every checkpoint and say from which fact on the log is
+to be replayed for their half, so either file of one pair goes with either file of the other.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from dray.store.disk import Disk, File
+from dray.store.limits import CHECKPOINT_BUFFER_BYTES, SECTOR_BYTES
+
+TRANSACTIONS: Final = ("MQTrans.lg1", "MQTrans.lg2")
+SEQUENCES: Final = ("MQInSeqs.lg1", "MQInSeqs.lg2")
+PAIRS: Final = (TRANSACTIONS, SEQUENCES)
+NAMES: Final = (*TRANSACTIONS, *SEQUENCES)
+_MAGICS: Final = {**dict.fromkeys(TRANSACTIONS, b"DCKP"), **dict.fromkeys(SEQUENCES, b"DSEQ")}
+VERSION: Final = 1
+_HEADER: Final = struct.Struct("<4sHHQQQQQIIII")
+_CRC_OFFSET: Final = 56
+_CRC: Final = struct.Struct("<I")
+_LENGTH: Final = struct.Struct("<Q")
+
+
+class Snapshots(NamedTuple):
+    """The owner's state of one moment in its two halves, each in pieces."""
+
+    state: Iterable[bytes]
+    sequences: Iterable[bytes] = ()
+
+    def joined(self) -> list[bytes]:
+        """Both in one image, for a backup."""
+        sequences = b"".join(self.sequences)
+        return [_LENGTH.pack(len(sequences)), sequences, *self.state]
+
+    @classmethod
+    def parted(cls, image: bytes) -> Snapshots:
+        """What `joined` made one of. Raises ValueError if it cannot be."""
+        if len(image) < _LENGTH.size:
+            raise ValueError("it is too short")
+        stop = _LENGTH.size + _LENGTH.unpack_from(image)[0]
+        if stop > len(image):
+            raise ValueError("it is cut off")
+        return cls([image[stop:]], [image[_LENGTH.size : stop]])
+
+
+class CheckpointState(Enum):
+    """What one file of the pair is worth."""
+
+    ABSENT = "absent"
+    VALID = "valid"
+    DAMAGED = "damaged"
+
+
+class Mark(NamedTuple):
+    """What the header of a checkpoint says."""
+
+    name: str
+    generation: int
+    lsn: int
+    facts: int
+    capacity: int
+    length: int
+    epoch: int
+    waiting: int
+
+
+ORIGIN: Final = Mark("", generation=0, lsn=0, facts=0, capacity=0, length=0, epoch=0, waiting=0)
+"""The checkpoint that every store has: nothing, before the first group."""
+
+
+class SnapshotWriter:
+    """Writes one snapshot into a checkpoint file; valid only after `finish` and a sync."""
+
+    def __init__(self, file: File) -> None:
+        """Overwrite `file`, which must not be the newest checkpoint."""
+        self.file = file
+        self._length = 0
+        self._crc = 0
+
+    def write(self, snapshot: Iterable[bytes]) -> None:
+        """Write the pieces one after the other. Raises StoreFull, StorePoisoned."""
+        buffer = bytearray()
+        for piece in snapshot:
+            buffer += piece
+            if len(buffer) >= CHECKPOINT_BUFFER_BYTES:
+                self._flush(buffer)
+                buffer = bytearray()
+        self._flush(buffer)
+
+    def finish(self, mark: Mark) -> Mark:
+        """Write the header that makes it a checkpoint; give `mark` with the length filled in."""
+        mark = mark._replace(length=self._length)
+        image = bytearray(SECTOR_BYTES)
+        _HEADER.pack_into(
+            image,
+            0,
+            _MAGICS[self.file.name],
+            VERSION,
+            0,
+            mark.generation,
+            mark.lsn,
+            mark.facts,
+            mark.capacity,
+            mark.length,
+            mark.epoch,
+            mark.waiting,
+            0,
+            0,
+        )
+        _CRC.pack_into(image, _CRC_OFFSET, crc32c(memoryview(image)[:_CRC_OFFSET], self._crc))
+        self.file.write(image, 0)
+        return mark
+
+    def _flush(self, buffer: bytearray) -> None:
+        if buffer:
+            self.file.write(buffer, SECTOR_BYTES + self._length)
+            self._length += len(buffer)
+            self._crc = crc32c(buffer, self._crc)
+
+
+def examine(disk: Disk, name: str) -> tuple[CheckpointState, Mark | None]:
+    """Read and check one file of the pair. One that was allocated but never written is absent."""
+    if not disk.exists(name):
+        return CheckpointState.ABSENT, None
+    file = disk.open(name)
+    try:
+        header = bytearray(SECTOR_BYTES)
+        file.read_into(memoryview(header), 0)
+        if not any(header):
+            return CheckpointState.ABSENT, None
+        mark = _valid_mark(file, header)
+    finally:
+        file.close()
+    return (CheckpointState.DAMAGED if mark is None else CheckpointState.VALID), mark
+
+
+def read_snapshot(disk: Disk, mark: Mark) -> bytes:
+    """The snapshot of a checkpoint that was examined before."""
+    file = disk.open(mark.name)
+    try:
+        snapshot = bytearray(mark.length)
+        file.read_into(memoryview(snapshot), SECTOR_BYTES)
+    finally:
+        file.close()
+    return bytes(snapshot)
+
+
+def _valid_mark(file: File, header: bytearray) -> Mark | None:
+    (magic, version, _, generation, lsn, facts, capacity, length, epoch, waiting, crc, _) = (
+        _HEADER.unpack_from(header)
+    )
+    if magic != _MAGICS[file.name] or version != VERSION or SECTOR_BYTES + length > file.size():
+        return None
+    found = crc32c(memoryview(header)[:_CRC_OFFSET], _snapshot_crc(file, length))
+    if found != crc:
+        return None
+    return Mark(file.name, generation, lsn, facts, capacity, length, epoch, waiting)
+
+
+def _snapshot_crc(file: File, length: int) -> int:
+    crc = 0
+    piece = bytearray(min(length, CHECKPOINT_BUFFER_BYTES))
+    for done in range(0, length, CHECKPOINT_BUFFER_BYTES):
+        view = memoryview(piece)[: min(len(piece), length - done)]
+        file.read_into(view, SECTOR_BYTES + done)
+        crc = crc32c(view, crc)
+    return crc

@@ -1,0 +1,188 @@
+"""Start or refuse: what to do with what is found in the storage folder, as a table.
+
+Four things are looked at before anything is touched: what the two files of each checkpoint pair are
+worth together, whether QMLog is there and where it begins, and whether there are heap files. Every
+combination matches exactly one row of `TABLE`; a test walks them all. A row either starts the store
+or refuses with the event number of semantics 3.3 and the name of the file. Nothing is ever made,
+emptied or overwritten because something could not be read (R73).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from dray.errors import StoreCorrupt
+from dray.store.checkpoint import SEQUENCES, TRANSACTIONS
+
+LOG_NAME: Final = "QMLog"
+SEQUENCES_LOST: Final = 2053
+CHECKPOINTS_LOST: Final = 2064
+LOG_LOST: Final = 2076
+HALVES_APART: Final = 2078
+LOG_DAMAGED: Final = 2079
+
+LOST_EVENTS: Final = {
+    **dict.fromkeys(SEQUENCES, SEQUENCES_LOST),
+    **dict.fromkeys(TRANSACTIONS, CHECKPOINTS_LOST),
+}
+"""The event of each checkpoint file, should it be one too many."""
+
+
+class Pair(Enum):
+    """What the two files of a checkpoint pair are worth together."""
+
+    NONE = "no checkpoint was ever written"
+    USABLE = "at least one is whole"
+    RUINED = "at least one is damaged and none is whole"
+
+
+class LogState(Enum):
+    """What QMLog is worth."""
+
+    ABSENT = "not there"
+    BLANK = "there, without a single whole group"
+    ORIGIN = "there, beginning with the store's very first group"
+    LATER = "there, its first groups overwritten by later ones"
+
+
+class Act(Enum):
+    """What recovery does."""
+
+    FRESH = "make a new store"
+    REPLAY_ALL = "replay the log from its first group"
+    REPLAY_AFTER = "replay the log after the newest whole checkpoint"
+    REFUSE = "refuse to start"
+
+
+class Row(NamedTuple):
+    """One line of the decision table; the sets say which findings it covers."""
+
+    transactions: frozenset[Pair]
+    sequences: frozenset[Pair]
+    logs: frozenset[LogState]
+    heaps: frozenset[bool]
+    act: Act
+    event: int = 0
+    file: str = ""
+    why: str = ""
+
+    def matches(self, finding: Finding) -> bool:
+        """Whether this row covers the finding."""
+        return (
+            finding.transactions in self.transactions
+            and finding.sequences in self.sequences
+            and finding.log in self.logs
+            and finding.heap in self.heaps
+        )
+
+
+class Finding(NamedTuple):
+    """What was found: the two pairs, the log, and whether there are heap files."""
+
+    transactions: Pair
+    sequences: Pair
+    log: LogState
+    heap: bool
+
+
+_ANY_PAIR: Final = frozenset(Pair)
+_USABLE: Final = frozenset({Pair.USABLE})
+_NONE: Final = frozenset({Pair.NONE})
+_RUINED: Final = frozenset({Pair.RUINED})
+_SOME: Final = frozenset({Pair.USABLE, Pair.RUINED})
+_NOT_USABLE: Final = frozenset({Pair.NONE, Pair.RUINED})
+_ABSENT: Final = frozenset({LogState.ABSENT})
+_BLANK: Final = frozenset({LogState.BLANK})
+_ORIGIN: Final = frozenset({LogState.ORIGIN})
+_LATER: Final = frozenset({LogState.LATER})
+_ANY_HEAP: Final = frozenset({False, True})
+_BOTH_TRANSACTIONS: Final = " and ".join(TRANSACTIONS)
+_BOTH_SEQUENCES: Final = " and ".join(SEQUENCES)
+
+
+def _refuse(
+    transactions: frozenset[Pair],
+    sequences: frozenset[Pair],
+    logs: frozenset[LogState],
+    refusal: tuple[int, str, str],
+    *,
+    heaps: frozenset[bool] = _ANY_HEAP,
+) -> Row:
+    return Row(transactions, sequences, logs, heaps, Act.REFUSE, *refusal)
+
+
+TABLE: Final = (
+    Row(_USABLE, _USABLE, _ORIGIN | _LATER, _ANY_HEAP, Act.REPLAY_AFTER),
+    # Until the first checkpoint is whole, the log alone has everything.
+    Row(_NOT_USABLE, _ANY_PAIR, _ORIGIN, _ANY_HEAP, Act.REPLAY_ALL),
+    Row(_USABLE, _NOT_USABLE, _ORIGIN, _ANY_HEAP, Act.REPLAY_ALL),
+    # The first group is durable before anything else is made, so this is no store yet.
+    Row(_NONE, _NONE, _ABSENT | _BLANK, frozenset({False}), Act.FRESH),
+    _refuse(
+        _NONE,
+        _NONE,
+        _ABSENT | _BLANK,
+        (LOG_LOST, LOG_NAME, "it is absent or blank, but there are message files"),
+        heaps=frozenset({True}),
+    ),
+    _refuse(
+        _SOME,
+        _ANY_PAIR,
+        _ABSENT,
+        (LOG_LOST, LOG_NAME, "it is absent, but there are checkpoints"),
+    ),
+    _refuse(
+        _NONE,
+        _SOME,
+        _ABSENT,
+        (LOG_LOST, LOG_NAME, "it is absent, but there are incoming sequences"),
+    ),
+    _refuse(
+        _USABLE,
+        _USABLE,
+        _BLANK,
+        (LOG_LOST, LOG_NAME, "it is blank, but there are checkpoints"),
+    ),
+    _refuse(
+        _RUINED,
+        _ANY_PAIR,
+        _BLANK | _LATER,
+        (CHECKPOINTS_LOST, _BOTH_TRANSACTIONS, "none is whole and the log begins too late"),
+    ),
+    _refuse(
+        _NONE,
+        _ANY_PAIR,
+        _LATER,
+        (CHECKPOINTS_LOST, _BOTH_TRANSACTIONS, "both are absent and the log begins too late"),
+    ),
+    _refuse(
+        _NONE,
+        _SOME,
+        _BLANK,
+        (CHECKPOINTS_LOST, _BOTH_TRANSACTIONS, "both are absent and the log is blank"),
+    ),
+    _refuse(
+        _USABLE,
+        _RUINED,
+        _BLANK | _LATER,
+        (SEQUENCES_LOST, _BOTH_SEQUENCES, "none is whole and the log begins too late"),
+    ),
+    _refuse(
+        _USABLE,
+        _NONE,
+        _BLANK | _LATER,
+        (SEQUENCES_LOST, _BOTH_SEQUENCES, "both are absent and the log begins too late"),
+    ),
+)
+
+
+def decide(finding: Finding) -> Row:
+    """The one row that covers the finding."""
+    (row,) = (each for each in TABLE if each.matches(finding))
+    return row
+
+
+def refusal(event: int, file: str, why: str) -> StoreCorrupt:
+    """The error of a store that must not start."""
+    return StoreCorrupt(f"Event {event}: {file} cannot be used: {why}.", event=event, file=file)

@@ -1,0 +1,342 @@
+"""The one seam between the store and the machine: files, a directory, a lock.
+
+Everything the store does to a disk goes through these two protocols. `RealDisk` is the operating
+system's; `dray.testing.disk.SimDisk` is one that forgets what was not synced. Errors of the
+operating system are translated here and nowhere else: no room is `StoreFull`, a failed write or
+sync is `StorePoisoned`, an unreadable sector is `StoreCorrupt`.
+
+A name may have one folder in it: `lqs/00000010.8774014b`. Folders are made when a file first goes
+there and are never removed.
+
+The contract, which the tests in `tests/unit/store/test_disk.py` hold against both:
+
+* what `sync` of a file returned for survives a power loss: its bytes and its size;
+* a name that was created, renamed or removed is sure only after `sync_directory` of its folder;
+* anything not synced may be there, be gone, or be there in part, in any order.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StorePoisoned
+from dray.store.whereabouts import check_whereabouts
+
+ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
+
+LOCK_NAME: Final = "lock"
+FOLDER_NAME: Final = "storage"
+NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+MESSAGE_FILE_UNREADABLE: Final = 2083
+
+
+class File(Protocol):
+    """One file, written and read at given offsets."""
+
+    name: str
+
+    def write(self, data: ReadableBuffer, offset: int) -> None:
+        """Write all of `data`. Raises StoreFull for want of room, StorePoisoned otherwise."""
+        ...
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        """Fill `view` from `offset`; say how many bytes there were before the end of the file."""
+        ...
+
+    def sync(self) -> None:
+        """Make bytes and size durable; any thread may do it. Raises StorePoisoned."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend to `size`."""
+        ...
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        ...
+
+    def descriptor(self) -> int:
+        """Give the descriptor, for `os.sendfile`. A simulated file has none and raises."""
+        ...
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        ...
+
+
+class Disk(Protocol):
+    """The storage folder of one data directory."""
+
+    def lock(self) -> None:
+        """Make this process the only one. Raises StoreLocked naming the other."""
+        ...
+
+    def open(self, name: str, *, size: int = 0) -> File:
+        """Open, made if missing, with at least `size` bytes allocated. Raises StoreFull."""
+        ...
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        ...
+
+    def names(self, folder: str = "") -> list[str]:
+        """The files of the folder, or of one in it, without its name; sorted."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Give `old` the name `new`, in place of what had it."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Take the name away."""
+        ...
+
+    def sync_directory(self, folder: str = "") -> None:
+        """Make names durable, of one folder; any thread may do it. Raises StorePoisoned."""
+        ...
+
+    def free_bytes(self) -> int:
+        """Room that is left for this process."""
+        ...
+
+    def close(self) -> None:
+        """Give up the lock."""
+        ...
+
+
+class OwnChanges(Protocol):
+    """Is told what this process is about to do to names, so that the audit knows it is ours."""
+
+    def comes(self, name: str) -> None:
+        """A file of that name will be there."""
+        ...
+
+    def goes(self, name: str) -> None:
+        """A file of that name will be gone."""
+        ...
+
+    def closes(self, name: str) -> None:
+        """A file that was open for writing will be closed."""
+        ...
+
+
+@contextmanager
+def _translated(name: str, act: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _translation(error, name, act) from error
+
+
+def _translation(error: OSError, name: str, act: str) -> StoreError:
+    reason = f"{act} {name}: {error.strerror}"
+    if error.errno in NO_ROOM:
+        return StoreFull(f"There is no room to {reason}.", file=name)
+    if error.errno in NO_DESCRIPTORS:
+        # Nothing was touched, and descriptors come back.
+        return StoreFull(f"Could not {reason}; raise `ulimit -n`.", file=name)
+    return StorePoisoned(f"Could not {reason}.", file=name)
+
+
+class RealFile:
+    """A file of the operating system, by descriptor."""
+
+    def __init__(self, name: str, descriptor: int, changes: OwnChanges | None = None) -> None:
+        """Own the `descriptor` of the file called `name`."""
+        self.name = name
+        self._descriptor = descriptor
+        self._changes = changes
+
+    def write(self, data: ReadableBuffer, offset: int) -> None:
+        """Write all of `data`; the system may take it in several bites."""
+        try:
+            written = os.pwrite(self._descriptor, data, offset)
+            while written < len(data):
+                rest = memoryview(data)[written:]
+                written += os.pwrite(self._descriptor, rest, offset + written)
+        except OSError as error:
+            raise _translation(error, self.name, "write") from error
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        """Fill `view`; fewer bytes only at the end of the file."""
+        return fill(view, self._descriptor, offset, name=self.name)
+
+    def sync(self) -> None:
+        """Flush with fdatasync, which lets other threads run."""
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            # For want of room too: what the kernel could not place it may have dropped.
+            sentence = f"Could not sync {self.name}: {error.strerror}."
+            raise StorePoisoned(sentence, file=self.name) from error
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend to `size`."""
+        with _translated(self.name, "truncate"):
+            os.ftruncate(self._descriptor, size)
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return os.fstat(self._descriptor).st_size
+
+    def descriptor(self) -> int:
+        """Give the descriptor, good until the store is called next."""
+        return self._descriptor
+
+    def close(self) -> None:
+        """Close once; later calls do nothing."""
+        if self._descriptor >= 0:
+            if self._changes is not None:
+                self._changes.closes(self.name)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def fill(view: memoryview, descriptor: int, offset: int, *, name: str) -> int:
+    """Read into `view` until it is full or the file called `name` ends; give how much came.
+
+    Raises StoreCorrupt if the system cannot read there.
+    """
+    done = 0
+    try:
+        while done < len(view):
+            got = os.preadv(descriptor, [view[done:]], offset + done)
+            if not got:
+                break
+            done += got
+    except OSError as error:
+        sentence = f"{name} cannot be read: {error.strerror}."
+        raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name) from error
+    return done
+
+
+class RealDisk:
+    """The folder `storage` under a data directory, made if missing."""
+
+    def __init__(self, path: str | os.PathLike[str], *, changes: OwnChanges | None = None) -> None:
+        """Take the data directory at `path`, telling `changes`. Raises StoreMoved, StoreError."""
+        self.path = Path(path)
+        self._folder = self.path / FOLDER_NAME
+        self._changes = changes
+        self._lock = -1
+        check_whereabouts(self.path)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            _sync_folder(self.path)
+        except OSError as error:
+            sentence = f"{self.path} cannot be used as data directory: {error.strerror}."
+            raise StoreError(sentence, directory=str(self.path)) from error
+
+    def lock(self) -> None:
+        """Hold an exclusive lock on `storage/lock`, with the process id inside for people."""
+        with _translated(LOCK_NAME, "open"):
+            descriptor = os.open(self._folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o640)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(descriptor)
+            sentence = f"{self.path} belongs to process {owner}, which is alive."
+            raise StoreLocked(sentence, directory=str(self.path), pid=owner) from error
+        try:
+            # The store may have been moved away while we waited at the door.
+            check_whereabouts(self.path)
+        except StoreError:
+            os.close(descriptor)
+            raise
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        self._lock = descriptor
+
+    def open(self, name: str, *, size: int = 0) -> RealFile:
+        """Open for reading and writing; a file that found no room is not left behind."""
+        path = self._folder / name
+        with _translated(name, "open"):
+            self._make_folder(name)
+            known = path.exists()
+            if not known:
+                self._tell(comes=name)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
+            file = RealFile(name, descriptor, self._changes)
+            try:
+                if file.size() < size:
+                    os.posix_fallocate(descriptor, 0, size)
+            except OSError:
+                file.close()
+                if not known:
+                    self._tell(goes=name)
+                    path.unlink()
+                raise
+        return file
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        return (self._folder / name).exists()
+
+    def names(self, folder: str = "") -> list[str]:
+        """The files of a folder; none if there is no such folder yet."""
+        with _translated(folder or FOLDER_NAME, "list"):
+            if folder and not (self._folder / folder).exists():
+                return []
+            with os.scandir(self._folder / folder) as entries:
+                return sorted(entry.name for entry in entries if entry.is_file())
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename, also into another folder."""
+        with _translated(old, "rename"):
+            self._make_folder(new)
+            self._tell(goes=old, comes=new)
+            (self._folder / old).rename(self._folder / new)
+
+    def remove(self, name: str) -> None:
+        """Unlink."""
+        with _translated(name, "remove"):
+            self._tell(goes=name)
+            (self._folder / name).unlink()
+
+    def sync_directory(self, folder: str = "") -> None:
+        """Flush the folder itself."""
+        with _translated(folder or FOLDER_NAME, "sync"):
+            self._make_folder(f"{folder}/")
+            _sync_folder(self._folder / folder)
+
+    def _make_folder(self, name: str) -> None:
+        folder = self._folder / os.path.dirname(name)
+        if not folder.exists():
+            self._tell(comes=os.path.dirname(name))
+            folder.mkdir(exist_ok=True)
+            _sync_folder(self._folder)
+
+    def _tell(self, *, goes: str = "", comes: str = "") -> None:
+        if self._changes is not None:
+            if goes:
+                self._changes.goes(goes)
+            if comes:
+                self._changes.comes(comes)
+
+    def free_bytes(self) -> int:
+        """Room the file system gives to ordinary users."""
+        with _translated(FOLDER_NAME, "measure"):
+            status = os.statvfs(self._folder)
+        return status.f_bavail * status.f_frsize
+
+    def close(self) -> None:
+        """Give up the lock; the file stays, because removing it would race with the next owner."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

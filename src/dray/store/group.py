@@ -1,0 +1,166 @@
+"""One group of QMLog as bytes: what one sync makes true, all of it or nothing.
+
+    offset  bytes  field          all numbers little-endian
+    0       4      magic          "DQML"
+    4       2      version        1
+    6       2      flags          1 opening (first group of a life), 2 seal (written at rest)
+    8       8      lsn            byte position of this group in the endless log
+    16      8      watermark      everything below this lsn was durable when this was written
+    24      8      first fact     number of the first fact, counted from 0 since the store was made
+    32      8      capacity       size of QMLog; file offset = lsn modulo capacity
+    40      4      epoch          life of the store, one higher after every recovery
+    44      4      facts          how many facts follow
+    48      4      extents        how many dirty ranges follow
+    52      4      length         of the whole group, without the padding
+    56      4      reserved       0
+    60      4      crc32c         of bytes 0-59 and of everything after this field
+    64      12 n   dirty ranges   heap file, from, to: heap bytes not known durable (4 bytes each)
+    ...            facts          length (4 bytes), bytes
+    ...            padding        zeros to the next sector
+
+What may never change: magic, version and crc32c keep their places, and a group begins on a sector,
+so that a reader of any age can tell a group of another age from damage.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from dray.store.limits import SECTOR_BYTES
+
+MAGIC: Final = b"DQML"
+VERSION: Final = 1
+OPENING: Final = 1
+SEAL: Final = 2
+
+_HEADER: Final = struct.Struct("<4sHHQQQQIIIIII")
+_RANGE: Final = struct.Struct("<III")
+_LENGTH: Final = struct.Struct("<I")
+HEADER_BYTES: Final = _HEADER.size
+CRC_OFFSET: Final = HEADER_BYTES - 4
+
+
+class Range(NamedTuple):
+    """Bytes `start` to `stop` of a heap file."""
+
+    file: int
+    start: int
+    stop: int
+
+
+class Group(NamedTuple):
+    """The header of a group, as read or to be written."""
+
+    lsn: int
+    watermark: int
+    first_fact: int
+    capacity: int
+    epoch: int
+    facts: int
+    ranges: int
+    length: int
+    flags: int = 0
+
+    @property
+    def end(self) -> int:
+        """Where the next group begins."""
+        return self.lsn + padded(self.length)
+
+
+def padded(length: int) -> int:
+    """`length` rounded up to whole sectors."""
+    return -(-length // SECTOR_BYTES) * SECTOR_BYTES
+
+
+def group_bytes(facts_bytes: int, ranges: int) -> int:
+    """Bytes a group takes in the log."""
+    return padded(HEADER_BYTES + ranges * _RANGE.size + facts_bytes)
+
+
+def framed(fact: bytes) -> bytes:
+    """A fact with its length before it."""
+    return _LENGTH.pack(len(fact)) + fact
+
+
+def encode(group: Group, ranges: Sequence[Range], facts: bytes | bytearray) -> bytearray:
+    """The bytes of `group`, padded; its counts and its length are taken from what it carries."""
+    length = HEADER_BYTES + len(ranges) * _RANGE.size + len(facts)
+    image = bytearray(padded(length))
+    _HEADER.pack_into(
+        image,
+        0,
+        MAGIC,
+        VERSION,
+        group.flags,
+        group.lsn,
+        group.watermark,
+        group.first_fact,
+        group.capacity,
+        group.epoch,
+        group.facts,
+        len(ranges),
+        length,
+        0,
+        0,
+    )
+    offset = HEADER_BYTES
+    for each in ranges:
+        _RANGE.pack_into(image, offset, *each)
+        offset += _RANGE.size
+    image[offset:length] = facts
+    _LENGTH.pack_into(image, CRC_OFFSET, _checksum(memoryview(image)[:length]))
+    return image
+
+
+def decode_header(header: bytes | bytearray | memoryview) -> Group | None:
+    """What a header says if its own fields agree; the checksum is not looked at."""
+    (
+        magic,
+        version,
+        flags,
+        lsn,
+        watermark,
+        first_fact,
+        capacity,
+        epoch,
+        facts,
+        ranges,
+        length,
+        _reserved,
+        _crc,
+    ) = _HEADER.unpack_from(header)
+    if magic != MAGIC or version != VERSION or watermark > lsn:
+        return None
+    if not HEADER_BYTES + ranges * _RANGE.size <= length <= capacity:
+        return None
+    return Group(lsn, watermark, first_fact, capacity, epoch, facts, ranges, length, flags)
+
+
+def intact(image: bytearray) -> bool:
+    """Whether the checksum of a whole group (without padding) fits."""
+    (crc,) = _LENGTH.unpack_from(image, CRC_OFFSET)
+    return bool(crc == _checksum(memoryview(image)))
+
+
+def ranges_of(group: Group, image: bytearray) -> list[Range]:
+    """The dirty ranges in the bytes of an intact group."""
+    stop = HEADER_BYTES + group.ranges * _RANGE.size
+    return [Range(*each) for each in _RANGE.iter_unpack(memoryview(image)[HEADER_BYTES:stop])]
+
+
+def facts_of(group: Group, image: bytearray) -> Iterator[bytes]:
+    """The facts in the bytes of an intact group, in order."""
+    offset = HEADER_BYTES + group.ranges * _RANGE.size
+    for _ in range(group.facts):
+        (length,) = _LENGTH.unpack_from(image, offset)
+        offset += _LENGTH.size
+        yield bytes(memoryview(image)[offset : offset + length])
+        offset += length
+
+
+def _checksum(image: memoryview) -> int:
+    return crc32c(image[HEADER_BYTES:], crc32c(image[:CRC_OFFSET]))

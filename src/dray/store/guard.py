@@ -1,0 +1,132 @@
+"""Poison: after one failed write or sync nothing more is written until the store is reopened.
+
+A kernel that could not write a page may drop it and report the failure once; a sync that is tried
+again then succeeds and has lost bytes. So the first failure is remembered here, and every later
+write or sync of the same store raises it again without touching the disk. Recovery from the disk
+is the only way on.
+"""
+
+from __future__ import annotations
+
+from dray.errors import StorePoisoned
+from dray.store.disk import Disk, File, ReadableBuffer
+
+
+class Health:
+    """Whether the store may still write. Set from any thread, never cleared."""
+
+    def __init__(self) -> None:
+        """Begin healthy."""
+        self.failure: str | None = None
+
+    def check(self) -> None:
+        """Raise StorePoisoned if something failed before."""
+        if self.failure is not None:
+            raise StorePoisoned(self.failure)
+
+    def poison(self, error: Exception) -> None:
+        """Remember the first failure; it is the cause, later ones are consequences."""
+        if self.failure is None:
+            self.failure = str(error)
+
+
+class GuardedFile:
+    """A file whose failures poison its store."""
+
+    def __init__(self, inner: File, health: Health) -> None:
+        """Guard `inner` with the `health` of its store."""
+        self.name = inner.name
+        self._inner = inner
+        self._health = health
+
+    def write(self, data: ReadableBuffer, offset: int) -> None:
+        """Write all of it. Raises StoreFull (harmless here) or StorePoisoned (final)."""
+        self._health.check()
+        try:
+            self._inner.write(data, offset)
+        except StorePoisoned as error:
+            self._health.poison(error)
+            raise
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        """Read; allowed after a failure too."""
+        return self._inner.read_into(view, offset)
+
+    def sync(self) -> None:
+        """Make durable, once. Raises StorePoisoned."""
+        self._health.check()
+        try:
+            self._inner.sync()
+        except StorePoisoned as error:
+            self._health.poison(error)
+            raise
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend."""
+        self._health.check()
+        self._inner.truncate(size)
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return self._inner.size()
+
+    def descriptor(self) -> int:
+        """Give the descriptor of the file beneath."""
+        return self._inner.descriptor()
+
+    def close(self) -> None:
+        """Close the file beneath."""
+        self._inner.close()
+
+
+class GuardedDisk:
+    """A disk whose failures poison its store."""
+
+    def __init__(self, inner: Disk, health: Health) -> None:
+        """Guard `inner` with `health`."""
+        self._inner = inner
+        self._health = health
+
+    def lock(self) -> None:
+        """Lock the disk beneath."""
+        self._inner.lock()
+
+    def open(self, name: str, *, size: int = 0) -> GuardedFile:
+        """Open a file that shares this disk's health."""
+        self._health.check()
+        return GuardedFile(self._inner.open(name, size=size), self._health)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        return self._inner.exists(name)
+
+    def names(self, folder: str = "") -> list[str]:
+        """The files of a folder, sorted."""
+        return self._inner.names(folder)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename on the disk beneath."""
+        self._health.check()
+        self._inner.rename(old, new)
+
+    def remove(self, name: str) -> None:
+        """Remove on the disk beneath."""
+        self._health.check()
+        self._inner.remove(name)
+
+    def sync_directory(self, folder: str = "") -> None:
+        """Make names durable, once. Raises StorePoisoned."""
+        self._health.check()
+        try:
+            self._inner.sync_directory(folder)
+        except StorePoisoned as error:
+            self._health.poison(error)
+            raise
+
+    def free_bytes(self) -> int:
+        """Room that is left."""
+        return self._inner.free_bytes()
+
+    def close(self) -> None:
+        """Give up the lock."""
+        self._inner.close()

@@ -1,0 +1,462 @@
+"""Heap files p0000001.mq, j0000001.mq, r0000001.mq...: where payload bytes lie (S3-10 to S3-13).
+
+Theory of operation. A heap file is 4 MiB of payload without any header: what its bytes mean is
+said by facts in the log. Each kind has its own files, shared by all queues. A few files are open
+and take new extents at a moving position; the one whose room fits best takes the next. A file that
+nothing live is left in is free and is recycled, lowest number first, because writing into blocks
+that are already allocated is ten times faster than allocating them. Bytes are written with pwrite
+and never through a map: mapped pages would count as this process's memory.
+
+    p0000007.mq   |#### live ####|.. dead ..|## live ##|#### not yet durable ####|     room     |
+                                                       ^ dirty_from              ^ position
+
+When bytes may be overwritten is the whole safety of it. An extent counts as live until the fact
+that released it is durable, not merely written: a crash before that brings the extent back, and
+its bytes must still be there. An extent that no durable fact ever named may be reused at once.
+
+Each file counts its writes. A sync captures the counts and reports them back when it has ended, so
+that writes which arrived meanwhile stay dirty; a file that is dirty or captured keeps its
+descriptor, because the kernel reports a failed write-back only to descriptors that were open.
+
+Express files are like the others but lie in memory, up to a budget; beyond it the oldest is written
+to its r file, never synced. They are never dirty and are gone after a restart (S3-11).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from dray.errors import StoreCorrupt, StoreFull
+from dray.store.disk import MESSAGE_FILE_UNREADABLE, Disk, File, ReadableBuffer
+from dray.store.group import Range
+from dray.store.heap_file import Capture, Extent, HeapFile, LiveBlocks
+from dray.store.kinds import (
+    NUMBER_MAX,
+    Kind,
+    express_files,
+    file_name,
+    heap_file_number,
+    kind_of,
+    numbers_of,
+)
+from dray.store.limits import (
+    EXPRESS_BYTES,
+    HEAP_DESCRIPTORS,
+    HEAP_FREE_FILES,
+    HEAP_HANDED_OUT,
+    HEAP_OPEN_FILES,
+)
+
+__all__ = ["Capture", "Extent", "Heap", "Occupancy", "file_name", "missing_file", "numbers_of"]
+
+MESSAGE_FILE_NOT_MADE: Final = 2085
+
+
+@dataclass(slots=True)
+class Occupancy:
+    """What the live extents of one file come to. `size` is the file's, None if it is missing."""
+
+    live: int = 0
+    end: int = 0
+    blocks: LiveBlocks = field(default_factory=LiveBlocks)
+    size: int | None = None
+
+    def add(self, extent: Extent) -> None:
+        """Count one more extent."""
+        self.live += extent.length
+        self.end = max(self.end, extent.offset + extent.length)
+        self.blocks.add(extent.offset, extent.length)
+
+
+class Shelf:
+    """The heap files of one kind that take new extents, and those that wait to."""
+
+    def __init__(self, kind: Kind) -> None:
+        """Begin empty."""
+        self.kind = kind
+        self.open: list[HeapFile] = []
+        self.free: list[int] = []
+        self._next_number = 1
+
+    def tightest(self, length: int, file_bytes: int) -> HeapFile | None:
+        """The open file with the least room that still fits."""
+        tightest: HeapFile | None = None
+        for each in self.open:
+            fits = file_bytes - each.position >= length
+            if fits and (tightest is None or each.position > tightest.position):
+                tightest = each
+        return tightest
+
+    def skip(self, files: Iterable[int]) -> None:
+        """Give new files numbers above those of `files` of this kind."""
+        taken = [file & NUMBER_MAX for file in files if kind_of(file) is self.kind]
+        self._next_number = max([self._next_number, *(each + 1 for each in taken)])
+
+    def new_number(self) -> int:
+        """A number that no file has yet; it is given out again until `skip` is told."""
+        return heap_file_number(self.kind, self._next_number)
+
+
+class Heap:
+    """Allocates, writes and reads extents; knows nothing of facts."""
+
+    def __init__(self, disk: Disk, file_bytes: int, *, express_bytes: int = EXPRESS_BYTES) -> None:
+        """Keep files of `file_bytes` on `disk`, and `express_bytes` in memory."""
+        self._disk = disk
+        self.file_bytes = file_bytes
+        self.bytes_written = 0
+        self.live_bytes = 0
+        # Names are durable up to here when the two are equal.
+        self.names_made = 0
+        self.names_synced = 0
+        self._express_bytes = express_bytes
+        self._files: dict[int, HeapFile] = {}
+        self._shelves = {kind: Shelf(kind) for kind in Kind}
+        self._handed_out = 0
+        self._dirty: dict[int, HeapFile] = {}
+        self._descriptors: OrderedDict[int, HeapFile] = OrderedDict()
+        # Express files in memory, the oldest first, and what they take.
+        self._in_memory: OrderedDict[int, HeapFile] = OrderedDict()
+        self._memory_bytes = 0
+
+    @property
+    def files(self) -> int:
+        """Heap files that there are, of all kinds."""
+        return len(self._files)
+
+    @property
+    def free_files(self) -> int:
+        """Recoverable heap files that wait to be recycled."""
+        return len(self._shelves[Kind.RECOVERABLE].free)
+
+    def restore(self, occupied: Mapping[int, Occupancy]) -> None:
+        """Take over the files of a former life; express files are gone.
+
+        A file that is missing although live bytes lie in it is kept in mind: reading them raises,
+        and their place stays theirs.
+        """
+        names = self._disk.names()
+        for number in express_files(names):
+            self._disk.remove(file_name(number))
+        numbers = numbers_of(names)
+        there = set(numbers)
+        for number in sorted(there.union(occupied)):
+            heap_file = self._files[number] = HeapFile(number)
+            heap_file.lost = number not in there
+            self._occupy(heap_file, occupied.get(number))
+        for shelf in self._shelves.values():
+            heapq.heapify(shelf.free)
+            shelf.skip(self._files)
+            self._reopen(shelf)
+
+    def _occupy(self, heap_file: HeapFile, stock: Occupancy | None) -> None:
+        if stock is None or not stock.live:
+            self._shelves[heap_file.kind].free.append(heap_file.number)
+            return
+        heap_file.live, heap_file.blocks = stock.live, stock.blocks
+        heap_file.position = heap_file.dirty_from = stock.end
+        self.live_bytes += stock.live
+        # Were something written behind the place where it was cut off, what is missing would
+        # read as zeros.
+        if heap_file.lost or (stock.size is not None and stock.size < stock.end):
+            heap_file.position = heap_file.dirty_from = max(stock.end, self.file_bytes)
+
+    def _reopen(self, shelf: Shelf) -> None:
+        mine = (each for each in self._files.values() if each.live and each.kind is shelf.kind)
+        roomiest = heapq.nsmallest(
+            HEAP_OPEN_FILES, mine, key=lambda each: (each.position, each.number)
+        )
+        for heap_file in roomiest:
+            if heap_file.position < self.file_bytes:
+                heap_file.open = True
+                shelf.open.append(heap_file)
+
+    def place(self, data: ReadableBuffer, kind: Kind = Kind.RECOVERABLE) -> Extent:
+        """Write `data` somewhere. Raises StoreFull, and then nothing is kept; StorePoisoned."""
+        if isinstance(data, memoryview):
+            data = data.cast("B")
+        length = len(data)
+        assert length <= self.file_bytes, "a message never spans two heap files"
+        heap_file = self._with_room(self._shelves[kind], length)
+        if kind is Kind.EXPRESS:
+            self._spill_for(length)
+        if heap_file.memory is not None:
+            heap_file.remember(data)
+            self._memory_bytes += length
+        else:
+            self._file(heap_file).write(data, heap_file.position)
+        extent = heap_file.written(length)
+        if heap_file.dirty:
+            self._dirty[heap_file.number] = heap_file
+        self.live_bytes += length
+        self.bytes_written += length
+        return extent
+
+    def free(self, extent: Extent) -> None:
+        """The bytes of `extent` may be overwritten from now on."""
+        if not extent.length:
+            return
+        heap_file = self._files[extent.file]
+        heap_file.freed(extent)
+        self.live_bytes -= extent.length
+        self._reuse_if_empty(heap_file)
+
+    def pin(self, number: int) -> None:
+        """Keep the bytes of heap file `number` as they are, live or not, until `unpin`; counted."""
+        self._known(number).readers += 1
+
+    def unpin(self, number: int) -> None:
+        """Take back one `pin`."""
+        heap_file = self._files[number]
+        heap_file.readers -= 1
+        assert heap_file.readers >= 0, "a heap file was unpinned more often than pinned"
+        # A file that was emptied and reused before it was pinned is in nobody's way.
+        if heap_file.position:
+            self._reuse_if_empty(heap_file)
+
+    def read_into(self, extent: Extent, view: memoryview, offset: int = 0) -> int:
+        """Fill `view` with the bytes of `extent` from `offset`. Raises StoreCorrupt."""
+        length = min(len(view), extent.length - offset)
+        if not length:
+            return 0
+        heap_file = self._known(extent.file)
+        start = extent.offset + offset
+        if heap_file.memory is not None:
+            view[:length] = memoryview(heap_file.memory)[start : start + length]
+            return length
+        got = self._file(heap_file).read_into(view[:length], start)
+        if got != length:
+            name = file_name(extent.file)
+            sentence = f"{name} ends before the bytes that the log says it has."
+            raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
+        return length
+
+    def descriptor(self, number: int) -> int:
+        """The descriptor of heap file `number`, good until the store is called next.
+
+        An express file in memory is written to the disk for it. Raises StoreFull then.
+        """
+        heap_file = self._known(number)
+        if heap_file.memory is not None:
+            self._spill(heap_file)
+        return self._file(heap_file).descriptor()
+
+    def in_memory(self, number: int) -> bool:
+        """Whether heap file `number` is an express file that the disk does not have."""
+        return number in self._in_memory
+
+    def live_blocks(self) -> dict[int, bytes]:
+        """Which blocks of each lasting file are live: one bit each, see `LiveBlocks.bits`."""
+        return {
+            each.number: each.blocks.bits()
+            for each in self._files.values()
+            if each.live and each.kind is not Kind.EXPRESS
+        }
+
+    def sparse_files(self, share: int) -> list[int]:
+        """Lasting files that take no more and of which one part in `share` or less is live."""
+        return [
+            each.number
+            for each in self._files.values()
+            if each.kind is not Kind.EXPRESS
+            and each.live
+            and not (each.open or each.lost)
+            and each.live * share <= self.file_bytes
+        ]
+
+    def dirty_ranges(self) -> list[Range]:
+        """Everything that no ended sync covered, by file."""
+        return [Range(each.number, each.dirty_from, each.position) for each in self._dirty.values()]
+
+    @property
+    def dirty_files(self) -> int:
+        """How many ranges `dirty_ranges` would give."""
+        return len(self._dirty)
+
+    def capture(self) -> list[Capture]:
+        """What a sync must flush; each must come back through `captured`."""
+        return [each.capture(self._file(each)) for each in self._dirty.values()]
+
+    def captured(self, captures: Iterable[Capture]) -> None:
+        """The sync of `captures` has ended well."""
+        for capture in captures:
+            heap_file = capture.heap_file
+            heap_file.captured_is_durable(capture)
+            if not heap_file.dirty:
+                self._dirty.pop(heap_file.number, None)
+
+    def hand_out(self) -> list[Capture]:
+        """Files that will take nothing more and are not durable, each until it is handed back."""
+        room = HEAP_HANDED_OUT - self._handed_out
+        full = [each for each in self._dirty.values() if not (each.open or each.handed)][:room]
+        for heap_file in full:
+            heap_file.handed = True
+        self._handed_out += len(full)
+        return [each.capture(self._file(each)) for each in full]
+
+    def hand_back(self, capture: Capture) -> None:
+        """A file that was handed out has been synced."""
+        capture.heap_file.handed = False
+        self._handed_out -= 1
+        self.captured([capture])
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        for heap_file in self._descriptors.values():
+            assert heap_file.file is not None
+            heap_file.file.close()
+            heap_file.file = None
+        self._descriptors.clear()
+
+    # ---------------------------------------------------------------------------------- room
+
+    def _known(self, number: int) -> HeapFile:
+        heap_file = self._files.get(number)
+        if heap_file is None or heap_file.lost:
+            raise missing_file(number)
+        return heap_file
+
+    def _with_room(self, shelf: Shelf, length: int) -> HeapFile:
+        tightest = shelf.tightest(length, self.file_bytes)
+        if tightest is not None:
+            return tightest
+        heap_file = self._recycled(shelf) or self._made(shelf)
+        if len(shelf.open) == HEAP_OPEN_FILES:
+            self._shut(shelf, max(shelf.open, key=lambda each: each.position))
+        heap_file.open = True
+        shelf.open.append(heap_file)
+        return heap_file
+
+    def _shut(self, shelf: Shelf, heap_file: HeapFile) -> None:
+        shelf.open.remove(heap_file)
+        heap_file.open = False
+        self._reuse_if_empty(heap_file)
+
+    def _reuse_if_empty(self, heap_file: HeapFile) -> None:
+        if heap_file.live or heap_file.readers:
+            return
+        self._dirty.pop(heap_file.number, None)
+        was_lost = heap_file.lost
+        if heap_file.kind is Kind.EXPRESS:
+            self._forget_express(heap_file)
+        heap_file.rewind()
+        if was_lost:
+            del self._files[heap_file.number]
+        elif not heap_file.open:
+            self._recycle(heap_file)
+
+    def _recycled(self, shelf: Shelf) -> HeapFile | None:
+        if not shelf.free:
+            return None
+        return self._files[heapq.heappop(shelf.free)]
+
+    def _made(self, shelf: Shelf) -> HeapFile:
+        heap_file = HeapFile(shelf.new_number())
+        if shelf.kind is Kind.EXPRESS:
+            self._keep_in_memory(heap_file)
+        else:
+            self._allocate(heap_file)
+            self.names_made += 1
+        self._files[heap_file.number] = heap_file
+        shelf.skip([heap_file.number])
+        return heap_file
+
+    def _allocate(self, heap_file: HeapFile) -> None:
+        try:
+            self._attach(heap_file, size=self.file_bytes)
+        except StoreFull as error:
+            name = file_name(heap_file.number)
+            sentence = f"Event {MESSAGE_FILE_NOT_MADE}: {name} cannot be made: {error}"
+            raise StoreFull(sentence, event=MESSAGE_FILE_NOT_MADE, file=name) from error
+
+    def _recycle(self, heap_file: HeapFile) -> None:
+        free = self._shelves[heap_file.kind].free
+        express = heap_file.kind is Kind.EXPRESS
+        if not express and (len(free) < HEAP_FREE_FILES or heap_file.pins):
+            heapq.heappush(free, heap_file.number)
+            return
+        del self._files[heap_file.number]
+        if express:
+            del self._in_memory[heap_file.number]
+            return
+        self._detach(heap_file)
+        self._disk.remove(file_name(heap_file.number))
+
+    # ------------------------------------------------------------------------------- express
+
+    def _keep_in_memory(self, heap_file: HeapFile) -> None:
+        heap_file.memory = bytearray()
+        self._in_memory[heap_file.number] = heap_file
+
+    def _spill_for(self, length: int) -> None:
+        """Write the oldest express files to the disk until so many bytes more fit the budget."""
+        while self._in_memory and self._memory_bytes + length > self._express_bytes:
+            self._spill(next(iter(self._in_memory.values())))
+
+    def _spill(self, heap_file: HeapFile) -> None:
+        assert heap_file.memory is not None, "only what is in memory is written out"
+        self._allocate(heap_file)
+        assert heap_file.file is not None
+        heap_file.file.write(heap_file.memory, 0)
+        self._memory_bytes -= len(heap_file.memory)
+        heap_file.memory = None
+        del self._in_memory[heap_file.number]
+
+    def _forget_express(self, heap_file: HeapFile) -> None:
+        """Nothing is left in an express file: back into memory with it."""
+        if heap_file.memory is not None:
+            self._memory_bytes -= len(heap_file.memory)
+            del self._in_memory[heap_file.number]
+        else:
+            self._detach(heap_file)
+            self._disk.remove(file_name(heap_file.number))
+        self._keep_in_memory(heap_file)
+
+    # --------------------------------------------------------------------------- descriptors
+
+    def _file(self, heap_file: HeapFile) -> File:
+        if heap_file.file is not None:
+            self._descriptors.move_to_end(heap_file.number)
+            return heap_file.file
+        # A recycled file may be a short one whose size was lost in a crash.
+        return self._attach(heap_file, size=0 if heap_file.live else self.file_bytes)
+
+    def _attach(self, heap_file: HeapFile, size: int) -> File:
+        while len(self._descriptors) >= HEAP_DESCRIPTORS and self._room_was_made():
+            pass
+        file = heap_file.file = self._disk.open(file_name(heap_file.number), size=size)
+        self._descriptors[heap_file.number] = heap_file
+        return file
+
+    def _room_was_made(self) -> bool:
+        idle = [each for each in self._descriptors.values() if not each.pins]
+        for heap_file in idle:
+            if not heap_file.dirty:
+                self._detach(heap_file)
+                return True
+        if not idle:
+            return False
+        # Whoever writes this much without syncing pays for it here, one file at a time.
+        heap_file = idle[0]
+        capture = heap_file.capture(self._file(heap_file))
+        capture.file.sync()
+        self.captured([capture])
+        self._detach(heap_file)
+        return True
+
+    def _detach(self, heap_file: HeapFile) -> None:
+        if heap_file.file is not None:
+            heap_file.file.close()
+            heap_file.file = None
+            del self._descriptors[heap_file.number]
+
+
+def missing_file(number: int) -> StoreCorrupt:
+    """What to raise when a heap file that has live bytes is not there."""
+    name = file_name(number)
+    sentence = f"{name} is missing, and the log says that messages lie in it."
+    return StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)

@@ -1,0 +1,190 @@
+"""The bookkeeping of one heap file: how far it is written, what is dirty, which blocks are live.
+
+Each file counts its writes. A sync captures the count and reports it back when it has ended, so
+that writes which arrived meanwhile stay dirty. Live bytes are counted for each block of 512 bytes:
+extents adjoin without alignment and are given up in other pieces than they were placed in, and
+counts of bytes are right whatever the pieces.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final, NamedTuple
+
+from dray.store.disk import File, ReadableBuffer
+from dray.store.kinds import Kind, kind_of
+from dray.store.limits import BLOCK_BYTES
+
+
+class Extent(NamedTuple):
+    """Where some bytes lie: `length` bytes at `offset` in heap file number `file`."""
+
+    file: int
+    offset: int
+    length: int
+
+
+class LiveBlocks:
+    """How many bytes of each block of a file are live."""
+
+    __slots__ = ("_bits", "_counts")
+
+    def __init__(self) -> None:
+        """Begin with nothing live."""
+        self.clear()
+
+    def add(self, offset: int, length: int) -> None:
+        """Bytes became live."""
+        self._change(offset, length, 1)
+
+    def remove(self, offset: int, length: int) -> None:
+        """Bytes are live no longer."""
+        self._change(offset, length, -1)
+
+    def clear(self) -> None:
+        """Nothing is live any longer."""
+        self._counts = array("H")
+        self._bits: bytes | None = b""
+
+    def bits(self) -> bytes:
+        """One bit a block, the lowest bit of the first byte for the first; no zeros at the end."""
+        if self._bits is None:
+            image = self._image()
+            self._bits = image.to_bytes(-(-image.bit_length() // 8), "little")
+        return self._bits
+
+    def _image(self) -> int:
+        # Mostly everything up to some place is live, and there are thousands of files. Two zeros
+        # may also be the halves of neighbours; then the longer way gives the same.
+        if b"\0\0" not in self._counts.tobytes():
+            return (1 << len(self._counts)) - 1
+        digits = bytes(map(bool, self._counts)).translate(_DIGITS)
+        return int(digits[::-1], 2)
+
+    def _change(self, offset: int, length: int, sign: int) -> None:
+        counts = self._counts
+        self._bits = None
+        stop = offset + length
+        first, last = offset // BLOCK_BYTES, (stop - 1) // BLOCK_BYTES
+        if last >= len(counts):
+            counts.extend(array("H", bytes(2 * (last + 1 - len(counts)))))
+        if first == last:
+            counts[first] += sign * length
+            return
+        counts[first] += sign * ((first + 1) * BLOCK_BYTES - offset)
+        counts[last] += sign * (stop - last * BLOCK_BYTES)
+        whole = last - first - 1
+        if whole:
+            # Inside an extent each block belongs to it alone.
+            counts[first + 1 : last] = _FULL[:whole] if sign > 0 else _EMPTY[:whole]
+
+
+_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
+_MOST: Final = 1 << 16
+_FULL: Final = array("H", [BLOCK_BYTES]) * _MOST
+_EMPTY: Final = array("H", [0]) * _MOST
+
+
+class Capture(NamedTuple):
+    """What of a file a sync will make durable."""
+
+    heap_file: HeapFile
+    file: File
+    writes: int
+    position: int
+    era: int
+
+
+class HeapFile:
+    """What is known of one heap file."""
+
+    __slots__ = (
+        "blocks",
+        "dirty_from",
+        "era",
+        "file",
+        "handed",
+        "kind",
+        "live",
+        "lost",
+        "memory",
+        "number",
+        "open",
+        "pins",
+        "position",
+        "readers",
+        "synced",
+        "writes",
+    )
+
+    def __init__(self, number: int) -> None:
+        """Begin empty and clean."""
+        self.number = number
+        self.kind = kind_of(number)
+        self.file: File | None = None
+        self.memory: bytearray | None = None
+        """The bytes of an express file that was not written to the disk."""
+        self.blocks = LiveBlocks()
+        self.live = 0
+        self.open = False
+        self.lost = False
+        """Whether it was missing at the start, with live bytes."""
+        self.position = 0
+        self.dirty_from = 0
+        # How often it was rewound; positions of different eras cannot be compared.
+        self.era = 0
+        self.writes = 0
+        self.synced = 0
+        self.pins = 0
+        # Answers on their way that refer to its bytes.
+        self.readers = 0
+        self.handed = False
+
+    @property
+    def dirty(self) -> bool:
+        """Whether it has bytes that no ended sync covered."""
+        return self.writes > self.synced
+
+    def written(self, length: int) -> Extent:
+        """Note that `length` bytes were written at its position, and say where that is."""
+        extent = Extent(self.number, self.position, length)
+        self.position += length
+        if length:
+            self.live += length
+            self.blocks.add(extent.offset, length)
+        if self.kind is not Kind.EXPRESS:
+            self.writes += 1
+        return extent
+
+    def freed(self, extent: Extent) -> None:
+        """Note that the bytes of `extent` are live no longer."""
+        self.live -= extent.length
+        assert self.live >= 0, "an extent was freed twice"
+        self.blocks.remove(extent.offset, extent.length)
+
+    def remember(self, data: ReadableBuffer) -> None:
+        """Keep `data` in memory, at its position."""
+        assert self.memory is not None, "only express files are in memory"
+        self.memory[self.position :] = data
+
+    def capture(self, file: File) -> Capture:
+        """Note what a sync that begins now will cover."""
+        self.pins += 1
+        return Capture(self, file, self.writes, self.position, self.era)
+
+    def captured_is_durable(self, capture: Capture) -> None:
+        """A sync of `capture` has ended."""
+        self.pins -= 1
+        self.synced = max(self.synced, capture.writes)
+        if not self.dirty:
+            self.dirty_from = self.position
+        elif capture.era == self.era:
+            self.dirty_from = max(self.dirty_from, capture.position)
+
+    def rewind(self) -> None:
+        """Forget everything in it: nothing live is left, so nothing needs a sync either."""
+        self.position = self.dirty_from = 0
+        self.synced = self.writes
+        self.era += 1
+        self.lost = False
+        self.blocks.clear()

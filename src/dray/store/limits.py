@@ -1,0 +1,59 @@
+"""Every bound of the store, and where it came from."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SECTOR_BYTES: Final = 512
+"""What a disk writes whole or not at all. Log groups begin on a sector, so that a torn write of
+one group can never damage its neighbour."""
+
+HEAP_FILE_BYTES: Final = 4 << 20
+"""One heap file (S3-10); a message never spans two, hence the limit of a plain message (S3-13)."""
+
+BLOCK_BYTES: Final = 512
+"""Unit of the maps: a sector, the smallest thing that a disk loses."""
+
+EXPRESS_BYTES: Final = 64 << 20
+"""Express messages kept in memory; beyond it the oldest are written to r files (S3-11)."""
+
+HEAP_OPEN_FILES: Final = 4
+"""Files that take new extents at once: enough that small messages find the tails that fragments
+of 4,000,000 bytes leave, few enough that a commit has at most 16 MiB left to sync."""
+
+HEAP_DESCRIPTORS: Final = 256
+"""Descriptors kept for heap files; a quarter of the usual limit of 1,024 per process."""
+
+HEAP_HANDED_OUT: Final = 64
+"""Full files that may be with a worker for an early sync; the rest of the descriptors stay ours."""
+
+HEAP_FREE_FILES: Final = 256
+"""Empty files kept for recycling (1 GiB); more than that go back to the file system (R78)."""
+
+LOG_BYTES: Final = 64 << 20
+"""QMLog, allocated whole when the store is made."""
+
+LOG_BYTES_MIN: Final = 16 << 10
+"""Below this the reserve would not hold a single opening group."""
+
+LOG_RESERVE_SHARE: Final = 16
+"""One part in this many is kept free of facts, for the opening groups of recoveries and seals."""
+
+LOG_CHECKPOINT_SHARE: Final = 3
+"""A checkpoint is due when one part in this many was written since the last. The log is kept back
+to the older checkpoint, so two parts are in use and the third is for what arrives meanwhile."""
+
+LOG_RETRY_SHARE: Final = 16
+"""After a checkpoint that the full disk refused, the next is due one such part later."""
+
+CHECKPOINT_BYTES: Final = 64 << 10
+"""What a checkpoint file occupies from the start; a larger snapshot makes it grow."""
+
+CHECKPOINT_BUFFER_BYTES: Final = 1 << 20
+"""A snapshot is written in pieces of about this size, so it is never in memory twice."""
+
+LOG_WINDOW_BYTES: Final = 256 << 10
+"""What is read ahead while the log is followed: some hundred groups of usual size."""
+
+LOG_SCAN_BYTES: Final = 1 << 20
+"""Recovery looks through the log in pieces of this size."""

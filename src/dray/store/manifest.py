@@ -1,0 +1,185 @@
+"""The manifest: how the storage folder was when the manager let go of it.
+
+`manifest.json` lies beside the storage folder. At a stop it notes every file with its size, its
+time of change and, if it is small, its digest; the next start compares. While the manager runs the
+manifest says so: after a crash nothing is known of the manager's own files, which it was changing,
+but a name that it would never give is a stranger's all the same. It also notes where the folder
+was, so that a store that was moved or copied by hand is noticed, and the head of the audit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from dray.store.audit import ORIGIN
+from dray.store.disk import FOLDER_NAME, LOCK_NAME
+
+MANIFEST_NAME: Final = "manifest.json"
+DIGESTED_BYTES_MAX: Final = 64 << 10
+"""Files of queues, not heap files; those are checked by the checksums of what is in them."""
+
+_OWN: Final = re.compile(
+    r"[prjl]\d{7,}\.mq|QMLog|MQ(Trans|InSeqs)\.lg[12]|lqs|quarantine(/.*)?"
+    r"|lqs/([0-9a-f]{8}|[0-9a-f]{32})\.[0-9a-f]{8}(\.new)?"
+)
+
+
+class FileMark(msgspec.Struct, frozen=True, array_like=True):
+    """What is noted of a file; of a folder nothing but that it is there."""
+
+    size: int = 0
+    mtime_ns: int = 0
+    digest: str = ""
+    folder: bool = False
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Where a storage folder is."""
+
+    path: str
+    device: int
+    inode: int
+
+
+class Manifest(msgspec.Struct, kw_only=True):
+    """The whole. `closed` is false while a manager runs, and after it has crashed."""
+
+    version: int = 1
+    closed: bool
+    identity: Identity
+    files: dict[str, FileMark]
+    audit_entries: int = 0
+    audit_digest: str = ORIGIN
+
+
+class Difference(NamedTuple):
+    """One change: added, edited or deleted."""
+
+    change: str
+    file: str
+    detail: str
+
+
+def is_own_name(name: str) -> bool:
+    """Whether a manager gives such a name to a file or folder of its own."""
+    return _OWN.fullmatch(name) is not None
+
+
+def identity_of(data: Path) -> Identity:
+    """Where the storage folder of a data directory is now."""
+    folder = (data / FOLDER_NAME).resolve()
+    status = folder.stat()
+    return Identity(str(folder), status.st_dev, status.st_ino)
+
+
+def take_stock(data: Path) -> dict[str, FileMark]:
+    """Every file and folder in the storage folder, by its name there; but not the lock."""
+    return {name: mark for name, mark in _marks(data / FOLDER_NAME, "") if name != LOCK_NAME}
+
+
+def differences(before: Mapping[str, FileMark], now: Mapping[str, FileMark]) -> list[Difference]:
+    """What has changed, by name."""
+    found = []
+    for name in sorted(before.keys() | now.keys()):
+        was, is_ = before.get(name), now.get(name)
+        if was is None and is_ is not None:
+            found.append(Difference("added", name, f"{is_.size} bytes"))
+        elif is_ is None and was is not None:
+            found.append(Difference("deleted", name, f"it had {was.size} bytes"))
+        elif was is not None and is_ is not None and was != is_:
+            found.append(Difference("edited", name, _what_changed(was, is_)))
+    return found
+
+
+def was_moved(before: Identity, now: Identity) -> str:
+    """How a folder came to be elsewhere than it was, or nothing if it is where it was."""
+    if before.path == now.path and before.inode == now.inode:
+        # Numbers of devices change from boot to boot; an inode stays.
+        return ""
+    if (before.device, before.inode) == (now.device, now.inode):
+        return f"it was renamed from {before.path} by hand"
+    if before.path == now.path:
+        return "it was put in the place of the one that was there before"
+    if (Path(before.path) / "QMLog").exists():
+        return (
+            f"it was copied from {before.path}, where the original still is; two queue managers"
+            " with one id must never both run"
+        )
+    return f"it was moved from {before.path} by hand; `dray storage move` would have checked it"
+
+
+def read_manifest(data: Path) -> Manifest | None:
+    """The manifest of a data directory; None if there is none. Raises ValueError for any other."""
+    try:
+        image = (data / MANIFEST_NAME).read_bytes()
+    except FileNotFoundError:
+        return None
+    return msgspec.json.decode(image, type=Manifest)
+
+
+def write_manifest(data: Path, manifest: Manifest) -> None:
+    """Put a manifest in place, durably and whole. Raises OSError."""
+    replace_file(data / MANIFEST_NAME, msgspec.json.encode(manifest) + b"\n")
+
+
+def replace_file(path: Path, image: bytes) -> None:
+    """Write a file so that after any crash it is there as it was or as it is. Raises OSError."""
+    new = path.with_name(f"{path.name}.new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(image)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    new.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _what_changed(was: FileMark, now: FileMark) -> str:
+    if was.size != now.size:
+        return f"it had {was.size} bytes and has {now.size}"
+    if was.digest != now.digest:
+        return f"its {now.size} bytes are other ones"
+    return f"its {now.size} bytes were written again"
+
+
+def _marks(folder: Path, prefix: str) -> Iterator[tuple[str, FileMark]]:
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            name = f"{prefix}{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                yield name, FileMark(folder=True)
+                yield from _marks(Path(entry.path), f"{name}/")
+                continue
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                # Somebody removed it while this list was made.
+                continue
+            small = status.st_size <= DIGESTED_BYTES_MAX and entry.is_file(follow_symlinks=False)
+            digest = _digest(Path(entry.path)) if small else ""
+            yield name, FileMark(status.st_size, status.st_mtime_ns, digest)
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        return f"unreadable: {error.strerror}"

@@ -1,0 +1,83 @@
+"""Which file of each checkpoint pair is the one to keep, and which is to be written next.
+
+Both pairs are written together, the file of each that is not in use. So whatever happens while they
+are written, the two in use stay, and the log is kept back to the older file of each, so that one
+damaged file of each pair may be missed (S3-15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dray.store.checkpoint import ORIGIN, PAIRS, SEQUENCES, TRANSACTIONS, Mark, SnapshotWriter
+from dray.store.decisions import LogState
+from dray.store.disk import Disk, File
+from dray.store.limits import CHECKPOINT_BYTES
+from dray.store.maps import MAP_NAMES, map_name
+from dray.store.recovery import Replay, Survey
+
+Pair = tuple[str, ...]
+
+
+class Pairs:
+    """The four checkpoint files and the two maps, open."""
+
+    def __init__(self, disk: Disk) -> None:
+        """Begin before recovery."""
+        self._disk = disk
+        self._files: dict[str, File] = {}
+        self._generation = 0
+        self._newest: dict[Pair, Mark] = dict.fromkeys(PAIRS, ORIGIN)
+        self._older: dict[Pair, Mark] = dict.fromkeys(PAIRS, ORIGIN)
+
+    def open(self, found: Survey, replay: Replay) -> None:
+        """Go on with what recovery used; make files that are missing. Raises StoreFull."""
+        for name in (*PAIRS[0], *PAIRS[1], *MAP_NAMES):
+            self._files[name] = self._disk.open(name, size=CHECKPOINT_BYTES)
+        self._generation = max([mark.generation for mark in found.marks], default=0)
+        for pair, used in replay.used.items():
+            older = [mark for mark in found.whole(pair) if mark.generation < used.generation]
+            self._newest[pair] = used
+            if older:
+                self._older[pair] = older[0]
+            else:
+                self._older[pair] = used if found.log is LogState.LATER else ORIGIN
+
+    @property
+    def newest(self) -> Mark:
+        """The checkpoint of the state that counts."""
+        return self._newest[TRANSACTIONS]
+
+    @property
+    def tail(self) -> int:
+        """The log is needed from here on, should one file of each pair be damaged."""
+        return min(mark.lsn for mark in self._older.values())
+
+    @property
+    def complete(self) -> bool:
+        """Whether every fact is in the log or in both of the newest snapshots."""
+        return not any(mark.waiting for mark in self._newest.values())
+
+    @property
+    def files(self) -> list[File]:
+        """All files, to be synced or closed."""
+        return list(self._files.values())
+
+    def writers(self) -> tuple[SnapshotWriter, SnapshotWriter, File]:
+        """For the next generation: of state, of incoming sequences, and the file for its map."""
+        state, sequences = (self._writer(pair) for pair in (TRANSACTIONS, SEQUENCES))
+        return state, sequences, self._files[map_name(self._generation + 1)]
+
+    def next_generation(self) -> int:
+        """The number of the checkpoint that is being begun."""
+        return self._generation + 1
+
+    def written(self, marks: Iterable[Mark]) -> None:
+        """The files of one generation are durable."""
+        for pair, mark in zip((TRANSACTIONS, SEQUENCES), marks, strict=True):
+            self._older[pair], self._newest[pair] = self._newest[pair], mark
+            self._generation = mark.generation
+
+    def _writer(self, pair: Pair) -> SnapshotWriter:
+        name = pair[self._newest[pair].name == pair[0]]
+        return SnapshotWriter(self._files[name])

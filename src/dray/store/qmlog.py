@@ -1,0 +1,293 @@
+"""QMLog: the cyclic log of facts (S3-14), one fixed file, written in groups.
+
+Theory of operation. The log is endless; its file is a window on it. A group has a position, its
+lsn, and lies at file offset lsn modulo the capacity, wrapping around the end of the file if it
+must. The writer appends at `head`; everything from `tail` on is kept, because the older of the two
+checkpoints may still need it. Groups of facts leave a reserve free, so that a recovery can always
+write its opening group.
+
+    file      |ggggg|hhh|.......old or never written.......|ccccccc|dddddd|eee|ff|
+                        ^ head                             ^ tail
+
+A group counts only at its own lsn with its checksum right, at the place where the one before ended,
+numbering its facts where the one before stopped, in the same life (epoch) or a later one. The first
+place where that fails is the end of the log. Why the bytes beyond can be of three kinds, and how
+recovery tells them apart, is told in docs/explanation/recovery.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from dray.errors import StoreFull, StorePoisoned
+from dray.store.disk import File
+from dray.store.group import (
+    HEADER_BYTES,
+    MAGIC,
+    OPENING,
+    SEAL,
+    Group,
+    Range,
+    decode_header,
+    encode,
+    facts_of,
+    framed,
+    group_bytes,
+    intact,
+    ranges_of,
+)
+from dray.store.limits import (
+    LOG_RESERVE_SHARE,
+    LOG_SCAN_BYTES,
+    LOG_WINDOW_BYTES,
+    SECTOR_BYTES,
+)
+
+
+class Suspect(NamedTuple):
+    """A group that may lie in the log without its heap bytes: never known to be durable."""
+
+    group: Group
+    ranges: list[Range]
+
+
+class Chain(NamedTuple):
+    """The unbroken run of groups after a checkpoint."""
+
+    start: int
+    end: int
+    groups: int
+    next_fact: int
+    epoch: int
+    watermark: int
+    suspects: tuple[Suspect, ...]
+    gap: bool
+    """The run ended at a group that is whole but whose facts begin too late."""
+
+    def cut(self) -> Chain:
+        """The chain without its last group, which is a suspect (known facts stay known)."""
+        last = self.suspects[-1].group
+        return self._replace(
+            end=last.lsn,
+            groups=self.groups - 1,
+            next_fact=last.first_fact,
+            suspects=self.suspects[:-1],
+        )
+
+
+class LogReader:
+    """Looks through QMLog without changing it.
+
+    Groups are mostly small and read in order, so a window of the file is kept in memory; every
+    walk begins with a fresh one.
+    """
+
+    def __init__(self, file: File, capacity: int) -> None:
+        """Read `file`, whose groups were written for `capacity` bytes."""
+        self._file = file
+        self.capacity = capacity
+        self._window = bytearray()
+        self._window_offset = 0
+
+    def group_at(self, lsn: int) -> tuple[Group, bytearray] | None:
+        """The whole group at `lsn` with its bytes, or None if there is none there."""
+        group = decode_header(self._read(lsn, HEADER_BYTES))
+        if group is None or group.lsn != lsn or group.capacity != self.capacity:
+            return None
+        image = self._read(lsn, group.length)
+        return (group, image) if intact(image) else None
+
+    def chain(self, start: int, known_facts: int, epoch: int, *, durable: int = 0) -> Chain:
+        """Follow the groups from `start`; facts numbered below `known_facts` may be missing.
+
+        Groups below `durable` are known to have been synced with all that they rely on.
+        """
+        self._window.clear()
+        lsn, next_fact, groups, watermark, gap = start, 0, 0, max(start, durable), False
+        suspects: deque[Suspect] = deque()
+        while (found := self.group_at(lsn)) is not None:
+            group, image = found
+            if group.epoch < epoch or group.first_fact < next_fact:
+                break
+            if group.first_fact > max(next_fact, known_facts):
+                gap = True
+                break
+            watermark = max(watermark, group.watermark)
+            suspects.append(Suspect(group, ranges_of(group, image)))
+            while suspects and suspects[0].group.lsn < watermark:
+                suspects.popleft()
+            next_fact = group.first_fact + group.facts
+            lsn, epoch, groups = group.end, group.epoch, groups + 1
+        next_fact = max(next_fact, known_facts)
+        return Chain(start, lsn, groups, next_fact, epoch, watermark, tuple(suspects), gap)
+
+    def facts(self, chain: Chain, first: int) -> Iterator[bytes]:
+        """The facts of `chain` in order, from fact number `first` on."""
+        self._window.clear()
+        lsn = chain.start
+        while lsn < chain.end:
+            found = self.group_at(lsn)
+            assert found is not None, "the chain was followed before"
+            group, image = found
+            known = max(0, first - group.first_fact)
+            for number, fact in enumerate(facts_of(group, image)):
+                if number >= known:
+                    yield fact
+            lsn = group.end
+
+    def witness(self, lsn: int) -> Group | None:
+        """A later group that knew the bytes at `lsn` to be durable: then they are damaged."""
+        for group in self._headers():
+            if (
+                lsn < group.watermark
+                and group.lsn < lsn + self.capacity
+                and self.group_at(group.lsn)
+            ):
+                return group
+        return None
+
+    def is_cut_off_at(self, lsn: int) -> bool:
+        """Whether the file is too short to hold the group at `lsn`, if there was one."""
+        group = decode_header(self._read(lsn, HEADER_BYTES))
+        length = group.length if group is not None and group.lsn == lsn else HEADER_BYTES
+        return lsn % self.capacity + length > self._file.size()
+
+    def is_blank(self) -> bool:
+        """Whether there is no whole group anywhere, of whatever lsn."""
+        return not any(self.group_at(group.lsn) for group in self._headers())
+
+    def _headers(self) -> Iterator[Group]:
+        self._window.clear()
+        piece = bytearray(LOG_SCAN_BYTES)
+        for base in range(0, self.capacity, LOG_SCAN_BYTES):
+            got = self._file.read_into(memoryview(piece), base)
+            for at in _sectors_with_magic(piece, got):
+                group = decode_header(memoryview(piece)[at : at + HEADER_BYTES])
+                if group is not None and group.lsn % self.capacity == base + at:
+                    yield group
+
+    def _read(self, lsn: int, length: int) -> bytearray:
+        offset = lsn % self.capacity
+        start = offset - self._window_offset
+        if 0 <= start <= len(self._window) - length:
+            return self._window[start : start + length]
+        size = min(LOG_WINDOW_BYTES, self.capacity - offset)
+        if length > size:
+            return self._read_around(offset, length)
+        self._window = self._read_around(offset, size)
+        self._window_offset = offset
+        return self._window[:length]
+
+    def _read_around(self, offset: int, length: int) -> bytearray:
+        image = bytearray(length)
+        view = memoryview(image)
+        first = min(length, self.capacity - offset)
+        self._file.read_into(view[:first], offset)
+        if first < length:
+            self._file.read_into(view[first:], 0)
+        return image
+
+
+def _sectors_with_magic(piece: bytearray, length: int) -> Iterator[int]:
+    at = piece.find(MAGIC, 0, length)
+    while at >= 0:
+        if at % SECTOR_BYTES == 0 and at + HEADER_BYTES <= length:
+            yield at
+        at = piece.find(MAGIC, at + 1, length)
+
+
+class Log:
+    """Appends groups to QMLog."""
+
+    def __init__(self, file: File, *, capacity: int, head: int, tail: int, next_fact: int) -> None:
+        """Go on at `head` with fact number `next_fact`, keeping everything from `tail`."""
+        self.file = file
+        self.capacity = capacity
+        self.head = head
+        self.tail = tail
+        self.durable = head
+        self.epoch = 0
+        self.next_fact = next_fact
+        self.bytes_written = 0
+        self._pending = bytearray()
+        self._pending_facts = 0
+        self._reserve = capacity // LOG_RESERVE_SHARE
+
+    @property
+    def facts_appended(self) -> int:
+        """Facts since the store was made, with those not yet in a group."""
+        return self.next_fact + self._pending_facts
+
+    @property
+    def pending(self) -> int:
+        """Facts that wait for the next group."""
+        return self._pending_facts
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes they take."""
+        return len(self._pending)
+
+    def append(self, fact: bytes) -> None:
+        """Put a fact behind the others that wait."""
+        self._pending += framed(fact)
+        self._pending_facts += 1
+
+    def fits(self, ranges: int) -> bool:
+        """Whether the waiting facts, with so many dirty ranges, find room now."""
+        return self._needs(ranges) <= self.tail + self.capacity - self._reserve - self.head
+
+    def could_fit(self, ranges: int) -> bool:
+        """Whether they would find room in an empty log."""
+        return self._needs(ranges) <= self.capacity - self._reserve
+
+    def group_bytes_max(self, ranges: int) -> int:
+        """Bytes of facts, with their lengths, that an empty log could take in one group."""
+        return self.capacity - self._reserve - group_bytes(0, ranges)
+
+    def write_group(self, ranges: Sequence[Range]) -> None:
+        """Write the waiting facts as one group. Raises StorePoisoned."""
+        self._write(ranges, 0)
+        self._pending.clear()
+        self._pending_facts = 0
+
+    def write_mark(self, flag: int) -> bool:
+        """Write a group of no facts, if there is room: an opening or a seal."""
+        assert flag in {OPENING, SEAL}
+        assert not self._pending_facts, "marks stand between groups of facts"
+        if group_bytes(0, 0) > self.tail + self.capacity - self.head:
+            return False
+        self._write((), flag)
+        return True
+
+    def _needs(self, ranges: int) -> int:
+        return group_bytes(len(self._pending), ranges)
+
+    def _write(self, ranges: Sequence[Range], flags: int) -> None:
+        group = Group(
+            lsn=self.head,
+            watermark=self.durable,
+            first_fact=self.next_fact,
+            capacity=self.capacity,
+            epoch=self.epoch,
+            facts=self._pending_facts,
+            ranges=len(ranges),
+            length=0,
+            flags=flags,
+        )
+        image = encode(group, ranges, self._pending)
+        offset = self.head % self.capacity
+        first = self.capacity - offset
+        try:
+            self.file.write(image if len(image) <= first else image[:first], offset)
+            if len(image) > first:
+                self.file.write(image[first:], 0)
+        except StoreFull as error:
+            # The log was allocated whole; a file system that has no room for it now cannot be
+            # trusted to have kept what was written before.
+            raise StorePoisoned(f"The log could not be written: {error}") from error
+        self.head += len(image)
+        self.next_fact += group.facts
+        self.bytes_written += len(image)

@@ -1,0 +1,177 @@
+"""A storage folder that is looked at and never changed: for `dray check` and `dray inspect`.
+
+The same seam as the store's own disk (`disk.py`), with every act that would change a byte refused.
+A live manager's lock is respected; a folder that was copied without a lock file can be read too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Final, NoReturn
+
+from dray.errors import StoreCorrupt, StoreError, StoreLocked
+from dray.store.disk import (
+    FOLDER_NAME,
+    LOCK_NAME,
+    MESSAGE_FILE_UNREADABLE,
+    ReadableBuffer,
+    fill,
+)
+from dray.store.heap import Extent, file_name, missing_file
+from dray.store.whereabouts import refuse_if_moved
+
+_DESCRIPTORS_MAX: Final = 64
+
+
+class ReadOnlyFile:
+    """A file by descriptor, opened for reading."""
+
+    def __init__(self, name: str, descriptor: int) -> None:
+        """Own the `descriptor` of the file called `name`."""
+        self.name = name
+        self._descriptor = descriptor
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        """Fill `view`; fewer bytes only at the end of the file. Raises StoreCorrupt."""
+        return fill(view, self._descriptor, offset, name=self.name)
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return os.fstat(self._descriptor).st_size
+
+    def descriptor(self) -> int:
+        """Give the descriptor."""
+        return self._descriptor
+
+    def close(self) -> None:
+        """Close once; later calls do nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def write(self, data: ReadableBuffer, offset: int) -> NoReturn:
+        """Refuse."""
+        raise _refused(f"write {len(data)} bytes at {offset} of {self.name}")
+
+    def sync(self) -> NoReturn:
+        """Refuse."""
+        raise _refused(f"sync {self.name}")
+
+    def truncate(self, size: int) -> NoReturn:
+        """Refuse."""
+        raise _refused(f"cut {self.name} to {size} bytes")
+
+
+class ReadOnlyDisk:
+    """The folder `storage` under a data directory, as it is."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Take the data directory at `path`. Raises StoreMoved, StoreError if there is none."""
+        self.path = Path(path)
+        self._folder = self.path / FOLDER_NAME
+        self._lock = -1
+        refuse_if_moved(self.path)
+        if not self._folder.is_dir():
+            sentence = f"{self.path} is no data directory: it has no folder {FOLDER_NAME!r}."
+            raise StoreError(sentence, directory=str(self.path))
+
+    def lock(self) -> None:
+        """Keep managers out while we read. Raises StoreLocked if one is in."""
+        try:
+            descriptor = os.open(self._folder / LOCK_NAME, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(descriptor)
+            sentence = f"{self.path} belongs to process {owner}, which is alive; stop it first."
+            raise StoreLocked(sentence, directory=str(self.path), pid=owner) from error
+        self._lock = descriptor
+
+    def open(self, name: str, *, size: int = 0) -> ReadOnlyFile:
+        """Open for reading; `size` is not provided for. Raises StoreCorrupt if it is missing."""
+        del size
+        try:
+            return ReadOnlyFile(name, os.open(self._folder / name, os.O_RDONLY))
+        except OSError as error:
+            sentence = f"{name} cannot be opened: {error.strerror}."
+            raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name) from error
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        return (self._folder / name).exists()
+
+    def names(self, folder: str = "") -> list[str]:
+        """The files of a folder, sorted; none if there is no such folder."""
+        if not (self._folder / folder).is_dir():
+            return []
+        with os.scandir(self._folder / folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_file())
+
+    def rename(self, old: str, new: str) -> NoReturn:
+        """Refuse."""
+        raise _refused(f"rename {old} to {new}")
+
+    def remove(self, name: str) -> NoReturn:
+        """Refuse."""
+        raise _refused(f"remove {name}")
+
+    def sync_directory(self, folder: str = "") -> NoReturn:
+        """Refuse."""
+        raise _refused(f"sync folder {folder or FOLDER_NAME}")
+
+    def free_bytes(self) -> int:
+        """Nothing is going to be written, so nothing is free."""
+        return 0
+
+    def close(self) -> None:
+        """Give up the lock."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+class HeapReader:
+    """Reads extents of heap files; keeps some of them open."""
+
+    def __init__(self, disk: ReadOnlyDisk) -> None:
+        """Read from `disk`."""
+        self._disk = disk
+        self._files: dict[int, ReadOnlyFile] = {}
+
+    def read(self, extent: Extent, *, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes of `extent`, or `length` of them from `offset`. Raises StoreCorrupt."""
+        rest = extent.length - offset
+        image = bytearray(rest if length is None else min(length, rest))
+        got = self.file(extent.file).read_into(memoryview(image), extent.offset + offset)
+        if got != len(image):
+            name = file_name(extent.file)
+            sentence = f"{name} ends before the bytes that the log says it has."
+            raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
+        return bytes(image)
+
+    def file(self, number: int) -> ReadOnlyFile:
+        """Heap file `number`, open. Raises StoreCorrupt if it is missing."""
+        found = self._files.get(number)
+        if found is None:
+            name = file_name(number)
+            if not self._disk.exists(name):
+                raise missing_file(number)
+            if len(self._files) >= _DESCRIPTORS_MAX:
+                self.close()
+            found = self._files[number] = self._disk.open(name)
+        return found
+
+    def close(self) -> None:
+        """Close all files; they are opened again when they are read again."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+
+def _refused(act: str) -> StoreError:
+    return StoreError(f"This folder is only looked at; something wanted to {act}.")

@@ -1,0 +1,405 @@
+"""Recovery: the store's state rebuilt from checkpoints and log, and what had to be left aside.
+
+`decisions` says whether to start at all. Here it is found out which checkpoint files go together,
+where the log ends, which groups at its end must be cut because their payload never arrived, and
+which live extents cannot be read. Those are put into quarantine, by name: nothing is given up
+because it could not be read. docs/explanation/recovery.md tells why all this is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from crc32c import crc32c
+
+from dray.errors import StoreCorrupt
+from dray.store.checkpoint import (
+    NAMES,
+    ORIGIN,
+    PAIRS,
+    SEQUENCES,
+    TRANSACTIONS,
+    CheckpointState,
+    Mark,
+    Snapshots,
+    examine,
+    read_snapshot,
+)
+from dray.store.decisions import (
+    CHECKPOINTS_LOST,
+    HALVES_APART,
+    LOG_DAMAGED,
+    LOG_NAME,
+    LOST_EVENTS,
+    Act,
+    Finding,
+    LogState,
+    Pair,
+    Row,
+    decide,
+    refusal,
+)
+from dray.store.disk import MESSAGE_FILE_UNREADABLE, Disk, File
+from dray.store.group import HEADER_BYTES, Range, decode_header
+from dray.store.heap import Extent, Occupancy, file_name, numbers_of
+from dray.store.limits import LOG_SCAN_BYTES
+from dray.store.maps import Disagreement, compare, read_map
+from dray.store.qmlog import Chain, LogReader
+
+__all__ = ["CHECKPOINTS_LOST", "LOG_NAME", "History", "RecoveryReport", "Replay", "refusal"]
+
+
+class History(NamedTuple):
+    """What the owner rebuilds its state from: two snapshots, and the facts since.
+
+    The snapshots may be of different age. The first `in_state` of the facts are in the state's
+    snapshot already, the first `in_sequences` in that of the incoming sequences.
+    """
+
+    state: bytes | None
+    sequences: bytes | None
+    facts: Iterator[bytes]
+    in_state: int = 0
+    in_sequences: int = 0
+
+    @classmethod
+    def of(cls, snapshots: Snapshots) -> History:
+        """Nothing but snapshots of one moment."""
+        return cls(b"".join(snapshots.state), b"".join(snapshots.sequences), iter(()))
+
+
+Load: TypeAlias = Callable[[History], Iterable[tuple[Extent, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What recovery found and did, for the log of the daemon and for tests."""
+
+    act: Act
+    checkpoint: str
+    """The file of MQTrans that was used, or nothing."""
+    sequences: str
+    """The file of MQInSeqs that was used, or nothing."""
+    damaged: tuple[str, ...]
+    """Files that are damaged but were not needed."""
+    groups: int
+    facts: int
+    """Facts replayed after the checkpoint."""
+    cut_groups: int
+    """Whole groups that were cut, because heap bytes they speak of had not reached the disk."""
+    verified_extents: int
+    epoch: int
+    quarantined: tuple[Extent, ...] = ()
+    """Live extents that cannot be read: their file is missing, cut off or unreadable."""
+    disagreements: tuple[str, ...] = ()
+    """What the map of live blocks says otherwise than the state, a sentence each."""
+
+    def notices(self) -> list[str]:
+        """What an operator should know, a sentence each."""
+        found = [f"{name} is damaged and was not needed" for name in self.damaged]
+        by_file: dict[str, int] = {}
+        for extent in self.quarantined:
+            name = file_name(extent.file)
+            by_file[name] = by_file.get(name, 0) + 1
+        found += [
+            f"event {MESSAGE_FILE_UNREADABLE}: {count} messages in {name} cannot be read and were"
+            " put into quarantine; bring the file back and start again, or restore a backup"
+            for name, count in sorted(by_file.items())
+        ]
+        return [*found, *self.disagreements]
+
+
+class Survey(NamedTuple):
+    """What was found, before anything is touched."""
+
+    row: Row
+    marks: tuple[Mark, ...]
+    """Of all whole checkpoint files."""
+    damaged: tuple[str, ...]
+    capacity: int
+    log: LogState
+    heap_files: frozenset[int]
+
+    def whole(self, pair: tuple[str, ...]) -> list[Mark]:
+        """The whole files of a pair, the newest first."""
+        mine = (mark for mark in self.marks if mark.name in pair)
+        return sorted(mine, key=lambda mark: -mark.generation)
+
+    def chosen(self) -> dict[tuple[str, ...], Mark]:
+        """Which file of each pair is used: the newest two that were written together.
+
+        A crash between the two leaves one pair a generation ahead, and what only its snapshot had
+        nobody was told; only where damage has left no two of a generation, the newest of each.
+        """
+        if self.row.act is not Act.REPLAY_AFTER:
+            return dict.fromkeys(PAIRS, ORIGIN)
+        whole = {pair: self.whole(pair) for pair in PAIRS}
+        for mark in whole[TRANSACTIONS]:
+            for other in whole[SEQUENCES]:
+                if mark.generation == other.generation:
+                    return {TRANSACTIONS: mark, SEQUENCES: other}
+        return {pair: marks[0] for pair, marks in whole.items()}
+
+
+def survey(disk: Disk) -> Survey:
+    """Look at every file of the store. Raises StoreCorrupt if the row found says so."""
+    examined = {name: examine(disk, name) for name in NAMES}
+    marks = tuple(mark for _, mark in examined.values() if mark is not None)
+    damaged = [n for n, (state, _) in examined.items() if state is CheckpointState.DAMAGED]
+    heap_files = frozenset(numbers_of(disk.names()))
+    log, capacity, short = _look_at_log(disk, marks[0].capacity if marks else 0)
+    transactions, sequences = (
+        _worth([examined[name][0] for name in pair]) for pair in (TRANSACTIONS, SEQUENCES)
+    )
+    row = decide(Finding(transactions, sequences, log, bool(heap_files)))
+    if row.act is Act.REFUSE:
+        raise refusal(row.event, row.file, row.why)
+    if short:
+        damaged.append(LOG_NAME)
+    return Survey(row, marks, tuple(damaged), capacity, log, heap_files)
+
+
+def _worth(states: list[CheckpointState]) -> Pair:
+    if CheckpointState.VALID in states:
+        return Pair.USABLE
+    return Pair.RUINED if CheckpointState.DAMAGED in states else Pair.NONE
+
+
+def _look_at_log(disk: Disk, capacity: int) -> tuple[LogState, int, bool]:
+    if not disk.exists(LOG_NAME):
+        return LogState.ABSENT, 0, False
+    file = disk.open(LOG_NAME)
+    try:
+        size = file.size()
+        capacity = capacity or _capacity_at_origin(file) or size
+        reader = LogReader(file, capacity)
+        short = size < capacity
+        if not capacity or reader.is_blank():
+            return LogState.BLANK, capacity, short
+        if reader.group_at(0) is not None:
+            return LogState.ORIGIN, capacity, short
+        return LogState.LATER, capacity, short
+    finally:
+        file.close()
+
+
+def _capacity_at_origin(file: File) -> int:
+    header = bytearray(HEADER_BYTES)
+    file.read_into(memoryview(header), 0)
+    group = decode_header(header)
+    return 0 if group is None else group.capacity
+
+
+class Replay:
+    """Finds the end of the log and has the owner's state rebuilt up to there."""
+
+    def __init__(self, disk: Disk, found: Survey, log: File, capacity: int) -> None:
+        """Replay QMLog of `capacity` bytes, open as `log`, according to `found`."""
+        self._disk = disk
+        self._found = found
+        self._reader = LogReader(log, capacity)
+        self.used = found.chosen()
+        self.mark = min(self.used.values(), key=lambda mark: (mark.lsn, mark.facts))
+        """Where the replay begins: the older of the two."""
+        self.facts = max(mark.facts for mark in self.used.values())
+        """So many facts are in one snapshot at least."""
+        self.verified = 0
+        self.cuts = 0
+        self.occupied: dict[int, Occupancy] = {}
+        self.quarantined: list[Extent] = []
+        self.disagreements: list[Disagreement] = []
+        self.damaged = list(found.damaged)
+
+    def follow(self) -> Chain:
+        """Where the log ends. Raises StoreCorrupt if something durable is missing from it."""
+        durable = max([mark.lsn for mark in self._found.marks], default=0)
+        mark = self.mark
+        chain = self._reader.chain(mark.lsn, mark.facts, mark.epoch, durable=durable)
+        if chain.gap:
+            raise self._facts_are_missing()
+        if LOG_NAME in self.damaged and self._reader.is_cut_off_at(chain.end):
+            raise refusal(LOG_DAMAGED, LOG_NAME, "it was cut off where its newest groups were")
+        witness = self._reader.witness(chain.end)
+        if witness is not None or (chain.end < durable and self._found.row.act is not Act.FRESH):
+            at = chain.end % self._reader.capacity
+            raise refusal(
+                LOG_DAMAGED,
+                LOG_NAME,
+                f"the group at byte {at} is damaged, and a later one knew it to be durable",
+            )
+        if chain.next_fact < self.facts:
+            raise self._facts_are_missing()
+        return chain
+
+    def _facts_are_missing(self) -> StoreCorrupt:
+        why = "facts are missing that only it had"
+        damaged = [name for name in self._found.damaged if name in NAMES]
+        if damaged:
+            return refusal(LOST_EVENTS[damaged[0]], damaged[0], why)
+        if len({mark.generation for mark in self.used.values()}) > 1:
+            files = " and ".join(mark.name for mark in self.used.values())
+            return refusal(HALVES_APART, files, "they were not written together, and " + why)
+        return refusal(LOG_DAMAGED, LOG_NAME, why)
+
+    def run(self, load: Load) -> Chain:
+        """Call `load`, cutting suspects from the end until every heap byte they claim is there."""
+        chain = self.follow()
+        snapshots = [
+            read_snapshot(self._disk, self.used[pair]) if self.used[pair].name else None
+            for pair in (TRANSACTIONS, SEQUENCES)
+        ]
+        while True:
+            to_verify = self._take_stock(chain, load(self._history(chain, snapshots)))
+            if self._all_intact(chain, to_verify):
+                break
+            chain = chain.cut()
+            self.cuts += 1
+        if chain.next_fact == self.used[TRANSACTIONS].facts:
+            self._compare_with_map(lambda: load(self._history(chain, snapshots)))
+        return chain
+
+    def check_heap(self) -> None:
+        """Raise StoreCorrupt if not one message file is there in which live messages lie.
+
+        That is no accident of a file but a store without its heap.
+        """
+        if self.occupied and not self._found.heap_files.intersection(self.occupied):
+            name = file_name(min(self.occupied))
+            sentence = (
+                f"Event {MESSAGE_FILE_UNREADABLE}: {name} is missing, like every other message"
+                " file; bring them back, or restore a backup."
+            )
+            raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
+
+    def report(self, chain: Chain, epoch: int) -> RecoveryReport:
+        """What was found and done."""
+        return RecoveryReport(
+            act=self._found.row.act,
+            checkpoint=self.used[TRANSACTIONS].name,
+            sequences=self.used[SEQUENCES].name,
+            damaged=tuple(self.damaged),
+            groups=chain.groups,
+            facts=chain.next_fact - self.mark.facts,
+            cut_groups=self.cuts,
+            verified_extents=self.verified,
+            epoch=epoch,
+            quarantined=tuple(self.quarantined),
+            disagreements=tuple(map(str, self.disagreements)),
+        )
+
+    def _history(self, chain: Chain, snapshots: list[bytes | None]) -> History:
+        first = self.mark.facts
+        state, sequences = snapshots
+        return History(
+            state,
+            sequences,
+            self._reader.facts(chain, first),
+            self.used[TRANSACTIONS].facts - first,
+            self.used[SEQUENCES].facts - first,
+        )
+
+    def _take_stock(
+        self, chain: Chain, live: Iterable[tuple[Extent, int]]
+    ) -> list[tuple[Extent, int]]:
+        """Count what is live in each file; give what is to be verified, note what is not there."""
+        doubted: dict[int, list[Range]] = {}
+        for suspect in chain.suspects:
+            for each in suspect.ranges:
+                doubted.setdefault(each.file, []).append(each)
+        stock: dict[int, Occupancy] = {}
+        self.quarantined = []
+        to_verify = []
+        # Neighbours are counted in one piece: mostly they come in the order in which they lie.
+        run_file, run_start, run_stop = -1, 0, 0
+        size, ranges = 0, None
+        for extent, crc in live:
+            file, offset, length = extent
+            if not length:
+                continue
+            stop = offset + length
+            if file != run_file or offset != run_stop:
+                _count(stock, Extent(run_file, run_start, run_stop - run_start))
+                if file != run_file:
+                    size, ranges = self._size_in(stock, file), doubted.get(file)
+                run_file, run_start = file, offset
+            run_stop = stop
+            if ranges and any(offset < each.stop and each.start < stop for each in ranges):
+                to_verify.append((extent, crc))
+            elif stop > size:
+                self.quarantined.append(extent)
+        _count(stock, Extent(run_file, run_start, run_stop - run_start))
+        self.occupied = stock
+        return to_verify
+
+    def _size_in(self, stock: dict[int, Occupancy], file: int) -> int:
+        """The size of a file that is in `stock` from now on; 0 if it is missing."""
+        if file not in stock:
+            stock[file] = Occupancy(size=self._size_of(file))
+        return stock[file].size or 0
+
+    def _size_of(self, number: int) -> int | None:
+        if number not in self._found.heap_files:
+            return None
+        file = self._disk.open(file_name(number))
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _all_intact(self, chain: Chain, to_verify: list[tuple[Extent, int]]) -> bool:
+        """Whether every live extent in the ranges of suspects fits its checksum."""
+        if not chain.suspects:
+            return True
+        to_verify.sort()
+        return all(self._is_intact(extent, crc) for extent, crc in to_verify)
+
+    def _is_intact(self, extent: Extent, crc: int) -> bool:
+        """Whether the bytes are as they should be; those that the disk cannot read stay aside."""
+        # A file made for a suspect may have lost its very name.
+        if extent.file not in self._found.heap_files:
+            return False
+        self.verified += 1
+        file = self._disk.open(file_name(extent.file))
+        try:
+            return _checksum(file, extent) == crc
+        except StoreCorrupt:
+            self.quarantined.append(extent)
+            return True
+        finally:
+            file.close()
+
+    def _compare_with_map(self, again: Callable[[], Iterable[tuple[Extent, int]]]) -> None:
+        """Hold the map of live blocks against the state, if it is of the same moment."""
+        mark = self.used[TRANSACTIONS]
+        if not mark.name:
+            return
+        found = read_map(self._disk, mark.generation)
+        if found.blocks is None:
+            self.damaged.append(found.name)
+            return
+        live = {file: stock.blocks.bits() for file, stock in self.occupied.items()}
+        self.disagreements = compare(found.name, found.blocks, live)
+        if not self.disagreements:
+            return
+        aside = set(self.quarantined)
+        for extent, crc in again():
+            doubted = any(each.concerns(extent) for each in self.disagreements)
+            if extent not in aside and doubted and not self._is_intact(extent, crc):
+                self.quarantined.append(extent)
+
+
+def _count(stock: dict[int, Occupancy], run: Extent) -> None:
+    if run.length:
+        stock[run.file].add(run)
+
+
+def _checksum(file: File, extent: Extent) -> int:
+    piece = memoryview(bytearray(min(extent.length, LOG_SCAN_BYTES)))
+    crc = 0
+    for done in range(0, extent.length, LOG_SCAN_BYTES):
+        view = piece[: min(len(piece), extent.length - done)]
+        got = file.read_into(view, extent.offset + done)
+        crc = crc32c(view[:got], crc)
+    return crc

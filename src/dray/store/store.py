@@ -1,0 +1,455 @@
+"""The store: payload in heap files, facts in the log, state in checkpoints, one sync for a turn.
+
+Theory of operation. The owner places payload (`place`), states facts about it (`append`) and asks
+for both to be made durable together: `begin_sync` writes the waiting facts as one group, `run`
+syncs heap files and log in whatever thread, `end_sync` makes it known. Heap bytes and log record
+go to the disk in no particular order; the group names the heap ranges it relies on, and recovery
+checks those before it believes a group that nobody can have been told about.
+
+    owner's thread     place  append  release   begin_sync            end_sync -> speak
+    any thread                                             run (sync)
+
+Several syncs may be under way at once: a later one covers again whatever an earlier one has not
+ended, so each alone is enough for everything written before it began. The first failure poisons
+the store (`guard`). Before `checkpoint_due` the owner need not think of checkpoints at all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dray.errors import StoreFull, StorePoisoned
+from dray.store.checkpoint import Mark, Snapshots
+from dray.store.decisions import LOG_NAME, Act
+from dray.store.disk import Disk, File, ReadableBuffer
+from dray.store.group import OPENING, SEAL, Range
+from dray.store.guard import GuardedDisk, Health
+from dray.store.heap import Heap
+from dray.store.heap_file import Capture, Extent
+from dray.store.kinds import Kind, file_name
+from dray.store.limits import (
+    EXPRESS_BYTES,
+    HEAP_FILE_BYTES,
+    LOG_BYTES,
+    LOG_BYTES_MIN,
+    LOG_CHECKPOINT_SHARE,
+    LOG_RETRY_SHARE,
+    SECTOR_BYTES,
+)
+from dray.store.lqs import QueueFiles
+from dray.store.maps import encode_map
+from dray.store.pairs import Pairs
+from dray.store.qmlog import Chain, Log
+from dray.store.recovery import Load, RecoveryReport, Replay, survey
+from dray.store.syncing import Checkpoint, LiveMap, Reached, Sync
+
+
+class StoreCounters(NamedTuple):
+    """What the store did since it was opened, and how many heap files it has now."""
+
+    syncs: int
+    groups: int
+    heap_bytes: int
+    log_bytes: int
+    checkpoints: int
+    heap_files: int
+    free_heap_files: int
+
+
+class Store:
+    """One storage folder, open in one process."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        heap_file_bytes: int = HEAP_FILE_BYTES,
+        log_bytes: int = LOG_BYTES,
+        queue_files: bool = False,
+        express_bytes: int = EXPRESS_BYTES,
+    ) -> None:
+        """Take the folder behind `disk`; `log_bytes` counts only when the store is made.
+
+        So many bytes of express messages stay in memory, the rest goes to r files.
+        With `queue_files` each queue has its text file (`lqs`), which syncs keep up to date.
+        """
+        assert log_bytes >= LOG_BYTES_MIN
+        assert log_bytes % SECTOR_BYTES == 0
+        self._health = Health()
+        self._disk = GuardedDisk(disk, self._health)
+        self.queue_files = QueueFiles(self._disk) if queue_files else None
+        self._log_bytes = log_bytes
+        self._heap = Heap(self._disk, heap_file_bytes, express_bytes=express_bytes)
+        self._log: Log
+        self._opened_files: list[File] = []
+        self._pairs = Pairs(self._disk)
+        self._due_at = 0
+        self._checkpoint: Checkpoint | None = None
+        # Released since the last group, and with each group whose sync has not ended.
+        self._released: list[Extent] = []
+        self._leaving: deque[tuple[int, list[Extent]]] = deque()
+        self._handed_out: dict[str, Capture] = {}
+        self._facts_durable = 0
+        self._marked_at = -1
+        self._open = False
+        self._syncs = self._groups = self._checkpoints = 0
+
+    # ------------------------------------------------------------------------------- opening
+
+    def recover(self, load: Load) -> RecoveryReport:
+        """Lock the folder and rebuild the owner's state through `load`.
+
+        `load(history)` rebuilds from nothing (it may be called again with fewer facts) and gives
+        every live extent with its CRC32C. Raises StoreLocked, StoreCorrupt, StoreFull.
+        """
+        self._disk.lock()
+        try:
+            return self._recover(load)
+        except BaseException:
+            self._close_files()
+            raise
+
+    def _recover(self, load: Load) -> RecoveryReport:
+        found = survey(self._disk)
+        capacity = self._log_bytes if found.row.act is Act.FRESH else found.capacity
+        replay = Replay(self._disk, found, self._opened(LOG_NAME), capacity)
+        chain = replay.run(load)
+        replay.check_heap()
+        self._heap.restore(replay.occupied)
+        file = self._opened(LOG_NAME, capacity)
+        self._pairs.open(found, replay)
+        self._log = Log(
+            file,
+            capacity=capacity,
+            head=chain.end,
+            tail=self._pairs.tail,
+            next_fact=chain.next_fact,
+        )
+        self._facts_durable = chain.next_fact
+        self._begin_life(chain)
+        self._due_at = self._newest.lsn + capacity // LOG_CHECKPOINT_SHARE
+        if replay.damaged or not self._pairs.complete:
+            # Until then the damaged or the last checkpoint is the only one that could start.
+            self._due_at = 0
+        self._open = True
+        self.report = replay.report(chain, self._log.epoch)
+        return self.report
+
+    @property
+    def _newest(self) -> Mark:
+        return self._pairs.newest
+
+    def _opened(self, name: str, size: int = 0) -> File:
+        file = self._disk.open(name, size=size)
+        self._opened_files.append(file)
+        return file
+
+    def _begin_life(self, chain: Chain) -> None:
+        # After a kill the newest groups may be in the page cache only; nothing may be built on
+        # them, nor may the new life vouch for them, before they are on the disk.
+        for number in sorted({each.file for s in chain.suspects for each in s.ranges}):
+            # Nothing live was in one that is not there.
+            if self._disk.exists(file_name(number)):
+                self._opened(file_name(number)).sync()
+        for file in (self._log.file, *self._pairs.files):
+            file.sync()
+        self._disk.sync_directory()
+        self._log.epoch = chain.epoch + 1
+        # Without room for it, `fits` asks for a checkpoint first, which carries the epoch as well.
+        if self._log.write_mark(OPENING):
+            self._log.file.sync()
+            self._log.durable = self._log.head
+        self._marked_at = self._log.head
+
+    # ------------------------------------------------------------------------------- writing
+
+    def place(self, data: ReadableBuffer, kind: Kind = Kind.RECOVERABLE) -> Extent:
+        """Write payload into a heap file; durable after a sync that begins later.
+
+        Express payload is never durable, and stays in memory while there is room. At most one heap
+        file long. Raises StoreFull, and then nothing is kept; StorePoisoned.
+        """
+        return self._heap.place(data, kind)
+
+    def append(self, fact: bytes) -> None:
+        """State a fact; all facts stated between two `begin_sync` are one group, all or nothing."""
+        self._log.append(fact)
+
+    def release(self, extent: Extent) -> None:
+        """The state no longer names `extent`, as of the facts appended up to the next sync.
+
+        Its bytes stay until those facts are durable.
+        """
+        self._released.append(extent)
+
+    def discard(self, extent: Extent) -> None:
+        """No fact ever named `extent` (its transaction was aborted); reuse it at once."""
+        self._heap.free(extent)
+
+    def free_bytes(self) -> int:
+        """How many more bytes of payload the disk has room for, with the heap files to recycle."""
+        return self._disk.free_bytes() + self._heap.free_files * self._heap.file_bytes
+
+    @property
+    def heap_file_bytes(self) -> int:
+        """Bytes of one heap file."""
+        return self._heap.file_bytes
+
+    @property
+    def group_bytes_max(self) -> int:
+        """How many bytes of facts one group can hold; each fact costs four bytes more."""
+        return self._log.group_bytes_max(self._heap.dirty_files)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What of that the facts take that wait for the next group."""
+        return self._log.pending_bytes
+
+    # ------------------------------------------------------------------------------- syncing
+
+    def begin_sync(self) -> Sync | None:
+        """Write the waiting facts as one group and say what must be synced; None if nothing must.
+
+        Raises StoreFull if a checkpoint has to come first (see `checkpoint_due`); StorePoisoned,
+        also for a group that could not fit an empty log.
+        """
+        self._health.check()
+        if not self._log.pending:
+            if self._log.durable < self._log.head:
+                return self._captured()
+            self._free_leaving()
+            return None
+        ranges = self._heap.dirty_ranges()
+        if not self._log.could_fit(len(ranges)):
+            sentence = f"One group of facts is larger than the log of {self._log.capacity} bytes."
+            error = StorePoisoned(sentence, file=LOG_NAME)
+            self._health.poison(error)
+            raise error
+        if not self._log.fits(len(ranges)):
+            raise StoreFull("The log is full until a checkpoint is written.", file=LOG_NAME)
+        self._write_group(ranges)
+        return self._captured()
+
+    def end_sync(self, sync: Sync) -> None:
+        """What `sync` covers is durable now: speak. Frees what its facts released."""
+        assert sync.done, "a sync must run before it ends"
+        self._heap.captured(sync.captures)
+        self._heap.names_synced = max(self._heap.names_synced, sync.reached.names_made)
+        self._log.durable = max(self._log.durable, sync.reached.lsn)
+        self._facts_durable = max(self._facts_durable, sync.reached.facts)
+        self._syncs += 1
+        self._free_leaving()
+
+    def sync(self) -> None:
+        """Make everything durable here and now. Raises StoreFull, StorePoisoned."""
+        sync = self.begin_sync()
+        if sync is not None:
+            sync.run()
+            self.end_sync(sync)
+
+    def flush_hint(self) -> list[File]:
+        """Full heap files worth syncing early in a worker; give them back through `flushed`."""
+        captures = self._heap.hand_out()
+        self._handed_out.update((each.file.name, each) for each in captures)
+        return [each.file for each in captures]
+
+    def flushed(self, files: Iterable[File]) -> None:
+        """These files of a `flush_hint` were synced."""
+        for file in files:
+            self._heap.hand_back(self._handed_out.pop(file.name))
+
+    def _free_leaving(self) -> None:
+        if self._released and not self._log.pending:
+            self._leaving.append((self._log.next_fact, self._released))
+            self._released = []
+        while self._leaving and self._leaving[0][0] <= self._facts_durable:
+            for extent in self._leaving.popleft()[1]:
+                self._heap.free(extent)
+
+    def _write_group(self, ranges: list[Range]) -> None:
+        self._log.write_group(ranges)
+        self._groups += 1
+        if self._released:
+            self._leaving.append((self._log.next_fact, self._released))
+            self._released = []
+
+    def _captured(self) -> Sync:
+        made = self._heap.names_made
+        reached = Reached(
+            lsn=self._log.head,
+            facts=self._log.next_fact,
+            names_made=made,
+            new_names=made > self._heap.names_synced,
+            queue_files=self.queue_files.captured if self.queue_files is not None else 0,
+        )
+        return Sync(
+            self._disk,
+            self._log.file,
+            self._heap.capture(),
+            reached=reached,
+            queue_files=self.queue_files,
+        )
+
+    # --------------------------------------------------------------------------- checkpoints
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether a checkpoint is wanted, or the next sync would not fit without one.
+
+        While one is under way only the second counts; then wait for it to end.
+        """
+        if self._log.pending and not self._log.fits(self._heap.dirty_files):
+            return True
+        return self._checkpoint is None and self._log.head >= self._due_at
+
+    def begin_checkpoint(self, snapshots: Snapshots | Iterable[bytes]) -> Checkpoint | None:
+        """Write the owner's state, as of the facts appended so far; None if one is under way.
+
+        An owner without incoming sequences gives pieces of its state alone. They are drawn and
+        written here, so the state cannot change under them; only the syncs are left to `run`.
+        Raises StorePoisoned. A full disk refuses the checkpoint, not the store: see
+        `Checkpoint.refused`.
+        """
+        if self._checkpoint is not None:
+            return None
+        self._health.check()
+        *writers, map_file = self._pairs.writers()
+        refused = None
+        try:
+            halves = snapshots if isinstance(snapshots, Snapshots) else Snapshots(snapshots)
+            for writer, snapshot in zip(writers, halves, strict=True):
+                writer.write(snapshot)
+        except StoreFull as error:
+            refused = error
+        generation = self._pairs.next_generation()
+        live_map = LiveMap(map_file, encode_map(generation, self._heap.live_blocks()))
+        if self._log.pending and self._log.fits(self._heap.dirty_files):
+            self._write_group(self._heap.dirty_ranges())
+        mark = Mark(
+            "",
+            generation=generation,
+            lsn=self._log.head,
+            facts=self._log.facts_appended,
+            capacity=self._log.capacity,
+            length=0,
+            epoch=self._log.epoch,
+            waiting=self._log.pending,
+        )
+        self._checkpoint = Checkpoint(self._captured(), tuple(writers), mark, live_map)
+        self._checkpoint.refused = refused
+        return self._checkpoint
+
+    def end_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """The checkpoint is durable: the log before the older one of the pairs is free."""
+        assert checkpoint.done, "a checkpoint must run before it ends"
+        self.end_sync(checkpoint.sync)
+        self._checkpoint = None
+        if checkpoint.refused is not None:
+            self._due_at = self._log.head + self._log.capacity // LOG_RETRY_SHARE
+            return
+        self._pairs.written(checkpoint.marks)
+        self._log.tail = self._pairs.tail
+        self._due_at = self._newest.lsn + self._log.capacity // LOG_CHECKPOINT_SHARE
+        self._checkpoints += 1
+
+    def checkpoint(self, snapshots: Snapshots | Iterable[bytes]) -> None:
+        """Write a checkpoint here and now. Raises StoreFull, StorePoisoned."""
+        checkpoint = self.begin_checkpoint(snapshots)
+        assert checkpoint is not None, "another checkpoint is under way"
+        checkpoint.run()
+        self.end_checkpoint(checkpoint)
+        if checkpoint.refused is not None:
+            raise checkpoint.refused
+
+    # ------------------------------------------------------------------------------- reading
+
+    def read(self, extent: Extent, *, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes of `extent`, or `length` of them from `offset`. Raises StoreCorrupt."""
+        rest = extent.length - offset
+        image = bytearray(rest if length is None else min(length, rest))
+        self._heap.read_into(extent, memoryview(image), offset)
+        return bytes(image)
+
+    def read_into(self, extent: Extent, view: memoryview, *, offset: int = 0) -> int:
+        """Fill `view` with bytes of `extent` from `offset`; say how many. Raises StoreCorrupt."""
+        return self._heap.read_into(extent, view, offset)
+
+    def pin(self, file: int) -> None:
+        """Keep the bytes of heap file `file` as they are until `unpin`, whatever is released.
+
+        For answers on their way. Counted: each `pin` wants its `unpin`.
+        """
+        self._heap.pin(file)
+
+    def unpin(self, file: int) -> None:
+        """Take back one `pin`."""
+        self._heap.unpin(file)
+
+    def sparse_files(self, share: int) -> list[int]:
+        """Full heap files of which no more than one part in `share` is live."""
+        return self._heap.sparse_files(share)
+
+    def in_memory(self, file: int) -> bool:
+        """Whether heap file `file` is an express file that the disk does not have."""
+        return self._heap.in_memory(file)
+
+    def descriptor(self, file: int) -> int:
+        """The descriptor of heap file number `file`, for `os.sendfile`.
+
+        Good until the store is called next; duplicate it to keep it longer.
+        """
+        return self._heap.descriptor(file)
+
+    # ------------------------------------------------------------------------------ the rest
+
+    @property
+    def counters(self) -> StoreCounters:
+        """What was done since the store was opened."""
+        return StoreCounters(
+            syncs=self._syncs,
+            groups=self._groups,
+            heap_bytes=self._heap.bytes_written,
+            log_bytes=self._log.bytes_written,
+            checkpoints=self._checkpoints,
+            heap_files=self._heap.files,
+            free_heap_files=self._heap.free_files,
+        )
+
+    @property
+    def live_bytes(self) -> int:
+        """Heap bytes that are not free, including those released but not yet durably so."""
+        return self._heap.live_bytes
+
+    def seal(self) -> None:
+        """Write, without a sync, that everything is durable; spares the next start its doubts.
+
+        For quiet moments. Does nothing if facts wait or nothing happened since the last one.
+        """
+        quiet = not self._log.pending and self._log.durable == self._log.head
+        if quiet and self._marked_at < self._log.head:
+            self._log.write_mark(SEAL)
+            self._log.durable = self._marked_at = self._log.head
+
+    def close(self, snapshots: Snapshots | Iterable[bytes] | None = None) -> None:
+        """Make everything durable, seal the log and unlock; a poisoned store only unlocks.
+
+        With `snapshots`, write a last checkpoint, so that the next start replays nothing. Raises
+        StoreFull, StorePoisoned; the folder is unlocked all the same.
+        """
+        try:
+            if self._open and self._health.failure is None:
+                if snapshots is not None and self._checkpoint is None:
+                    self.checkpoint(snapshots)
+                self.sync()
+                self.seal()
+        finally:
+            self._open = False
+            self._close_files()
+
+    def _close_files(self) -> None:
+        self._heap.close()
+        for file in (*self._opened_files, *self._pairs.files):
+            file.close()
+        self._disk.close()

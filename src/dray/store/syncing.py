@@ -1,0 +1,117 @@
+"""Syncs and checkpoints under way: begun in the owner's thread, run in any, ended in the owner's.
+
+What each covers was captured when it began, so the owner may go on meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dray.errors import StoreFull
+from dray.store.checkpoint import Mark, SnapshotWriter
+from dray.store.disk import Disk, File
+from dray.store.heap_file import Capture
+from dray.store.lqs import QueueFiles
+
+
+class Sync:
+    """One sync under way: begun in the owner's thread, run in any, ended in the owner's."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        log: File,
+        captures: list[Capture],
+        *,
+        reached: Reached,
+        queue_files: QueueFiles | None,
+    ) -> None:
+        """Make `captures`, `log` and `queue_files` durable, up to what `reached` says."""
+        self._disk = disk
+        self._log = log
+        self._queue_files = queue_files
+        self.captures = captures
+        self.reached = reached
+        self.done = False
+
+    def run(self) -> None:
+        """Sync heap files, new names, the log, then queues' files. Raises StorePoisoned."""
+        for half in self.halves():
+            half()
+        self.done = True
+
+    def halves(self) -> list[Callable[[], None]]:
+        """The parts of `run`, in no particular order, for threads that run them side by side.
+
+        Whoever does so sets `done` when all have returned. Each raises StorePoisoned.
+        """
+        heap = [self._sync_heap] if self.captures or self.reached.new_names else []
+        return [*heap, self._sync_log]
+
+    def _sync_log(self) -> None:
+        self._log.sync()
+        if self._queue_files is not None and self.reached.queue_files:
+            self._queue_files.flush(self.reached.queue_files)
+
+    def _sync_heap(self) -> None:
+        for capture in self.captures:
+            capture.file.sync()
+        if self.reached.new_names:
+            self._disk.sync_directory()
+
+
+class Reached(NamedTuple):
+    """What is durable when a sync has ended."""
+
+    lsn: int
+    facts: int
+    names_made: int
+    new_names: bool
+    queue_files: int
+
+
+class Checkpoint:
+    """One checkpoint under way. `refused` says why it could not be, if the disk is full."""
+
+    def __init__(
+        self, sync: Sync, writers: tuple[SnapshotWriter, ...], mark: Mark, live_map: LiveMap
+    ) -> None:
+        """Make the written snapshots valid, each as `mark` in its own file, once `sync` has run."""
+        self.sync = sync
+        self.marks = [mark._replace(name=writer.file.name) for writer in writers]
+        self.refused: StoreFull | None = None
+        self.done = False
+        self._writers = writers
+        self._map = live_map
+
+    def run(self) -> None:
+        """Sync what the snapshots speak of, then make them valid. Raises StorePoisoned."""
+        self.sync.run()
+        try:
+            if self.refused is None:
+                self._map.write()
+                pairs = zip(self._writers, self.marks, strict=True)
+                self.marks = [writer.finish(mark) for writer, mark in pairs]
+                for writer in self._writers:
+                    writer.file.sync()
+        except StoreFull as error:
+            self.refused = error
+        self.done = True
+
+
+class LiveMap:
+    """A map of live blocks about to be written; it is missed only by those who check."""
+
+    def __init__(self, file: File, image: bytearray) -> None:
+        """Write `image` over `file`."""
+        self._file = file
+        self._image = image
+
+    def write(self) -> None:
+        """Write and sync it. A disk too full for it does without."""
+        try:
+            self._file.write(self._image, 0)
+        except StoreFull:
+            return
+        self._file.sync()
