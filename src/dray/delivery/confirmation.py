@@ -1,0 +1,87 @@
+"""Confirmations: the destination tells the source what became of its messages (S2-8).
+
+Independent of commits and order acks. The destination keeps a confirmation, durably, until the
+source has taken it; ordinals, per stream, make taking idempotent: what the source has heard
+before, it skips. They travel on the connection that the source has made, once it has opened the
+stream there, so that a manager that cannot be dialled is told too, and never before the order ack
+of the message.
+
+    destination   added (fact) -> sent, from the first not taken, on each connection -> taken (fact)
+    source        heard up to n (in the fact that acts on it) -> says taken up to n
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+from typing import Generic, TypeVar
+
+import msgspec
+
+from dray.delivery.incoming import StreamKey
+
+Told = TypeVar("Told")
+
+
+class OutboxSnapshot(msgspec.Struct, Generic[Told], array_like=True, frozen=True):
+    """One stream's confirmations in a checkpoint; `first` is the ordinal of the first."""
+
+    source: str
+    stream: int
+    first: int
+    waiting: list[Told]
+
+
+class Outbox(Generic[Told]):
+    """What a destination has to tell, by stream."""
+
+    def __init__(self, snapshots: Iterable[OutboxSnapshot[Told]] = ()) -> None:
+        """Begin with what a checkpoint knew."""
+        self._waiting: dict[StreamKey, deque[Told]] = {}
+        self._first: dict[StreamKey, int] = {}
+        for each in snapshots:
+            key = StreamKey(each.source, each.stream)
+            self._first[key] = each.first
+            self._waiting[key] = deque(each.waiting)
+
+    def add(self, key: StreamKey, told: Iterable[Told]) -> None:
+        """Apply the fact that something is to be told."""
+        self._first.setdefault(key, 1)
+        self._waiting.setdefault(key, deque()).extend(told)
+
+    def taken(self, key: StreamKey, upto: int) -> None:
+        """Apply the fact that the source has all up to an ordinal."""
+        waiting = self._waiting.get(key)
+        while waiting and self._first[key] <= upto:
+            waiting.popleft()
+            self._first[key] += 1
+
+    def came_from_backup(self, ordinal: int) -> None:
+        """Apply the fact that all of this is an old copy: no ordinal is given twice.
+
+        What waits is told again; its source may have heard it in the life that was undone.
+        """
+        for key, first in self._first.items():
+            self._first[key] = max(first, ordinal)
+
+    def last(self, key: StreamKey) -> int:
+        """The ordinal of the last confirmation there is; 0 if there never was one."""
+        return self._first.get(key, 1) + len(self._waiting.get(key, ())) - 1
+
+    def taken_upto(self, key: StreamKey) -> int:
+        """The ordinal up to which the source has everything."""
+        return self._first.get(key, 1) - 1
+
+    def after(self, key: StreamKey, ordinal: int, most: int) -> tuple[int, list[Told]]:
+        """What follows an ordinal, `most` at a time: the ordinal of the first, and all of them."""
+        first = self._first.get(key, 1)
+        skip = max(0, ordinal + 1 - first)
+        return first + skip, list(islice(self._waiting.get(key, ()), skip, skip + most))
+
+    def state(self) -> list[OutboxSnapshot[Told]]:
+        """Everything, for a checkpoint; ordinals are kept though nothing waits."""
+        return [
+            OutboxSnapshot(key.source, key.stream, first, list(self._waiting[key]))
+            for key, first in self._first.items()
+        ]

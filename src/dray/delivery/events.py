@@ -1,0 +1,164 @@
+"""What goes into an outgoing stream and what comes out of it; plain values, all of them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from dray.model.limits import (
+    BATCH_MESSAGES_MAX,
+    FRAME_BODY_BYTES_MAX,
+    LINK_WINDOW_BYTES,
+    LINK_WINDOW_MESSAGES,
+    RESEND_SCHEDULE_S,
+)
+
+FRAME_MESSAGES_MAX = min(256, BATCH_MESSAGES_MAX)
+
+
+class Backlog(Protocol):
+    """The outgoing queue as delivery sees it."""
+
+    def after(self, lookup_id: int, /) -> Iterator[tuple[int, int]]:
+        """Lookup id and record length of each message still there above a position, in order."""
+        ...
+
+
+class DeliverySettings(NamedTuple):
+    """Bounds of what is in flight, of one frame, and how long to wait for an order ack."""
+
+    window_bytes: int = LINK_WINDOW_BYTES
+    window_messages: int = LINK_WINDOW_MESSAGES
+    frame_bytes: int = FRAME_BODY_BYTES_MAX
+    frame_messages: int = FRAME_MESSAGES_MAX
+    resend_schedule_s: tuple[float, ...] = RESEND_SCHEDULE_S
+
+
+class LinkReady(NamedTuple):
+    """The connection to the peer is up and welcomed."""
+
+
+class LinkLost(NamedTuple):
+    """It is gone, and with it whatever was in flight."""
+
+
+class PeerState(NamedTuple):
+    """A StreamState frame: what the peer has accepted of this stream, durably."""
+
+    sequence_id: int
+    upto: int
+
+
+class Refused(NamedTuple):
+    """A StreamRefused frame: the peer cannot take this stream now, but has it up to a position."""
+
+    reason: str
+    sequence_id: int = 0
+    upto: int = 0
+
+
+class Grown(NamedTuple):
+    """Something was admitted."""
+
+
+class Paused(NamedTuple):
+    """Send nothing until resumed."""
+
+
+class Resumed(NamedTuple):
+    """Go on."""
+
+
+class Tick(NamedTuple):
+    """The deadline may have come."""
+
+
+Event = LinkReady | LinkLost | PeerState | Refused | Grown | Paused | Resumed | Tick
+
+
+class Open(NamedTuple):
+    """Send OpenStream."""
+
+
+class Transmit(NamedTuple):
+    """Send one Data frame; the number of each message is its lookup id less `base`."""
+
+    sequence_id: int
+    previous: int
+    lookup_ids: list[int]
+    base: int
+
+
+class Confirmed(NamedTuple):
+    """The peer has all up to a lookup id: append the fact, remove them, call `acknowledged`."""
+
+    upto: int
+
+
+class Diverged(NamedTuple):
+    """The peer has seen more than was ever sent: this is an old copy, or not the only one."""
+
+    sequence_id: int
+    upto: int
+
+
+class PeerForgot(NamedTuple):
+    """The peer has less than it acknowledged before: its store is an old copy, or new."""
+
+    sequence_id: int
+    upto: int
+
+
+class Renewed(NamedTuple):
+    """A restored stream goes on in a sequence of its own: append the fact, then call `renewed`."""
+
+    sequence_id: int
+
+
+Effect = Open | Transmit | Confirmed | Diverged | PeerForgot | Renewed
+
+
+class StreamCondition(enum.StrEnum):
+    """How a stream stands, in the original's words."""
+
+    INACTIVE = "inactive"
+    WAITING = "waiting"
+    CONNECTED = "connected"
+    ON_HOLD = "on hold"
+    NEED_VALIDATION = "need validation"
+
+
+class RestoreMark(NamedTuple):
+    """A restore: the last lookup id in the backup, and the second in which it happened."""
+
+    last: int
+    second: int
+
+
+class StreamSnapshot(msgspec.Struct, array_like=True, frozen=True):
+    """The durable part, for a checkpoint. `last` and `acknowledged` are lookup ids.
+
+    `restored` lists the restores since the peer was last asked what it has.
+    """
+
+    stream: int
+    queue: str
+    sequence_id: int = 0
+    base: int = 0
+    last: int = 0
+    acknowledged: int = 0
+    restored: list[RestoreMark] = []
+
+
+class StreamCounters(NamedTuple):
+    """For those who look; nothing is decided by it. Times in seconds since the epoch."""
+
+    last_ack: int = 0
+    last_ack_time: float | None = None
+    resends: int = 0
+    refusals: int = 0
+    ignored_acks: int = 0
+    refusal: str = ""

@@ -1,0 +1,129 @@
+"""What this manager has accepted of each stream, and whether the next message may enter.
+
+A stream is one outgoing queue of one source manager. Of each the destination remembers the
+sequence id and number it accepted last. That memory advances only by the fact that also admits the
+messages, so both are durable together or not at all. The predicate of semantics 2.3 then makes
+delivery exactly once and in order. Accept a message iff
+
+    (a) its sequence id is the remembered one, its number is above the remembered one, and its
+        previous number is not; or
+    (b) its sequence id is above the remembered one and its previous number is 0.
+
+S2-5 says that the predecessor must be *present in the queue*. Read literally that would stop a
+stream once its receiver is fast, so it means: was ever accepted, which is what is remembered (R34).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from dray.errors import ProtocolError
+
+
+class StreamKey(NamedTuple):
+    """The id of the source manager, and the number of its outgoing queue there."""
+
+    source: str
+    stream: int
+
+
+class Position(NamedTuple):
+    """The last accepted message of a stream; zeros before the first."""
+
+    sequence_id: int = 0
+    number: int = 0
+
+
+class IncomingSnapshot(msgspec.Struct, array_like=True, frozen=True):
+    """One stream in a checkpoint. `last_access` is in seconds since the epoch."""
+
+    source: str
+    stream: int
+    sequence_id: int
+    number: int
+    reject_count: int = 0
+    last_access: float = 0.0
+
+
+class _Visits:
+    """What people may want to know of a stream; nothing is decided by it."""
+
+    __slots__ = ("last_access", "reject_count")
+
+    def __init__(self, reject_count: int = 0, last_access: float = 0.0) -> None:
+        self.reject_count = reject_count
+        self.last_access = last_access
+
+
+def accepts(at: Position, sequence_id: int, number: int, previous: int) -> bool:
+    """Decide about one message by the predicate of semantics 2.3."""
+    if sequence_id == at.sequence_id:
+        return number > at.number and previous <= at.number
+    return sequence_id > at.sequence_id and previous == 0
+
+
+class IncomingStreams:
+    """Every stream that ever delivered here."""
+
+    def __init__(self, snapshots: Iterable[IncomingSnapshot] = ()) -> None:
+        """Begin with what a checkpoint knew."""
+        self._positions: dict[StreamKey, Position] = {}
+        self._visits: dict[StreamKey, _Visits] = {}
+        for each in snapshots:
+            key = StreamKey(each.source, each.stream)
+            self._positions[key] = Position(each.sequence_id, each.number)
+            self._visits[key] = _Visits(each.reject_count, each.last_access)
+
+    def position(self, key: StreamKey) -> Position:
+        """What was accepted last: the answer to OpenStream and the content of every order ack."""
+        return self._positions.get(key, Position())
+
+    def admissible(
+        self, key: StreamKey, sequence_id: int, previous: int, numbers: Sequence[int]
+    ) -> int:
+        """From which index on the messages of one Data frame may enter; their count if none may.
+
+        In a frame each message's previous number is its predecessor's, so once one is accepted all
+        behind it are: what the predicate leaves is always a suffix. Raises `ProtocolError` for
+        numbers that do not rise, which no manager sends.
+        """
+        _check_rising(previous, numbers)
+        at = self.position(key)
+        if sequence_id != at.sequence_id:
+            return 0 if accepts(at, sequence_id, at.number, previous) else len(numbers)
+        for index, number in enumerate(numbers):
+            if accepts(at, sequence_id, number, previous):
+                return index
+            previous = number
+        return len(numbers)
+
+    def accepted(self, key: StreamKey, sequence_id: int, number: int) -> None:
+        """Apply the fact that admitted all up to a message. A stream only moves forward."""
+        at = Position(sequence_id, number)
+        assert at > self.position(key), f"{key} would go back from {self.position(key)} to {at}"
+        self._positions[key] = at
+        self._visits.setdefault(key, _Visits()).reject_count = 0
+
+    def visited(self, key: StreamKey, rejected: int, now: float) -> None:
+        """Take note of a Data frame for those who look: how many of its messages were refused."""
+        visits = self._visits.setdefault(key, _Visits())
+        visits.reject_count += rejected
+        visits.last_access = now
+
+    def state(self) -> list[IncomingSnapshot]:
+        """Everything, for a checkpoint."""
+        return [
+            IncomingSnapshot(*key, *at, visits.reject_count, visits.last_access)
+            for key, at in self._positions.items()
+            for visits in (self._visits[key],)
+        ]
+
+
+def _check_rising(previous: int, numbers: Sequence[int]) -> None:
+    for number in numbers:
+        if number <= previous:
+            raise ProtocolError(f"message number {number} of a stream follows number {previous}")
+        previous = number

@@ -1,0 +1,395 @@
+"""One outgoing queue's half of exactly-once delivery (semantics 2.1, 2.2, 2.4, 2.5).
+
+Two kinds of state, kept strictly apart.
+
+Durable: sequence id, base, the last admitted and the last acknowledged lookup id. It changes only
+by facts (`admitted`, `acknowledged`), by the same code when they are decided and when they are
+replayed. A message's number is its lookup id less the base, so numbering costs nothing to store and
+cannot differ after a restart. A sequence begins when a message is admitted while none is
+unacknowledged; its id is above every earlier one and at least the time of day, so that even a
+manager restored from a backup gets a new one.
+
+Volatile: the connection and what is in flight on it. All of it may be lost at any time: a new
+connection asks the peer what it has (Open), takes the answer as an order ack, and goes back to the
+first message that is not acknowledged. When no order ack moves the stream before the resend
+schedule runs out, it goes back likewise on the same connection; if the peer never answered, or
+refused, it asks again.
+
+A message's previous number is that of the message before it still in this outgoing queue, or 0. So
+what expired or was purged is bridged, and what was acknowledged is not referred to. Therefore a
+peer that forgot what it had acknowledged (its disk was lost or is an old copy) can go on: that is
+reported as `PeerForgot`, and 0 is acceptable to whatever it remembers. The reverse must not go on:
+a peer that has seen *more* than this manager ever admitted. Then this manager is the old copy, or
+there are two of it, and any number it used could be taken for a duplicate, dropped, and acked. The
+stream stops, keeps everything and says so (`Diverged`).
+
+A stream restored from a backup is an old copy on purpose, and knows it. What its peer has seen
+beyond the backup is no surprise: of what the backup held, everything that the peer has accepted
+counts as delivered, and the rest goes on in a new sequence (`Renewed`), whose id is above all that
+either side has used and whose numbers are lookup ids (`sequences.py`). Until the peer has answered
+nothing is sent and no other sequence begins.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import assert_never
+
+from dray.delivery.events import (
+    Backlog,
+    Confirmed,
+    DeliverySettings,
+    Diverged,
+    Effect,
+    Event,
+    Grown,
+    LinkLost,
+    LinkReady,
+    Open,
+    Paused,
+    PeerForgot,
+    PeerState,
+    Refused,
+    Renewed,
+    RestoreMark,
+    Resumed,
+    StreamCondition,
+    StreamCounters,
+    StreamSnapshot,
+    Tick,
+    Transmit,
+)
+from dray.delivery.sequences import (
+    began_after,
+    began_by_restore,
+    next_sequence_id,
+    restored_sequence_id,
+)
+
+
+class _Talk(enum.Enum):
+    """How far the conversation with the peer has come on this connection."""
+
+    NO_LINK = enum.auto()
+    SILENT = enum.auto()
+    ASKED = enum.auto()
+    REFUSED = enum.auto()
+    OPEN = enum.auto()
+    DIVERGED = enum.auto()
+
+
+class OutgoingStream:
+    """Delivers one outgoing queue to one queue of a peer."""
+
+    def __init__(
+        self, stream: int, queue: str, backlog: Backlog, settings: DeliverySettings | None = None
+    ) -> None:
+        """Begin a stream that never carried anything; `stream` is the outgoing queue's number."""
+        self.stream = stream
+        self.queue = queue
+        self.sequence_id = self.base = self.last = self.floor = 0
+        self.restored: list[RestoreMark] = []
+        self.counters = StreamCounters()
+        self.doubted = False
+        """Whether the peer says that this manager is one of two with the same id."""
+        self._backlog = backlog
+        self._settings = settings or DeliverySettings()
+        self._talk = _Talk.NO_LINK
+        self._paused = False
+        self._confirmed = self._doubtful = 0
+        self._flight: deque[tuple[int, int]] = deque()
+        self._flight_bytes = 0
+        self._resend_index = 0
+        self._resend_at: float | None = None
+
+    @classmethod
+    def from_state(
+        cls, state: StreamSnapshot, backlog: Backlog, settings: DeliverySettings | None = None
+    ) -> OutgoingStream:
+        """Go on from a checkpoint."""
+        self = cls(state.stream, state.queue, backlog, settings)
+        self.sequence_id, self.base = state.sequence_id, state.base
+        self.last, self.floor = state.last, state.acknowledged
+        self.restored = list(state.restored)
+        return self
+
+    def state(self) -> StreamSnapshot:
+        """The durable part, for a checkpoint."""
+        return StreamSnapshot(
+            self.stream,
+            self.queue,
+            self.sequence_id,
+            self.base,
+            self.last,
+            self.floor,
+            list(self.restored),
+        )
+
+    def admitted(self, first: int, last: int, when_us: int) -> None:
+        """Apply the fact that messages `first` to `last` joined the queue, at a time of day."""
+        assert self.last < first <= last, f"{first}..{last} joined after {self.last}"
+        if self.floor >= self.last and not self.restored:
+            self.sequence_id = next_sequence_id(self.sequence_id, when_us // 1_000_000)
+            self.base = self.floor = first - 1
+        self.last = last
+
+    def acknowledged(self, upto: int) -> None:
+        """Apply the fact that all messages up to a lookup id are delivered and gone."""
+        assert upto <= self.last, f"{upto} acknowledged, only {self.last} ever admitted"
+        self.floor = max(self.floor, upto)
+        self._leave_flight(upto)
+
+    def came_from_backup(self, second: int) -> None:
+        """Apply the fact that all of this is an old copy: the peer may have seen more."""
+        self.restored.append(RestoreMark(self.last, second))
+
+    def renewed(self, sequence_id: int) -> None:
+        """Apply the fact that what is left of a restored stream goes on in a new sequence."""
+        self.sequence_id, self.base, self.restored = sequence_id, 0, []
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Take one event; say what is to be done."""
+        match event:
+            case PeerState():
+                return self._peer_state(event, now)
+            case LinkReady():
+                self._forget_flight()
+                self._talk = _Talk.SILENT
+                self._resend_index = 0
+                return self._advance(now)
+            case LinkLost():
+                self._forget_flight()
+                self._talk = _Talk.NO_LINK
+            case Refused():
+                return self._refused(event, now)
+            case Grown():
+                return self._advance(now)
+            case Paused():
+                self._paused = True
+                self._resend_at = None
+            case Resumed():
+                self._paused = False
+                if self._talk in (_Talk.REFUSED, _Talk.DIVERGED):
+                    self._talk = _Talk.SILENT
+                return self._advance(now)
+            case Tick():
+                return self._tick(now)
+            case _:
+                assert_never(event)
+        return []
+
+    def deadline(self) -> float | None:
+        """When to send Tick if nothing happens before."""
+        return self._resend_at
+
+    @property
+    def condition(self) -> StreamCondition:
+        """How the stream stands, for QueueInfo."""
+        if self._paused:
+            return StreamCondition.ON_HOLD
+        if self._talk is _Talk.DIVERGED or self.doubted:
+            return StreamCondition.NEED_VALIDATION
+        if self._talk is _Talk.OPEN:
+            return StreamCondition.CONNECTED
+        return StreamCondition.WAITING if self._first_waiting() else StreamCondition.INACTIVE
+
+    @property
+    def wants_link(self) -> bool:
+        """Whether there is a reason to be connected: something to deliver, or news of what was.
+
+        Confirmations come at any time, over connections made from here.
+        """
+        return not self._paused and self.last > 0
+
+    @property
+    def next_number(self) -> int:
+        """What the next message of this sequence will be numbered, if it does not begin another."""
+        return self.last - self.base + 1
+
+    @property
+    def in_flight(self) -> tuple[int, int]:
+        """Messages and bytes sent and not yet acknowledged on this connection."""
+        return len(self._flight), self._flight_bytes
+
+    def is_in_flight(self, lookup_id: int) -> bool:
+        """Whether a message was sent on this connection and its order ack has not come."""
+        return bool(self._flight) and self._flight[0][0] <= lookup_id <= self._flight[-1][0]
+
+    def may_be_delivered(self, lookup_id: int) -> bool:
+        """Whether the peer may have accepted a message that it has not acknowledged."""
+        return lookup_id <= self._doubtful
+
+    def began_anew(self) -> None:
+        """The process has started: what was sent before, and perhaps accepted, is not known."""
+        self._doubtful = self.last
+
+    def _position(self) -> int:
+        """Lookup id up to which the peer is known to have everything."""
+        return max(self.floor, self._confirmed)
+
+    def _first_waiting(self) -> tuple[int, int] | None:
+        return next(iter(self._backlog.after(self._position())), None)
+
+    def _advance(self, now: float) -> list[Effect]:
+        """Do what the conversation allows next: ask the peer, or fill the window."""
+        if self._paused or self._talk in (_Talk.NO_LINK, _Talk.REFUSED, _Talk.DIVERGED):
+            return []
+        if self._talk is _Talk.OPEN:
+            return self._fill_window(now)
+        if self._talk is _Talk.SILENT and self.last > 0:
+            self._talk = _Talk.ASKED
+            self._arm(now)
+            return [Open()]
+        if self._talk is _Talk.ASKED and self._resend_at is None:
+            self._arm(now)
+        return []
+
+    def _peer_state(self, peer: PeerState, now: float) -> list[Effect]:
+        """Take the answer to Open, or an order ack."""
+        if self._talk is _Talk.OPEN:
+            return self._order_ack(peer, now)
+        if self._talk is not _Talk.ASKED:
+            self.counters = self.counters._replace(ignored_acks=self.counters.ignored_acks + 1)
+            return []
+        beyond = (peer.sequence_id, peer.upto) > (self.sequence_id, self.last - self.base)
+        if beyond and not self.restored:
+            self._talk = _Talk.DIVERGED
+            self._arm(now)
+            return [Diverged(*peer)]
+        self._talk = _Talk.OPEN
+        self._resend_at = None
+        # What was sent on earlier connections can no longer be accepted.
+        self._doubtful = 0
+        known = (self.sequence_id, self._position() - self.base)
+        effects: list[Effect] = []
+        if known[1] > 0 and (peer.sequence_id, peer.upto) < known:
+            effects.append(PeerForgot(*peer))
+        if self.restored:
+            return effects + self._renew(peer, now)
+        if not self._confirms(peer):
+            return effects + self._fill_window(now)
+        return effects + self._order_ack(peer, now)
+
+    def _renew(self, peer: PeerState, now: float) -> list[Effect]:
+        """Count as delivered what the peer has of the backup; the rest goes in a new sequence."""
+        sequence_id = restored_sequence_id(self.sequence_id, peer.sequence_id, int(now))
+        effects: list[Effect] = [Renewed(sequence_id)]
+        upto = self._accepted_of_backup(peer)
+        if upto > self._position():
+            self._confirmed = upto
+            effects.insert(0, Confirmed(upto))
+        return effects
+
+    def _accepted_of_backup(self, peer: PeerState) -> int:
+        """Lookup id up to which the peer has accepted what the backup held."""
+        if peer.sequence_id < self.sequence_id:
+            return 0
+        if peer.sequence_id == self.sequence_id:
+            return min(self.base + peer.upto, self.restored[-1].last)
+        if began_by_restore(peer.sequence_id):
+            return min(peer.upto, self.restored[-1].last)
+        # Our own sequence ended before theirs began: nothing of it was left. What was admitted
+        # after an earlier restore, and backed up before the peer was asked, was in no sequence
+        # then; it is gone only if theirs began after that restore.
+        upto, second = self.restored[0]
+        for mark in self.restored[1:]:
+            if began_after(peer.sequence_id, second):
+                upto, second = mark
+        return upto
+
+    def _confirms(self, peer: PeerState) -> bool:
+        """Whether a StreamState is of this sequence, in bounds and new (R36, KB 830639)."""
+        upto = self.base + peer.upto
+        return peer.sequence_id == self.sequence_id and self._position() < upto <= self.last
+
+    def _order_ack(self, peer: PeerState, now: float) -> list[Effect]:
+        if not self._confirms(peer):
+            self.counters = self.counters._replace(ignored_acks=self.counters.ignored_acks + 1)
+            return []
+        self._confirmed = upto = self.base + peer.upto
+        self._leave_flight(upto)
+        self._resend_index = 0
+        self._resend_at = None
+        if self._flight:
+            self._arm(now)
+        self.counters = self.counters._replace(last_ack=peer.upto, last_ack_time=now)
+        return [Confirmed(upto), *self._fill_window(now)]
+
+    def _refused(self, event: Refused, now: float) -> list[Effect]:
+        if self._talk is _Talk.NO_LINK:
+            return []
+        self._forget_flight()
+        # With nothing to deliver it is not asked again before there is.
+        waits = self._first_waiting() is not None
+        self._talk = _Talk.REFUSED if waits else _Talk.SILENT
+        if waits:
+            self._arm(now)
+        refusals = self.counters.refusals + 1
+        self.counters = self.counters._replace(refusals=refusals, refusal=event.reason)
+        peer = PeerState(event.sequence_id, event.upto)
+        if self.restored or not self._confirms(peer):
+            return []
+        self._confirmed = upto = self.base + peer.upto
+        self.counters = self.counters._replace(last_ack=peer.upto, last_ack_time=now)
+        return [Confirmed(upto)]
+
+    def _tick(self, now: float) -> list[Effect]:
+        """Go back to the first unacknowledged, or ask again, if the wait is over."""
+        if self._resend_at is None or now < self._resend_at:
+            return []
+        self._resend_index = min(self._resend_index + 1, len(self._settings.resend_schedule_s) - 1)
+        self.counters = self.counters._replace(resends=self.counters.resends + 1)
+        self._forget_flight()
+        if self._talk is not _Talk.OPEN:
+            self._talk = _Talk.SILENT
+        return self._advance(now)
+
+    def _fill_window(self, now: float) -> list[Effect]:
+        """Send what the window has room for, packed into as few frames as their bounds allow."""
+        if self._paused:
+            return []
+        settings = self._settings
+        previous = self._flight[-1][0] - self.base if self._flight else 0
+        effects: list[Effect] = []
+        frame: list[int] = []
+        frame_bytes = 0
+        start = self._flight[-1][0] if self._flight else self._position()
+        for lookup_id, length in self._backlog.after(start):
+            if not self._has_room(length):
+                break
+            full = frame_bytes + length > settings.frame_bytes
+            if frame and (full or len(frame) >= settings.frame_messages):
+                effects.append(Transmit(self.sequence_id, previous, frame, self.base))
+                previous, frame, frame_bytes = frame[-1] - self.base, [], 0
+            frame.append(lookup_id)
+            frame_bytes += length
+            self._flight.append((lookup_id, length))
+            self._doubtful = max(self._doubtful, lookup_id)
+            self._flight_bytes += length
+        if frame:
+            effects.append(Transmit(self.sequence_id, previous, frame, self.base))
+        if self._flight and self._resend_at is None:
+            self._arm(now)
+        return effects
+
+    def _has_room(self, length: int) -> bool:
+        """Whether one more fits; a message larger than the window travels alone."""
+        settings = self._settings
+        return not self._flight or (
+            len(self._flight) < settings.window_messages
+            and self._flight_bytes + length <= settings.window_bytes
+        )
+
+    def _leave_flight(self, upto: int) -> None:
+        while self._flight and self._flight[0][0] <= upto:
+            self._flight_bytes -= self._flight.popleft()[1]
+
+    def _forget_flight(self) -> None:
+        self._flight.clear()
+        self._flight_bytes = 0
+        self._resend_at = None
+
+    def _arm(self, now: float) -> None:
+        if not self._paused:
+            self._resend_at = now + self._settings.resend_schedule_s[self._resend_index]

@@ -1,0 +1,94 @@
+"""The states of a stream at its source, of what arrives, and of a confirmation: as data.
+
+`tools/draw_tables.py` draws them into the documentation; tests drive the cores at random and hold
+every step against them, both ways: no step that is not here, none here that does not happen.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Row(NamedTuple):
+    """In `state`, on `event`, if `when`: `does`, and goes to `next`."""
+
+    state: str
+    event: str
+    when: str
+    does: str
+    next: str
+
+
+OUTGOING: Final = (
+    Row("no link", "LinkReady", "it ever carried anything", "Open", "asked"),
+    Row("no link", "LinkReady", "it carried nothing, or is paused", "", "silent"),
+    Row("silent", "Grown", "", "Open", "asked"),
+    Row("silent", "Grown", "paused", "", "silent"),
+    Row("silent", "Resumed", "it ever carried anything", "Open", "asked"),
+    Row("silent", "Resumed", "it carried nothing", "", "silent"),
+    Row("silent", "Refused", "nothing waits", "counted", "silent"),
+    Row("silent", "Refused", "something waits", "counted", "refused"),
+    Row("asked", "PeerState", "more than was ever admitted", "Diverged", "diverged"),
+    Row("asked", "PeerState", "less than was acknowledged", "PeerForgot, fill the window", "open"),
+    Row("asked", "PeerState", "otherwise", "Confirmed if it is news, fill the window", "open"),
+    Row("asked", "Refused", "something waits", "Confirmed if its position is news", "refused"),
+    Row("asked", "Refused", "nothing waits", "Confirmed if its position is news", "silent"),
+    Row("asked", "Tick", "the deadline has come", "Open", "asked"),
+    Row("refused", "Tick", "the deadline has come", "Open", "asked"),
+    Row("refused", "Resumed", "", "Open", "asked"),
+    Row("refused", "Refused", "nothing waits any more", "counted", "silent"),
+    Row("diverged", "Tick", "the deadline has come", "Open", "asked"),
+    Row("diverged", "Resumed", "", "Open", "asked"),
+    Row("diverged", "Refused", "something waits", "counted", "refused"),
+    Row("diverged", "Refused", "nothing waits", "counted", "silent"),
+    Row("open", "Grown", "", "fill the window", "open"),
+    Row(
+        "open", "PeerState", "this sequence, in bounds, news", "Confirmed, fill the window", "open"
+    ),
+    Row("open", "PeerState", "anything else", "counted, ignored (R36)", "open"),
+    Row("open", "Refused", "something waits", "Confirmed if its position is news", "refused"),
+    Row("open", "Refused", "nothing waits", "Confirmed if its position is news", "silent"),
+    Row("open", "Tick", "the deadline has come", "go back: fill the window anew", "open"),
+    *(
+        Row(state, "LinkLost", "", "forget the flight", "no link")
+        for state in ("silent", "asked", "refused", "diverged", "open")
+    ),
+    *(
+        Row(state, "LinkReady", "", "forget the flight, Open", "asked")
+        for state in ("silent", "asked", "refused", "diverged", "open")
+    ),
+    *(
+        Row(state, "LinkReady", "paused", "forget the flight", "silent")
+        for state in ("asked", "refused", "diverged", "open")
+    ),
+)
+"""One outgoing stream on one connection. What is not here changes nothing."""
+
+
+class Judged(NamedTuple):
+    """How a message stands to what was accepted last, and whether it may enter."""
+
+    sequence: str
+    number: str
+    previous: str
+    accepted: bool
+
+
+INCOMING: Final = (
+    Judged("lower", "any", "any", accepted=False),
+    Judged("same", "not above", "any", accepted=False),
+    Judged("same", "above", "above", accepted=False),
+    Judged("same", "above", "not above", accepted=True),
+    Judged("higher", "any", "not 0", accepted=False),
+    Judged("higher", "any", "0", accepted=True),
+)
+"""The predicate of semantics 2.3."""
+
+CONFIRMATION: Final = (
+    Row("none", "fact", "the message left, or may not enter", "kept, durably", "kept"),
+    Row("kept", "OpenStream", "", "Confirmations, after the order ack", "told"),
+    Row("kept", "turn ends", "the stream is open", "Confirmations", "told"),
+    Row("told", "connection lost", "", "", "kept"),
+    Row("told", "ConfirmationsTaken", "", "forgotten, durably", "taken"),
+)
+"""One confirmation at the destination."""

@@ -1,0 +1,233 @@
+"""Which large messages of a queue are in flight, whole or holed: kept as parts come and go.
+
+Parts of one large message carry its *sequence* (the number of the header's message) and come in
+order (S2-4), so each either continues its assembly or proves a hole. Nothing waits for a clock: a
+slow sender is never a hole.
+
+    state        what is there                                       what proves it
+    in flight    header, fragments 1..k                              nothing later from that source
+    whole        header, fragments 1..N, trailer with count N        the trailer
+    holed        any other set                                       the trailer, or the end of the
+                                                                     transaction
+
+A source's transactions are contiguous in what comes by one way, so a message of another transaction
+by that way, or the last of the part's own, proves that nothing more will come. Parts that
+someone takes by themselves (a raw reader) leave a hole behind. Source: S0-14, S0-15, semantics 4.3
+to 4.5 and 11.5.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dray.model.classes import Part
+
+Missing = list[int] | str
+"""A range [first, last] of fragment numbers, or "header" or "trailer"."""
+
+
+class SequenceKey(NamedTuple):
+    """A large message: the manager that numbered it (16 bytes), and its header's number."""
+
+    source: bytes
+    sequence: int
+
+
+class PartSeen(NamedTuple):
+    """One part, as its record tells it; `correlation_id` is a header's, `size` the body's."""
+
+    lookup_id: int
+    part: int
+    key: SequenceKey
+    fragment: int
+    fragment_count: int
+    transaction: int
+    size: int
+    correlation_id: str | None = None
+    way: int = 0
+    """By which way it came; what comes by another proves nothing about it."""
+
+
+class Assembly:
+    """The parts of one large message that are in the queue."""
+
+    __slots__ = (
+        "closed",
+        "correlation_id",
+        "count",
+        "duplicate",
+        "fragments",
+        "header",
+        "held",
+        "key",
+        "numbers",
+        "size",
+        "trailer",
+        "transaction",
+        "way",
+    )
+
+    def __init__(self, key: SequenceKey, transaction: int, way: int = 0) -> None:
+        """Begin without any part."""
+        self.key = key
+        self.way = way
+        self.transaction = transaction
+        self.correlation_id: str | None = None
+        self.header = 0
+        self.trailer = 0
+        self.count = 0
+        self.numbers = array("I")
+        self.fragments = array("Q")
+        self.size = 0
+        self.held = 0
+        self.closed = False
+        self.duplicate = False
+
+    @property
+    def decided(self) -> bool:
+        """Whether the message is whole or holed, rather than in flight.
+
+        A gap alone does not decide: parts that still come would be taken for another message.
+        """
+        return self.closed
+
+    @property
+    def whole(self) -> bool:
+        """Whether every part is there, once and in order."""
+        return bool(self.trailer) and not self.missing()
+
+    @property
+    def first(self) -> int:
+        """Position of the first part that is there."""
+        return self.header or (self.fragments[0] if self.fragments else self.trailer)
+
+    @property
+    def last(self) -> int:
+        """Position of the last part that is there."""
+        return self.trailer or (self.fragments[-1] if self.fragments else self.header)
+
+    def lookup_ids(self) -> list[int]:
+        """Positions of all parts that are there, in order."""
+        ends = [lookup_id for lookup_id in (self.header, self.trailer) if lookup_id]
+        return sorted([*ends, *self.fragments])
+
+    def missing(self) -> list[Missing]:
+        """What is not there, as far as what is there can tell."""
+        found: list[Missing] = [] if self.header else ["header"]
+        expected = 1
+        for number in self.numbers:
+            if number > expected:
+                found.append([expected, number - 1])
+            expected = max(expected, number + 1)
+        if self.trailer:
+            if expected <= self.count:
+                found.append([expected, self.count])
+            elif expected - 1 > self.count:
+                found.append([self.count + 1, expected - 1])
+        else:
+            found.append("trailer")
+        if self.duplicate and not found:
+            found.append("duplicate")
+        return found
+
+
+class LargeParts:
+    """All assemblies of one queue, in the order of their first parts."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._assemblies: dict[SequenceKey, Assembly] = {}
+        self._open: dict[int, dict[SequenceKey, Assembly]] = {}
+
+    def __len__(self) -> int:
+        """How many large messages there are."""
+        return len(self._assemblies)
+
+    def __iter__(self) -> Iterator[Assembly]:
+        """All of them."""
+        return iter(self._assemblies.values())
+
+    def get(self, key: SequenceKey) -> Assembly | None:
+        """The assembly of one large message."""
+        return self._assemblies.get(key)
+
+    def added(self, seen: PartSeen) -> None:
+        """A part joined the queue."""
+        assembly = self._assemblies.get(seen.key)
+        if assembly is None:
+            assembly = Assembly(seen.key, seen.transaction, seen.way)
+            self._assemblies[seen.key] = assembly
+            self._open.setdefault(seen.way, {})[seen.key] = assembly
+        match seen.part:
+            case Part.HEADER:
+                assembly.duplicate |= bool(assembly.header)
+                assembly.header = seen.lookup_id
+                assembly.correlation_id = seen.correlation_id
+            case Part.TRAILER:
+                assembly.duplicate |= bool(assembly.trailer)
+                assembly.trailer, assembly.count = seen.lookup_id, seen.fragment_count
+                self._close(assembly)
+            case _:
+                assembly.duplicate |= bool(assembly.numbers) and (
+                    seen.fragment <= assembly.numbers[-1]
+                )
+                assembly.numbers.append(seen.fragment & 0xFFFFFFFF)
+                assembly.fragments.append(seen.lookup_id)
+                assembly.size += seen.size
+
+    def source_went_on(self, way: int, transaction: int, *, ended: bool) -> None:
+        """A message of `transaction` came by a way: what was in flight of others by it is over.
+
+        With `ended` it was the last of its transaction, and what is in flight of that is over too.
+        """
+        under_way = self._open.get(way)
+        if not under_way:
+            return
+        for assembly in list(under_way.values()):
+            if ended or assembly.transaction != transaction:
+                self._close(assembly)
+
+    def removed(self, seen: PartSeen) -> None:
+        """A part left the queue by itself."""
+        assembly = self._assemblies.get(seen.key)
+        if assembly is None:
+            return
+        first = assembly.first
+        if seen.lookup_id == assembly.header:
+            assembly.header = 0
+        elif seen.lookup_id == assembly.trailer:
+            assembly.trailer = 0
+            assembly.closed = True
+        elif seen.lookup_id in assembly.fragments:
+            at = assembly.fragments.index(seen.lookup_id)
+            del assembly.fragments[at], assembly.numbers[at]
+            assembly.size -= seen.size
+        if not (assembly.header or assembly.trailer or assembly.fragments):
+            self.dropped(seen.key)
+        elif assembly.first != first:
+            self._sort()
+
+    def dropped(self, key: SequenceKey) -> None:
+        """All parts of a large message left the queue."""
+        assembly = self._assemblies.pop(key, None)
+        if assembly is not None:
+            self._close(assembly)
+
+    def ready(self) -> Iterator[Assembly]:
+        """Large messages that are decided and wholly available, in order."""
+        return (each for each in self._assemblies.values() if not each.held and each.decided)
+
+    def _sort(self) -> None:
+        """Keep the order of first parts when one has lost its first."""
+        ordered = sorted(self._assemblies.items(), key=lambda item: item[1].first)
+        self._assemblies = dict(ordered)
+
+    def _close(self, assembly: Assembly) -> None:
+        assembly.closed = True
+        under_way = self._open.get(assembly.way)
+        if under_way is not None:
+            under_way.pop(assembly.key, None)
+            if not under_way:
+                del self._open[assembly.way]
