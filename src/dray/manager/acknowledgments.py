@@ -1,0 +1,87 @@
+"""Acknowledgment messages: what the sender is told in its administration queue (semantics 1.6).
+
+An acknowledgment carries the class of what happened, the id of the original as its correlation id,
+and no body. It is never acknowledged, journaled or dead-lettered itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import crc32c
+
+from dray.errors import DrayError
+from dray.manager.facts import NumbersLeased
+from dray.model.classes import Acknowledge, MessageClass, QueueKind
+from dray.model.limits import NUMBERS_LEASED
+from dray.model.message import Message
+from dray.wire.record import encode_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dray.manager.context import Context
+    from dray.manager.departures import Wish
+    from dray.manager.queues import Queue
+    from dray.store.heap import Extent
+
+_NEGATIVE = 0x8000
+_OF_RECEIVE = 0x4000
+
+
+def wanted_by(asked: Acknowledge, message_class: int) -> bool:
+    """Whether the sender asked to be told of a class."""
+    if message_class & _NEGATIVE:
+        wish = (
+            Acknowledge.NEGATIVE_RECEIVE
+            if message_class & _OF_RECEIVE
+            else Acknowledge.NEGATIVE_ARRIVAL
+        )
+    elif message_class == MessageClass.ACK_REACH_QUEUE:
+        wish = Acknowledge.POSITIVE_ARRIVAL
+    else:
+        wish = Acknowledge.POSITIVE_RECEIVE
+    return bool(asked & wish)
+
+
+class OwnMessages:
+    """Makes the messages that the manager itself sends, with numbers leased to itself."""
+
+    def __init__(self, context: Context) -> None:
+        """Lease nothing before the first message."""
+        self._context = context
+        self._next = self._end = 0
+
+    def number(self) -> int:
+        """A message number nobody else has."""
+        if self._next == self._end:
+            self._next = self._context.state.next_number
+            self._end = self._next + NUMBERS_LEASED
+            self._context.record(NumbersLeased(self._end))
+        self._next += 1
+        return self._next - 1
+
+    def place(self, wish: Wish) -> tuple[Extent, int, int]:
+        """Write an acknowledgment message into the heap; gives place, CRC32C and number."""
+        message = Message(label=wish.label, correlation_id=wish.message_id)
+        number = self.number()
+        head, body = encode_record(message, self._context.source, number)
+        record = head + bytes(body)
+        return self._context.store.place(record), crc32c.crc32c(record), number
+
+
+def addressed(context: Context, wishes: Iterable[Wish]) -> list[tuple[Queue, Wish]]:
+    """Find the administration queues; the operator is told of those that are not there."""
+    found = []
+    for wish in wishes:
+        try:
+            queue = context.resolve(wish.administration_queue)
+        except DrayError as error:
+            context.notices.append((wish.administration_queue, str(error)))
+            continue
+        if queue.kind in (QueueKind.PRIVATE, QueueKind.OUTGOING):
+            found.append((queue, wish))
+        else:
+            sentence = f"no acknowledgment can be sent to a {queue.kind} queue"
+            context.notices.append((wish.administration_queue, sentence))
+    return found

@@ -1,0 +1,307 @@
+"""Greetings, queues and the manager itself: everything asked that moves no message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dray.delivery.events import Paused, Resumed, StreamCondition
+from dray.errors import AccessDenied, Misuse, ProtocolError, QueueExists, QueueNotFound
+from dray.manager.accounts import Account
+from dray.manager.events import CloseSession, Peer
+from dray.manager.facts import NumbersLeased, QueueCreated, QueueDeleted, QueuePaused, QuotaSet
+from dray.manager.index import lookup_id_of
+from dray.manager.lives import Lives
+from dray.manager.transactions import bar, take
+from dray.model.classes import MessageClass, QueueKind, TransactionStatus
+from dray.model.ids import ManagerId, split_id
+from dray.model.limits import LABEL_CHARACTERS_MAX, NUMBERS_LEASED, QUEUES_MAX
+from dray.model.names import QueueAddress, check_new_queue_name, parse_queue_address
+from dray.model.queue import ManagerInfo, QueueOptions
+from dray.wire.frames import (
+    CreateQueue,
+    DeleteQueue,
+    Describe,
+    DescribeQueue,
+    Done,
+    Hello,
+    Lease,
+    Leased,
+    ListQueues,
+    ManagerState,
+    Opened,
+    OpenQueue,
+    Outcome,
+    OutcomeIs,
+    PauseQueue,
+    QueueList,
+    QueueState,
+    SetQuota,
+    Welcome,
+)
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context, Session
+    from dray.manager.queues import Queue
+
+
+def handle_hello(context: Context, session: Session, request_id: int, head: Hello) -> None:
+    """Learn who calls; lease numbers to a client."""
+    if head.role not in ("client", "manager"):
+        raise ProtocolError(f"nobody here knows what a {head.role!r} is")
+    if head.role == "manager":
+        _check_only_one(context, session, head)
+    session.role, session.peer_id = head.role, head.manager_id
+    first, count = _lease(context) if head.role == "client" else (0, 0)
+    welcome = Welcome(
+        context.state.manager_id,
+        context.state.name,
+        context.config.version,
+        session.number,
+        first,
+        count,
+    )
+    context.answer(session, request_id, welcome)
+
+
+def _check_only_one(context: Context, session: Session, head: Hello) -> None:
+    """Refuse managers that share an id: their messages would pass for each other's duplicates."""
+    if head.manager_id == context.state.manager_id:
+        raise ProtocolError(
+            "a manager with this manager's own id called: a queue's address leads back to its own"
+            " manager, or one data directory was copied from the other"
+        )
+    lives = context.lives.setdefault(head.manager_id, Lives())
+    alone = lives.called(head.instance, context.now)
+    for other in context.sessions.values():
+        if other.peer_id == head.manager_id and other.instance != head.instance:
+            other.streams.clear()
+            context.effects.append(CloseSession(other.number))
+    if not alone:
+        notice = (
+            f"two managers that both have the id {head.manager_id} call here, so one data"
+            " directory is a copy of the other; both are refused until one of them is stopped"
+        )
+        if notice not in (sentence for _, sentence in context.notices):
+            context.notices.append((head.name or head.manager_id, notice))
+        raise ProtocolError(
+            f"need validation: two managers run with the id {head.manager_id}, one data directory"
+            " is a copy of the other; stop one of them, nothing is lost",
+            state=str(StreamCondition.NEED_VALIDATION),
+        )
+    session.instance = head.instance
+
+
+def handle_lease(context: Context, session: Session, request_id: int, _head: Lease) -> None:
+    """Lease more numbers."""
+    context.answer(session, request_id, Leased(*_lease(context)))
+
+
+def handle_create(context: Context, session: Session, request_id: int, head: CreateQueue) -> None:
+    """Create a queue, durably."""
+    name = check_new_queue_name(head.name)
+    if len(head.options.label) > LABEL_CHARACTERS_MAX:
+        raise Misuse(f"a label has at most {LABEL_CHARACTERS_MAX} characters")
+    queue = context.state.queues.find(name)
+    if queue is None:
+        queue = _create(context, QueueAddress(name), head.options)
+        if queue.options.journal:
+            journal_of(context, queue)
+    elif not head.exist_ok:
+        raise QueueExists(f"there is already a queue {queue.name!r}", queue=queue.name)
+    context.answer(session, request_id, QueueState(queue.info()))
+
+
+def handle_open(context: Context, session: Session, request_id: int, head: OpenQueue) -> None:
+    """Resolve a name; a remote one gets its outgoing queue when it is first used."""
+    queue = resolve(context, head.name)
+    opened = Opened(queue.number, queue.name, str(queue.kind), queue.options.transactional)
+    context.answer(session, request_id, opened)
+
+
+def _let_go(context: Context, queue: Queue) -> None:
+    """Tell the senders of what is in a queue that it is deleted (R55).
+
+    Of what a transaction holds too: that transaction cannot commit any more.
+    """
+    lookup_ids = [lookup_id_of(packed) for packed in queue.index.everything()]
+    if lookup_ids:
+        why = MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_DELETED
+        take(context, queue, lookup_ids, why)
+
+
+def resolve(context: Context, name: str) -> Queue:
+    """Find the queue of a name; outgoing queues, journals and sub-queues are made when needed."""
+    address = parse_queue_address(name)
+    if not address.remote:
+        return _local(context, address)
+    queue = context.state.queues.find(str(address))
+    return queue or _create(context, address, QueueOptions(transactional=True))
+
+
+def handle_describe_queue(
+    context: Context, session: Session, request_id: int, head: DescribeQueue
+) -> None:
+    """Tell how a queue stands."""
+    queue = context.state.queues.named(str(parse_queue_address(head.name)))
+    info = msgspec.structs.replace(queue.info(), delivery=context.delivery_of(queue))
+    context.answer(session, request_id, QueueState(info))
+
+
+def handle_list(context: Context, session: Session, request_id: int, _head: ListQueues) -> None:
+    """Tell how all queues stand."""
+    infos = [queue.info() for queue in context.state.queues]
+    context.answer(session, request_id, QueueList(infos))
+
+
+def handle_delete(context: Context, session: Session, request_id: int, head: DeleteQueue) -> None:
+    """Delete a queue with its messages; those who wait at it are told."""
+    queue = context.state.queues.named(str(parse_queue_address(head.name)))
+    if queue.kind in (QueueKind.SYSTEM, QueueKind.JOURNAL):
+        raise AccessDenied(f"{queue.name!r} belongs to the queue manager and cannot be deleted")
+    family = [queue, *queue.sub_queues]
+    _check_nothing_prepared(context, family)
+    if queue.journal is not None:
+        family.append(queue.journal)
+    for each in family:
+        if each.kind is not QueueKind.JOURNAL:
+            _let_go(context, each)
+    context.record(QueueDeleted(queue.number))
+    for each in family:
+        gone = QueueNotFound(f"queue {each.name!r} has been deleted", queue=each.name)
+        for waiter in each.waiters:
+            context.refuse(waiter.session, waiter.request_id, gone)
+        each.waiters.clear()
+    context.answer(session, request_id, Done())
+
+
+def _check_nothing_prepared(context: Context, family: list[Queue]) -> None:
+    """What is prepared must be able to commit."""
+    numbers = {queue.number for queue in family}
+    for prepared in context.state.prepared.values():
+        used = {number for number, _ in (*prepared.sends, *prepared.receives)}
+        used |= {number for source, target, _ in prepared.moves for number in (source, target)}
+        if used & numbers:
+            name = context.transaction_id(prepared.transaction)
+            raise Misuse(
+                f"{family[0].name!r} cannot be deleted: the prepared transaction {name} has sent to"
+                " it or received from it; commit or abort that first"
+            )
+
+
+def handle_describe(context: Context, session: Session, request_id: int, _head: Describe) -> None:
+    """Tell how the manager stands."""
+    counters = context.store.counters
+    outgoing = [queue.info() for queue in context.state.queues if queue.outgoing]
+    info = ManagerInfo(
+        id=ManagerId(context.state.manager_id),
+        name=context.state.name,
+        version=context.config.version,
+        quota=context.ledger.limits[Account.COMPUTER],
+        bytes_used=context.ledger.stored[Account.COMPUTER],
+        journal_quota=context.ledger.limits[Account.JOURNAL],
+        journal_bytes_used=context.ledger.stored[Account.JOURNAL],
+        outgoing_queues=outgoing,
+        uptime=context.now - context.started,
+        syncs=counters.syncs,
+        groups=counters.groups,
+        heap_files=counters.heap_files,
+        checkpoints=counters.checkpoints,
+        pid=context.config.pid,
+    )
+    context.answer(session, request_id, ManagerState(info))
+
+
+def handle_pause(context: Context, session: Session, request_id: int, head: PauseQueue) -> None:
+    """Stop the delivery of an outgoing queue, or let it go on."""
+    queue = context.state.queues.named(str(parse_queue_address(head.name)))
+    if queue.stream is None:
+        raise Misuse(f"{queue.name!r} is not an outgoing queue: there is no delivery to pause")
+    if queue.paused != head.paused:
+        context.record(QueuePaused(queue.number, head.paused))
+        context.steer(queue, Paused() if head.paused else Resumed())
+    context.answer(session, request_id, Done())
+
+
+def handle_set_quota(context: Context, session: Session, request_id: int, head: SetQuota) -> None:
+    """Set quotas while running; what is stored stays, also above the new limit (R65)."""
+    number = context.state.queues.named(head.name).number if head.name else 0
+    context.record(QuotaSet(number, head.quota, head.journal_quota))
+    context.answer(session, request_id, Done())
+
+
+def handle_outcome(context: Context, session: Session, request_id: int, head: Outcome) -> None:
+    """Tell what became of a transaction (S2-3)."""
+    context.answer(session, request_id, OutcomeIs(str(_outcome(context, head.transaction_id))))
+
+
+def _outcome(context: Context, transaction_id: str) -> TransactionStatus:
+    manager, number = split_id(transaction_id)
+    state = context.state
+    if manager != state.manager_id or number >= state.next_number:
+        return TransactionStatus.UNKNOWN
+    if state.has_committed(number):
+        return TransactionStatus.COMMITTED
+    if number in state.prepared:
+        return TransactionStatus.PREPARED
+    if number in context.transactions:
+        return TransactionStatus.PENDING
+    if state.outcomes.may_have_forgotten(number):
+        return TransactionStatus.UNKNOWN
+    # Whatever is neither committed nor open was aborted, at the latest by a crash (R3).
+    bar(context, number)
+    return TransactionStatus.ABORTED
+
+
+def _lease(context: Context) -> tuple[int, int]:
+    first = context.state.next_number
+    context.record(NumbersLeased(first + NUMBERS_LEASED))
+    return first, NUMBERS_LEASED
+
+
+def _local(context: Context, address: QueueAddress) -> Queue:
+    queue = context.state.queues.find(address.local_name)
+    if queue is not None or not address.sub_queue:
+        return queue or context.state.queues.named(address.local_name)
+    parent = context.state.queues.named(address.queue)
+    is_journal = address.sub_queue.casefold() == "journal"
+    return part_of(context, parent, QueueKind.JOURNAL if is_journal else QueueKind.SUB, address)
+
+
+def journal_of(context: Context, queue: Queue) -> Queue:
+    """The journal of a queue, made when it is first needed."""
+    return queue.journal or part_of(
+        context, queue, QueueKind.JOURNAL, QueueAddress(queue.name, "journal")
+    )
+
+
+def part_of(context: Context, queue: Queue, kind: QueueKind, address: QueueAddress) -> Queue:
+    """A queue's journal or a sub-queue, made when it is first needed."""
+    if queue.kind is not QueueKind.PRIVATE:
+        raise QueueNotFound(f"{queue.name!r} has no {kind}", queue=queue.name)
+    number, name = context.state.next_queue, f"{queue.name};{address.sub_queue}"
+    options = QueueOptions(transactional=queue.options.transactional)
+    context.record(QueueCreated(number, name, str(kind), options, parent=queue.number))
+    return context.state.queues.numbered(number)
+
+
+def _create(context: Context, address: QueueAddress, options: QueueOptions) -> Queue:
+    state = context.state
+    name = str(address)
+    kind = QueueKind.OUTGOING if address.remote else QueueKind.PRIVATE
+    if len(state.queues) >= QUEUES_MAX:
+        raise Misuse(f"a queue manager has at most {QUEUES_MAX} queues")
+    where = _next_hop(context, address) if address.remote else ("", 0, "")
+    context.record(QueueCreated(state.next_queue, name, str(kind), options, *where))
+    return state.queues.named(name)
+
+
+def _next_hop(context: Context, address: QueueAddress) -> tuple[str, int, str]:
+    """Which manager an outgoing queue delivers to, and what it asks for there.
+
+    Fixed when the queue is made: what was told of its messages comes back by the same way.
+    """
+    goal = Peer(address.host, address.port)
+    via = context.config.routes.get(goal, goal)
+    return (*via, address.local_name if via == goal else str(address))

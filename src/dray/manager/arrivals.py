@@ -1,0 +1,282 @@
+"""The destination's half of delivery: streams opened by other managers, and what comes by them.
+
+What may enter is admitted in the fact that also advances the stream; what may not is consumed all
+the same, and its source told why. A stream may lead to an outgoing queue: then this manager
+forwards. The message keeps its record, its transaction and its place in it; its times go on as
+durations, and the number of managers that have forwarded it is bounded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import crc32c
+
+from dray.delivery.incoming import StreamKey
+from dray.errors import AccessDenied, DrayError, ProtocolError, QueueNotFound
+from dray.manager.departures import Departures
+from dray.manager.facts import Accepted
+from dray.manager.index import MARK_LAST, MARK_SINGLE, WANTS_ACKNOWLEDGMENTS, pack_tail, with_hops
+from dray.manager.parts import seen_in_record
+from dray.manager.telling import tell_source
+from dray.manager.ways import Way
+from dray.model.classes import MessageClass, QueueKind
+from dray.model.limits import HOPS_MAX
+from dray.model.names import parse_queue_address
+from dray.store.heap import Extent
+from dray.wire.frames import Data, Envelope, OpenStream, StreamRefused, StreamState
+from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_properties
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context, Session
+    from dray.manager.queues import Queue
+
+NOT_OPEN = "stream-not-open"
+"""Why data is refused that comes on a connection that did not open the stream, or not last."""
+
+
+def handle_open_stream(
+    context: Context, session: Session, _request_id: int, head: OpenStream
+) -> None:
+    """Say what of a stream is accepted, or why it cannot be taken now.
+
+    A stream comes on the newest session that opened it and on no other: what its source said on an
+    earlier one may still be on its way, and the answer given here does not count it.
+    """
+    key = StreamKey(session.peer_id, head.stream)
+    newest = context.confirmed.get(key)
+    if newest is not None and newest.number > session.number:
+        return
+    try:
+        queue = _destination(context, head)
+    except DrayError as error:
+        _refuse(context, session, head.stream, error)
+        return
+    if newest is not None:
+        newest.streams.pop(head.stream, None)
+    session.streams[head.stream] = queue.number
+    session.told[head.stream] = 0
+    context.confirmed[key] = session
+    _say_position(context, session, head.stream)
+    tell_source(context, key)
+
+
+def _destination(context: Context, head: OpenStream) -> Queue:
+    """The queue that a stream leads to; another manager's is that manager's outgoing queue here."""
+    if parse_queue_address(head.queue).remote:
+        return context.resolve(head.queue)
+    queue = context.state.queues.find(head.queue)
+    if queue is None:
+        raise QueueNotFound(f"there is no queue {head.queue!r} here", queue=head.queue)
+    if queue.kind is not QueueKind.PRIVATE:
+        raise AccessDenied(f"only the queue manager itself sends to {queue.name!r}")
+    return queue
+
+
+def _refuse(context: Context, session: Session, stream: int, error: DrayError) -> None:
+    """Refuse a stream, and say how far it had come."""
+    position = context.state.incoming.position(StreamKey(session.peer_id, stream))
+    refusal = StreamRefused(stream, error.code, str(error), position.sequence_id, position.number)
+    context.answer(session, 0, refusal)
+
+
+def handle_data(
+    context: Context, session: Session, _request_id: int, head: Data, *, body: memoryview
+) -> None:
+    """Admit what the predicate lets in, in the fact that also advances the stream; order ack."""
+    number = session.streams.get(head.stream)
+    if number is None:
+        sentence = "the stream is not open on this connection"
+        context.answer(session, 0, StreamRefused(head.stream, NOT_OPEN, sentence))
+        return
+    queue = context.state.queues.get(number)
+    if queue is None:
+        del session.streams[head.stream]
+        gone = QueueNotFound("the queue has been deleted", queue="")
+        _refuse(context, session, head.stream, gone)
+        return
+    headers = _check_records(head, body)
+    key = StreamKey(session.peer_id, head.stream)
+    numbers = [envelope.number for envelope in head.envelopes]
+    incoming = context.state.incoming
+    begin = incoming.admissible(key, head.sequence_id, head.previous, numbers)
+    incoming.visited(key, begin, context.now)
+    if begin < len(numbers):
+        try:
+            _admit(context, queue, _Arrival(key, head, headers, body, begin))
+        except DrayError as error:
+            _refuse(context, session, head.stream, error)
+            return
+    _say_position(context, session, head.stream)
+
+
+class _Arrival(NamedTuple):
+    """A Data frame of which everything from `begin` on is new."""
+
+    key: StreamKey
+    head: Data
+    headers: list[RecordHeader]
+    body: memoryview
+    begin: int
+
+    def way(self, at: int, queue: Queue) -> Way:
+        """By which way one of its messages comes."""
+        return Way(self.key.source, self.key.stream, self.headers[at].source.hex(), queue.number)
+
+
+def _judge(
+    context: Context, queue: Queue, arrival: _Arrival
+) -> list[tuple[int, int, MessageClass | None]]:
+    """Say of each new message where its record begins and why it may not enter, if it may not.
+
+    What the computer's quota has no room for, and all behind it, is left out: it is not refused,
+    and its source sends it again (S3-3). A frame is cut where the source liked, so what fits
+    enters. Raises `QuotaExceeded` if not even the first is judged.
+    """
+    judged: list[tuple[int, int, MessageClass | None]] = []
+    offset = sum(envelope.length for envelope in arrival.head.envelopes[: arrival.begin])
+    size = 0
+    for at in range(arrival.begin, len(arrival.headers)):
+        envelope = arrival.head.envelopes[at]
+        why = _why_not(context, queue, envelope, size)
+        if why is None:
+            if not context.ledger.has_account_room(queue, size + envelope.length):
+                break
+            size += envelope.length
+        judged.append((at, offset, why))
+        offset += envelope.length
+    if not judged:
+        context.ledger.check(queue, arrival.head.envelopes[arrival.begin].length)
+    return judged
+
+
+def _why_not(context: Context, queue: Queue, envelope: Envelope, size: int) -> MessageClass | None:
+    implicit = envelope.marks & MARK_SINGLE
+    if queue.outgoing:
+        over = envelope.move_count >= HOPS_MAX
+        return MessageClass.NACK_HOP_COUNT_EXCEEDED if over else None
+    if envelope.transaction and not implicit and not queue.options.transactional:
+        return MessageClass.NACK_NOT_TRANSACTIONAL_Q
+    if not envelope.transaction and queue.options.transactional:
+        return MessageClass.NACK_NOT_TRANSACTIONAL_MSG
+    if not context.ledger.has_own_room(queue, size + envelope.length):
+        return MessageClass.NACK_Q_EXCEED_QUOTA
+    return None
+
+
+def _admit(context: Context, queue: Queue, arrival: _Arrival) -> None:
+    """Admit what may enter; what may not is consumed all the same, and its source told (R63)."""
+    key, head, headers, body, _ = arrival
+    judged = _judge(context, queue, arrival)
+    size = sum(head.envelopes[at].length for at, _, why in judged if why is None)
+    context.check_disk(size)
+    departures = Departures(context)
+    tails: list[bytes] = []
+    admitted: list[tuple[int, int]] = []
+    ways = _Numbering(context)
+    for at, offset, why in judged:
+        properties = read_properties(body, headers[at], offset)
+        way = arrival.way(at, queue)
+        if why is not None:
+            departures.tell(headers[at], properties, why, way=way)
+            continue
+        record = body[offset : offset + head.envelopes[at].length]
+        place = context.store.place(record)
+        tails.append(_tail(context, queue, arrival, at, place, ways.number(way)))
+        admitted.append((at, offset))
+        if headers[at].copies & WANTS_ACKNOWLEDGMENTS and not queue.outgoing:
+            arrived = MessageClass.ACK_REACH_QUEUE
+            departures.tell(headers[at], properties, arrived, way=way, final=False)
+    told = [each for _, _, confirmations in departures.confirmations() for each in confirmations]
+    upto = head.envelopes[judged[-1][0]].number
+    context.record(
+        Accepted(
+            key.source, key.stream, head.sequence_id, upto, queue.number, context.now_us,
+            b"".join(tails), told, ways.new_origins,
+        )
+    )  # fmt: skip
+    if told:
+        context.to_tell[key] = None
+    if admitted:
+        context.touch(queue)
+        if queue.large_use and not queue.outgoing:
+            _watch_parts(context, queue, arrival, admitted)
+
+
+class _Numbering:
+    """Numbers of ways, also of those that the fact to be recorded is the first to use."""
+
+    def __init__(self, context: Context) -> None:
+        self._known = context.state.ways
+        self.new_origins: list[str] = []
+
+    def number(self, way: Way) -> int:
+        number = self._known.number(way)
+        if number:
+            return number
+        if way.origin not in self.new_origins:
+            self.new_origins.append(way.origin)
+        return len(self._known) + 1 + self.new_origins.index(way.origin)
+
+
+def _tail(  # noqa: PLR0917 - what is known of one arriving message
+    context: Context, queue: Queue, arrival: _Arrival, at: int, place: Extent, way: int
+) -> bytes:
+    envelope, header = arrival.head.envelopes[at], arrival.headers[at]
+    transactional = queue.options.transactional
+    left_us = envelope.reaching_us if queue.outgoing else envelope.remaining_us
+    tail = pack_tail(
+        place,
+        envelope.crc,
+        header.number,
+        envelope.transaction if transactional else 0,
+        envelope.sent_us,
+        context.now_us,
+        max(1, context.now_us + left_us) if left_us >= 0 else 0,
+        way,
+        envelope.ordinal if transactional else 0,
+        envelope.marks if transactional else 0,
+        envelope.message_class,
+        header.part,
+        0 if transactional else header.priority,
+        header.copies,
+    )
+    return with_hops(tail, envelope.move_count + 1) if queue.outgoing else tail
+
+
+def _watch_parts(
+    context: Context, queue: Queue, arrival: _Arrival, admitted: list[tuple[int, int]]
+) -> None:
+    first = queue.next_lookup_id - len(admitted)
+    for lookup_id, (at, offset) in enumerate(admitted, first):
+        envelope, header = arrival.head.envelopes[at], arrival.headers[at]
+        way = context.state.ways.number(arrival.way(at, queue))
+        if header.part:
+            seen = seen_in_record(header, arrival.body, offset)
+            transaction = envelope.transaction
+            queue.parts.added(seen._replace(lookup_id=lookup_id, transaction=transaction, way=way))
+        ended = bool(envelope.marks & MARK_LAST)
+        queue.parts.source_went_on(way, envelope.transaction, ended=ended)
+
+
+def _check_records(head: Data, body: memoryview) -> list[RecordHeader]:
+    headers, offset = [], 0
+    for envelope in head.envelopes:
+        end = offset + envelope.length
+        if envelope.length < HEADER_BYTES or end > len(body):
+            raise ProtocolError("a Data frame's envelopes do not fit its body")
+        header = read_header(body, offset)
+        if header.record_bytes != envelope.length:
+            raise ProtocolError("a message record does not fit its place in the frame")
+        if crc32c.crc32c(body[offset:end]) != envelope.crc:
+            raise ProtocolError("a message was damaged on the way: its CRC32C does not fit")
+        headers.append(header)
+        offset = end
+    if offset != len(body) or not headers:
+        raise ProtocolError("a Data frame's envelopes do not fit its body")
+    return headers
+
+
+def _say_position(context: Context, session: Session, stream: int) -> None:
+    position = context.state.incoming.position(StreamKey(session.peer_id, stream))
+    context.answer(session, 0, StreamState(stream, position.sequence_id, position.number))

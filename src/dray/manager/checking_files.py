@@ -1,0 +1,74 @@
+"""The part of `dray check` that looks at the files beside log and heap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dray.manager.lqs import EVENTS, describe, path_of
+from dray.store.audit import AUDIT_NAME, verify_chain
+from dray.store.checkpoint import NAMES, CheckpointState, examine
+from dray.store.disk import LOCK_NAME
+from dray.store.lqs import FOLDER, NotAFileOfOursError, decode, file_name
+from dray.store.manifest import is_own_name
+
+if TYPE_CHECKING:
+    from dray.manager.findings import Findings
+    from dray.manager.offline import Offline
+    from dray.manager.queues import Queue
+    from dray.store.reading import ReadOnlyDisk
+
+_QUEUE_FILE_BYTES_MAX: Final = 64 << 10
+
+
+def check_checkpoints(disk: ReadOnlyDisk, findings: Findings) -> None:
+    """Each file of the pair by itself: either alone must be able to start the store."""
+    for name in NAMES:
+        state, _ = examine(disk, name)
+        if state is CheckpointState.DAMAGED:
+            remedy = "the other one of the pair is used; the next checkpoint replaces this one"
+            findings.damage(name, "its checksum does not fit", remedy=remedy)
+    for name in disk.names():
+        if not is_own_name(name) and name != LOCK_NAME:
+            findings.note(name, "no queue manager gives such a name to a file")
+
+
+def check_queue_files(offline: Offline, findings: Findings) -> None:
+    """The files of queues say what the state says."""
+    if not offline.state.queue_files_kept:
+        return
+    for queue in offline.state.queues:
+        _check_queue_file(offline, queue, findings)
+
+
+def check_audit(path: Path, findings: Findings) -> None:
+    """The chain of the audit is unbroken."""
+    chain = verify_chain(path / AUDIT_NAME)
+    if not chain.intact:
+        findings.damage(AUDIT_NAME, f"line {chain.line}: {chain.problem}")
+
+
+def _check_queue_file(offline: Offline, queue: Queue, findings: Findings) -> None:
+    name = f"{FOLDER}/{file_name(queue.number, path_of(queue))}"
+    event = EVENTS.get(queue.number)
+    if not offline.disk.exists(name):
+        if event:
+            sentence = f"Event {event}: it is missing, and describes an internal queue"
+            findings.damage(name, sentence, queue=queue.name, remedy="dray storage rebuild")
+        else:
+            findings.note(name, "it is missing; a start writes it anew", queue.name)
+        return
+    file = offline.disk.open(name)
+    try:
+        image = bytearray(min(file.size(), _QUEUE_FILE_BYTES_MAX))
+        file.read_into(memoryview(image), 0)
+    finally:
+        file.close()
+    try:
+        found = decode(bytes(image))
+    except NotAFileOfOursError as error:
+        remedy = "a start moves it to quarantine and writes it anew"
+        findings.damage(name, str(error), queue=queue.name, remedy=remedy)
+        return
+    if found.description != describe(queue)._replace(path=path_of(queue).strip()):
+        findings.note(name, "it says something else than the state; a start mends it", queue.name)

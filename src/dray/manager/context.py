@@ -1,0 +1,142 @@
+"""What the parts of the manager share during a turn: state, store, sessions, time, effects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.errors import DrayError, StoreFull
+from dray.manager.acknowledgments import OwnMessages
+from dray.manager.awaiting import Awaiting
+from dray.manager.events import Answer, Body, Effect
+from dray.manager.facts import AnyFact, encode_fact
+from dray.model.ids import ManagerId, TransactionId, join_id
+from dray.wire.frames import Head, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dray.delivery.events import Effect as StreamEffect
+    from dray.delivery.events import Event as StreamEvent
+    from dray.delivery.incoming import StreamKey
+    from dray.manager.accounts import Ledger
+    from dray.manager.backup import BackupRun
+    from dray.manager.events import ManagerConfig
+    from dray.manager.lives import Lives
+    from dray.manager.queues import Queue
+    from dray.manager.state import State
+    from dray.manager.transactions import OpenTransaction
+    from dray.model.queue import DeliveryInfo
+    from dray.store.store import Store
+
+MICROSECONDS = 1_000_000
+
+
+class Session:
+    """One accepted connection. `role` is empty until its Hello."""
+
+    def __init__(self, number: int) -> None:
+        """Begin before the Hello."""
+        self.number = number
+        self.role = ""
+        self.peer_id = ""
+        self.instance = ""
+        """Of a peer manager: which of its lives."""
+        self.transactions: dict[int, OpenTransaction] = {}
+        self.streams: dict[int, int] = {}
+        """Streams a peer manager has opened, and the queue each leads to."""
+        self.waiting_at: set[int] = set()
+        """Queues, by number, at which a receive waited."""
+        self.told: dict[int, int] = {}
+        """How far the source of each stream was told of its messages on this connection."""
+        self.backup: BackupRun | None = None
+
+
+class Context:
+    """The manager's desk. Volatile but for `state`, which only `record` changes."""
+
+    def __init__(self, state: State, store: Store, config: ManagerConfig, now: float) -> None:
+        """Lay everything out."""
+        self.state = state
+        self.store = store
+        self.config = config
+        self.now = now
+        self.started = now
+        self.effects: list[Effect] = []
+        self.sessions: dict[int, Session] = {}
+        self.transactions: dict[int, OpenTransaction] = {}
+        self.barred: dict[int, str] = {}
+        """Transactions that were called aborted, and why: what still comes of them is refused."""
+        self.idle: list[tuple[float, int]] = []
+        """When to look whether a transaction is idle, soonest first."""
+        self.touched: dict[int, Queue] = {}
+        """Queues in which something became available during this turn."""
+        self.own_messages = OwnMessages(self)
+        self.confirmed: dict[StreamKey, Session] = {}
+        """Over which session each incoming stream's source is told of its messages."""
+        self.to_tell: dict[StreamKey, None] = {}
+        """Streams whose sources have news; they are told last in a turn, after any order ack."""
+        self.awaiting = Awaiting(state)
+        self.notices: list[tuple[str, Effect | StreamEffect | str]] = []
+        """What an operator should know, by queue; the daemon writes it to its log."""
+        self.followed: Callable[[AnyFact], None] | None = None
+        """Called with each fact, so that queues' files say the same."""
+        self.lives: dict[str, Lives] = {}
+        """Of each manager that called: which of its lives."""
+        self.room_was_refused = False
+        """Whether something was refused in this turn because the disk is almost full."""
+        self.steer: Callable[[Queue, StreamEvent], None]
+        self.delivery_of: Callable[[Queue], DeliveryInfo | None]
+        self.resolve: Callable[[str], Queue]
+        """Find or make the queue of a name; raises `QueueNotFound`."""
+        self.source = bytes.fromhex(state.manager_id)
+
+    @property
+    def now_us(self) -> int:
+        """The turn's time in microseconds."""
+        return int(self.now * MICROSECONDS)
+
+    def record(self, fact: AnyFact) -> None:
+        """Make a fact true, and durable with the turn's sync."""
+        self.state.apply(fact)
+        self.store.append(encode_fact(fact))
+        if self.followed is not None:
+            self.followed(fact)
+
+    def await_confirmations(self) -> None:
+        """Learn which messages now wait for what became of them."""
+        self.awaiting.look()
+
+    def touch(self, queue: Queue) -> None:
+        """Note that waiting receivers, or the queue's stream, may go on."""
+        self.touched[queue.number] = queue
+
+    def answer(
+        self, session: Session, request_id: int, head: Head, body: Body = (), *, held: bool = True
+    ) -> None:
+        """Answer a request."""
+        self.effects.append(Answer(session.number, request_id, head, body, held))
+
+    def refuse(self, session: Session, request_id: int, error: DrayError) -> None:
+        """Answer a request with an error."""
+        self.effects.append(Answer(session.number, request_id, failure(error)))
+
+    def transaction_id(self, number: int) -> TransactionId:
+        """The text form of a transaction of this manager."""
+        return TransactionId(join_id(ManagerId(self.state.manager_id), number))
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is used of the quotas."""
+        return self.state.ledger
+
+    def check_disk(self, requested: int) -> None:
+        """Raise `StoreFull` if the disk would be left with less than the low-water mark."""
+        low = self.config.low_water_bytes
+        free = self.store.free_bytes()
+        if free - requested < low:
+            self.room_was_refused = True
+            raise StoreFull(
+                f"only {free} bytes are free on the disk of the data directory and {low} must"
+                f" stay free: {requested} more were refused; free some space or receive messages",
+                file="",
+            )

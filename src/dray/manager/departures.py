@@ -1,0 +1,262 @@
+"""What becomes of messages when they leave a queue: journals, dead letters, acknowledgments.
+
+Whoever takes messages out of queues (a commit, an expiry, a purge) tells this module why, by a
+message class; it says what else the same fact must do:
+
+    why (class)          the queue's journal   sent from here                sent from elsewhere
+    received             keeps it, if it has   computer journal, if asked    confirmed
+    anything negative    -                     dead-letter queue, if asked   confirmed
+
+and an acknowledgment message goes to the administration queue if the sender asked for one of that
+kind: sent from here it is made here, else the confirmation carries the wish to the source (S2-8,
+S2-9, semantics 1.6 to 1.9, 2.6). A message changes queues by moving its entry: its record stays
+where it is, so that neither a journal nor a dead-letter queue needs room. Only where both journals
+want it, its bytes are written twice. A copy that a quota has no room for is skipped and counted;
+what happened is not undone by it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.errors import StoreFull
+from dray.manager.acknowledgments import wanted_by
+from dray.manager.facts import Confirmation
+from dray.manager.index import (
+    COPY_DEAD_LETTER,
+    COPY_JOURNAL,
+    WANTS_ACKNOWLEDGMENTS,
+    at_place,
+    extent_of,
+    lookup_id_of,
+    tail_of,
+    unpack,
+    with_class,
+    with_expiry,
+)
+from dray.manager.parts import watch_arrivals
+from dray.manager.system import COMPUTER_JOURNAL, DEAD_LETTERS, DEAD_TRANSACTIONAL
+from dray.model.classes import Acknowledge, MessageClass, QueueKind
+from dray.model.ids import ManagerId, join_id
+from dray.wire.record import HEADER_BYTES, Properties, RecordHeader, read_header, read_properties
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context
+    from dray.manager.index import Entry
+    from dray.manager.queues import Queue
+    from dray.manager.ways import Way
+    from dray.store.store import Store
+
+RECEIVED = MessageClass.ACK_RECEIVE
+_KEPT = COPY_DEAD_LETTER | COPY_JOURNAL
+KEPT_THERE = 0x10000
+"""Beside the class that a source is told: the destination has it among its own dead letters."""
+_KEEPERS = (QueueKind.SYSTEM, QueueKind.JOURNAL)
+"""What lies in these has had its end: whoever takes it out, no sender is told again."""
+
+
+class Wish(NamedTuple):
+    """An acknowledgment message that is to be sent: to which queue, of which class, about what."""
+
+    administration_queue: str
+    message_class: int
+    message_id: str
+    label: str
+
+
+class Departures:
+    """Gathers what one fact has to do besides taking messages out of their queues."""
+
+    def __init__(self, context: Context) -> None:
+        """Begin with nothing to do."""
+        self._context = context
+        self._joining: dict[int, _Joining] = {}
+        self._confirmations: dict[tuple[str, int], list[Confirmation]] = {}
+        self.wishes: list[Wish] = []
+
+    def leave(self, queue: Queue, packed: bytes, message_class: int) -> None:
+        """A message leaves `queue` for good, because of `message_class`."""
+        entry = unpack(packed)
+        # No time runs where it is kept.
+        tail = with_expiry(tail_of(packed), 0)
+        kept = False
+        if message_class == RECEIVED and queue.keeper is not None:
+            kept = self._join(queue.keeper, tail)
+        if entry.copies and queue.kind not in _KEEPERS:
+            self._tell(queue, entry, tail, message_class, kept=kept)
+
+    def arrive(self, entry: Entry) -> None:
+        """A message has reached its queue: positive arrival acknowledgments."""
+        if entry.copies & WANTS_ACKNOWLEDGMENTS:
+            header, properties = record_of(self._context.store, entry)
+            arrived = MessageClass.ACK_REACH_QUEUE
+            way = self._context.state.ways.numbered(entry.stream)
+            self.tell(header, properties, arrived, way=way, final=False)
+
+    def confirmed(self, packed: bytes, message_class: int) -> None:
+        """A message that was delivered leaves the order queue, by what its destination tells."""
+        copies, tail = unpack(packed).copies, tail_of(packed)
+        if message_class == RECEIVED:
+            if copies & COPY_JOURNAL:
+                self.move(COMPUTER_JOURNAL, with_expiry(tail, 0))
+        elif copies & COPY_DEAD_LETTER:
+            self.move(DEAD_TRANSACTIONAL, with_class(tail, message_class))
+
+    def joining(self) -> list[tuple[int, bytes]]:
+        """What joins other queues, for the fact."""
+        return [(each.queue.number, b"".join(each.tails)) for each in self._joining.values()]
+
+    def confirmations(self) -> list[tuple[str, int, list[Confirmation]]]:
+        """What the sources of streams are to be told, for the fact."""
+        return [(*key, told) for key, told in self._confirmations.items()]
+
+    def watch(self) -> None:
+        """After the fact: let those who watch the queues know what has joined them."""
+        for each in self._joining.values():
+            self._context.touch(each.queue)
+            watch_arrivals(self._context.store, each.queue, each.first)
+
+    def move(self, queue_number: int, tail: bytes) -> bool:
+        """Let a message join a system queue; tells whether its quota had room."""
+        return self._join(self._context.state.queues.numbered(queue_number), tail)
+
+    def _tell(
+        self, queue: Queue, entry: Entry, tail: bytes, message_class: int, *, kept: bool
+    ) -> None:
+        header, properties = record_of(self._context.store, entry)
+        way = self._context.state.ways.numbered(entry.stream)
+        kept_here = (
+            entry.stream
+            and message_class != RECEIVED
+            and entry.copies & COPY_DEAD_LETTER
+            and not queue.options.transactional
+        )
+        told = message_class | KEPT_THERE if kept_here else message_class
+        self.tell(header, properties, told, way=way)
+        if not entry.stream:
+            if message_class == RECEIVED and entry.copies & COPY_JOURNAL:
+                self._join(self._context.state.queues.numbered(COMPUTER_JOURNAL), tail, copy=kept)
+            elif message_class != RECEIVED and entry.copies & COPY_DEAD_LETTER:
+                dead = DEAD_TRANSACTIONAL if queue.options.transactional else DEAD_LETTERS
+                self.move(dead, with_class(tail, message_class))
+        elif kept_here:
+            # Not transactional: it stays where it could not be delivered (semantics 1.8).
+            self.move(DEAD_LETTERS, with_class(tail, message_class))
+
+    def tell(
+        self,
+        header: RecordHeader,
+        properties: Properties,
+        message_class: int,
+        *,
+        way: Way | None,
+        final: bool = True,
+    ) -> None:
+        """Note the acknowledgment message asked for, and what the source has to know."""
+        administration_queue = properties.administration_queue or ""
+        if not wanted_by(Acknowledge(header.acknowledge), message_class):
+            administration_queue = ""
+        if way is None:
+            if administration_queue:
+                message_id = join_id(ManagerId(header.source.hex()), header.number)
+                self.wishes.append(
+                    Wish(administration_queue, message_class, message_id, properties.label)
+                )
+            return
+        if administration_queue or (final and header.copies & _KEPT):
+            told = Confirmation(
+                header.number,
+                message_class,
+                administration_queue,
+                properties.label,
+                way.told_origin,
+            )
+            self.pass_on(way, told)
+
+    def pass_on(self, way: Way, told: Confirmation) -> None:
+        """Tell the source of a way."""
+        self._confirmations.setdefault((way.source, way.stream), []).append(told)
+
+    def _join(self, queue: Queue, tail: bytes, *, copy: bool = False) -> bool:
+        joining = self._joining.get(queue.number)
+        if joining is None:
+            joining = self._joining[queue.number] = _Joining(queue)
+        length = extent_of(tail).length
+        # A queue's own journal is in the same account as the queue: there a move needs no room.
+        moving = 0 if queue.parent is not None else joining.bytes + length
+        ledger = self._context.ledger
+        if not (
+            ledger.has_account_room(queue, moving)
+            and ledger.has_own_room(queue, joining.bytes + length)
+        ):
+            queue.journal_skipped += 1
+            return False
+        if copy:
+            try:
+                place = self._context.store.place(self._context.store.read(extent_of(tail)))
+            except StoreFull:
+                queue.journal_skipped += 1
+                return False
+            tail = at_place(tail, place)
+        joining.tails.append(tail)
+        joining.bytes += length
+        return True
+
+
+class _Joining:
+    """What is about to join one queue, and the position the first of it will get."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.first = queue.next_lookup_id
+        self.tails: list[bytes] = []
+        self.bytes = 0
+
+
+def arrival_wish(header: RecordHeader, properties: Properties) -> Wish | None:
+    """What acknowledgment the arrival of a message in a queue of its own manager calls for."""
+    arrived = MessageClass.ACK_REACH_QUEUE
+    queue = properties.administration_queue
+    if queue is None or not wanted_by(Acknowledge(header.acknowledge), arrived):
+        return None
+    message_id = join_id(ManagerId(header.source.hex()), header.number)
+    return Wish(queue, arrived, message_id, properties.label)
+
+
+def record_of(store: Store, entry: Entry) -> tuple[RecordHeader, Properties]:
+    """Read what a message says of itself, without its body."""
+    header = read_header(store.read(entry.extent, length=HEADER_BYTES))
+    record = store.read(entry.extent, length=HEADER_BYTES + header.properties_bytes)
+    return header, read_properties(record, header)
+
+
+def entries_at(queue: Queue, lookup_ids: list[int]) -> list[bytes]:
+    """The entries at positions of a queue, held or available; what is gone is left out."""
+    found = []
+    for lookup_id in lookup_ids:
+        held = queue.index.held(lookup_id)
+        packed = held[0] if held is not None else queue.index.find(lookup_id)
+        if packed is not None:
+            found.append(packed)
+    return found
+
+
+def delivered(context: Context, queue: Queue, upto: int) -> bytes:
+    """What of an outgoing queue's delivered messages waits for its confirmation, as tails."""
+    waiting = []
+    for packed in queue.index.available():
+        if lookup_id_of(packed) > upto:
+            break
+        entry = unpack(packed)
+        if entry.copies & _KEPT and not entry.stream:
+            ends_us = _ends_us(context, entry) if entry.expires_us else 0
+            waiting.append(with_expiry(tail_of(packed), ends_us))
+    return b"".join(waiting)
+
+
+def _ends_us(context: Context, entry: Entry) -> int:
+    """When a message, wherever it is, can no longer be received; 0 is never."""
+    _, properties = record_of(context.store, entry)
+    if properties.time_to_be_received is None:
+        return 0
+    return entry.sent_us + int(properties.time_to_be_received * 1_000_000)

@@ -1,0 +1,140 @@
+"""What the daemon tells the manager (events) and what the manager wants done (effects)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from dray.model.limits import (
+    IDLE_TRANSACTION_S,
+    LINK_WINDOW_BYTES,
+    LINK_WINDOW_MESSAGES,
+    LOW_WATER_BYTES,
+    QUOTA_BYTES_DEFAULT,
+    RECONNECT_DELAY_S,
+    RESEND_SCHEDULE_S,
+)
+from dray.store.heap import Extent
+from dray.wire.frames import Head
+from dray.wire.stream import Frame
+
+Body = tuple[bytes | Extent, ...]
+
+
+class Peer(NamedTuple):
+    """Another manager, by the address that queue names give."""
+
+    host: str
+    port: int
+
+
+class SessionOpened(NamedTuple):
+    """A connection was accepted; its Hello will say whose."""
+
+    session: int
+
+
+class SessionClosed(NamedTuple):
+    """An accepted connection ended."""
+
+    session: int
+
+
+class Request(NamedTuple):
+    """A frame came on an accepted connection. Its body is valid during `handle` only."""
+
+    session: int
+    frame: Frame
+
+
+class LinkUp(NamedTuple):
+    """The connection that was dialled is there; our Hello has been sent."""
+
+    peer: Peer
+
+
+class LinkDown(NamedTuple):
+    """The connection could not be made, or ended."""
+
+    peer: Peer
+    reason: str
+    jitter: float = 1.0
+    """Drawn anew each time, 0.5 to 1: how much of the usual wait to wait."""
+
+
+class LinkFrame(NamedTuple):
+    """A frame came on a dialled connection."""
+
+    peer: Peer
+    frame: Frame
+
+
+class Tick(NamedTuple):
+    """The deadline has come, or may have."""
+
+
+Event = SessionOpened | SessionClosed | Request | LinkUp | LinkDown | LinkFrame | Tick
+
+
+class Answer(NamedTuple):
+    """Send a frame on an accepted connection. `held` until all facts before it are durable."""
+
+    session: int
+    request_id: int
+    head: Head
+    body: Body = ()
+    held: bool = True
+
+
+class CloseSession(NamedTuple):
+    """End an accepted connection once what was answered before has gone out."""
+
+    session: int
+
+
+class Dial(NamedTuple):
+    """Connect to a peer and say Hello; the outcome comes back as LinkUp or LinkDown."""
+
+    peer: Peer
+
+
+class HangUp(NamedTuple):
+    """End the connection to a peer."""
+
+    peer: Peer
+
+
+class LinkSend(NamedTuple):
+    """Send a frame on a dialled connection, once all facts before it are durable."""
+
+    peer: Peer
+    head: Head
+    body: Body = ()
+
+
+Effect = Answer | CloseSession | Dial | HangUp | LinkSend
+
+
+class ManagerConfig(msgspec.Struct, kw_only=True):
+    """How a manager behaves. Times in seconds, sizes in bytes; None is no limit.
+
+    `manager_id` and `name` are for a new store; an old one knows its own id. With
+    `rebuild_internal_files` a missing file of an internal queue is written anew, not refused.
+    `routes` says of other managers over which one to send what is for them.
+    """
+
+    manager_id: str
+    name: str = ""
+    version: str = ""
+    pid: int = 0
+    quota: int | None = QUOTA_BYTES_DEFAULT
+    journal_quota: int | None = QUOTA_BYTES_DEFAULT
+    resend_schedule_s: tuple[float, ...] = RESEND_SCHEDULE_S
+    reconnect_delay_s: float = RECONNECT_DELAY_S
+    low_water_bytes: int = LOW_WATER_BYTES
+    rebuild_internal_files: bool = False
+    window_bytes: int = LINK_WINDOW_BYTES
+    window_messages: int = LINK_WINDOW_MESSAGES
+    routes: dict[Peer, Peer] = {}
+    idle_transaction_s: float | None = IDLE_TRANSACTION_S

@@ -1,0 +1,96 @@
+"""Expiry: what nobody took in time leaves its queue, and its sender is told why (semantics 1.7).
+
+    where                      class
+    outgoing queue             NACK_REACH_QUEUE_TIMEOUT            both timers run there
+      sent, not acknowledged   NACK_RECEIVE_TIMEOUT_AT_SENDER      perhaps delivered (KB 290892)
+    order queue                NACK_RECEIVE_TIMEOUT_AT_SENDER      delivered, and no word since
+    any other                  NACK_RECEIVE_TIMEOUT
+
+What a transaction holds waits for its outcome (R12); what is on its way to the destination on a
+connection that stands is left to the destination.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from dray.manager.happening import Happening, forget_parts
+from dray.manager.index import expires_us_of, unpack
+from dray.manager.system import ORDER_QUEUE
+from dray.model.classes import MessageClass
+
+if TYPE_CHECKING:
+    from dray.delivery.outgoing import OutgoingStream
+    from dray.manager.context import Context
+    from dray.manager.queues import Queue
+
+_AT_ONCE_MAX = 10_000
+_DOUBT = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
+_LOOK_AGAIN_US = 1_000_000
+
+
+def expire(context: Context) -> None:
+    """Take out what has expired, in one fact."""
+    # A message that was put back has been noted twice.
+    expired: dict[int, dict[int, None]] = {}
+    for number, lookup_id in islice(context.state.expiries.due(context.now_us), _AT_ONCE_MAX):
+        queue = context.state.queues.get(number)
+        if queue is not None and _has_expired(context, queue, lookup_id):
+            expired.setdefault(number, {})[lookup_id] = None
+    if not expired:
+        return
+    happening = Happening(context)
+    for number, found in expired.items():
+        queue, lookup_ids = context.state.queues.numbered(number), list(found)
+        if number == ORDER_QUEUE:
+            _in_doubt(happening, queue, lookup_ids)
+            context.awaiting.forget(lookup_ids)
+            continue
+        if queue.stream is not None:
+            lookup_ids = _leave_doubtful(happening, queue, queue.stream, lookup_ids)
+        forget_parts(context, queue, lookup_ids, 0)
+        happening.leave(queue, lookup_ids, _why(queue))
+    happening.record()
+
+
+def _has_expired(context: Context, queue: Queue, lookup_id: int) -> bool:
+    packed = queue.index.find(lookup_id)
+    if packed is None or not 0 < expires_us_of(packed) <= context.now_us:
+        return False
+    if queue.stream is not None and queue.stream.is_in_flight(lookup_id):
+        context.state.expiries.add(context.now_us + _LOOK_AGAIN_US, queue.number, lookup_id)
+        return False
+    return True
+
+
+def _why(queue: Queue) -> MessageClass:
+    if queue.outgoing:
+        return MessageClass.NACK_REACH_QUEUE_TIMEOUT
+    return MessageClass.NACK_RECEIVE_TIMEOUT
+
+
+def _leave_doubtful(
+    happening: Happening, queue: Queue, stream: OutgoingStream, lookup_ids: list[int]
+) -> list[int]:
+    """Take out what the destination may have, if it was only forwarded by telling so; the rest."""
+    doubtful = [each for each in lookup_ids if stream.may_be_delivered(each)]
+    own = [each for each in doubtful if _is_own(queue, each)]
+    _in_doubt(happening, queue, own)
+    forwarded = [each for each in doubtful if each not in set(own)]
+    happening.leave(queue, forwarded, _DOUBT)
+    return [each for each in lookup_ids if each not in set(doubtful)]
+
+
+def _is_own(queue: Queue, lookup_id: int) -> bool:
+    packed = queue.index.find(lookup_id)
+    return packed is not None and not unpack(packed).stream
+
+
+def _in_doubt(happening: Happening, queue: Queue, lookup_ids: list[int]) -> None:
+    """Keep as dead letters what the destination may have; nobody is told what is not known."""
+    for lookup_id in lookup_ids:
+        packed = queue.index.find(lookup_id)
+        if packed is not None:
+            happening.departures.confirmed(packed, _DOUBT)
+    happening.drop(queue, lookup_ids)

@@ -1,0 +1,232 @@
+"""Facts: what QMLog holds. Each is one change of the manager's durable state, whole or absent.
+
+A fact says what became so, never what was asked; applying the facts in order to an empty state
+gives the state, at any time and after any crash. Numbers of queues, messages and transactions are
+the manager's own. `tails` are packed entries (`index.py`), `lookups` packed 64-bit positions. What
+may never change: the tag of a fact and the meaning of its fields; new fields come last, with a
+default.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dray.model.queue import QueueOptions
+
+
+class Confirmation(msgspec.Struct, array_like=True, frozen=True):
+    """What a source is told of one of its messages, by number.
+
+    `administration_queue` is empty if no acknowledgment message was asked for.
+    """
+
+    number: int
+    message_class: int
+    administration_queue: str = ""
+    label: str = ""
+    origin: str = ""
+    """Whose message it is; empty if the source's own."""
+
+
+class Fact(msgspec.Struct, array_like=True, frozen=True, tag_field="type"):
+    """One durable change."""
+
+
+class ManagerNamed(Fact, frozen=True, tag=1):
+    """The first fact of a store: whose it is."""
+
+    manager_id: str
+    name: str
+
+
+class NumbersLeased(Fact, frozen=True, tag=2):
+    """Numbers below `upto` have been given away."""
+
+    upto: int
+
+
+class QueueCreated(Fact, frozen=True, tag=3):
+    """A queue came to be. An outgoing one delivers to `remote_queue` at `host`:`port`."""
+
+    number: int
+    name: str
+    kind: str
+    options: QueueOptions
+    host: str = ""
+    port: int = 0
+    remote_queue: str = ""
+    parent: int = 0
+    """Of a queue's journal or sub-queue: the queue."""
+
+
+class QueueDeleted(Fact, frozen=True, tag=4):
+    """A queue and all its messages are gone."""
+
+    number: int
+
+
+class Committed(Fact, frozen=True, tag=5):
+    """A transaction happened: messages joined queues, then messages left queues.
+
+    Transaction 0 is one of the manager's own (a purge, a rejection) that nobody asks the outcome
+    of. What has `moved` to another queue keeps its place in the heap.
+    """
+
+    transaction: int
+    when_us: int
+    sends: list[tuple[int, bytes]]
+    receives: list[tuple[int, bytes]]
+    moved: list[tuple[int, bytes]] = []
+    confirmations: list[tuple[str, int, list[Confirmation]]] = []
+    """What the sources of streams are to be told: source, stream, confirmations."""
+    heard: tuple[int, int] = (0, 0)
+    """The stream whose confirmations, and up to which, this fact acts upon."""
+
+
+class Accepted(Fact, frozen=True, tag=6):
+    """Messages of a stream joined a queue, and the stream is accepted up to number `upto`."""
+
+    source: str
+    stream: int
+    sequence_id: int
+    upto: int
+    queue: int
+    when_us: int
+    tails: bytes
+    confirmations: list[Confirmation] = []
+    origins: list[str] = []
+    """Origins whose messages have never come by this stream into this queue before."""
+
+
+class Delivered(Fact, frozen=True, tag=7):
+    """The peer has accepted an outgoing queue's messages up to a position, durably.
+
+    Those of them that are still to be confirmed keep their place and join the order queue.
+    """
+
+    queue: int
+    upto: int
+    when_us: int = 0
+    awaiting: bytes = b""
+
+
+class QueuePaused(Fact, frozen=True, tag=8):
+    """Delivery of an outgoing queue was stopped or let go on."""
+
+    number: int
+    paused: bool
+
+
+class QuotaSet(Fact, frozen=True, tag=9):
+    """Quotas were set, of a queue or, with number 0, of the manager. None is no limit."""
+
+    number: int
+    quota: int | None
+    journal_quota: int | None
+
+
+class PutBack(Fact, frozen=True, tag=30):
+    """A transaction that had taken these messages was aborted."""
+
+    queue: int
+    lookups: bytes
+
+
+class ConfirmationsTaken(Fact, frozen=True, tag=31):
+    """A source has what it was told of a stream, up to a confirmation."""
+
+    source: str
+    stream: int
+    upto: int
+
+
+class Prepared(Fact, frozen=True, tag=32):
+    """A transaction has passed its first phase: it survives everything until it is settled."""
+
+    transaction: int
+    sends: list[tuple[int, bytes]]
+    receives: list[tuple[int, bytes]]
+    moves: list[tuple[int, int, bytes]] = []
+    rejected: list[tuple[int, int]] = []
+
+
+class PreparedAborted(Fact, frozen=True, tag=33):
+    """A prepared transaction was settled: nothing of it happened."""
+
+    transaction: int
+
+
+class StreamRenewed(Fact, frozen=True, tag=10):
+    """What is left of a restored outgoing queue goes on in a sequence of its own."""
+
+    queue: int
+    sequence_id: int
+
+
+class Restored(Fact, frozen=True, tag=11):
+    """All that was before this came from the backup of `taken_us`, at the time `when_us`."""
+
+    taken_us: int
+    when_us: int
+
+
+class PurgePending(Fact, frozen=True, tag=34):
+    """What a transaction held when its queue was purged: gone unless that transaction commits."""
+
+    queue: int
+    lookups: bytes
+
+
+class Relocated(Fact, frozen=True, tag=40):
+    """Records of a queue's messages have moved: positions, and the new place of each, packed."""
+
+    queue: int
+    lookups: bytes
+    places: bytes
+
+
+class QueueOptionsSet(Fact, frozen=True, tag=20):
+    """Options of a queue were changed in its file; `transactional` never changes."""
+
+    number: int
+    options: QueueOptions
+
+
+class QueueFilesKept(Fact, frozen=True, tag=21):
+    """Every queue has its file in `storage/lqs`; from here on one that is missing was lost."""
+
+
+AnyFact = (
+    ManagerNamed
+    | NumbersLeased
+    | QueueCreated
+    | QueueDeleted
+    | Committed
+    | Accepted
+    | Delivered
+    | QueuePaused
+    | QuotaSet
+    | PutBack
+    | ConfirmationsTaken
+    | Prepared
+    | PreparedAborted
+    | PurgePending
+    | Relocated
+    | QueueOptionsSet
+    | QueueFilesKept
+    | StreamRenewed
+    | Restored
+)
+
+encode_fact = msgspec.msgpack.Encoder().encode
+decode_fact = msgspec.msgpack.Decoder(AnyFact).decode
+
+
+def pack_lookups(lookup_ids: list[int]) -> bytes:
+    """Pack positions as a fact carries them (64-bit, little-endian)."""
+    return b"".join([lookup_id.to_bytes(8, "little") for lookup_id in lookup_ids])
+
+
+def unpack_lookups(packed: bytes) -> list[int]:
+    """Read what `pack_lookups` wrote."""
+    return [int.from_bytes(packed[at : at + 8], "little") for at in range(0, len(packed), 8)]

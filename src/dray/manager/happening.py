@@ -1,0 +1,193 @@
+"""The one fact of everything that happens at once: what joins queues, what leaves, who is told.
+
+Commits, expiries, purges and confirmations all come down to this: some messages join queues, some
+leave them, and the departures (`departures.py`) add what follows from that. The fact is recorded
+whole; then those who watch the queues are told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.delivery.incoming import StreamKey
+from dray.errors import StoreFull
+from dray.manager.acknowledgments import addressed
+from dray.manager.departures import RECEIVED, Departures, Wish, entries_at
+from dray.manager.facts import Committed, pack_lookups
+from dray.manager.index import (
+    MARK_FIRST,
+    MARK_LAST,
+    MARK_SINGLE,
+    moved,
+    pack_tail,
+    split_tails,
+    tail_of,
+    unpack,
+)
+from dray.manager.parts import part_seen, watch_arrivals
+from dray.model.classes import Part
+
+if TYPE_CHECKING:
+    from dray.large.join import PartSeen
+    from dray.manager.context import Context
+    from dray.manager.queues import Queue
+    from dray.store.heap import Extent
+
+
+class Staged(NamedTuple):
+    """A record that is placed but in no queue yet.
+
+    `seen` if it is part of a large message; `wish` if its arrival is to be acknowledged.
+    """
+
+    extent: Extent
+    crc: int
+    number: int
+    part: int
+    priority: int
+    sent_us: int
+    expires_us: int = 0
+    copies: int = 0
+    seen: PartSeen | None = None
+    wish: Wish | None = None
+    message_class: int = 0
+
+
+class Happening:
+    """Gathers one fact."""
+
+    def __init__(self, context: Context, transaction: int = 0) -> None:
+        """Begin with nothing; transaction 0 is nobody's."""
+        self._context = context
+        self._transaction = transaction
+        self.departures = Departures(context)
+        self._sends: list[tuple[Queue, list[Staged], bytes]] = []
+        self._leaving: list[tuple[Queue, list[int]]] = []
+        self._moving: list[tuple[Queue, int, list[bytes]]] = []
+
+    def join(self, queue: Queue, staged: list[Staged], marks: int = 0) -> None:
+        """Staged records join a queue, as one group of the transaction; `marks` are for all."""
+        tails = packed_tails(staged, self._transaction, self._context.now_us, marks)
+        self._sends.append((queue, staged, tails))
+        self.departures.wishes += [each.wish for each in staged if each.wish is not None]
+
+    def leave(self, queue: Queue, lookup_ids: list[int], why: int = RECEIVED) -> None:
+        """Messages leave a queue for good, because of a message class."""
+        for packed in entries_at(queue, lookup_ids):
+            self.departures.leave(queue, packed, why)
+        self._leaving.append((queue, lookup_ids))
+
+    def joinpacked_tails(self, queue: Queue, tails: bytes) -> None:
+        """Records that an earlier fact has spoken of join a queue."""
+        self._moving.append((queue, queue.next_lookup_id, split_tails(tails)))
+
+    def drop(self, queue: Queue, lookup_ids: list[int]) -> None:
+        """Messages leave an internal queue, and nothing follows from it."""
+        self._leaving.append((queue, lookup_ids))
+
+    def move(self, queue: Queue, lookup_ids: list[int], target: Queue) -> None:
+        """Messages change to another queue of the same family."""
+        tails = [moved(tail_of(packed)) for packed in entries_at(queue, lookup_ids)]
+        self._leaving.append((queue, lookup_ids))
+        self._moving.append((target, target.next_lookup_id, tails))
+
+    def record(self, heard: tuple[int, int] = (0, 0)) -> None:
+        """Make it true."""
+        context = self._context
+        self._acknowledge()
+        moving = [(target.number, b"".join(tails)) for target, _, tails in self._moving]
+        fact = Committed(
+            self._transaction,
+            context.now_us,
+            [(queue.number, tails) for queue, _, tails in self._sends],
+            [(queue.number, pack_lookups(lookup_ids)) for queue, lookup_ids in self._leaving],
+            [*self.departures.joining(), *moving],
+            self.departures.confirmations(),
+            heard,
+        )
+        firsts = [queue.next_lookup_id for queue, _, _ in self._sends]
+        context.record(fact)
+        for source, stream, _ in fact.confirmations:
+            context.to_tell[StreamKey(source, stream)] = None
+        for (queue, staged, _), first in zip(self._sends, firsts, strict=True):
+            self._watch(queue, staged, first)
+        for target, first, _ in self._moving:
+            context.touch(target)
+            watch_arrivals(context.store, target, first)
+        self.departures.watch()
+
+    def _acknowledge(self) -> None:
+        """Turn wishes into acknowledgment messages of this fact."""
+        context = self._context
+        for queue, wish in addressed(context, self.departures.wishes):
+            try:
+                extent, crc, number = context.own_messages.place(wish)
+            except StoreFull as error:
+                context.notices.append((queue.name, f"an acknowledgment was not made: {error}"))
+                continue
+            staged = Staged(
+                extent, crc, number, 0, 0, context.now_us, message_class=wish.message_class
+            )
+            context.ledger.stage(queue, extent.length)
+            transaction = number if queue.options.transactional else 0
+            # The queue may lead to one of another manager, of either kind.
+            tails = packed_tails([staged], transaction, context.now_us, MARK_SINGLE)
+            self._sends.append((queue, [staged], tails))
+
+    def _watch(self, queue: Queue, staged: list[Staged], first: int) -> None:
+        context = self._context
+        context.ledger.stage(queue, -sum(each.extent.length for each in staged))
+        context.touch(queue)
+        if not queue.large_use or queue.outgoing:
+            return
+        for lookup_id, each in enumerate(staged, first):
+            if each.seen is not None:
+                transaction = self._transaction
+                queue.parts.added(each.seen._replace(lookup_id=lookup_id, transaction=transaction))
+        queue.parts.source_went_on(0, self._transaction, ended=True)
+
+
+def forget_parts(context: Context, queue: Queue, lookup_ids: list[int], held: int) -> None:
+    """Tell the large messages of a queue that single parts leave it, while they can be read.
+
+    `held` is how often each was counted as held by a reader of single parts.
+    """
+    if not queue.large_use:
+        return
+    for packed in entries_at(queue, lookup_ids):
+        entry = unpack(packed)
+        if entry.part == Part.PLAIN:
+            continue
+        seen = part_seen(context.store, entry)
+        assembly = queue.parts.get(seen.key)
+        if assembly is not None:
+            assembly.held -= held
+        queue.parts.removed(seen)
+    # What is left of those may be a hole by now, and someone may wait for it.
+    context.touch(queue)
+
+
+def packed_tails(staged: list[Staged], transaction: int, when_us: int, marks: int = 0) -> bytes:
+    """What a fact carries of records that join a queue as one group; `marks` are for all."""
+    last = len(staged) - 1
+    return b"".join(
+        [
+            pack_tail(
+                each.extent,
+                each.crc,
+                each.number,
+                transaction,
+                each.sent_us,
+                when_us,
+                each.expires_us,
+                0,
+                at + 1 if transaction else 0,
+                (marks | MARK_FIRST * (at == 0) | MARK_LAST * (at == last)) if transaction else 0,
+                each.message_class,
+                each.part,
+                each.priority,
+                each.copies,
+            )
+            for at, each in enumerate(staged)
+        ]
+    )

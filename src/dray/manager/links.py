@@ -1,0 +1,354 @@
+"""The source's half of delivery: outgoing queues over connections that this manager dials.
+
+One link a peer carries all outgoing queues that lead there. The delivery cores decide what to say
+on it; this module finds the queues, the records and the facts, and decides when to dial.
+
+    down         dial is due, something waits    dialled
+    dialled      LinkUp                          connected
+    connected    Welcome                         welcomed: streams are told that the link is ready
+    connected    nothing within 10 seconds       down, with a HangUp: dialled again later
+    any          LinkDown, or nonsense came      down: streams are told, the next dial waits
+
+Nothing here visits every queue: a link knows the queues that lead to its peer and those that have
+something to send, and the deadlines of streams stand in a heap. A heap entry whose stream has
+another deadline by now is dropped when it comes up.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, assert_never
+
+from dray.delivery.events import Confirmed as StreamConfirmed
+from dray.delivery.events import (
+    Diverged,
+    Grown,
+    LinkLost,
+    LinkReady,
+    Open,
+    PeerForgot,
+    PeerState,
+    Refused,
+    Renewed,
+    StreamCondition,
+    Transmit,
+)
+from dray.delivery.events import Event as StreamEvent
+from dray.delivery.events import Tick as StreamTick
+from dray.errors import AccessDenied, QueueNotFound
+from dray.manager.context import MICROSECONDS
+from dray.manager.departures import delivered, record_of
+from dray.manager.events import Dial, HangUp, LinkSend, Peer
+from dray.manager.facts import Delivered, StreamRenewed
+from dray.manager.index import Entry, lookup_id_of, unpack
+from dray.manager.linking import Link, LinkState
+from dray.manager.quarantine import only_intact
+from dray.manager.receiving import bodies, envelope_of
+from dray.manager.telling import act_on
+from dray.manager.transactions import take
+from dray.model.classes import MessageClass
+from dray.model.limits import WELCOME_TIMEOUT_S
+from dray.wire.frames import (
+    Confirmations,
+    ConfirmationsTaken,
+    Confirmed,
+    Data,
+    Failed,
+    OpenStream,
+    StreamRefused,
+    StreamState,
+    Welcome,
+)
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context
+    from dray.manager.queues import Queue
+    from dray.model.queue import DeliveryInfo
+    from dray.wire.stream import Frame
+
+_UNDELIVERABLE = {
+    QueueNotFound.code: MessageClass.NACK_BAD_DST_Q,
+    AccessDenied.code: MessageClass.NACK_ACCESS_DENIED,
+}
+"""Refusals of a stream after which nothing of it can be delivered, and what its messages become."""
+
+
+class Links:
+    """All links of a manager."""
+
+    def __init__(self, context: Context) -> None:
+        """Dial nothing yet; the first tick does for the queues that have something to deliver."""
+        self._context = context
+        self._links: dict[Peer, Link] = {}
+        self._suspicious = False
+        """Whether a peer has refused something, which may have been a damaged message."""
+        self._due: list[tuple[float, int]] = []
+        self._deadlines: dict[int, float] = {}
+        for queue in context.state.queues.outgoing():
+            self._look_at(queue)
+
+    def steer(self, queue: Queue, event: StreamEvent) -> None:
+        """Give an event to an outgoing queue's stream and do what it decides."""
+        stream = queue.stream
+        if stream is None or queue.route is None:
+            return
+        for effect in stream.handle(event, self._context.now):
+            match effect:
+                case Open():
+                    head = OpenStream(queue.number, queue.route.remote_queue)
+                    self._context.effects.append(LinkSend(queue.route.peer, head))
+                case Transmit():
+                    self._transmit(queue, effect)
+                case StreamConfirmed():
+                    self._delivered(queue, effect.upto)
+                case Renewed(sequence_id):
+                    self._context.record(StreamRenewed(queue.number, sequence_id))
+                    self._context.touch(queue)
+                case Diverged() | PeerForgot():
+                    self._context.notices.append((queue.name, effect))
+                case _:
+                    assert_never(effect)
+        link = self._look_at(queue)
+        if stream.wants_link:
+            self._want(link)
+
+    def grown(self, queue: Queue) -> None:
+        """Something joined an outgoing queue; one that is new to its link is told of the link."""
+        if queue.route is None:
+            return
+        link = self._link(queue.route.peer)
+        if link.state is LinkState.WELCOMED and queue.number not in link.told:
+            link.told.add(queue.number)
+            self.steer(queue, LinkReady())
+        else:
+            self.steer(queue, Grown())
+
+    def up(self, peer: Peer) -> None:
+        """The connection was made; the Welcome is still to come."""
+        link = self._link(peer)
+        link.changed(LinkState.CONNECTED, "", self._context.now)
+        link.welcome_by = self._context.now + WELCOME_TIMEOUT_S
+
+    def down(self, peer: Peer, reason: str, jitter: float | None = None) -> None:
+        """The connection failed or ended: nothing is lost, all is tried again later."""
+        link = self._link(peer)
+        link.jitter = link.jitter if jitter is None else jitter
+        if link.state is LinkState.DOWN:
+            return
+        link.changed(LinkState.DOWN, reason, self._context.now)
+        link.told.clear()
+        link.dial_at = link.backoff.failed(self._context.now, link.jitter)
+        for queue in self._leading_to(link):
+            self.steer(queue, LinkLost())
+
+    def frame(self, peer: Peer, frame: Frame) -> None:
+        """Take what a peer says on a link that this manager dialled."""
+        link = self._link(peer)
+        match frame.head:
+            case Welcome():
+                link.changed(LinkState.WELCOMED, "", self._context.now)
+                link.backoff.succeeded()
+                self._doubt(link, doubted=False)
+                for queue in self._leading_to(link):
+                    link.told.add(queue.number)
+                    self.steer(queue, LinkReady())
+            case StreamState(stream, sequence_id, upto):
+                self._to_stream(peer, stream, PeerState(sequence_id, upto))
+            case StreamRefused():
+                self._refused(peer, frame.head)
+            case Confirmations(stream, first, told):
+                self._confirmed(peer, stream, first, told)
+            case Failed(_, sentence, fields):
+                self._suspicious = True
+                doubted = fields.get("state") == StreamCondition.NEED_VALIDATION
+                self._doubt(link, doubted=doubted)
+                self._hang_up(link, sentence)
+            case _:
+                self._hang_up(link, f"it answered with {type(frame.head).__name__}")
+
+    def tick(self) -> None:
+        """Dial what is due, give up on who does not answer, let streams look at their timers."""
+        now = self._context.now
+        while self._due and self._due[0][0] <= now:
+            at, number = heapq.heappop(self._due)
+            queue = self._context.state.queues.get(number)
+            if self._deadlines.get(number) == at:
+                del self._deadlines[number]
+            if queue is not None and queue.stream is not None and queue.stream.deadline() == at:
+                self.steer(queue, StreamTick())
+        for link in list(self._links.values()):
+            if link.state is LinkState.CONNECTED and link.welcome_by <= now:
+                sentence = f"it did not answer our Hello within {WELCOME_TIMEOUT_S:g} seconds"
+                self._hang_up(link, sentence)
+            elif link.state is LinkState.DOWN and link.dial_at <= now and self._wanted(link):
+                self._want(link)
+
+    def deadline(self) -> float | None:
+        """When the next attempt or resend is due."""
+        times = []
+        for link in self._links.values():
+            if link.state is LinkState.CONNECTED:
+                times.append(link.welcome_by)
+            elif link.state is LinkState.DOWN and self._wanted(link):
+                times.append(link.dial_at)
+        while self._due and not self._is_current(*self._due[0]):
+            heapq.heappop(self._due)
+        if self._due:
+            times.append(self._due[0][0])
+        return min(times, default=None)
+
+    def delivery_of(self, queue: Queue) -> DeliveryInfo | None:
+        """How the delivery of an outgoing queue stands, for those who look."""
+        if queue.route is None:
+            return None
+        return self._link(queue.route.peer).delivery_of(queue)
+
+    def _is_current(self, at: float, number: int) -> bool:
+        queue = self._context.state.queues.get(number)
+        if queue is not None and queue.stream is not None and queue.stream.deadline() == at:
+            return True
+        if self._deadlines.get(number) == at:
+            del self._deadlines[number]
+        return False
+
+    def _look_at(self, queue: Queue) -> Link:
+        """Note what a queue wants now: a link, and to be looked at again."""
+        assert queue.route is not None, "an outgoing queue has a route"
+        assert queue.stream is not None, "an outgoing queue has a stream"
+        link = self._link(queue.route.peer)
+        link.queues.add(queue.number)
+        if queue.stream.wants_link:
+            link.wanting[queue.number] = None
+        else:
+            link.wanting.pop(queue.number, None)
+        at = queue.stream.deadline()
+        if at is not None and self._deadlines.get(queue.number) != at:
+            self._deadlines[queue.number] = at
+            heapq.heappush(self._due, (at, queue.number))
+        return link
+
+    def _link(self, peer: Peer) -> Link:
+        link = self._links.get(peer)
+        if link is None:
+            link = self._links[peer] = Link(peer, self._context.config.reconnect_delay_s)
+        return link
+
+    def _want(self, link: Link) -> None:
+        if link.state is LinkState.DOWN and link.dial_at <= self._context.now:
+            link.state = LinkState.DIALLED
+            self._context.effects.append(Dial(link.peer))
+
+    def _wanted(self, link: Link) -> bool:
+        """Whether a queue has something to send there; messages also leave by other ways."""
+        while link.wanting:
+            number = next(iter(link.wanting))
+            queue = self._context.state.queues.get(number)
+            if queue is not None and queue.stream is not None and queue.stream.wants_link:
+                return True
+            del link.wanting[number]
+        return False
+
+    def _leading_to(self, link: Link) -> list[Queue]:
+        """The queues that lead to a peer, in the order of their numbers."""
+        found = []
+        for number in sorted(link.queues):
+            queue = self._context.state.queues.get(number)
+            if queue is None:
+                link.queues.discard(number)
+            else:
+                found.append(queue)
+        return found
+
+    def _to_stream(self, peer: Peer, stream: int, event: StreamEvent) -> None:
+        queue = self._of_peer(peer, stream)
+        if queue is not None:
+            self.steer(queue, event)
+
+    def _of_peer(self, peer: Peer, stream: int) -> Queue | None:
+        """The outgoing queue of a stream; a peer may only speak of its own (KB 830639)."""
+        queue = self._context.state.queues.get(stream)
+        if queue is None or queue.route is None or queue.route.peer != peer:
+            return None
+        return queue
+
+    def _doubt(self, link: Link, *, doubted: bool) -> None:
+        """Note whether the peer takes this manager for one of two with the same id."""
+        for queue in self._leading_to(link):
+            if queue.stream is not None:
+                queue.stream.doubted = doubted
+
+    def _hang_up(self, link: Link, reason: str) -> None:
+        self._context.effects.append(HangUp(link.peer))
+        self.down(link.peer, reason)
+
+    def _delivered(self, queue: Queue, upto: int) -> None:
+        context = self._context
+        awaiting = delivered(context, queue, upto)
+        context.record(Delivered(queue.number, upto, context.now_us, awaiting))
+        if awaiting:
+            context.await_confirmations()
+
+    def _refused(self, peer: Peer, refusal: StreamRefused) -> None:
+        """Wait, or if nothing can be delivered there, let all go with the reason (R39)."""
+        queue = self._of_peer(peer, refusal.stream)
+        if queue is None:
+            return
+        reason = f"{refusal.error}: {refusal.sentence}"
+        self.steer(queue, Refused(reason, refusal.sequence_id, refusal.upto))
+        why = _UNDELIVERABLE.get(refusal.error)
+        if why is not None:
+            lookup_ids = [lookup_id_of(packed) for packed in queue.index.available()]
+            notice = f"{len(lookup_ids)} undeliverable: {refusal.sentence}"
+            if lookup_ids:
+                self._context.notices.append((queue.name, notice))
+            take(self._context, queue, lookup_ids, why)
+
+    def _confirmed(self, peer: Peer, stream: int, first: int, told: list[Confirmed]) -> None:
+        """Act once on what a destination tells of messages it has accepted."""
+        queue = self._of_peer(peer, stream)
+        if queue is not None:
+            heard = act_on(self._context, queue, first, told)
+            self._context.effects.append(LinkSend(peer, ConfirmationsTaken(stream, heard)))
+
+    def _transmit(self, queue: Queue, effect: Transmit) -> None:
+        found = [
+            packed
+            for lookup_id in effect.lookup_ids
+            if (packed := queue.index.find(lookup_id)) is not None
+        ]
+        if self._suspicious:
+            found = only_intact(self._context, queue, found)
+            if not found:
+                return
+        entries = [unpack(packed) for packed in found]
+        envelopes = []
+        for entry in entries:
+            reaching_us, remaining_us = self._left_us(entry)
+            number = entry.lookup_id - effect.base
+            envelope = envelope_of(
+                entry, number=number, remaining_us=remaining_us, reaching_us=reaching_us
+            )
+            envelopes.append(envelope)
+        head = Data(queue.number, effect.sequence_id, effect.previous, envelopes)
+        assert queue.route is not None, "an outgoing queue has a route"
+        self._context.effects.append(
+            LinkSend(queue.route.peer, head, bodies(self._context, entries))
+        )
+
+    def _left_us(self, entry: Entry) -> tuple[int, int]:
+        """How long a message has to reach its queue, and how long it may stay there; -1: for ever.
+
+        Durations, so that the clocks of managers need not agree: what was used up before this
+        manager is what is missing here of the shorter of both times.
+        """
+        if not entry.expires_us:
+            return -1, -1
+        left_us = max(0, entry.expires_us - self._context.now_us)
+        _, properties = record_of(self._context.store, entry)
+        received = properties.time_to_be_received
+        if received is None:
+            return left_us, -1
+        reach = properties.time_to_reach_queue
+        shorter = received if reach is None else min(received, reach)
+        used_us = int(shorter * MICROSECONDS) - left_us
+        return left_us, max(0, int(received * MICROSECONDS) - used_us)

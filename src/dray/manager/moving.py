@@ -1,0 +1,143 @@
+"""Move, reject, and take whole transactions: what else may be done with messages of a queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.errors import LargeMessageMixing, MessageNotFound, Misuse, TransactionUsage
+from dray.manager.departures import entries_at
+from dray.manager.happening import Happening, forget_parts
+from dray.manager.index import MARK_LAST, lookup_id_of, unpack
+from dray.manager.parts import part_seen
+from dray.manager.receiving import (
+    Waiter,
+    bodies,
+    check_may_take,
+    check_transaction,
+    envelope_of,
+    hold,
+    wait,
+)
+from dray.manager.transactions import OpenTransaction, hold_part, open_transaction
+from dray.model.classes import Part
+from dray.model.limits import FRAME_BODY_BYTES_MAX
+from dray.wire.frames import Done, Move, ReceiveTransaction, Reject, TransactionMessages
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context, Session
+    from dray.manager.queues import Queue
+
+
+def handle_move(context: Context, session: Session, request_id: int, head: Move) -> None:
+    """Move a message within its family of sub-queues; in a transaction, at commit."""
+    queue = context.state.queues.numbered(head.queue)
+    target = context.state.queues.numbered(head.target)
+    if target.counted is not queue.counted or target is queue:
+        raise Misuse(f"a message moves only between {queue.counted.name!r} and its sub-queues")
+    check_may_take(queue)
+    check_transaction(queue, head.transaction)
+    packed = queue.index.find(head.lookup_id)
+    if packed is None:
+        raise MessageNotFound(f"no message at position {head.lookup_id} of {queue.name!r} is free")
+    if not head.transaction:
+        forget_parts(context, queue, [head.lookup_id], 0)
+        happening = Happening(context)
+        happening.move(queue, [head.lookup_id], target)
+        happening.record()
+    else:
+        owner = open_transaction(context, session, head.transaction)
+        owner.note_operations(context, 1)
+        entry = unpack(packed)
+        if entry.part != Part.PLAIN:
+            hold_part(queue.parts, part_seen(context.store, entry), 1)
+        queue.index.hold(packed, owner.number)
+        owner.moves.setdefault((queue.number, target.number), []).append(head.lookup_id)
+    context.answer(session, request_id, Done(1))
+
+
+def handle_reject(context: Context, session: Session, request_id: int, head: Reject) -> None:
+    """Mark what the transaction has received; at commit its sender is told (semantics 1.11)."""
+    queue = context.state.queues.numbered(head.queue)
+    owner = open_transaction(context, session, head.transaction)
+    if head.lookup_id not in owner.receives.get(queue.number, ()):
+        raise MessageNotFound(
+            f"the transaction has not received the message at position {head.lookup_id} of"
+            f" {queue.name!r}: receive it first, then reject it"
+        )
+    rejected = _with_its_parts(context, queue, owner, head.lookup_id)
+    owner.rejected.update((queue.number, each) for each in rejected)
+    context.answer(session, request_id, Done(len(rejected)))
+
+
+def _with_its_parts(
+    context: Context, queue: Queue, owner: OpenTransaction, lookup_id: int
+) -> list[int]:
+    """The message, or all parts of the large message that was received with it."""
+    for packed in entries_at(queue, [lookup_id]):
+        entry = unpack(packed)
+        if entry.part != Part.PLAIN:
+            key = part_seen(context.store, entry).key
+            assembly = queue.parts.get(key)
+            if assembly is not None and key in owner.large.get(queue.number, ()):
+                return assembly.lookup_ids()
+    return [lookup_id]
+
+
+def handle_receive_transaction(
+    context: Context, session: Session, request_id: int, head: ReceiveTransaction
+) -> None:
+    """Answer with all messages of one transaction, or let the request wait for its last."""
+    queue = context.state.queues.numbered(head.queue)
+    check_may_take(queue)
+    if not head.transaction or not queue.options.transactional:
+        raise TransactionUsage("a whole transaction is received in a transaction of one's own")
+    if queue.large_use:
+        raise LargeMessageMixing(
+            f"queue {queue.name!r} is used for large messages; use LargeMessageQueue with it",
+            queue=queue.name,
+        )
+    if not receive_transaction_now(context, session, request_id, head):
+        deadline = None if head.timeout is None else context.now + max(0.0, head.timeout)
+        wait(context, queue, Waiter(session, request_id, head, deadline))
+
+
+def receive_transaction_now(
+    context: Context, session: Session, request_id: int, head: ReceiveTransaction
+) -> bool:
+    """Answer if the last message of some transaction is there; tell whether one was."""
+    queue = context.state.queues.numbered(head.queue)
+    found = _first_ended(queue)
+    if not found:
+        return False
+    owner = open_transaction(context, session, head.transaction)
+    owner.note_operations(context, len(found))
+    entries = [unpack(packed) for packed in found]
+    there = {entry.ordinal for entry in entries}
+    missing = [n for n in range(1, entries[-1].ordinal + 1) if n not in there]
+    fitting, total = 0, 0
+    for entry in entries:
+        total += entry.length
+        if total > FRAME_BODY_BYTES_MAX:
+            break
+        fitting += 1
+    envelopes = [envelope_of(entry) for entry in entries]
+    answer = TransactionMessages(envelopes[:fitting], envelopes[fitting:], missing)
+    context.answer(session, request_id, answer, bodies(context, entries[:fitting]))
+    hold(queue, owner, found)
+    owner.singles.setdefault(queue.number, []).extend(map(lookup_id_of, found))
+    return True
+
+
+def _first_ended(queue: Queue) -> list[bytes]:
+    """The messages of the first transaction whose last message is available, in order.
+
+    A transaction some of whose messages another transaction holds is passed over.
+    """
+    groups: dict[tuple[int, int], list[bytes]] = {}
+    for packed in queue.index.available():
+        entry = unpack(packed)
+        group = groups.setdefault((entry.stream, entry.transaction), [])
+        group.append(packed)
+        if entry.marks & MARK_LAST or not entry.transaction:
+            return group
+    return []

@@ -1,0 +1,399 @@
+"""Receive, peek, settle, purge: messages leave queues, or are looked at.
+
+A receive that finds nothing waits as a `Waiter` at its queue, served in order of arrival when
+something becomes available, or told of its timeout. What a transaction takes is held until its
+outcome; without one, the fact that the message left is durable before its bytes go out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice, takewhile
+from typing import NamedTuple
+
+from dray.errors import (
+    AccessDenied,
+    LargeMessageMixing,
+    MessageNotFound,
+    Misuse,
+    ProtocolError,
+    ReceiveTimeout,
+    TransactionUsage,
+)
+from dray.large.join import Assembly
+from dray.manager.context import Context, Session
+from dray.manager.events import Body
+from dray.manager.facts import PurgePending, pack_lookups
+from dray.manager.index import Entry, lookup_id_of, part_of, unpack
+from dray.manager.parts import part_seen
+from dray.manager.quarantine import refuse_damaged
+from dray.manager.queues import Queue
+from dray.manager.system import INTERNAL
+from dray.manager.transactions import OpenTransaction, hold_part, open_transaction, take
+from dray.model.classes import MessageClass, Part
+from dray.model.ids import split_id
+from dray.model.limits import (
+    BATCH_MESSAGES_MAX,
+    FRAME_BODY_BYTES_MAX,
+    KIB,
+    WAITERS_PER_QUEUE_MAX,
+)
+from dray.store.heap import Extent
+from dray.wire.frames import (
+    Done,
+    Envelope,
+    LargeReceive,
+    Messages,
+    PurgeQueue,
+    Range,
+    ReadPart,
+    Receive,
+    ReceiveTransaction,
+    Settle,
+)
+from dray.wire.record import HEADER_BYTES, read_header, read_properties
+
+_READ_AT_ONCE_BYTES = 64 * KIB
+"""Shorter runs are read while the turn lasts; longer ones go from the heap file to the socket."""
+
+
+class Waiter(NamedTuple):
+    """A receive that found nothing yet."""
+
+    session: Session
+    request_id: int
+    head: Receive | LargeReceive | ReceiveTransaction
+    deadline: float | None
+
+
+def handle_receive(context: Context, session: Session, request_id: int, head: Receive) -> None:
+    """Answer with messages, or let the request wait."""
+    queue = context.state.queues.numbered(head.queue)
+    _check_receive(queue, head)
+    if receive_now(context, session, request_id, head):
+        return
+    if head.select.by in ("id", "correlation", "lookup") and not head.timeout:
+        raise MessageNotFound(f"no available message in {queue.name!r} fits {head.select.text!r}")
+    wait(context, queue, Waiter(session, request_id, head, _deadline(context, head.timeout)))
+
+
+def wait(context: Context, queue: Queue, waiter: Waiter) -> None:
+    """Keep a request until something comes; without patience, say that nothing is there."""
+    if waiter.deadline is not None and waiter.deadline <= context.now:
+        raise nothing_came(queue, waiter.head.timeout)
+    if len(queue.waiters) >= WAITERS_PER_QUEUE_MAX:
+        raise Misuse(f"{WAITERS_PER_QUEUE_MAX} receives already wait at {queue.name!r}")
+    queue.waiters.append(waiter)
+    waiter.session.waiting_at.add(queue.number)
+
+
+def nothing_came(queue: Queue, timeout: float | None) -> ReceiveTimeout:
+    """What a receive is told whose time is over."""
+    return ReceiveTimeout(f"no message became available in {queue.name!r} within {timeout} s")
+
+
+def receive_now(context: Context, session: Session, request_id: int, head: Receive) -> bool:
+    """Answer a receive if it can be answered; tell whether it was."""
+    queue = context.state.queues.numbered(head.queue)
+    found = list(_bounded(_candidates(context, queue, head), head))
+    if not found:
+        return False
+    entries = [unpack(packed) for packed in found]
+    envelopes = [envelope_of(entry) for entry in entries]
+    body = bodies(context, entries)
+    refuse_damaged(context, queue, found, body, thorough=not (head.peek or head.transaction))
+    if not head.peek:
+        owner = open_transaction(context, session, head.transaction) if head.transaction else None
+        _take(context, queue, owner, found)
+    context.answer(session, request_id, Messages(envelopes), body)
+    return True
+
+
+def handle_settle(context: Context, session: Session, request_id: int, head: Settle) -> None:
+    """Receive everything up to a position; of large messages only those that are decided."""
+    queue = context.state.queues.numbered(head.queue)
+    check_may_take(queue)
+    check_transaction(queue, head.transaction)
+    plain = _plain_upto(queue, head.upto)
+    owner = open_transaction(context, session, head.transaction) if head.transaction else None
+    _take(context, queue, owner, plain)
+    count = len(plain) + _take_large_upto(context, queue, owner, head.upto)
+    context.answer(session, request_id, Done(count))
+
+
+def handle_purge(context: Context, session: Session, request_id: int, head: PurgeQueue) -> None:
+    """Remove everything; what a transaction holds only if that is aborted (R11)."""
+    queue = context.state.queues.numbered(head.queue)
+    if not queue.outgoing:
+        check_may_take(queue)
+    everything = queue.next_lookup_id
+    count = _take_large_upto(context, queue, None, everything, why=_purged(queue))
+    rest = [packed for packed in queue.index.available() if not _is_on_its_way(queue, packed)]
+    _take(context, queue, None, rest, why=_purged(queue))
+    held = queue.index.held_positions()
+    if held:
+        context.record(PurgePending(queue.number, pack_lookups(held)))
+    context.answer(session, request_id, Done(count + len(rest)))
+
+
+def _is_on_its_way(queue: Queue, packed: bytes) -> bool:
+    """Whether an outgoing message may have arrived: it is not both delivered and purged."""
+    return queue.stream is not None and queue.stream.may_be_delivered(lookup_id_of(packed))
+
+
+def _purged(queue: Queue) -> MessageClass:
+    """Why a purged message leaves: before or after it has reached its queue."""
+    return MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_PURGED
+
+
+def handle_read_part(context: Context, session: Session, request_id: int, head: ReadPart) -> None:
+    """Give a range of a record that is available, or held by the asker.
+
+    What the asker holds was told to it after a sync, so its bytes need not wait for another.
+    """
+    queue = context.state.queues.numbered(head.queue)
+    held = queue.index.held(head.lookup_id)
+    own = held is not None and held[1] in session.transactions
+    packed = held[0] if held is not None else queue.index.find(head.lookup_id)
+    if packed is None or (held is not None and not own):
+        raise MessageNotFound(
+            f"the message at position {head.lookup_id} of {queue.name!r} is gone or held by another"
+        )
+    extent = unpack(packed).extent
+    if head.offset < 0 or head.length < 0 or head.offset + head.length > extent.length:
+        raise ProtocolError("a range outside the record was asked for")
+    part = Extent(extent.file, extent.offset + head.offset, head.length)
+    context.answer(session, request_id, Range(), (part,) if part.length else (), held=not own)
+
+
+def envelope_of(
+    entry: Entry, *, number: int = 0, remaining_us: int = -1, reaching_us: int = -1
+) -> Envelope:
+    """What travels beside a record; what can be given besides the entry, only between managers."""
+    return Envelope(
+        entry.lookup_id,
+        entry.length,
+        entry.crc,
+        entry.transaction,
+        entry.sent_us,
+        entry.arrived_us,
+        entry.marks,
+        entry.message_class,
+        entry.abort_count,
+        entry.move_count,
+        entry.ordinal,
+        number,
+        remaining_us,
+        reaching_us,
+    )
+
+
+def bodies(context: Context, entries: Iterable[Entry]) -> Body:
+    """The records of entries, neighbours joined, short runs read now."""
+    runs: list[Extent] = []
+    for entry in entries:
+        extent = entry.extent
+        if runs and _adjoin(runs[-1], extent):
+            runs[-1] = Extent(extent.file, runs[-1].offset, runs[-1].length + extent.length)
+        else:
+            runs.append(extent)
+    return tuple(
+        run if run.length > _READ_AT_ONCE_BYTES else context.store.read(run) for run in runs
+    )
+
+
+def _adjoin(left: Extent, right: Extent) -> bool:
+    return left.file == right.file and left.offset + left.length == right.offset
+
+
+def check_transaction(queue: Queue, transaction: int) -> None:
+    """Raise `TransactionUsage` where a transaction is given and none can be (R8)."""
+    if transaction and not queue.options.transactional:
+        raise TransactionUsage(
+            f"queue {queue.name!r} is not transactional: receive from it outside a transaction"
+        )
+
+
+def check_may_take(queue: Queue) -> None:
+    """Raise `AccessDenied` for queues whose messages only the manager itself takes."""
+    if queue.outgoing or queue.number in INTERNAL:
+        whose = "an outgoing queue" if queue.outgoing else "the queue manager's own"
+        raise AccessDenied(f"{queue.name!r} is {whose}: its messages can only be peeked at")
+
+
+def _check_receive(queue: Queue, head: Receive) -> None:
+    if not 1 <= head.max_messages <= BATCH_MESSAGES_MAX:
+        raise Misuse(f"max_messages must be 1 to {BATCH_MESSAGES_MAX}, not {head.max_messages}")
+    check_transaction(queue, head.transaction)
+    if head.peek:
+        return
+    check_may_take(queue)
+    if head.guarded and queue.large_use:
+        raise LargeMessageMixing(
+            f"queue {queue.name!r} is used for large messages; use LargeMessageQueue with it",
+            queue=queue.name,
+        )
+
+
+def _deadline(context: Context, timeout: float | None) -> float | None:
+    return None if timeout is None else context.now + max(0.0, timeout)
+
+
+def _candidates(context: Context, queue: Queue, head: Receive) -> Iterator[bytes]:
+    select = head.select
+    match select.by:
+        case "first":
+            return queue.index.available()
+        case "after":
+            return _up_to_held(queue, select.lookup_id)
+        case "next":
+            return queue.index.in_position_order(select.lookup_id)
+        case "lookup":
+            packed = queue.index.find(select.lookup_id)
+            return iter(() if packed is None else (packed,))
+        case "id":
+            return _with_id(context, queue, select.text)
+        case "correlation":
+            return _with_correlation(context, queue, select.text)
+        case _:
+            raise ProtocolError(f"there is no selection by {select.by!r}")
+
+
+def _up_to_held(queue: Queue, after: int) -> Iterator[bytes]:
+    """What follows a position, up to the first that a transaction holds.
+
+    Whoever reads by position settles up to the last he saw; what is held may come back before it.
+    """
+    held = min((each for each in queue.index.held_positions() if each > after), default=None)
+    candidates = queue.index.in_position_order(after)
+    if held is None:
+        return candidates
+    return takewhile(lambda packed: lookup_id_of(packed) < held, candidates)
+
+
+def _with_id(context: Context, queue: Queue, text: str) -> Iterator[bytes]:
+    try:
+        source, number = split_id(text)
+    except Misuse as error:
+        raise MessageNotFound(f"no message in {queue.name!r} has that id: {error}") from error
+    for packed in queue.index.available():
+        entry = unpack(packed)
+        if entry.number == number:
+            record = context.store.read(entry.extent, length=HEADER_BYTES)
+            if read_header(record).source.hex() == source:
+                yield packed
+
+
+def _with_correlation(context: Context, queue: Queue, text: str) -> Iterator[bytes]:
+    """A linear scan, as in the original (semantics 1.2); case does not count."""
+    wanted = text.casefold()
+    for packed in queue.index.available():
+        extent = unpack(packed).extent
+        header = read_header(context.store.read(extent, length=HEADER_BYTES))
+        if not header.properties_bytes:
+            continue
+        record = context.store.read(extent, length=HEADER_BYTES + header.properties_bytes)
+        correlation_id = read_properties(record, header).correlation_id
+        if correlation_id is not None and correlation_id.casefold() == wanted:
+            yield packed
+
+
+def _bounded(candidates: Iterator[bytes], head: Receive) -> Iterator[bytes]:
+    """As many as were asked for and fit one frame, but one at least."""
+    room = min(head.max_bytes or FRAME_BODY_BYTES_MAX, FRAME_BODY_BYTES_MAX)
+    total = 0
+    for packed in islice(candidates, head.max_messages):
+        length = unpack(packed).length
+        if total and total + length > room:
+            return
+        total += length
+        yield packed
+
+
+def _take(
+    context: Context,
+    queue: Queue,
+    owner: OpenTransaction | None,
+    found: list[bytes],
+    *,
+    why: int = MessageClass.ACK_RECEIVE,
+) -> None:
+    """Hold entries for a transaction; without one, let them leave at once."""
+    if owner is not None:
+        owner.note_operations(context, len(found))
+    for packed in found:
+        if part_of(packed) != Part.PLAIN:
+            seen = part_seen(context.store, unpack(packed))
+            if owner is None:
+                queue.parts.removed(seen)
+            else:
+                hold_part(queue.parts, seen, 1)
+    lookup_ids = [lookup_id_of(packed) for packed in found]
+    if owner is None:
+        if lookup_ids:
+            take(context, queue, lookup_ids, why)
+    else:
+        hold(queue, owner, found)
+        owner.singles.setdefault(queue.number, []).extend(lookup_ids)
+
+
+def entries_of(queue: Queue, assembly: Assembly) -> list[bytes]:
+    """The packed entries of all parts that are there, header first and trailer last."""
+    ordered = [assembly.header, *assembly.fragments, assembly.trailer]
+    return [
+        entry
+        for lookup_id in ordered
+        if lookup_id and (entry := queue.index.find(lookup_id)) is not None
+    ]
+
+
+def hold_whole(
+    context: Context, queue: Queue, owner: OpenTransaction, assembly: Assembly
+) -> list[bytes]:
+    """Hold all parts of a large message for a transaction; give their entries, header first."""
+    packed = entries_of(queue, assembly)
+    owner.note_operations(context, len(packed))
+    owner.large.setdefault(queue.number, []).append(assembly.key)
+    assembly.held = 1
+    hold(queue, owner, packed)
+    return packed
+
+
+def hold(queue: Queue, owner: OpenTransaction, found: Iterable[bytes]) -> None:
+    """Take entries out of sight until the transaction ends."""
+    held = owner.receives.setdefault(queue.number, [])
+    for packed in found:
+        queue.index.hold(packed, owner.number)
+        held.append(lookup_id_of(packed))
+
+
+def _plain_upto(queue: Queue, upto: int) -> list[bytes]:
+    if queue.large_use and len(queue.parts):
+        candidates = takewhile(lambda packed: lookup_id_of(packed) <= upto, queue.index.available())
+        return [packed for packed in candidates if part_of(packed) == Part.PLAIN]
+    return list(
+        takewhile(lambda packed: lookup_id_of(packed) <= upto, queue.index.in_position_order())
+    )
+
+
+def _take_large_upto(
+    context: Context,
+    queue: Queue,
+    owner: OpenTransaction | None,
+    upto: int,
+    *,
+    why: int = MessageClass.ACK_RECEIVE,
+) -> int:
+    """Take the large messages that begin at or below a position, if they are decided and free."""
+    leaving: list[int] = []
+    for assembly in list(queue.parts.ready()):
+        if assembly.first > upto:
+            continue
+        leaving += assembly.lookup_ids()
+        if owner is None:
+            queue.parts.dropped(assembly.key)
+        else:
+            hold_whole(context, queue, owner, assembly)
+    if owner is None and leaving:
+        take(context, queue, leaving, why)
+    return len(leaving)

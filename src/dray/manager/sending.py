@@ -1,0 +1,211 @@
+"""Send: records are checked, placed in the heap and wait for a commit to give them positions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import crc32c
+
+from dray.errors import (
+    AccessDenied,
+    DrayError,
+    LargeMessageMixing,
+    NotTransactional,
+    ProtocolError,
+    TransactionUsage,
+)
+from dray.manager.context import MICROSECONDS
+from dray.manager.departures import Wish, arrival_wish
+from dray.manager.happening import Staged
+from dray.manager.index import MARK_SINGLE
+from dray.manager.parts import seen_in_record
+from dray.manager.transactions import (
+    OpenTransaction,
+    check_not_barred,
+    commit,
+    open_transaction,
+)
+from dray.model.classes import Part, QueueKind
+from dray.model.limits import BATCH_MESSAGES_MAX
+from dray.store.heap import Extent
+from dray.wire.frames import Done, Reserve, Send
+from dray.wire.record import (
+    FLAG_TIMED,
+    HEADER_BYTES,
+    RecordHeader,
+    read_header,
+    read_properties,
+)
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context, Session
+    from dray.manager.queues import Queue
+
+
+def handle_send(
+    context: Context, session: Session, request_id: int, head: Send, *, body: memoryview
+) -> None:
+    """Stage records in a transaction; without one, commit them as one of their own."""
+    if head.transaction == 0:
+        if len(body):
+            # Without a transaction of its own, a batch goes by the number of its first message.
+            check_not_barred(context, read_header(body).number)
+        queue = context.state.queues.numbered(head.queue)
+        staged = _stage(context, queue, head, body)
+        _send_at_once(context, queue, staged)
+        context.answer(session, request_id, Done(len(staged)))
+        return
+    transaction = open_transaction(context, session, head.transaction)
+    transaction.send_frames += 1
+    if transaction.doomed is not None:
+        return
+    try:
+        _stage_in(context, transaction, head, body)
+    except DrayError as error:
+        transaction.doomed = error
+        context.refuse(session, request_id, error)
+
+
+def _stage_in(context: Context, transaction: OpenTransaction, head: Send, body: memoryview) -> None:
+    queue = context.state.queues.numbered(head.queue)
+    if not queue.options.transactional:
+        raise TransactionUsage(
+            f"queue {queue.name!r} is not transactional: send to it outside a transaction"
+        )
+    transaction.note_operations(context, len(head.sizes))
+    staged = _stage(context, queue, head, body, transaction=transaction)
+    transaction.sends.setdefault(queue.number, []).extend(staged)
+
+
+def _send_at_once(context: Context, queue: Queue, staged: list[Staged]) -> None:
+    if not staged:
+        return
+    if queue.options.transactional:
+        commit(context, staged[0].number, {queue.number: staged}, marks=MARK_SINGLE)
+    else:
+        commit(context, 0, {queue.number: staged})
+
+
+def handle_reserve(context: Context, session: Session, request_id: int, head: Reserve) -> None:
+    """Set room aside for a large message, so that it cannot fail for want of it at the end."""
+    queue = context.state.queues.numbered(head.queue)
+    transaction = open_transaction(context, session, head.transaction)
+    if head.size < 0:
+        raise ProtocolError("a negative number of bytes was to be reserved")
+    context.ledger.check(queue, head.size)
+    context.check_disk(head.size)
+    context.ledger.stage(queue, head.size)
+    transaction.reserved[queue.number] = transaction.reserved.get(queue.number, 0) + head.size
+    context.answer(session, request_id, Done())
+
+
+def _make_room(
+    context: Context, queue: Queue, transaction: OpenTransaction | None, count: int
+) -> None:
+    """Count bytes about to be placed: first against what was reserved, then against the quotas."""
+    reserved = transaction.reserved.get(queue.number, 0) if transaction is not None else 0
+    if transaction is not None and reserved:
+        transaction.reserved[queue.number] = max(0, reserved - count)
+    beyond = max(0, count - reserved)
+    if beyond:
+        context.ledger.check(queue, beyond)
+        context.check_disk(beyond)
+        context.ledger.stage(queue, beyond)
+
+
+def _stage(
+    context: Context,
+    queue: Queue,
+    head: Send,
+    body: memoryview,
+    *,
+    transaction: OpenTransaction | None = None,
+) -> list[Staged]:
+    """Check a batch and place it in one piece."""
+    if queue.kind not in (QueueKind.PRIVATE, QueueKind.OUTGOING):
+        raise AccessDenied(f"only the queue manager itself sends to {queue.name!r}")
+    headers = _check_records(context, head, body)
+    _check_use(queue, head, headers)
+    _make_room(context, queue, transaction, len(body))
+    place = context.store.place(body) if headers else Extent(0, 0, 0)
+    staged, offset, now_us = [], 0, context.now_us
+    transactional = queue.options.transactional
+    for header, size, crc in zip(headers, head.sizes, head.crcs, strict=True):
+        seen = seen_in_record(header, body, offset) if header.part else None
+        staged.append(
+            Staged(
+                Extent(place.file, place.offset + offset, size),
+                crc,
+                header.number,
+                header.part,
+                0 if transactional else header.priority,
+                now_us,
+                expires_us(header, body, offset, now_us, reaching=queue.outgoing),
+                header.copies,
+                seen,
+                None if queue.outgoing else _arrival(header, body, offset),
+            )
+        )
+        offset += size
+    return staged
+
+
+def _arrival(header: RecordHeader, body: memoryview, offset: int) -> Wish | None:
+    """What acknowledgment the arrival in a queue of this manager calls for."""
+    if not header.acknowledge:
+        return None
+    return arrival_wish(header, read_properties(body, header, offset))
+
+
+def expires_us(
+    header: RecordHeader, body: memoryview, offset: int, now_us: int, *, reaching: bool
+) -> int:
+    """When a message expires in the queue it joins now; `reaching` if that is an outgoing one.
+
+    Where both timers run the shorter one counts (semantics 1.3); in its own queue the time to
+    reach it is over.
+    """
+    if not header.flags & FLAG_TIMED:
+        return 0
+    properties = read_properties(body, header, offset)
+    times = [properties.time_to_be_received]
+    if reaching:
+        times.append(properties.time_to_reach_queue)
+    ends = [now_us + int(each * MICROSECONDS) for each in times if each is not None]
+    return max(1, min(ends)) if ends else 0
+
+
+def _check_records(context: Context, head: Send, body: memoryview) -> list[RecordHeader]:
+    sizes = head.sizes
+    if len(sizes) != len(head.crcs) or len(sizes) > BATCH_MESSAGES_MAX:
+        raise ProtocolError("a Send frame's sizes and checksums do not fit together")
+    if sum(sizes) != len(body) or (sizes and min(sizes) < HEADER_BYTES):
+        raise ProtocolError("a Send frame's sizes do not fit its body")
+    headers, offset = [], 0
+    for size, crc in zip(sizes, head.crcs, strict=True):
+        header = read_header(body, offset)
+        end = offset + size
+        if header.record_bytes != size or header.source != context.source:
+            raise ProtocolError("a message record does not fit its place in the frame")
+        if crc32c.crc32c(body[offset:end]) != crc:
+            raise ProtocolError("a message was damaged on the way: its CRC32C does not fit")
+        read_properties(body, header, offset)
+        headers.append(header)
+        offset = end
+    return headers
+
+
+def _check_use(queue: Queue, head: Send, headers: list[RecordHeader]) -> None:
+    """Plain messages and large ones do not mix (S0-3)."""
+    for header in headers:
+        if header.part != Part.PLAIN:
+            if not queue.options.transactional:
+                raise NotTransactional(
+                    f"queue {queue.name!r} is not transactional; large messages need one that is",
+                    queue=queue.name,
+                )
+        elif queue.large_use and head.guarded:
+            raise LargeMessageMixing(
+                f"queue {queue.name!r} is used for large messages; use LargeMessageQueue with it",
+                queue=queue.name,
+            )

@@ -1,0 +1,66 @@
+"""The incoming half of the durable state: how far each stream came, what its source is to be told.
+
+It has checkpoint files of its own, MQInSeqs.lg1 and .lg2, and may be replayed from another fact on
+than the rest. So it is made by facts alone and never looks at the other half.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dray.delivery.confirmation import Outbox, OutboxSnapshot
+from dray.delivery.incoming import IncomingSnapshot, IncomingStreams, StreamKey
+from dray.manager.facts import (
+    Accepted,
+    AnyFact,
+    Committed,
+    Confirmation,
+    ConfirmationsTaken,
+    Restored,
+)
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Snapshot(msgspec.Struct, array_like=True):
+    """All of it in a checkpoint."""
+
+    incoming: list[IncomingSnapshot]
+    outbox: list[OutboxSnapshot[Confirmation]]
+
+
+class Sequences:
+    """Incoming streams and the confirmations on their way back."""
+
+    def __init__(self) -> None:
+        """Begin with no stream."""
+        self.incoming = IncomingStreams()
+        self.outbox: Outbox[Confirmation] = Outbox()
+        """What the sources of incoming streams are still to be told."""
+
+    def apply(self, fact: AnyFact) -> None:
+        """Make the part of a fact true that is about incoming streams."""
+        match fact:
+            case Accepted():
+                key = StreamKey(fact.source, fact.stream)
+                self.incoming.accepted(key, fact.sequence_id, fact.upto)
+                self.outbox.add(key, fact.confirmations)
+            case Committed():
+                for source, stream, told in fact.confirmations:
+                    self.outbox.add(StreamKey(source, stream), told)
+            case ConfirmationsTaken():
+                self.outbox.taken(StreamKey(fact.source, fact.stream), fact.upto)
+            case Restored():
+                self.outbox.came_from_backup(fact.when_us)
+            case _:
+                pass
+
+    def snapshot(self) -> list[bytes]:
+        """Write it down."""
+        return [_encode(_Snapshot(self.incoming.state(), self.outbox.state()))]
+
+    def restore(self, snapshot: bytes) -> None:
+        """Read what `snapshot` wrote."""
+        found = msgspec.msgpack.decode(snapshot, type=_Snapshot)
+        self.incoming = IncomingStreams(found.incoming)
+        self.outbox = Outbox(found.outbox)

@@ -1,0 +1,498 @@
+"""The durable state of a manager: made by facts, and by nothing else.
+
+`apply` is the only code that changes it, while running and in replay, so what a crash brings back
+is what was. Every choice a fact leaves open (positions, sequence ids) is a function of the state
+and the fact alone. A snapshot is the state written down whole; snapshot, then the facts after it,
+gives the state again. What is kept of incoming streams is a half of its own (`sequences.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import msgspec
+
+from dray.delivery.confirmation import Outbox
+from dray.delivery.events import DeliverySettings, StreamSnapshot
+from dray.delivery.incoming import IncomingStreams
+from dray.delivery.outgoing import OutgoingStream
+from dray.manager.accounts import Account, Ledger
+from dray.manager.events import Peer
+from dray.manager.expiries import Expiries
+from dray.manager.facts import (
+    Accepted,
+    AnyFact,
+    Committed,
+    Confirmation,
+    Delivered,
+    Fact,
+    ManagerNamed,
+    NumbersLeased,
+    Prepared,
+    PreparedAborted,
+    PurgePending,
+    PutBack,
+    QueueCreated,
+    QueueDeleted,
+    QueueFilesKept,
+    QueueOptionsSet,
+    QueuePaused,
+    QuotaSet,
+    Relocated,
+    Restored,
+    StreamRenewed,
+    decode_fact,
+    unpack_lookups,
+)
+from dray.manager.index import (
+    ENTRY_BYTES,
+    expires_us_of,
+    extent_of,
+    extents_of,
+    lookup_id_of,
+    part_of,
+    place_in,
+    place_of,
+    split_tails,
+    tail_of,
+    unpack,
+    unpack_places,
+    with_key,
+)
+from dray.manager.outcomes import Outcomes
+from dray.manager.queues import IndexBacklog, Queue, QueueTable, Route
+from dray.manager.sequences import Sequences
+from dray.manager.system import FIRST_USER_QUEUE, ORDER_QUEUE
+from dray.manager.ways import Way, Ways
+from dray.model.classes import QueueKind
+from dray.model.limits import NUMBERS_LEASED
+from dray.store.checkpoint import TRANSACTIONS, Snapshots
+from dray.store.decisions import CHECKPOINTS_LOST, refusal
+from dray.store.heap import Extent
+from dray.store.recovery import History
+
+NUMBERS_PER_MICROSECOND = 1 << 10
+"""By how much a restore moves the next number ahead: a lease of numbers a millisecond since 1970,
+more than any manager gives out."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _QueueRecord(msgspec.Struct, array_like=True):
+    """A queue in a snapshot."""
+
+    created: QueueCreated
+    next_lookup_id: int
+    large_use: bool
+    paused: bool
+    entries: bytes
+    stream: StreamSnapshot | None = None
+    purge_pending: list[int] = []
+
+
+class _Snapshot(msgspec.Struct, array_like=True):
+    """The state in a checkpoint, but the queues, which follow one by one."""
+
+    manager_id: str
+    name: str
+    next_number: int
+    next_queue: int
+    committed: list[int]
+    quotas_set: QuotaSet | None = None
+    forgotten: list[tuple[int, int]] = []
+    heard: list[tuple[int, int]] = []
+    prepared: list[Prepared] = []
+    certain_from: int = 0
+    queue_files_kept: bool = False
+    ways: list[Way] = []
+
+
+class State:
+    """Everything about a manager that survives a crash."""
+
+    def __init__(self, delivery: DeliverySettings) -> None:
+        """Begin with nothing, not even a name."""
+        self._delivery = delivery
+        self.manager_id = ""
+        self.name = ""
+        self.next_number = 1
+        self.next_queue = FIRST_USER_QUEUE
+        self.queues = QueueTable()
+        self.ways = Ways()
+        self.sequences = Sequences()
+        self.heard: dict[int, int] = {}
+        """How far the confirmations of each outgoing stream have been acted upon."""
+        self.prepared: dict[int, Prepared] = {}
+        self.outcomes = Outcomes()
+        self.ledger = Ledger()
+        self.expiries = Expiries()
+        self.quotas_set: QuotaSet | None = None
+        """The manager's quotas, once they were set while it ran."""
+        self.queue_files_kept = False
+        """Whether every queue has its file, or had it once."""
+        self.released: Callable[[Extent], None] = _let_go
+        """Called with the place of every record that leaves the state."""
+
+    def apply(self, fact: AnyFact) -> None:
+        """Make a fact true."""
+        self.apply_without_sequences(fact)
+        self.sequences.apply(fact)
+
+    def apply_without_sequences(self, fact: AnyFact) -> None:
+        """Make true what of a fact is kept in MQTrans."""
+        applier = self._APPLIERS.get(type(fact))
+        if applier is not None:
+            applier(self, fact)
+
+    @property
+    def incoming(self) -> IncomingStreams:
+        """How far each incoming stream was accepted."""
+        return self.sequences.incoming
+
+    @property
+    def outbox(self) -> Outbox[Confirmation]:
+        """What the sources of incoming streams are still to be told."""
+        return self.sequences.outbox
+
+    def put_aside(self, unreadable: frozenset[Extent]) -> None:
+        """Keep messages whose records cannot be read out of everyone's way, in this life.
+
+        So is one that stayed behind in an outgoing queue whose successors were delivered in an
+        earlier life without it: it comes too late for its stream.
+        """
+        for queue in self.queues:
+            floor = queue.stream.floor if queue.stream is not None else 0
+            first = queue.index.first()
+            if first is None or not (unreadable or lookup_id_of(first) <= floor):
+                continue
+            for packed in list(queue.index.available()):
+                if lookup_id_of(packed) <= floor or extent_of(tail_of(packed)) in unreadable:
+                    queue.index.put_aside(packed)
+
+    def has_committed(self, transaction: int) -> bool:
+        """Whether a transaction is among the remembered ones that committed."""
+        return transaction in self.outcomes
+
+    def live(self) -> Iterator[tuple[Extent, int]]:
+        """Place and CRC32C of every record the state refers to."""
+        for queue in self.queues:
+            yield from map(place_in, queue.index.everything())
+        for prepared in self.prepared.values():
+            for _, tails in prepared.sends:
+                yield from map(place_of, split_tails(tails))
+
+    def _set_quota(self, fact: QuotaSet) -> None:
+        if fact.number == 0:
+            self.quotas_set = fact
+            self.ledger.limits[Account.COMPUTER] = fact.quota
+            self.ledger.limits[Account.JOURNAL] = fact.journal_quota
+            return
+        queue = self.queues.numbered(fact.number)
+        queue.options = msgspec.structs.replace(
+            queue.options, quota=fact.quota, journal_quota=fact.journal_quota
+        )
+
+    def _name(self, fact: ManagerNamed) -> None:
+        self.manager_id, self.name = fact.manager_id, fact.name
+
+    def _lease(self, fact: NumbersLeased) -> None:
+        self.next_number = max(self.next_number, fact.upto)
+
+    def _delete_queue(self, fact: QueueDeleted) -> None:
+        self._delete(fact.number)
+
+    def _pause(self, fact: QueuePaused) -> None:
+        self.queues.numbered(fact.number).paused = fact.paused
+
+    def _accept(self, fact: Accepted) -> None:
+        self._admit(self.queues.numbered(fact.queue), fact.tails, fact.when_us)
+        for origin in fact.origins:
+            self.ways.add(Way(fact.source, fact.stream, origin, fact.queue))
+
+    def _keep_queue_files(self, _fact: QueueFilesKept) -> None:
+        self.queue_files_kept = True
+
+    def _set_options(self, fact: QueueOptionsSet) -> None:
+        self.queues.numbered(fact.number).options = fact.options
+
+    def _renew(self, fact: StreamRenewed) -> None:
+        stream = self.queues.numbered(fact.queue).stream
+        assert stream is not None, "only outgoing queues have streams"
+        stream.renewed(fact.sequence_id)
+
+    def _prepare(self, fact: Prepared) -> None:
+        self.prepared[fact.transaction] = fact
+
+    def _apply_committed(self, fact: Committed) -> None:
+        keep = {extent for _, tails in fact.moved for extent in extents_of(tails)}
+        for number, tails in fact.sends:
+            queue = self.queues.get(number)
+            if queue is not None:
+                self._admit(queue, tails, fact.when_us)
+        for number, lookups in fact.receives:
+            queue = self.queues.get(number)
+            if queue is not None:
+                for lookup_id in unpack_lookups(lookups):
+                    self._drop(queue, lookup_id, keep)
+        for number, tails in fact.moved:
+            queue = self.queues.get(number)
+            if queue is not None:
+                self._admit(queue, tails, fact.when_us)
+            else:
+                self._release_all(tails)
+        stream, upto = fact.heard
+        if upto:
+            self.heard[stream] = upto
+        self.prepared.pop(fact.transaction, None)
+        if fact.transaction:
+            self.outcomes.add(fact.transaction)
+
+    def _apply_restored(self, fact: Restored) -> None:
+        """Skip every number that may have been given out after the backup was taken."""
+        if not self.manager_id:
+            why = "the log begins with a restore, and no checkpoint that has its state is whole"
+            raise refusal(CHECKPOINTS_LOST, " and ".join(TRANSACTIONS), why)
+        leases = fact.when_us * NUMBERS_PER_MICROSECOND // NUMBERS_LEASED
+        self.next_number = max(self.next_number, leases * NUMBERS_LEASED + 1)
+        self.outcomes.certain_from = self.next_number
+        self.next_queue = max(self.next_queue, fact.when_us // 1_000_000)
+        # A backup holds no files of queues; the first start writes them.
+        self.queue_files_kept = False
+        for queue in self.queues:
+            queue.next_lookup_id = max(queue.next_lookup_id, fact.when_us)
+            if queue.stream is not None:
+                queue.stream.came_from_backup(fact.when_us // 1_000_000)
+
+    def _admit(self, queue: Queue, tails: bytes, when_us: int) -> None:
+        first = queue.next_lookup_id
+        before = queue.index.byte_count
+        for lookup_id, tail in enumerate(split_tails(tails), first):
+            entry = with_key(tail, lookup_id)
+            queue.index.add(entry)
+            expires_us = expires_us_of(entry)
+            if expires_us:
+                self.expiries.add(expires_us, queue.number, lookup_id)
+            if part_of(entry):
+                queue.large_use = True
+            queue.next_lookup_id = lookup_id + 1
+        self.ledger.stored[queue.account] += queue.index.byte_count - before
+        if queue.stream is not None and queue.next_lookup_id > first:
+            queue.stream.admitted(first, queue.next_lookup_id - 1, when_us)
+
+    def _relocate(self, fact: Relocated) -> None:
+        queue = self.queues.get(fact.queue)
+        places = unpack_places(fact.places)
+        for lookup_id, place in zip(unpack_lookups(fact.lookups), places, strict=True):
+            old = queue.index.relocate(lookup_id, place) if queue is not None else None
+            self.released(place if old is None else old)
+
+    def _abort_prepared(self, fact: PreparedAborted) -> None:
+        prepared = self.prepared.pop(fact.transaction, None)
+        if prepared is not None:
+            for _, tails in prepared.sends:
+                self._release_all(tails)
+
+    def _release_all(self, tails: bytes) -> None:
+        for extent in extents_of(tails):
+            self.released(extent)
+
+    def _purge_later(self, fact: PurgePending) -> None:
+        queue = self.queues.get(fact.queue)
+        if queue is not None:
+            queue.purge_pending.update(unpack_lookups(fact.lookups))
+
+    def _put_back(self, fact: PutBack) -> None:
+        queue = self.queues.get(fact.queue)
+        if queue is not None:
+            for lookup_id in unpack_lookups(fact.lookups):
+                queue.index.count_abort(lookup_id)
+
+    def _apply_delivered(self, fact: Delivered) -> None:
+        queue = self.queues.get(fact.queue)
+        if queue is None:
+            return
+        keep = set(extents_of(fact.awaiting))
+        first = queue.index.first()
+        while first is not None and lookup_id_of(first) <= fact.upto:
+            self._drop(queue, lookup_id_of(first), keep)
+            first = queue.index.first()
+        if fact.awaiting:
+            self._admit(self.queues.numbered(ORDER_QUEUE), fact.awaiting, fact.when_us)
+        if queue.stream is not None:
+            queue.stream.acknowledged(fact.upto)
+
+    def _drop(self, queue: Queue, lookup_id: int, keep: set[Extent]) -> None:
+        """Take a message out of a queue, and its record out of the heap unless it is kept."""
+        queue.purge_pending.discard(lookup_id)
+        entry = queue.index.remove(lookup_id)
+        if entry is None:
+            return
+        extent = unpack(entry).extent
+        self.ledger.stored[queue.account] -= extent.length
+        if extent not in keep:
+            self.released(extent)
+
+    def _create(self, fact: QueueCreated) -> Queue:
+        queue = Queue(fact.number, fact.name, QueueKind(fact.kind), fact.options)
+        if queue.kind is QueueKind.OUTGOING:
+            queue.route = Route(Peer(fact.host, fact.port), fact.remote_queue)
+            queue.stream = OutgoingStream(
+                fact.number, fact.remote_queue, IndexBacklog(queue.index), self._delivery
+            )
+        if fact.parent:
+            queue.parent = self.queues.numbered(fact.parent)
+            if queue.kind is QueueKind.JOURNAL:
+                queue.parent.journal = queue
+            else:
+                queue.parent.sub_queues.append(queue)
+        self.queues.add(queue)
+        self.next_queue = max(self.next_queue, fact.number + 1)
+        return queue
+
+    def _delete(self, number: int) -> None:
+        queue = self.queues.discard(number)
+        if queue is None:
+            return
+        for packed in queue.index.everything():
+            extent = unpack(packed).extent
+            self.ledger.stored[queue.account] -= extent.length
+            self.released(extent)
+        if queue.journal is not None:
+            self._delete(queue.journal.number)
+        for sub_queue in list(queue.sub_queues):
+            self._delete(sub_queue.number)
+        if queue.kind is QueueKind.SUB and queue.parent is not None:
+            queue.parent.sub_queues.remove(queue)
+
+    def snapshot(self) -> Snapshots:
+        """Write the state down in its two halves."""
+        return Snapshots(self._own_snapshot(), self.sequences.snapshot())
+
+    def _own_snapshot(self) -> list[bytes]:
+        """Write down, length-prefixed, the manager, then queue after queue."""
+        pieces: list[bytes] = []
+        head = _Snapshot(
+            self.manager_id,
+            self.name,
+            self.next_number,
+            self.next_queue,
+            self.outcomes.committed(),
+            self.quotas_set,
+            self.outcomes.forgotten(),
+            list(self.heard.items()),
+            list(self.prepared.values()),
+            self.outcomes.certain_from,
+            self.queue_files_kept,
+            self.ways.state(),
+        )
+        for item in (head, *map(_queue_record, self.queues)):
+            encoded = _encode(item)
+            pieces += [len(encoded).to_bytes(8, "little"), encoded]
+        return pieces
+
+    def restore(self, snapshot: bytes) -> None:
+        """Read what `snapshot` wrote of this half, into an empty state."""
+        records = _cut(snapshot)
+        head = msgspec.msgpack.decode(next(records), type=_Snapshot)
+        self.manager_id, self.name = head.manager_id, head.name
+        self.next_number, self.next_queue = head.next_number, head.next_queue
+        self.outcomes = Outcomes(head.committed, head.forgotten, head.certain_from)
+        self.queue_files_kept = head.queue_files_kept
+        self.ways = Ways(head.ways)
+        self.heard = dict(head.heard)
+        self.prepared = {each.transaction: each for each in head.prepared}
+        if head.quotas_set is not None:
+            self._set_quota(head.quotas_set)
+        for encoded in records:
+            self._restore_queue(msgspec.msgpack.decode(encoded, type=_QueueRecord))
+
+    def _restore_queue(self, record: _QueueRecord) -> None:
+        queue = self._create(record.created)
+        packed = record.entries
+        queue.index.load(packed[at : at + ENTRY_BYTES] for at in range(0, len(packed), ENTRY_BYTES))
+        for entry in queue.index.available():
+            expires_us = expires_us_of(entry)
+            if expires_us:
+                self.expiries.add(expires_us, queue.number, lookup_id_of(entry))
+        queue.next_lookup_id = record.next_lookup_id
+        queue.large_use, queue.paused = record.large_use, record.paused
+        queue.purge_pending.update(record.purge_pending)
+        if record.stream is not None:
+            queue.stream = OutgoingStream.from_state(
+                record.stream, IndexBacklog(queue.index), self._delivery
+            )
+        self.ledger.stored[queue.account] += queue.index.byte_count
+
+    _APPLIERS: ClassVar[dict[type[Fact], Callable[[State, Any], object]]] = {
+        ManagerNamed: _name,
+        NumbersLeased: _lease,
+        QueueCreated: _create,
+        QueueDeleted: _delete_queue,
+        QueuePaused: _pause,
+        QuotaSet: _set_quota,
+        QueueOptionsSet: _set_options,
+        QueueFilesKept: _keep_queue_files,
+        StreamRenewed: _renew,
+        Restored: _apply_restored,
+        Committed: _apply_committed,
+        PutBack: _put_back,
+        Relocated: _relocate,
+        PurgePending: _purge_later,
+        Accepted: _accept,
+        Delivered: _apply_delivered,
+        Prepared: _prepare,
+        PreparedAborted: _abort_prepared,
+    }
+
+
+def _queue_record(queue: Queue) -> _QueueRecord:
+    host, port, remote = ("", 0, "")
+    if queue.route is not None:
+        (host, port), remote = queue.route
+    created = QueueCreated(
+        queue.number,
+        queue.name,
+        str(queue.kind),
+        queue.options,
+        host,
+        port,
+        remote,
+        queue.parent.number if queue.parent is not None else 0,
+    )
+    return _QueueRecord(
+        created,
+        queue.next_lookup_id,
+        queue.large_use,
+        queue.paused,
+        b"".join(queue.index.everything()),
+        queue.stream.state() if queue.stream is not None else None,
+        sorted(queue.purge_pending),
+    )
+
+
+def _cut(snapshot: bytes) -> Iterator[memoryview]:
+    view, at = memoryview(snapshot), 0
+    while at < len(view):
+        length = int.from_bytes(view[at : at + 8], "little")
+        yield view[at + 8 : at + 8 + length]
+        at += 8 + length
+
+
+def _let_go(_extent: Extent) -> None:
+    """In replay nothing is freed: what is alive at its end decides."""
+
+
+def replay(state: State, history: History) -> State:
+    """Rebuild a state from the snapshots of its halves and the facts after each."""
+    if history.state is not None:
+        state.restore(history.state)
+    if history.sequences is not None:
+        state.sequences.restore(history.sequences)
+    for number, packed in enumerate(history.facts):
+        fact = decode_fact(packed)
+        if number >= history.in_state:
+            state.apply_without_sequences(fact)
+        if number >= history.in_sequences:
+            state.sequences.apply(fact)
+    return state

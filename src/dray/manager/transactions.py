@@ -1,0 +1,374 @@
+"""Transactions: what they gather, how they commit and how they abort.
+
+    state      event                     next       what happens
+    (none)     first operation           open       bound to the session that began it
+    open       send                      open       record placed in the heap, in no queue yet
+    open       receive                   open       entry held: invisible, not gone
+    open       a send is refused         doomed     nothing more is placed
+    open       prepare                   prepared   see prepared.py
+    open       commit                    (none)     one fact: messages join, then messages leave
+    open       abort, session lost       (none)     places given up, held entries back in place
+    open       idle for too long         (none)     the same; its next use is told
+    doomed     commit                    (none)     as abort; the answer is what doomed it
+
+Positions are given at commit, so groups stand in commit order (S4-1). A crash aborts: nothing of an
+open transaction is durable (R3).
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from dray.errors import DrayError, TransactionAborted, TransactionSequence
+from dray.large.join import LargeParts, PartSeen, SequenceKey
+from dray.manager.context import Context, Session
+from dray.manager.departures import entries_at
+from dray.manager.facts import PreparedAborted, PutBack, pack_lookups
+from dray.manager.happening import Happening, Staged, forget_parts
+from dray.manager.index import TAIL_BYTES, expires_us_of, unpack
+from dray.manager.parts import part_seen
+from dray.manager.queues import Queue
+from dray.model.classes import MessageClass, Part
+from dray.model.limits import TRANSACTION_OPERATIONS_MAX, TRANSACTIONS_REMEMBERED
+from dray.wire.frames import Abort, Commit, Done, Prepare
+
+_FACT_BYTES_PER_MESSAGE = 2 * TAIL_BYTES
+"""At the most: a message that is received, journaled and confirmed."""
+_TAKEN_AT_ONCE = 4_096
+"""Messages that leave in one fact where nobody asked for all or none."""
+
+
+class OpenTransaction:
+    """What a transaction has gathered."""
+
+    def __init__(self, number: int, session: Session | None, now: float = 0.0) -> None:
+        """Begin empty; without a session once it is prepared."""
+        self.number = number
+        self.used_at = now
+        self.session = session
+        self.sends: dict[int, list[Staged]] = {}
+        self.receives: dict[int, list[int]] = {}
+        self.large: dict[int, list[SequenceKey]] = {}
+        self.singles: dict[int, list[int]] = {}
+        """Of the receives, those that were not taken as large messages."""
+        self.moves: dict[tuple[int, int], list[int]] = {}
+        """Positions by the queues they move from and to."""
+        self.rejected: set[tuple[int, int]] = set()
+        """Queue and position of what was received and marked as rejected."""
+        self.reserved: dict[int, int] = {}
+        """Bytes that large messages have reserved and not yet used, by queue."""
+        self.send_frames = 0
+        self.operations = 0
+        self.doomed: DrayError | None = None
+
+    def note_operations(self, context: Context, count: int) -> None:
+        """Count messages; raises `TransactionAborted` if they would not fit one fact of the log."""
+        self.operations += count
+        fitting = context.store.group_bytes_max // _FACT_BYTES_PER_MESSAGE
+        most = min(TRANSACTION_OPERATIONS_MAX, fitting)
+        if self.operations > most:
+            raise TransactionAborted(
+                f"a transaction may hold {most} messages here; commit more often",
+                transaction_id=context.transaction_id(self.number),
+            )
+
+
+def open_transaction(context: Context, session: Session, number: int) -> OpenTransaction:
+    """Find the session's transaction, or begin it; `TransactionSequence` if another's."""
+    transaction = context.transactions.get(number)
+    if transaction is None:
+        if context.state.has_committed(number):
+            raise TransactionSequence(
+                "the transaction is already committed; begin another",
+                transaction_id=context.transaction_id(number),
+            )
+        check_not_barred(context, number)
+        transaction = OpenTransaction(number, session, context.now)
+        context.transactions[number] = session.transactions[number] = transaction
+        watch_idleness(context, transaction)
+    if transaction.session is not session:
+        raise TransactionSequence(
+            "the transaction belongs to another connection",
+            transaction_id=context.transaction_id(number),
+        )
+    transaction.used_at = context.now
+    return transaction
+
+
+_REPORTED = "the transaction was already reported as aborted; nothing of it is kept"
+
+
+def bar(context: Context, number: int, why: str = _REPORTED) -> None:
+    """Keep a transaction that was called aborted from happening after all.
+
+    Its frames may still be on their way over a connection that its client has given up. Not
+    durable: a crash ends every such connection.
+    """
+    context.barred[number] = why
+    if len(context.barred) > TRANSACTIONS_REMEMBERED:
+        del context.barred[next(iter(context.barred))]
+
+
+def check_not_barred(context: Context, number: int) -> None:
+    """Raise `TransactionAborted` if that is what was said of the transaction."""
+    why = context.barred.get(number)
+    if why is not None:
+        raise TransactionAborted(why, transaction_id=context.transaction_id(number))
+
+
+def watch_idleness(context: Context, transaction: OpenTransaction) -> None:
+    """See to it that a transaction is looked at when it may have been idle for too long."""
+    patience = context.config.idle_transaction_s
+    if patience is not None:
+        heapq.heappush(context.idle, (transaction.used_at + patience, transaction.number))
+
+
+def abort_idle(context: Context) -> None:
+    """Abort what nobody has used for too long; a receive that waits in it uses it."""
+    while context.idle and context.idle[0][0] <= context.now:
+        at, number = heapq.heappop(context.idle)
+        transaction = context.transactions.get(number)
+        if transaction is None or transaction.session is None:
+            continue
+        if _awaits_something(context, transaction):
+            transaction.used_at = context.now
+        patience = context.config.idle_transaction_s or 0.0
+        if transaction.used_at + patience > at:
+            watch_idleness(context, transaction)
+            continue
+        abort(context, transaction)
+        bar(
+            context,
+            number,
+            f"the transaction was aborted because nothing happened in it for {patience:g} seconds;"
+            " nothing of it is kept, do it again",
+        )
+
+
+def _awaits_something(context: Context, transaction: OpenTransaction) -> bool:
+    session = transaction.session
+    for number in session.waiting_at if session is not None else ():
+        queue = context.state.queues.get(number)
+        if queue is not None and any(
+            waiter.session is session and waiter.head.transaction == transaction.number
+            for waiter in queue.waiters
+        ):
+            return True
+    return False
+
+
+def handle_commit(context: Context, session: Session, request_id: int, head: Commit) -> None:
+    """Commit, or answer why not."""
+    transaction = session.transactions.get(head.transaction)
+    if transaction is None:
+        check_not_barred(context, head.transaction)
+    if transaction is None and head.sends == 0:
+        # Nothing was done in it, so nothing is to be done.
+        context.answer(session, request_id, Done())
+        return
+    error = reason_to_abort(context, transaction, head)
+    if transaction is None or error is not None:
+        if transaction is not None:
+            abort(context, transaction)
+        context.refuse(session, request_id, error or _incomplete(context, head.transaction))
+        return
+    commit_open(context, transaction)
+    context.answer(session, request_id, Done(transaction.operations))
+
+
+def handle_abort(context: Context, session: Session, request_id: int, head: Abort) -> None:
+    """Abort; a transaction that did nothing is none, but may have a receive that waits."""
+    _end_waiting(context, session, head.transaction)
+    transaction = session.transactions.get(head.transaction)
+    if transaction is not None:
+        abort(context, transaction)
+    context.answer(session, request_id, Done())
+
+
+def _end_waiting(context: Context, session: Session, number: int) -> None:
+    """Let no receive of an aborted transaction wait on: it would take what nobody wants."""
+    for queue in context.state.queues:
+        for waiter in list(queue.waiters):
+            if waiter.session is session and waiter.head.transaction == number != 0:
+                queue.waiters.remove(waiter)
+                error = TransactionAborted(
+                    f"the transaction was aborted while a receive in it waited at {queue.name!r}",
+                    transaction_id=context.transaction_id(number),
+                )
+                context.refuse(session, waiter.request_id, error)
+
+
+def abort(context: Context, transaction: OpenTransaction) -> None:
+    """Give up what was placed, put back what was held (R2)."""
+    _forget(context, transaction)
+    _give_up_sends(context, transaction)
+    give_up_reservations(context, transaction)
+    for number, keys in transaction.large.items():
+        queue = context.state.queues.get(number)
+        for key in keys:
+            assembly = queue.parts.get(key) if queue is not None else None
+            if assembly is not None:
+                assembly.held = 0
+    for number, lookup_ids in transaction.receives.items():
+        queue = context.state.queues.get(number)
+        if queue is not None:
+            _put_back(context, queue, lookup_ids, transaction.singles.get(number, []))
+            context.record(PutBack(queue.number, pack_lookups(lookup_ids)))
+    for (source, _), lookup_ids in transaction.moves.items():
+        queue = context.state.queues.get(source)
+        if queue is not None:
+            _put_back(context, queue, lookup_ids, lookup_ids)
+
+
+def _give_up_sends(context: Context, transaction: OpenTransaction) -> None:
+    prepared = transaction.number in context.state.prepared
+    if prepared:
+        # Its places are in a fact, so another fact gives them up.
+        context.record(PreparedAborted(transaction.number))
+    for number, staged in transaction.sends.items():
+        queue = context.state.queues.get(number)
+        for each in staged:
+            if not prepared:
+                context.store.discard(each.extent)
+            if queue is not None:
+                context.ledger.stage(queue, -each.extent.length)
+
+
+def commit_open(context: Context, transaction: OpenTransaction) -> None:
+    """Make everything happen that an open or prepared transaction has gathered."""
+    _forget(context, transaction)
+    commit(context, transaction.number, transaction.sends, transaction)
+
+
+def commit(
+    context: Context,
+    number: int,
+    sends: dict[int, list[Staged]],
+    transaction: OpenTransaction | None = None,
+    *,
+    marks: int = 0,
+) -> None:
+    """Make a transaction happen; number 0 for what is sent outside any."""
+    happening = Happening(context, number)
+    for queue_number, staged in sends.items():
+        queue = context.state.queues.get(queue_number)
+        if queue is not None:
+            happening.join(queue, staged, marks)
+    if transaction is not None:
+        give_up_reservations(context, transaction)
+        _gather_receives(context, happening, transaction)
+        _gather_moves(context, happening, transaction)
+    happening.record()
+
+
+def take(
+    context: Context, queue: Queue, lookup_ids: list[int], why: int = MessageClass.ACK_RECEIVE
+) -> None:
+    """Remove entries at once, in a fact of their own. Their parts must be noted before.
+
+    Only what an application has received is journaled, not what is purged or rejected (R56).
+    """
+    for start in range(0, len(lookup_ids), _TAKEN_AT_ONCE):
+        happening = Happening(context)
+        happening.leave(queue, lookup_ids[start : start + _TAKEN_AT_ONCE], why)
+        happening.record()
+
+
+def _gather_receives(context: Context, happening: Happening, transaction: OpenTransaction) -> None:
+    for number, lookup_ids in transaction.receives.items():
+        queue = context.state.queues.get(number)
+        if queue is None:
+            continue
+        rejected = [each for each in lookup_ids if (number, each) in transaction.rejected]
+        received = [each for each in lookup_ids if (number, each) not in transaction.rejected]
+        for key in transaction.large.get(number, ()):
+            queue.parts.dropped(key)
+        forget_parts(context, queue, transaction.singles.get(number, []), 1)
+        happening.leave(queue, received)
+        if rejected:
+            happening.leave(queue, rejected, MessageClass.NACK_RECEIVE_REJECTED)
+
+
+def _gather_moves(context: Context, happening: Happening, transaction: OpenTransaction) -> None:
+    for (source, target), lookup_ids in transaction.moves.items():
+        queue = context.state.queues.get(source)
+        goal = context.state.queues.get(target)
+        if queue is not None and goal is not None:
+            forget_parts(context, queue, lookup_ids, 1)
+            happening.move(queue, lookup_ids, goal)
+
+
+def _put_back(context: Context, queue: Queue, lookup_ids: list[int], singles: list[int]) -> None:
+    if queue.large_use:
+        for packed in entries_at(queue, singles):
+            entry = unpack(packed)
+            if entry.part != Part.PLAIN:
+                hold_part(queue.parts, part_seen(context.store, entry), -1)
+    for lookup_id in lookup_ids:
+        entry_put_back = queue.index.put_back(lookup_id)
+        expires_us = expires_us_of(entry_put_back)
+        if expires_us:
+            context.state.expiries.add(expires_us, queue.number, lookup_id)
+    purged = [each for each in lookup_ids if each in queue.purge_pending]
+    if purged:
+        forget_parts(context, queue, purged, 0)
+        take(context, queue, purged, MessageClass.NACK_Q_PURGED)
+    context.touch(queue)
+
+
+def end_purges(context: Context) -> None:
+    """After a start: what was purged while a transaction held it that has ended by the crash."""
+    for queue in context.state.queues:
+        purged = [each for each in queue.purge_pending if queue.index.find(each) is not None]
+        if purged:
+            forget_parts(context, queue, sorted(purged), 0)
+            take(context, queue, sorted(purged), MessageClass.NACK_Q_PURGED)
+
+
+def hold_part(parts: LargeParts, seen: PartSeen, by: int) -> None:
+    """Count a part that a reader of single parts holds (`by` 1) or has put back (-1)."""
+    assembly = parts.get(seen.key)
+    if assembly is not None:
+        assembly.held += by
+
+
+def give_up_reservations(context: Context, transaction: OpenTransaction) -> None:
+    """Count no longer what was reserved and not used."""
+    for number, reserved in transaction.reserved.items():
+        queue = context.state.queues.get(number)
+        if queue is not None:
+            context.ledger.stage(queue, -reserved)
+    transaction.reserved.clear()
+
+
+def _forget(context: Context, transaction: OpenTransaction) -> None:
+    del context.transactions[transaction.number]
+    if transaction.session is not None:
+        del transaction.session.transactions[transaction.number]
+
+
+def reason_to_abort(
+    context: Context, transaction: OpenTransaction | None, head: Commit | Prepare
+) -> DrayError | None:
+    """Why a transaction cannot commit, if it cannot."""
+    if transaction is None or transaction.send_frames != head.sends:
+        return (transaction and transaction.doomed) or _incomplete(context, head.transaction)
+    if transaction.doomed is not None:
+        return transaction.doomed
+    used = {number for way in transaction.moves for number in way}
+    for number in (*transaction.sends, *transaction.receives, *used):
+        if context.state.queues.get(number) is None:
+            return TransactionAborted(
+                "a queue that the transaction sent to or received from has been deleted; nothing"
+                " of it is kept",
+                transaction_id=context.transaction_id(head.transaction),
+            )
+    return None
+
+
+def _incomplete(context: Context, number: int) -> TransactionAborted:
+    return TransactionAborted(
+        "not everything that was sent in the transaction has arrived; nothing of it was kept,"
+        " do it again",
+        transaction_id=context.transaction_id(number),
+    )

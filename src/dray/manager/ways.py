@@ -1,0 +1,65 @@
+"""By which ways messages of other managers come here, by number.
+
+A way is a stream (a source manager and its number there), the manager that a message was first
+sent at (its origin, another one where the source forwards) and the queue it leads to. An entry
+keeps the number of its way, so that what becomes of the message can be told back: to the source of
+the stream, about the origin. Numbers are given in the order of facts, from 1; 0 is no way: sent
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Way(NamedTuple):
+    """From the origin over a stream of the source to a queue here."""
+
+    source: str
+    stream: int
+    origin: str
+    queue: int
+
+    @property
+    def told_origin(self) -> str:
+        """The origin as a confirmation names it: empty if it is the source itself."""
+        return "" if self.origin == self.source else self.origin
+
+
+class Ways:
+    """All ways that ever were used."""
+
+    def __init__(self, ways: Iterable[Way] = ()) -> None:
+        """Begin with what a checkpoint knew."""
+        self._ways: list[Way] = []
+        self._numbers: dict[Way, int] = {}
+        self._back: dict[tuple[str, int], Way] = {}
+        for way in ways:
+            self.add(way)
+
+    def __len__(self) -> int:
+        """How many there are: the highest number."""
+        return len(self._ways)
+
+    def add(self, way: Way) -> None:
+        """Apply the fact that a way was used for the first time."""
+        self._ways.append(way)
+        self._numbers[way] = len(self._ways)
+        self._back[way.origin, way.queue] = way
+
+    def number(self, way: Way) -> int:
+        """The number of a way; 0 if it was never used."""
+        return self._numbers.get(way, 0)
+
+    def numbered(self, number: int) -> Way | None:
+        """The way of a number; None for 0."""
+        return self._ways[number - 1] if number else None
+
+    def back(self, origin: str, queue: int) -> Way | None:
+        """By which way messages of an origin last came into an outgoing queue."""
+        return self._back.get((origin, queue))
+
+    def state(self) -> list[Way]:
+        """Everything, for a checkpoint."""
+        return list(self._ways)
