@@ -1,0 +1,1 @@
+"""Sockets, threads, signals and the real clock: the only place that waits."""

@@ -1,0 +1,175 @@
+"""Options of a queue manager: a table of what can be said, read from TOML, checked once.
+
+`docs/reference/configuration.md` explains each. Command-line options win over the file.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import os
+import socket
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dray.errors import InvalidConfiguration, InvalidQueueName
+from dray.manager.events import ManagerConfig, Peer
+from dray.model.limits import (
+    IDLE_TRANSACTION_S,
+    LINK_WINDOW_BYTES,
+    LINK_WINDOW_MESSAGES,
+    QUOTA_BYTES_DEFAULT,
+    RECONNECT_DELAY_S,
+    RESEND_SCHEDULE_S,
+)
+from dray.model.names import parse_manager_address
+from dray.model.sizes import size_in_bytes
+from dray.store.limits import LOG_BYTES, LOG_BYTES_MIN, SECTOR_BYTES
+
+UNLIMITED = "unlimited"
+_LEVELS = ("debug", "info", "warning", "error")
+_PORT_MAX = 65_535
+_NAME_CHARACTERS_MAX = 255
+
+Size = int | str
+
+
+class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """How to run a queue manager. Sizes in bytes or as text such as "8GiB", times in seconds."""
+
+    data: str
+    listen: str | None = None
+    socket: str | None = None
+    name: str | None = None
+    quota: Size | None = QUOTA_BYTES_DEFAULT
+    journal_quota: Size | None = QUOTA_BYTES_DEFAULT
+    resend_schedule_s: tuple[float, ...] = RESEND_SCHEDULE_S
+    reconnect_delay_s: float = RECONNECT_DELAY_S
+    window_bytes: Size = LINK_WINDOW_BYTES
+    window_messages: int = LINK_WINDOW_MESSAGES
+    routes: dict[str, str] = {}
+    idle_transaction_s: float = IDLE_TRANSACTION_S
+    log_bytes: Size = LOG_BYTES
+    log_level: str = "warning"
+    audit: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what has the right type and makes no sense; raises `InvalidConfiguration`."""
+        for field in ("quota", "journal_quota"):
+            _limit(field, getattr(self, field))
+        if _size("log_bytes", self.log_bytes) < LOG_BYTES_MIN:
+            raise InvalidConfiguration(f"log_bytes must be at least {LOG_BYTES_MIN}")
+        if not self.resend_schedule_s or not all(map(_positive, self.resend_schedule_s)):
+            raise InvalidConfiguration("resend_schedule_s must be one or more times above zero")
+        if not _positive(self.idle_transaction_s):
+            raise InvalidConfiguration("idle_transaction_s must be above zero")
+        _routes(self.routes)
+        if not _positive(self.reconnect_delay_s):
+            raise InvalidConfiguration("reconnect_delay_s must be above zero")
+        if self.window_messages < 1 or not _size("window_bytes", self.window_bytes):
+            raise InvalidConfiguration("window_messages and window_bytes must be above zero")
+        if self.name is not None and not (
+            self.name.isprintable() and 0 < len(self.name) <= _NAME_CHARACTERS_MAX
+        ):
+            raise InvalidConfiguration(
+                f"name must be 1 to {_NAME_CHARACTERS_MAX} printable characters"
+            )
+        if self.log_level not in _LEVELS:
+            raise InvalidConfiguration(f"log_level must be one of {', '.join(_LEVELS)}")
+        if self.listen is not None:
+            listen_address(self.listen)
+
+    @property
+    def log_size(self) -> int:
+        """Bytes of QMLog, in whole sectors."""
+        return -(-_size("log_bytes", self.log_bytes) // SECTOR_BYTES) * SECTOR_BYTES
+
+    def manager_config(self, manager_id: str) -> ManagerConfig:
+        """What the manager needs to know; `manager_id` is for a new data directory."""
+        return ManagerConfig(
+            manager_id=manager_id,
+            name=self.name or socket.gethostname(),
+            version=importlib.metadata.version("dray"),
+            pid=os.getpid(),
+            quota=_limit("quota", self.quota),
+            journal_quota=_limit("journal_quota", self.journal_quota),
+            resend_schedule_s=self.resend_schedule_s,
+            reconnect_delay_s=self.reconnect_delay_s,
+            window_bytes=_size("window_bytes", self.window_bytes),
+            window_messages=self.window_messages,
+            routes=_routes(self.routes),
+            idle_transaction_s=self.idle_transaction_s,
+        )
+
+
+def read_options(file: str | os.PathLike[str] | None = None, **given: object) -> ServeOptions:
+    """Options from a TOML `file`, overridden by those `given` that are not None.
+
+    Raises `InvalidConfiguration`, which names the file and the option.
+    """
+    values: dict[str, Any] = {} if file is None else _read_file(Path(file))
+    values |= {name: value for name, value in given.items() if value is not None}
+    try:
+        return msgspec.convert(values, ServeOptions, strict=False)
+    except (msgspec.ValidationError, InvalidConfiguration) as error:
+        where = f"{file}: " if file is not None else ""
+        raise InvalidConfiguration(f"{where}{error}") from error
+
+
+def check_named(data: str) -> None:
+    """Refuse "" as a data directory: an unset variable must not put a store wherever we stand."""
+    if not data:
+        raise InvalidConfiguration("the data directory has no name; give a path, such as ./data")
+
+
+def listen_address(text: str) -> tuple[str, int]:
+    """Read "HOST:PORT"; raises `InvalidConfiguration`."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdecimal():
+        raise InvalidConfiguration(f"{text!r} is no address to listen on: write HOST:PORT")
+    if int(port) > _PORT_MAX:
+        raise InvalidConfiguration(f"{text!r}: a port is at most {_PORT_MAX}")
+    return host, int(port)
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidConfiguration(f"cannot read {file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidConfiguration(f"{file} is no TOML file: {error}") from error
+
+
+def _routes(given: dict[str, str]) -> dict[Peer, Peer]:
+    routes = {_manager(goal): _manager(via) for goal, via in given.items()}
+    for goal, via in routes.items():
+        if goal == via:
+            raise InvalidConfiguration(f"routes: {goal.host}:{goal.port} leads to itself")
+    return routes
+
+
+def _manager(text: str) -> Peer:
+    try:
+        return Peer(*parse_manager_address(text))
+    except InvalidQueueName as error:
+        raise InvalidConfiguration(f"routes: {text!r} is not HOST:PORT") from error
+
+
+def _limit(field: str, value: Size | None) -> int | None:
+    return None if value is None or value == UNLIMITED else _size(field, value)
+
+
+def _size(field: str, value: Size) -> int:
+    try:
+        return size_in_bytes(value)
+    except InvalidConfiguration as error:
+        raise InvalidConfiguration(f"{field}: {error}") from error
+
+
+def _positive(value: float) -> bool:
+    return math.isfinite(value) and value > 0

@@ -1,0 +1,307 @@
+"""One socket that speaks Dray: frames come out of it, frames go into it.
+
+States: OPEN (reads and writes) -> FINISHING (says what is still to be said, reads nothing) ->
+LINGERING (everything is said; what still comes is thrown away until the other end hangs up, or the
+kernel would throw away our last words) -> CLOSED. A failure of any kind leads straight to CLOSED.
+
+A connection that does not fetch its answers is not read from until it does (backpressure); one that
+sends without end is left after its share of a pass (fairness).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import os
+import socket
+from typing import Protocol
+
+from dray.daemon.limits import (
+    ENOUGH_TO_READ_ON,
+    KEEPALIVE_IDLE_S,
+    KEEPALIVE_INTERVAL_S,
+    KEEPALIVE_PROBES,
+    KEPT_BODY_BYTES_MIN,
+    LINGER_S,
+    OUTBOX_BYTES_MAX,
+    OUTBOX_ITEMS_MAX,
+    READ_BYTES_PER_PASS,
+    READ_FRAMES_PER_PASS,
+    SCRATCH_BYTES,
+    SPARE_BODIES_MAX,
+    UNIX_BUFFER_BYTES,
+)
+from dray.daemon.outbox import Heap, Outbox, unpin_all
+from dray.errors import DrayError, ProtocolError
+from dray.store.heap import Extent
+from dray.wire.frames import Head, encode_frame
+from dray.wire.stream import Frame, FrameStream
+
+_log = logging.getLogger(__name__)
+
+
+class _State(enum.Enum):
+    OPEN = "open"
+    FINISHING = "finishing"
+    LINGERING = "lingering"
+    CLOSED = "closed"
+
+
+class Owner(Protocol):
+    """Who is told what happens on a connection."""
+
+    def frame_came(self, connection: Connection, frame: Frame) -> None:
+        """A whole frame; its body is valid during the call only."""
+        ...
+
+    def connection_closed(self, connection: Connection, reason: str) -> None:
+        """The socket is gone. Told once, also after `finish`."""
+        ...
+
+    def frame_refused(self, connection: Connection, error: ProtocolError) -> None:
+        """What came is no frame, and what follows cannot be understood: `refuse` in due time."""
+        ...
+
+    @property
+    def overfull(self) -> bool:
+        """Whether so much waits for the disk that nothing more should be read."""
+        ...
+
+
+class Surroundings:
+    """What all connections of one daemon share. Of one daemon only: others run in other threads."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, heap: Heap) -> None:
+        """Wait in `loop`, send from `heap`."""
+        self.loop = loop
+        self.heap = heap
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.with_spare: dict[Connection, None] = {}
+        """Connections that keep memory for their next large frame, longest unused first."""
+
+
+class Connection:
+    """A non-blocking stream socket in the loop."""
+
+    def __init__(self, around: Surroundings, sock: socket.socket, owner: Owner) -> None:
+        """Take over `sock`; nothing is read before `start`."""
+        tune(sock)
+        self._around = around
+        self._loop = around.loop
+        self._sock = sock
+        self._owner = owner
+        self._stream = FrameStream()
+        self._outbox = Outbox(sock, around.heap, around.scratch)
+        self._state = _State.OPEN
+        self._reading = self._writing = False
+        self._lingers = True
+        self._deaf = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more may be said."""
+        return self._state is _State.OPEN
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._read_if_wanted()
+
+    def send(
+        self,
+        head: Head,
+        request_id: int = 0,
+        body: tuple[bytes | Extent, ...] = (),
+        *,
+        in_kernel: bool = False,
+    ) -> None:
+        """Queue a frame whose extents are pinned; `flush` makes it go.
+
+        `in_kernel` says that the extents keep their place until the other end has answered for
+        them. On a connection that has ended the frame is dropped.
+        """
+        if self._state is not _State.OPEN:
+            unpin_all(self._around.heap, body)
+            return
+        size = sum(len(each) if isinstance(each, bytes) else each.length for each in body)
+        self._outbox.put(encode_frame(head, request_id, size))
+        for piece in body:
+            if isinstance(piece, bytes):
+                self._outbox.put(piece)
+            else:
+                self._outbox.put_extent(piece, in_kernel=in_kernel)
+
+    def flush(self) -> None:
+        """Let go what the socket takes; the loop sends the rest when it can."""
+        if self._state is _State.CLOSED:
+            return
+        try:
+            self._outbox.flush()
+        except OSError as error:
+            self._close(reason_of(error))
+            return
+        except DrayError as error:
+            _log.error("%s; a connection had to be ended in mid-frame", error)
+            self._close(str(error))
+            return
+        self._write_if_wanted()
+        self._read_if_wanted()
+        if self._state is _State.FINISHING and not self._outbox:
+            if self._lingers:
+                self._linger()
+            else:
+                self._close("it was ended")
+
+    def finish(self, *, linger: bool = True) -> None:
+        """Read no more, send what is queued, then end; all of it in bounded time.
+
+        Without `linger` it ends as soon as everything is sent, fetched or not.
+        """
+        if self._state is _State.OPEN:
+            self._state = _State.FINISHING
+            self._lingers = linger
+            self._timer = self._loop.call_later(LINGER_S, self._close, "it did not hang up")
+            self._read_if_wanted()
+            self.flush()
+
+    def abort(self, reason: str) -> None:
+        """End at once; what is queued is lost."""
+        self._close(reason)
+
+    def reconsider(self) -> None:
+        """Stop reading, or go on, as the owner now says."""
+        self._read_if_wanted()
+
+    def _readable(self) -> None:
+        if self._state is _State.LINGERING:
+            self._discard()
+            return
+        bytes_left, frames_left = READ_BYTES_PER_PASS, READ_FRAMES_PER_PASS
+        while self._reading and bytes_left > 0 and frames_left > 0:
+            try:
+                buffer = self._stream.buffer()
+                count = self._sock.recv_into(buffer)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._close(reason_of(error))
+                return
+            if not count:
+                self._close("the other end hung up")
+                return
+            bytes_left -= count
+            frames_left -= self._take(count)
+            if count < min(len(buffer), ENOUGH_TO_READ_ON):
+                return
+
+    def _take(self, count: int) -> int:
+        """Pass on the frames that `count` new bytes complete; say how many there were."""
+        try:
+            frames = self._stream.received(count)
+        except ProtocolError as error:
+            self._deaf = True
+            self._read_if_wanted()
+            _log.warning("a connection has to be ended: %s", error)
+            self._owner.frame_refused(self, error)
+            return 0
+        for frame in frames:
+            if self._state is not _State.OPEN:
+                break
+            self._owner.frame_came(self, frame)
+            if len(frame.body) > KEPT_BODY_BYTES_MIN:
+                self._keep(frame.body)
+        self._read_if_wanted()
+        return len(frames)
+
+    def _keep(self, body: memoryview) -> None:
+        """Use the memory of a large body again, on the few connections that had one lately."""
+        self._stream.give_back(body)
+        kept = self._around.with_spare
+        kept.pop(self, None)
+        kept[self] = None
+        if len(kept) > SPARE_BODIES_MAX:
+            oldest = next(iter(kept))
+            del kept[oldest]
+            oldest.forget_spare()
+
+    def forget_spare(self) -> None:
+        """Let go of memory that waits for the next large frame."""
+        self._stream.forget_spare()
+
+    def _linger(self) -> None:
+        self._state = _State.LINGERING
+        try:
+            self._sock.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            self._close(reason_of(error))
+            return
+        self._read_if_wanted()
+
+    def _discard(self) -> None:
+        try:
+            rest = self._sock.recv_into(self._around.scratch)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._close(reason_of(error))
+            return
+        if not rest:
+            self._close("it was ended")
+
+    def _read_if_wanted(self) -> None:
+        wanted = self._state is _State.LINGERING or (
+            self._state is _State.OPEN
+            and not self._deaf
+            and not self._owner.overfull
+            and self._outbox.bytes_in_memory <= OUTBOX_BYTES_MAX
+            and len(self._outbox) <= OUTBOX_ITEMS_MAX
+        )
+        if wanted and not self._reading:
+            self._loop.add_reader(self._sock, self._readable)
+        elif self._reading and not wanted:
+            self._loop.remove_reader(self._sock)
+        self._reading = wanted
+
+    def _write_if_wanted(self) -> None:
+        wanted = self._state in {_State.OPEN, _State.FINISHING} and bool(self._outbox)
+        if wanted and not self._writing:
+            self._loop.add_writer(self._sock, self.flush)
+        elif self._writing and not wanted:
+            self._loop.remove_writer(self._sock)
+        self._writing = wanted
+
+    def _close(self, reason: str) -> None:
+        if self._state is _State.CLOSED:
+            return
+        self._state = _State.CLOSED
+        self._read_if_wanted()
+        self._write_if_wanted()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._around.with_spare.pop(self, None)
+        self._outbox.drop()
+        self._sock.close()
+        self._owner.connection_closed(self, reason)
+
+
+def tune(sock: socket.socket) -> None:
+    """Set what every connection wants of its socket."""
+    sock.setblocking(False)
+    if sock.family == socket.AF_UNIX:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNIX_BUFFER_BYTES)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNIX_BUFFER_BYTES)
+        return
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A machine that vanished would otherwise hold its transactions open for ever.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+
+
+def reason_of(error: OSError) -> str:
+    """What went wrong, in the system's own words."""
+    if error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)

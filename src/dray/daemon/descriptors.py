@@ -1,0 +1,43 @@
+"""How many files and sockets the process may have open, and how they are shared out.
+
+Without a share kept for it, the store could not open its next file once callers have taken all
+descriptors; so callers are turned away before that.
+"""
+
+from __future__ import annotations
+
+import resource
+
+from dray.daemon.limits import DESCRIPTORS_FOR_LINKS
+from dray.errors import InvalidConfiguration
+from dray.model.limits import SESSIONS_MAX
+from dray.store.limits import HEAP_DESCRIPTORS
+
+DESCRIPTORS_KEPT = HEAP_DESCRIPTORS + DESCRIPTORS_FOR_LINKS
+"""What callers never get."""
+
+
+def raise_limit() -> None:
+    """Take what the system allows, for a process of our own.
+
+    Raises `InvalidConfiguration` if it does not allow enough.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _least(DESCRIPTORS_KEPT + SESSIONS_MAX, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if sessions_max() < 1:
+        raise InvalidConfiguration(
+            f"this process may have only {wanted} files open and needs {DESCRIPTORS_KEPT} besides"
+            " its callers; raise the limit (`ulimit -n`, or LimitNOFILE of its service)"
+        )
+
+
+def sessions_max() -> int:
+    """How many callers there may be at a time, as the limit stands now."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _least(SESSIONS_MAX + DESCRIPTORS_KEPT, soft) - DESCRIPTORS_KEPT
+
+
+def _least(count: int, limit: int) -> int:
+    return count if limit == resource.RLIM_INFINITY else min(count, limit)

@@ -1,0 +1,118 @@
+"""A queue manager inside somebody else's process: a thread of its own, reached by socket pairs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from dray.daemon.config import ServeOptions
+from dray.daemon.connection import tune
+from dray.daemon.server import Server
+from dray.errors import ConnectionLost
+
+
+class EmbeddedDaemon:
+    """Runs the same loop as `serve`. One per data directory, any number per process."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        options: ServeOptions | None = None,
+        *,
+        make: Callable[[asyncio.AbstractEventLoop, ServeOptions], Server] = Server,
+    ) -> None:
+        """Prepare to serve the data directory at `path`, whatever `options.data` says.
+
+        `make` builds the server, for those who want another disk or manager in it.
+        """
+        data = os.fspath(path)
+        self._options = (
+            ServeOptions(data=data)
+            if options is None
+            else msgspec.structs.replace(options, data=data)
+        )
+        self._make = make
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: Server | None = None
+        self._stop_wanted: asyncio.Event | None = None
+        self._failure: BaseException | None = None
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where else it listens; empty unless the options say so."""
+        return [] if self._server is None else self._server.addresses
+
+    def start(self) -> None:
+        """Lock, recover and serve. Raises here what stands in the way, such as `StoreLocked`."""
+        assert self._thread is None, "an embedded daemon is started once"
+        ready = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(ready,), name="dray-daemon", daemon=True
+        )
+        self._thread.start()
+        ready.wait()
+        if self._server is None:
+            self._thread.join()
+            assert self._failure is not None
+            raise self._failure
+
+    def connect(self) -> socket.socket:
+        """Open a session; give the client's end, a blocking socket. Raises `ConnectionLost`."""
+        ours, theirs = socket.socketpair()
+        tune(theirs)
+        theirs.setblocking(True)
+        server = self._server
+        if server is None or not self._in_loop(server.adopt, ours):
+            ours.close()
+            theirs.close()
+            raise ConnectionLost("the queue manager in this process is stopped; open it again")
+        return theirs
+
+    def stop(self) -> None:
+        """Stop cleanly and wait for it; harmless when repeated. Raises what had gone wrong."""
+        if self._thread is None:
+            return
+        if self._stop_wanted is not None:
+            self._in_loop(self._stop_wanted.set)
+        self._thread.join()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _in_loop(self, act: Callable[..., object], *arguments: object) -> bool:
+        """Have the loop do something; False if it has ended."""
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(act, *arguments)
+        except RuntimeError:
+            return False
+        return True
+
+    def _run(self, ready: threading.Event) -> None:
+        try:
+            asyncio.run(self._serve(ready))
+        except BaseException as error:  # noqa: BLE001 - raised again by start or stop
+            self._failure = error
+        finally:
+            ready.set()
+
+    async def _serve(self, ready: threading.Event) -> None:
+        loop = asyncio.get_running_loop()
+        server = self._make(loop, self._options)
+        self._loop, self._stop_wanted = loop, asyncio.Event()
+        self._server = server
+        ready.set()
+        stop = loop.create_task(self._stop_wanted.wait())
+        ends: set[asyncio.Future[Any]] = {server.ended, stop}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        await server.stop()
+        if server.ended.done():
+            raise server.ended.result()

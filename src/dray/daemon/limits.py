@@ -1,0 +1,75 @@
+"""Every bound of the daemon, and where it came from. Sizes in bytes, times in seconds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+READ_BYTES_PER_PASS: Final = 8 << 20
+"""One connection's share of a pass of the loop: two of the largest frames, about 5 ms."""
+READ_FRAMES_PER_PASS: Final = 2_000
+"""The same for small frames: about 50 ms at 40,000 a second."""
+ENOUGH_TO_READ_ON: Final = 64 << 10
+"""A read that gave less has emptied the socket; asking again would cost a call for nothing."""
+WRITE_BYTES_PER_PASS: Final = 8 << 20
+"""As `READ_BYTES_PER_PASS`, in the other direction."""
+
+OUTBOX_BYTES_MAX: Final = 64 << 20
+"""Unsent bytes held in memory for one connection before it is no longer read from. Extents in heap
+files do not count: they are not in memory."""
+OUTBOX_ITEMS_MAX: Final = 20_000
+"""The same for pieces of any kind, about 200 bytes of bookkeeping each."""
+GATHERED_EFFECTS_MAX: Final = 50_000
+"""Effects that may wait for a sync before nobody is read from any more: two seconds' worth of small
+frames, far more than the slowest healthy disk takes for one sync."""
+GATHERED_BYTES_MAX: Final = 256 << 20
+"""Bytes received since the last sync began: what a sync then has to move at most."""
+GROUP_SHARE: Final = 4
+"""A group is written when its facts take one part in this many of what the log could hold."""
+
+KERNEL_SEND_BYTES_MIN: Final = 16 << 10
+"""Below this `sendfile` costs more than reading: a call of its own against a part of one."""
+SCRATCH_BYTES: Final = 1 << 20
+"""Heap bytes on their way through memory, one buffer for the whole daemon; larger is no faster."""
+KEPT_BODY_BYTES_MIN: Final = 64 << 10
+"""Smaller bodies are cheaper to allocate than to keep."""
+SPARE_BODIES_MAX: Final = 8
+"""Connections that keep the memory of their last large frame for the next one: 32 MiB in all."""
+PIECES_PER_CALL: Final = 512
+"""Buffers in one `sendmsg`; Linux takes 1,024."""
+UNIX_BUFFER_BYTES: Final = 1 << 20
+"""Socket buffers of Unix connections: 25 GB/s by `sendfile` against 12 GB/s at the default size.
+TCP keeps the kernel's own tuning, which was faster than any fixed size (docs/decisions/0010)."""
+
+DESCRIPTORS_FOR_LINKS: Final = 128
+"""Log, checkpoints, audit, listeners, and links to other queue managers."""
+SESSIONS_OF_EMBEDDED_MIN: Final = 16
+"""In somebody else's process the limit is not ours to raise, and a few callers must always fit."""
+KEEPALIVE_IDLE_S: Final = 30
+KEEPALIVE_INTERVAL_S: Final = 10
+KEEPALIVE_PROBES: Final = 3
+"""A machine that vanished is noticed after a minute."""
+LINK_SILENCE_MS: Final = 60_000
+"""The same for a link on which bytes are under way (`TCP_USER_TIMEOUT`)."""
+DIAL_TIMEOUT_S: Final = 5.0
+"""The original's reconnect delay; a host that needs longer is dialled again."""
+LINGER_S: Final = 2.0
+"""How long a connection that we end may take to fetch what was said to it last."""
+HELLO_S: Final = 10.0
+"""How long an accepted connection may stay without one whole frame; then its place is free."""
+STOP_S: Final = 5.0
+"""How long a clean stop waits for clients to fetch their last answers."""
+ACCEPT_RETRY_S: Final = 1.0
+"""Pause after running out of descriptors."""
+ACCEPTS_PER_PASS: Final = 64
+BACKLOG: Final = 512
+TICK_S_MIN: Final = 0.001
+"""No deadline is served more often than this."""
+TICK_S_MAX: Final = 60.0
+"""The longest sleep, so that a clock that is set forward is noticed."""
+TICK_S_AFTER_FAILURE: Final = 1.0
+UNIX_PATH_BYTES_MAX: Final = 107
+"""What the kernel's address structure holds."""
+CHECKPOINT_RETRY_S: Final = 1.0
+"""After a full disk refused one."""
+QUIET_S: Final = 1.0
+"""Without work for so long, the log is sealed, which spares the next start its doubts."""

@@ -1,0 +1,180 @@
+"""Connections that this manager dialled to other managers.
+
+A link is DIALLING (a task resolves the name and connects, in bounded time) or UP (a `Connection`,
+which began with our Hello). The manager hears LinkUp, LinkFrame and LinkDown, exactly one LinkDown
+for every Dial that it did not end by HangUp itself; when to dial again is the manager's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from dray.daemon.connection import Connection, Surroundings, reason_of, tune
+from dray.daemon.limits import DIAL_TIMEOUT_S, LINK_SILENCE_MS
+from dray.daemon.outbox import Body, unpin_all
+from dray.errors import ProtocolError
+from dray.manager.events import Event, LinkDown, LinkFrame, LinkUp, Peer
+from dray.wire.frames import Head, Hello, failure
+from dray.wire.stream import Frame
+
+_log = logging.getLogger(__name__)
+_Address = tuple[Any, Any, int, str, Any]
+
+
+class Listening(Protocol):
+    """Who takes the events of links."""
+
+    def deliver(self, event: Event) -> None:
+        """Pass an event to the manager."""
+        ...
+
+    @property
+    def overfull(self) -> bool:
+        """Whether so much waits for the disk that nothing more should be read."""
+        ...
+
+
+class Links:
+    """All links, by peer."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        hello: Callable[[], Hello],
+        turns: Listening,
+    ) -> None:
+        """Begin with none. `hello` gives the frame that begins each."""
+        self._around = around
+        self._loop = around.loop
+        self._hello = hello
+        self._turns = turns
+        self._dialling: dict[Peer, asyncio.Task[None]] = {}
+        self._up: dict[Peer, Connection] = {}
+        self._peers: dict[Connection, Peer] = {}
+        self._ending: dict[Connection, None] = {}
+
+    @property
+    def overfull(self) -> bool:
+        """As the turns say."""
+        return self._turns.overfull
+
+    def dial(self, peer: Peer) -> None:
+        """Connect; does nothing if there is a link or an attempt already."""
+        if peer not in self._up and peer not in self._dialling:
+            self._dialling[peer] = self._loop.create_task(self._connect(peer))
+
+    def hang_up(self, peer: Peer) -> None:
+        """End the link or the attempt; the manager hears no more of it."""
+        task = self._dialling.pop(peer, None)
+        if task is not None:
+            task.cancel()
+        connection = self._up.pop(peer, None)
+        if connection is not None:
+            del self._peers[connection]
+            self._ending[connection] = None
+            connection.finish()
+
+    def send(self, peer: Peer, head: Head, body: Body) -> None:
+        """Queue a frame whose extents are pinned; without a link it is dropped, as by a network."""
+        connection = self._up.get(peer)
+        if connection is None:
+            unpin_all(self._around.heap, body)
+        else:
+            # An outgoing message keeps its place until the peer has acknowledged it.
+            connection.send(head, 0, body, in_kernel=True)
+
+    def flush(self, peer: Peer) -> None:
+        """Let go what was queued."""
+        connection = self._up.get(peer)
+        if connection is not None:
+            connection.flush()
+
+    def reconsider(self) -> None:
+        """Stop reading, or go on, as the turns now say."""
+        for connection in list(self._peers):
+            connection.reconsider()
+
+    def close(self) -> None:
+        """End all of them at once, without a word to the manager."""
+        for peer in [*self._dialling, *self._up]:
+            self.hang_up(peer)
+        for connection in list(self._ending):
+            connection.abort("the daemon stops")
+
+    def frame_came(self, connection: Connection, frame: Frame) -> None:
+        """Pass on a frame of a link."""
+        peer = self._peers.get(connection)
+        if peer is not None:
+            self._turns.deliver(LinkFrame(peer, frame))
+
+    def frame_refused(self, connection: Connection, error: ProtocolError) -> None:
+        """Say what was wrong, and end the link."""
+        connection.send(failure(error))
+        connection.finish()
+
+    def connection_closed(self, connection: Connection, reason: str) -> None:
+        """Tell the manager, unless it was the one to end it."""
+        self._ending.pop(connection, None)
+        peer = self._peers.pop(connection, None)
+        if peer is not None:
+            del self._up[peer]
+            _log.info("the link to %s:%d is down: %s", peer.host, peer.port, reason)
+            self._turns.deliver(LinkDown(peer, reason))
+
+    async def _connect(self, peer: Peer) -> None:
+        try:
+            async with asyncio.timeout(DIAL_TIMEOUT_S):
+                sock = await self._reach(peer)
+        except TimeoutError:
+            self._failed(peer, f"no answer within {DIAL_TIMEOUT_S:g} seconds")
+        except OSError as error:
+            self._failed(peer, reason_of(error))
+        except UnicodeError as error:
+            self._failed(peer, f"the name cannot be looked up: {error}")
+        else:
+            del self._dialling[peer]
+            connection = Connection(self._around, sock, self)
+            self._up[peer] = connection
+            self._peers[connection] = peer
+            connection.send(self._hello())
+            _log.info("the link to %s:%d is up", peer.host, peer.port)
+            self._turns.deliver(LinkUp(peer))
+            connection.start()
+            connection.flush()
+
+    async def _reach(self, peer: Peer) -> socket.socket:
+        failure_so_far = OSError(f"{peer.host} has no address")
+        for family, kind, protocol, _, address in await self._look_up(peer):
+            sock = socket.socket(family, kind, protocol)
+            try:
+                tune(sock)
+                # A peer that vanished with bytes under way; keepalive looks only at quiet links.
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LINK_SILENCE_MS)
+                await self._loop.sock_connect(sock, address)
+            except OSError as error:
+                sock.close()
+                failure_so_far = error
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                return sock
+        raise failure_so_far
+
+    async def _look_up(self, peer: Peer) -> Sequence[_Address]:
+        try:
+            return socket.getaddrinfo(
+                *peer, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+            )
+        except socket.gaierror:
+            # A name: asked of the system in a thread, which may take its time.
+            return await self._loop.getaddrinfo(*peer, type=socket.SOCK_STREAM)
+
+    def _failed(self, peer: Peer, reason: str) -> None:
+        del self._dialling[peer]
+        _log.info("the link to %s:%d could not be made: %s", peer.host, peer.port, reason)
+        self._turns.deliver(LinkDown(peer, reason))

@@ -1,0 +1,36 @@
+"""The daemon's log: one JSON object a line, to standard error."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+
+import msgspec
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a record as one line of JSON, a traceback included."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time (UTC), level, logger, message and, if there is one, the traceback."""
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        entry = {
+            "time": moment,
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(entry).decode()
+
+
+def log_to_stderr(level: str) -> None:
+    """Send what Dray logs at `level` or above to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    logger = logging.getLogger("dray")
+    logger.handlers = [handler]
+    logger.setLevel(level.upper())
+    logger.propagate = False

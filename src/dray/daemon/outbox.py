@@ -1,0 +1,212 @@
+"""What one connection still has to send: small bytes from memory, message records from heap files.
+
+Two ways lead a record to a socket. *In the kernel*: `sendfile` passes references to pages of the
+heap file; they are read when the other end reads them, and until then must not be overwritten.
+*Copied*: read into one scratch buffer that a daemon has, then `sendmsg`, after which the
+file is free. The first is safe for bytes that stay in their queue until the other end has answered
+for them (docs/decisions/0011). Everything else is copied, and so are small records, for which a
+call of their own costs more than a copy.
+
+Every extent here was pinned when its answer was made and is unpinned once, when it has been sent or
+dropped.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from collections.abc import Iterator
+from typing import Protocol
+
+from dray.daemon.limits import (
+    KERNEL_SEND_BYTES_MIN,
+    PIECES_PER_CALL,
+    WRITE_BYTES_PER_PASS,
+)
+from dray.errors import StoreCorrupt
+from dray.store.heap import Extent
+
+_UNREADABLE = 2083
+
+Body = tuple[bytes | Extent, ...]
+
+
+class Heap(Protocol):
+    """What of a store is needed to send from it."""
+
+    def descriptor(self, file: int) -> int:
+        """A descriptor of the heap file, good until the store is called next."""
+        ...
+
+    def pin(self, file: int) -> None:
+        """Keep the file from being recycled."""
+        ...
+
+    def unpin(self, file: int) -> None:
+        """Take back one `pin`."""
+        ...
+
+
+class _FromHeap:
+    """A range of a heap file that is still to be sent."""
+
+    __slots__ = ("file", "in_kernel", "left", "offset")
+
+    def __init__(self, extent: Extent, *, in_kernel: bool) -> None:
+        self.file, self.offset, self.left = extent.file, extent.offset, extent.length
+        self.in_kernel = in_kernel and extent.length >= KERNEL_SEND_BYTES_MIN
+
+
+class Outbox:
+    """Sends in order, as much as the socket takes."""
+
+    def __init__(self, sock: socket.socket, heap: Heap, scratch: memoryview) -> None:
+        """Send to `sock`, a non-blocking stream socket, from memory and `heap`.
+
+        `scratch` is used within a call only, so that all outboxes of one thread may share it.
+        """
+        self._sock = sock
+        self._heap = heap
+        self._scratch = scratch
+        self._pieces: deque[memoryview | _FromHeap] = deque()
+        self.bytes_in_memory = 0
+
+    def __len__(self) -> int:
+        """Pieces that wait."""
+        return len(self._pieces)
+
+    def put(self, data: bytes) -> None:
+        """Send `data` after all else."""
+        self._pieces.append(memoryview(data))
+        self.bytes_in_memory += len(data)
+
+    def put_extent(self, extent: Extent, *, in_kernel: bool) -> None:
+        """Send a pinned `extent` after all else; unpins it in its time."""
+        self._pieces.append(_FromHeap(extent, in_kernel=in_kernel))
+
+    def flush(self, most: int = WRITE_BYTES_PER_PASS) -> None:
+        """Send until nothing is left, the socket is full or `most` bytes went. Raises OSError."""
+        while self._pieces and most > 0:
+            head = self._pieces[0]
+            try:
+                if isinstance(head, _FromHeap) and head.in_kernel:
+                    sent = self._send_in_kernel(head)
+                else:
+                    sent = self._send_copied()
+            except BlockingIOError:
+                return
+            most -= sent
+
+    def drop(self) -> None:
+        """Forget what was not sent."""
+        for piece in self._pieces:
+            if isinstance(piece, _FromHeap):
+                self._heap.unpin(piece.file)
+        self._pieces.clear()
+        self.bytes_in_memory = 0
+
+    def _send_in_kernel(self, head: _FromHeap) -> int:
+        descriptor = self._heap.descriptor(head.file)
+        sent = os.sendfile(self._sock.fileno(), descriptor, head.offset, head.left)
+        if not sent:
+            raise _cut_short(head)
+        head.offset += sent
+        head.left -= sent
+        if not head.left:
+            self._pieces.popleft()
+            self._heap.unpin(head.file)
+        return sent
+
+    def _send_copied(self) -> int:
+        buffers = list(self._buffers())
+        # What follows belongs to the same answer more often than not: let TCP fill its segments.
+        flags = socket.MSG_MORE if len(self._pieces) > len(buffers) else 0
+        sent = self._sock.sendmsg(buffers, (), flags)
+        self._advance(sent)
+        return sent
+
+    def _buffers(self) -> Iterator[memoryview]:
+        """What goes into one call: pieces in order, heap bytes read into the scratch buffer."""
+        room = self._scratch
+        for count, piece in enumerate(self._pieces):
+            if count == PIECES_PER_CALL:
+                return
+            if isinstance(piece, memoryview):
+                yield piece
+            elif piece.in_kernel or not room:
+                return
+            else:
+                wanted = min(piece.left, len(room))
+                self._read(piece, room[:wanted])
+                yield room[:wanted]
+                room = room[wanted:]
+                if wanted < piece.left:
+                    return
+
+    def _read(self, piece: _FromHeap, view: memoryview) -> None:
+        try:
+            got = os.preadv(self._heap.descriptor(piece.file), [view], piece.offset)
+        except OSError as error:
+            raise _cut_short(piece) from error
+        if got < len(view):
+            raise _cut_short(piece)
+
+    def _advance(self, sent: int) -> None:
+        while sent:
+            piece = self._pieces[0]
+            if isinstance(piece, memoryview):
+                done = min(sent, len(piece))
+                self.bytes_in_memory -= done
+                self._pieces[0] = piece[done:]
+                finished = done == len(piece)
+            else:
+                done = min(sent, piece.left)
+                piece.offset += done
+                piece.left -= done
+                finished = not piece.left
+                if finished:
+                    self._heap.unpin(piece.file)
+            if finished:
+                self._pieces.popleft()
+            sent -= done
+
+
+def merged(body: Body) -> Body:
+    """The same bytes in fewer pieces: extents that lie one behind the other become one."""
+    pieces: list[bytes | Extent] = []
+    for each in body:
+        last = pieces[-1] if pieces else None
+        if (
+            isinstance(each, Extent)
+            and isinstance(last, Extent)
+            and last.file == each.file
+            and last.offset + last.length == each.offset
+        ):
+            pieces[-1] = Extent(last.file, last.offset, last.length + each.length)
+        else:
+            pieces.append(each)
+    return tuple(pieces)
+
+
+def pin_all(heap: Heap, body: Body) -> None:
+    """Keep every extent of a frame to come in its place."""
+    for each in body:
+        if isinstance(each, Extent):
+            heap.pin(each.file)
+
+
+def unpin_all(heap: Heap, body: Body) -> None:
+    """Undo `pin_all` for a frame that will not be sent."""
+    for each in body:
+        if isinstance(each, Extent):
+            heap.unpin(each.file)
+
+
+def _cut_short(piece: _FromHeap) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"heap file {piece.file} cannot be read at {piece.offset}; run `dray check` on the data"
+        " directory",
+        event=_UNREADABLE,
+        file=str(piece.file),
+    )

@@ -1,0 +1,317 @@
+"""One queue manager at work: its store, its turns, its callers and its links, in one loop.
+
+The server is driven from the loop's thread. It is started by `serve` (a process of its own, with
+signals and a line that says it is ready) or by `EmbeddedDaemon` (a thread of somebody else's).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import Any, Protocol, assert_never
+
+import msgspec
+
+from dray.daemon.config import ServeOptions, check_named, listen_address
+from dray.daemon.connection import Connection, Surroundings
+from dray.daemon.descriptors import raise_limit, sessions_max
+from dray.daemon.limits import HELLO_S, SESSIONS_OF_EMBEDDED_MIN, STOP_S
+from dray.daemon.links import Links
+from dray.daemon.listener import Listener, listen_tcp, listen_unix
+from dray.daemon.logs import log_to_stderr
+from dray.daemon.outbox import unpin_all
+from dray.daemon.timekeeper import Timekeeper, new_manager_id
+from dray.daemon.turns import Deciding, Turns
+from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
+from dray.errors import InvalidConfiguration, ProtocolError
+from dray.manager.events import (
+    Answer,
+    CloseSession,
+    Dial,
+    Effect,
+    HangUp,
+    LinkSend,
+    ManagerConfig,
+    Peer,
+    Request,
+    SessionClosed,
+    SessionOpened,
+    Tick,
+)
+from dray.manager.turn import Manager
+from dray.model.ids import ManagerId
+from dray.model.names import DEFAULT_PORT
+from dray.store.disk import Disk
+from dray.store.store import Store
+from dray.wire.frames import Hello, failure
+from dray.wire.stream import Frame
+
+_log = logging.getLogger(__name__)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
+
+
+def serve(options: ServeOptions) -> int:
+    """Run a queue manager until a signal ends it; give the exit status, 0.
+
+    Without an address it listens on loopback at the default port. What keeps it from starting or
+    from going on is raised as a `DrayError`.
+    """
+    if not __debug__:
+        raise InvalidConfiguration(
+            "dray does not run with python -O: its assertions guard your messages"
+        )
+    check_named(options.data)
+    if options.listen is None and options.socket is None:
+        options = msgspec.structs.replace(options, listen=DEFAULT_LISTEN)
+    log_to_stderr(options.log_level)
+    raise_limit()
+    return asyncio.run(_serve(options))
+
+
+async def _serve(options: ServeOptions) -> int:
+    loop = asyncio.get_running_loop()
+    server = Server(loop, options)
+    signalled: asyncio.Future[int] = loop.create_future()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, _note, signalled, number)
+    sys.stdout.write(f"{server.describe()}\n")
+    sys.stdout.flush()
+    ends: set[asyncio.Future[Any]] = {server.ended, signalled}
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    await server.stop()
+    if server.ended.done():
+        raise server.ended.result()
+    return 0
+
+
+def _note(signalled: asyncio.Future[int], number: int) -> None:
+    if not signalled.done():
+        signalled.set_result(number)
+
+
+class Serving(Deciding, Protocol):
+    """What a server needs of a manager."""
+
+    @property
+    def id(self) -> ManagerId:
+        """Its id, for ever."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        ...
+
+
+Load = Callable[[Store, ManagerConfig, float], Serving]
+
+
+class Server:
+    """Everything of one data directory that is open while a daemon runs."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: ServeOptions,
+        *,
+        load: Load = Manager.load,
+        open_disk: Callable[[str], Disk] | None = None,
+    ) -> None:
+        """Lock and recover the data directory, then listen.
+
+        Raises whatever stands in the way: `StoreLocked`, `StoreCorrupt`, `AddressInUse`...
+        """
+        self._loop = loop
+        self._sessions: dict[int, Connection] = {}
+        self._numbers: dict[Connection, int] = {}
+        self._silent: dict[Connection, asyncio.TimerHandle] = {}
+        self._next_session = 1
+        self._stopping = False
+        self._all_gone = asyncio.Event()
+        self._listeners: list[Listener] = []
+        self.ended: asyncio.Future[Exception] = loop.create_future()
+        """Done when the daemon cannot go on, with the reason."""
+        clock = Timekeeper()
+        if open_disk is None:
+            open_disk = AuditedDisk if options.audit else UnwatchedDisk
+        disk = open_disk(options.data)
+        self._store = Store(disk, log_bytes=options.log_size, queue_files=True)
+        try:
+            self._instance = new_manager_id()
+            config = options.manager_config(new_manager_id())
+            self._manager = load(self._store, config, clock.now())
+            self._listen(options)
+        except BaseException:
+            self._close_listeners()
+            self._store.close()
+            raise
+        self._around = Surroundings(loop, self._store)
+        self._turns = Turns(loop, self._store, self._manager, clock=clock, performer=self)
+        self._links = Links(self._around, self._hello, self._turns)
+        loop.set_exception_handler(self._unforeseen)
+        self._turns.deliver(Tick())
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens."""
+        return [listener.address for listener in self._listeners]
+
+    @property
+    def overfull(self) -> bool:
+        """Whether nothing should be read from sessions now."""
+        return self._stopping or self._turns.overfull
+
+    def describe(self) -> str:
+        """The line that says who is ready where."""
+        where = f" at {' '.join(self.addresses)}" if self._listeners else ""
+        return f'dray: manager "{self._manager.name}" ({self._manager.id}) ready{where}'
+
+    def adopt(self, sock: socket.socket) -> None:
+        """Serve a connection."""
+        most = max(sessions_max(), SESSIONS_OF_EMBEDDED_MIN)
+        if self._stopping or len(self._sessions) >= most:
+            _log.warning("a connection was refused: %d are open", len(self._sessions))
+            sock.close()
+            return
+        number = self._next_session
+        self._next_session += 1
+        connection = Connection(self._around, sock, self)
+        self._sessions[number] = connection
+        self._numbers[connection] = number
+        self._turns.deliver(SessionOpened(number))
+        connection.start()
+        self._silent[connection] = self._loop.call_later(HELLO_S, self._give_up, connection)
+
+    def _give_up(self, connection: Connection) -> None:
+        self._silent.pop(connection, None)
+        connection.abort(f"nothing was said for {HELLO_S:.0f} s")
+
+    def _heard(self, connection: Connection) -> None:
+        timer = self._silent.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+
+    def frame_came(self, connection: Connection, frame: Frame) -> None:
+        """Pass on a request."""
+        self._heard(connection)
+        number = self._numbers.get(connection)
+        if number is not None:
+            self._turns.deliver(Request(number, frame))
+
+    def frame_refused(self, connection: Connection, error: ProtocolError) -> None:
+        """Say what was wrong after all that was decided before, then end the session."""
+        number = self._numbers.get(connection)
+        if number is not None:
+            self._turns.follow(Answer(number, 0, failure(error)), CloseSession(number))
+
+    def connection_closed(self, connection: Connection, reason: str) -> None:
+        """Forget a session."""
+        self._heard(connection)
+        number = self._numbers.pop(connection)
+        del self._sessions[number]
+        _log.debug("session %d is over: %s", number, reason)
+        self._turns.deliver(SessionClosed(number))
+        if self._stopping and not self._sessions:
+            self._all_gone.set()
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        """Do what the manager decided; its extents are pinned."""
+        touched: dict[Connection, None] = {}
+        peers: dict[Peer, None] = {}
+        for effect in effects:
+            match effect:
+                case Answer(session):
+                    connection = self._sessions.get(session)
+                    if connection is None:
+                        unpin_all(self._store, effect.body)
+                    else:
+                        self._answer(connection, effect)
+                        touched[connection] = None
+                case CloseSession(session):
+                    if session in self._sessions:
+                        self._sessions[session].finish()
+                case Dial(peer):
+                    self._links.dial(peer)
+                case HangUp(peer):
+                    self._links.hang_up(peer)
+                case LinkSend(peer, head, body):
+                    self._links.send(peer, head, body)
+                    peers[peer] = None
+                case _:
+                    assert_never(effect)
+        for connection in touched:
+            connection.flush()
+        for peer in peers:
+            self._links.flush(peer)
+
+    def reconsider(self) -> None:
+        """Stop reading everywhere, or go on, as `overfull` now says."""
+        for connection in list(self._numbers):
+            connection.reconsider()
+        self._links.reconsider()
+
+    def failed(self, error: Exception) -> None:
+        """Remember why the daemon has to end; whoever started it ends it."""
+        if not self.ended.done():
+            self.ended.set_result(error)
+
+    async def stop(self) -> None:
+        """Finish what was begun, in bounded time, and close the data directory.
+
+        Raises `StoreError` if that does not succeed; everything answered for is safe all the same.
+        """
+        self._stopping = True
+        self._close_listeners()
+        self.reconsider()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._turns.drain(), STOP_S)
+        for connection in list(self._numbers):
+            connection.finish(linger=False)
+        if self._sessions:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), STOP_S)
+        for connection in list(self._numbers):
+            connection.abort("the daemon stops")
+        self._links.close()
+        await self._turns.stop()
+
+    def _unforeseen(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Something of ours failed outside any request: better to end than to leave all waiting."""
+        error = context.get("exception")
+        _log.error("%s", context["message"], exc_info=error)
+        if error is not None:
+            self._turns.fail(error)
+
+    def _answer(self, connection: Connection, answer: Answer) -> None:
+        # Bytes that may leave their queue with this answer are copied; see docs/decisions/0011.
+        in_kernel = not answer.held
+        try:
+            connection.send(answer.head, answer.request_id, answer.body, in_kernel=in_kernel)
+        except ProtocolError as error:
+            _log.error("an answer could not be sent: %s", error)
+            unpin_all(self._store, answer.body)
+            connection.send(failure(error), answer.request_id)
+
+    def _hello(self) -> Hello:
+        return Hello("manager", self._manager.id, self._manager.name, self._instance)
+
+    def _listen(self, options: ServeOptions) -> None:
+        if options.listen is not None:
+            sock, address = listen_tcp(*listen_address(options.listen))
+            if not ip_address(sock.getsockname()[0]).is_loopback:
+                _log.warning("%s has no lock: anyone who reaches it may use it", address)
+            self._listeners.append(Listener(self._loop, sock, address, self.adopt))
+        if options.socket is not None:
+            sock, address = listen_unix(options.socket)
+            self._listeners.append(Listener(self._loop, sock, address, self.adopt))
+
+    def _close_listeners(self) -> None:
+        while self._listeners:
+            self._listeners.pop().close()

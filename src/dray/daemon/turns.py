@@ -1,0 +1,420 @@
+"""The turn: what the manager decided is released only when everything it rests on is durable.
+
+    event -> manager.handle -> effects           as it comes, many in one pass of the loop
+    end of the pass: store.begin_sync            writes the facts so far as one group
+    two workers: Sync.halves                     fdatasync; the next turn gathers meanwhile
+    store.end_sync, release the effects          in the order in which they were decided
+
+At most one sync is under way, so a busy daemon syncs once for everything that came during the last
+one: group commit. Facts that would outgrow a group are written as one, which then waits in line. An
+effect waits for every fact before it, its own or not, except those that the manager marked
+`held=False`. An extent in an effect is pinned from the moment it is decided.
+
+A sync that fails is never tried again: every waiting answer becomes that failure, and the daemon
+ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable
+from functools import partial
+from itertools import cycle, islice
+from typing import NamedTuple, Protocol
+
+from dray.daemon.limits import (
+    CHECKPOINT_RETRY_S,
+    GATHERED_BYTES_MAX,
+    GATHERED_EFFECTS_MAX,
+    GROUP_SHARE,
+    QUIET_S,
+    TICK_S_AFTER_FAILURE,
+    TICK_S_MAX,
+    TICK_S_MIN,
+)
+from dray.daemon.outbox import merged, pin_all, unpin_all
+from dray.daemon.timekeeper import Timekeeper, draw_jitter
+from dray.daemon.worker import Worker
+from dray.errors import DrayError, StoreFull, StorePoisoned
+from dray.manager.events import (
+    Answer,
+    CloseSession,
+    Effect,
+    Event,
+    HangUp,
+    LinkDown,
+    LinkFrame,
+    LinkSend,
+    Request,
+    Tick,
+)
+from dray.store.checkpoint import Snapshots
+from dray.store.disk import File
+from dray.store.limits import HEAP_FILE_BYTES
+from dray.store.store import Store
+from dray.store.syncing import Checkpoint, Sync
+from dray.wire.frames import failure
+
+_log = logging.getLogger(__name__)
+INTERNAL = DrayError(
+    "the queue manager failed in a way nobody foresaw; its log has the details, please report them"
+)
+
+
+class Deciding(Protocol):
+    """The part of a manager that turns need."""
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Take one event; say what is to be done about it."""
+        ...
+
+    def deadline(self) -> float | None:
+        """When to send Tick, or None for never."""
+        ...
+
+    def snapshot(self) -> Snapshots:
+        """Everything, for a checkpoint."""
+        ...
+
+    def notices(self) -> list[str]:
+        """What an operator should know since the last call."""
+        ...
+
+
+class Performing(Protocol):
+    """Who does what was decided."""
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        """Do it all now; takes over the pins of their extents."""
+        ...
+
+    def reconsider(self) -> None:
+        """Stop reading everywhere, or go on, as `Turns.overfull` now says."""
+        ...
+
+    def failed(self, error: Exception) -> None:
+        """Nothing more can be made durable: end."""
+        ...
+
+
+class _Turn(NamedTuple):
+    """A group of facts that was written, its sync, and what may be said when it has ended."""
+
+    sync: Sync
+    effects: list[Effect]
+
+
+class Turns:
+    """Drives one manager over one store."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: Store,
+        manager: Deciding,
+        *,
+        clock: Timekeeper,
+        performer: Performing,
+    ) -> None:
+        """Begin with nothing gathered; threads are started here."""
+        self._loop = loop
+        self._store = store
+        self._manager = manager
+        self._clock = clock
+        self._performer = performer
+        self._syncers = (Worker(loop, "dray-sync-1"), Worker(loop, "dray-sync-2"))
+        self._halves_left = 0
+        self._keeper = Worker(loop, "dray-checkpoint")
+        self._at_once: list[Effect] = []
+        self._gathered: list[Effect] = []
+        self._gathered_bytes = 0
+        self._lined_up: deque[_Turn] = deque()
+        self._running: _Turn | None = None
+        # The facts of one group must fit the log, and those of one event come on top.
+        self._group_bytes = store.group_bytes_max // GROUP_SHARE
+        self._pass_ends = False
+        self._overfull = False
+        self._failed = False
+        self._checkpointing = False
+        self._flushing = False
+        self._bytes_since_flush = 0
+        self._quiet: asyncio.TimerHandle | None = None
+        self._stopping = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float | None = None
+        self._not_before = 0.0
+
+    @property
+    def overfull(self) -> bool:
+        """Whether so much waits for the disk that nothing more should be read."""
+        return self._overfull
+
+    def deliver(self, event: Event) -> None:
+        """Let the manager decide about an event, now."""
+        if self._failed:
+            return
+        if isinstance(event, Request | LinkFrame):
+            self._gathered_bytes += len(event.frame.body)
+            self._bytes_since_flush += len(event.frame.body)
+        if isinstance(event, LinkDown):
+            event = event._replace(jitter=draw_jitter())
+        try:
+            effects = self._manager.handle(event, self._clock.now())
+        except StorePoisoned as error:
+            self.fail(error)
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
+            effects = self._mishap(event, error)
+        self.follow(*effects)
+        if self._store.waiting_bytes > self._group_bytes:
+            self._begin()
+            self._weigh()
+
+    def follow(self, *effects: Effect) -> None:
+        """Have these done after everything that was decided before."""
+        for effect in effects:
+            self._gather(effect)
+        if not self._pass_ends:
+            self._pass_ends = True
+            self._loop.call_soon(self._end_pass)
+
+    def tick(self) -> None:
+        """Let the manager look at the time."""
+        self._timer = self._timer_at = None
+        self.deliver(Tick())
+
+    def _gather(self, effect: Effect) -> None:
+        if isinstance(effect, Answer | LinkSend) and effect.body:
+            effect = effect._replace(body=merged(effect.body))
+            pin_all(self._store, effect.body)
+        if isinstance(effect, Answer) and not effect.held:
+            self._at_once.append(effect)
+        else:
+            self._gathered.append(effect)
+
+    def _end_pass(self) -> None:
+        self._pass_ends = False
+        if self._failed:
+            return
+        if self._at_once:
+            at_once, self._at_once = self._at_once, []
+            self._performer.perform(at_once)
+        if self._running is None:
+            self._begin()
+        if self._bytes_since_flush >= HEAP_FILE_BYTES:
+            self._flush_early()
+        self._weigh()
+        self._set_timer()
+        for notice in self._manager.notices():
+            _log.warning("%s", notice)
+
+    # ------------------------------------------------------------------------ sync and release
+
+    def _begin(self) -> None:
+        """Begin the sync of what has gathered; release it at once if nothing has to be synced."""
+        if self._store.checkpoint_due:
+            self._begin_checkpoint()
+        try:
+            sync = self._store.begin_sync()
+        except StoreFull:
+            # The log has room again when the checkpoint has ended; `_checkpointed` goes on here.
+            return
+        except StorePoisoned as error:
+            self.fail(error)
+            return
+        effects, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        if sync is None:
+            self._performer.perform(effects)
+        else:
+            self._lined_up.append(_Turn(sync, effects))
+            self._start()
+
+    def _start(self) -> None:
+        """Run the next sync that is lined up, if none is under way."""
+        if self._running is not None or not self._lined_up:
+            return
+        self._running = self._lined_up.popleft()
+        # One half alone is run by both workers: see the busy machine in docs/decisions/0012.
+        halves = islice(cycle(self._running.sync.halves()), len(self._syncers))
+        self._halves_left = len(self._syncers)
+        for worker, half in zip(self._syncers, halves, strict=True):
+            worker.submit(half, self._synced)
+
+    def _synced(self, error: BaseException | None) -> None:
+        if self._failed:
+            return
+        if error is not None:
+            self.fail(error)
+            return
+        self._halves_left -= 1
+        if self._halves_left:
+            return
+        assert self._running is not None, "only one sync is under way"
+        turn, self._running = self._running, None
+        turn.sync.done = True
+        self._store.end_sync(turn.sync)
+        self._performer.perform(turn.effects)
+        if self._lined_up:
+            self._start()
+        elif self._gathered:
+            self._begin()
+        else:
+            self._rest()
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """Stop reading when too much waits for the disk, go on when it does no longer."""
+        was = self._overfull
+        self._overfull = (
+            len(self._gathered) > GATHERED_EFFECTS_MAX
+            or self._gathered_bytes > GATHERED_BYTES_MAX
+            or self._store.waiting_bytes > self._group_bytes
+            or bool(self._lined_up)
+        )
+        if was != self._overfull:
+            self._performer.reconsider()
+
+    def _begin_checkpoint(self) -> None:
+        if self._checkpointing:
+            return
+        try:
+            checkpoint = self._store.begin_checkpoint(self._manager.snapshot())
+        except StorePoisoned as error:
+            self.fail(error)
+            return
+        if checkpoint is not None:
+            self._checkpointing = True
+            self._keeper.submit(checkpoint.run, partial(self._checkpointed, checkpoint))
+
+    def _checkpointed(self, checkpoint: Checkpoint, error: BaseException | None) -> None:
+        if self._failed:
+            return
+        if error is not None:
+            self.fail(error)
+            return
+        self._store.end_checkpoint(checkpoint)
+        if checkpoint.refused is None:
+            self._checkpointing = False
+            self._after_checkpoint()
+        else:
+            _log.error("there is no room for a checkpoint: %s", checkpoint.refused)
+            self._loop.call_later(CHECKPOINT_RETRY_S, self._retry_checkpoint)
+
+    def _retry_checkpoint(self) -> None:
+        self._checkpointing = False
+        self._after_checkpoint()
+
+    def _after_checkpoint(self) -> None:
+        if not (self._failed or self._stopping or self._running):
+            self._begin()
+            self._weigh()
+
+    def _flush_early(self) -> None:
+        """Sync full heap files while the rest of a large transaction still comes."""
+        if self._flushing:
+            return
+        files = self._store.flush_hint()
+        self._bytes_since_flush = 0
+        if files:
+            self._flushing = True
+            self._keeper.submit(partial(_sync_all, files), partial(self._flushed, files))
+
+    def _flushed(self, files: list[File], error: BaseException | None) -> None:
+        if self._failed:
+            return
+        if error is not None:
+            self.fail(error)
+            return
+        self._flushing = False
+        self._store.flushed(files)
+
+    def _rest(self) -> None:
+        """Everything is said and done: seal the log if it stays quiet."""
+        if self._quiet is None:
+            self._quiet = self._loop.call_later(QUIET_S, self._seal)
+
+    def _seal(self) -> None:
+        self._quiet = None
+        if not (self._running or self._gathered or self._failed or self._stopping):
+            try:
+                self._store.seal()
+            except StorePoisoned as error:
+                self.fail(error)
+
+    # ---------------------------------------------------------------------------------- ending
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing more can be promised: tell everyone who waits, release nothing, once."""
+        if self._failed:
+            return
+        self._failed = True
+        reason = error if isinstance(error, DrayError) else INTERNAL
+        told, self._at_once = self._at_once, []
+        turns = [self._running] if self._running else []
+        waiting = [effect for turn in (*turns, *self._lined_up) for effect in turn.effects]
+        for effect in (*waiting, *self._gathered):
+            if isinstance(effect, Answer | LinkSend):
+                unpin_all(self._store, effect.body)
+            if isinstance(effect, Answer) and effect.request_id:
+                told.append(Answer(effect.session, effect.request_id, failure(reason)))
+        self._running, self._gathered = None, []
+        self._lined_up.clear()
+        self._performer.perform(told)
+        self._performer.failed(reason)
+
+    async def drain(self) -> None:
+        """Sync and release everything that was decided."""
+        while not self._failed and (self._pass_ends or self._running or self._gathered):
+            for worker in (*self._syncers, self._keeper):
+                await worker.idle()
+
+    async def stop(self) -> None:
+        """End the threads and close the store, with a last checkpoint. Raises `StoreError`."""
+        self._stopping = True
+        for timer in (self._timer, self._quiet):
+            if timer is not None:
+                timer.cancel()
+        for worker in (*self._syncers, self._keeper):
+            await worker.idle()
+            worker.stop()
+        self._store.close(None if self._failed else self._manager.snapshot())
+
+    # ------------------------------------------------------------------------------------ time
+
+    def _set_timer(self) -> None:
+        """Wake up at the manager's deadline."""
+        at = self._manager.deadline()
+        if at is None or at == self._timer_at or self._stopping:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        delay = min(max(at - self._clock.now(), TICK_S_MIN), TICK_S_MAX)
+        delay = max(delay, self._not_before - self._loop.time())
+        self._timer_at = at
+        self._timer = self._loop.call_later(delay, self.tick)
+
+    def _mishap(self, event: Event, error: Exception) -> list[Effect]:
+        """What is done when the manager raised: nobody is left waiting, nothing is hidden."""
+        known = isinstance(error, DrayError)
+        if known:
+            _log.error("%s could not be handled: %s", type(event).__name__, error)
+        else:
+            _log.error("%s could not be handled", type(event).__name__, exc_info=error)
+        match event:
+            case Request(session, frame):
+                told = failure(error if isinstance(error, DrayError) else INTERNAL)
+                answer = Answer(session, frame.request_id, told)
+                return [answer] if known else [answer, CloseSession(session)]
+            case LinkFrame(peer, _):
+                self._loop.call_soon(self.deliver, LinkDown(peer, "a frame could not be handled"))
+                return [HangUp(peer)]
+            case Tick():
+                self._not_before = self._loop.time() + TICK_S_AFTER_FAILURE
+        return []
+
+
+def _sync_all(files: list[File]) -> None:
+    for file in files:
+        file.sync()

@@ -1,0 +1,344 @@
+"""Watches the storage folder and writes to the audit what others do in it (S3-17, R76).
+
+Theory of operation. An `AuditedDisk` is a disk that, between taking and giving up the lock,
+compares, watches and compares again:
+
+    lock     compare with the manifest of the last stop; note in the manifest that a manager runs
+    running  inotify tells that a name came, went or moved, and that a file was closed by somebody
+             who could write to it; what the disk itself was about to do is taken off that
+    close    wait for what inotify still has; write the manifest anew
+
+The kernel does not say who it was. But every change of the manager goes through its disk, which
+says beforehand what it is about to do (`OwnMarks`); whatever is left over was somebody else. The
+manager keeps its files open, so its own writing into them causes no event at all, and costs nothing
+here. docs/explanation/audit.md tells what cannot be seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from watchdog import events
+from watchdog.observers.api import BaseObserver
+from watchdog.observers.inotify import InotifyObserver
+from watchdog.observers.polling import PollingObserver
+
+from dray.daemon.timekeeper import Timekeeper
+from dray.errors import StoreError
+from dray.store.audit import AuditLog
+from dray.store.disk import FOLDER_NAME, LOCK_NAME, RealDisk
+from dray.store.lqs import FOLDER, QUARANTINE
+from dray.store.manifest import (
+    FileMark,
+    Manifest,
+    differences,
+    identity_of,
+    is_own_name,
+    read_manifest,
+    take_stock,
+    was_moved,
+    write_manifest,
+)
+
+_log = logging.getLogger(__name__)
+POLL_S: Final = 2.0
+"""How often names are compared where the kernel does not tell."""
+DRAIN_S: Final = 2.0
+"""How long a stop waits for what the kernel still has to tell; it takes a few milliseconds."""
+FRESH_S: Final = 60.0
+"""A file changed so recently may not have its time of change on the disk yet."""
+
+_KINDS: Final = (
+    events.FileCreatedEvent,
+    events.FileDeletedEvent,
+    events.FileMovedEvent,
+    events.FileClosedEvent,
+    events.DirCreatedEvent,
+    events.DirDeletedEvent,
+    events.DirMovedEvent,
+)
+"""Not modification: every write of the manager would cause one."""
+
+
+class OwnMarks:
+    """What this process is about to do to names, to be taken off what is seen to happen."""
+
+    def __init__(self) -> None:
+        """Begin with nothing announced."""
+        self._lock = threading.Lock()
+        self._announced: Counter[tuple[str, str]] = Counter()
+
+    def comes(self, name: str) -> None:
+        """A name will be there."""
+        self._announce("comes", name)
+
+    def goes(self, name: str) -> None:
+        """A name will be gone."""
+        self._announce("goes", name)
+
+    def closes(self, name: str) -> None:
+        """A file that was open for writing will be closed."""
+        self._announce("closes", name)
+
+    def take(self, act: str, name: str) -> bool:
+        """Whether that was announced; an announcement counts for one event."""
+        with self._lock:
+            if not self._announced[act, name]:
+                del self._announced[act, name]
+                return False
+            self._announced[act, name] -= 1
+            return True
+
+    def _announce(self, act: str, name: str) -> None:
+        with self._lock:
+            self._announced[act, name] += 1
+
+
+class AuditedDisk(RealDisk):
+    """A disk that has an eye on its folder from `lock` to `close`."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Take the data directory at `path`. Raises StoreError if it cannot be made."""
+        self._marks = OwnMarks()
+        super().__init__(path, changes=self._marks)
+        self._guard: Guard | None = None
+
+    def lock(self) -> None:
+        """Lock, compare with the manifest, and watch. Raises StoreLocked, StoreError."""
+        super().lock()
+        try:
+            self._guard = Guard(self.path, self._marks)
+        except OSError as error:
+            super().close()
+            sentence = f"{self.path} cannot be watched for the audit: {error.strerror}."
+            raise StoreError(sentence, directory=str(self.path)) from error
+        except StoreError:
+            super().close()
+            raise
+
+    def close(self) -> None:
+        """Stop watching, write the manifest, and give up the lock."""
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.end()
+        super().close()
+
+
+class UnwatchedDisk(RealDisk):
+    """A disk without an audit, whose work no later audit may take for a stranger's."""
+
+    def lock(self) -> None:
+        """Lock, and note in the manifest that a manager runs. Raises StoreLocked, StoreError."""
+        super().lock()
+        try:
+            manifest = read_manifest(self.path)
+            if manifest is not None and manifest.closed:
+                manifest.closed = False
+                manifest.files = _strangers(manifest.files)
+                write_manifest(self.path, manifest)
+        except ValueError:
+            _log.warning("the manifest of %s cannot be read", self.path)
+        except OSError as error:
+            super().close()
+            sentence = f"{self.path}: the manifest cannot be written: {error.strerror}."
+            raise StoreError(sentence, directory=str(self.path)) from error
+
+
+class Guard:
+    """The audit of one storage folder while its lock is held."""
+
+    def __init__(self, data: Path, marks: OwnMarks) -> None:
+        """Compare with the manifest, then watch. Raises OSError, StoreError."""
+        self._data = data
+        self._folder = data / FOLDER_NAME
+        self._marks = marks
+        self._clock = Timekeeper()
+        self._strangers: dict[str, FileMark] = {}
+        self._drained = threading.Event()
+        self._observer: BaseObserver | None = None
+        for name in (FOLDER, QUARANTINE):
+            (self._folder / name).mkdir(exist_ok=True)
+        self._audit = AuditLog(data)
+        try:
+            self._compare()
+            self._note(closed=False)
+            self._watch()
+        except BaseException:
+            self._audit.close()
+            raise
+
+    def end(self) -> None:
+        """Stop watching and note how everything is left behind. Raises nothing."""
+        try:
+            self._drain()
+            if self._observer is not None:
+                self._observer.stop()
+                self._observer.join()
+            self._make_times_durable()
+            self._note(closed=True)
+        except OSError as error:
+            _log.warning("the manifest could not be written: %s", error)
+        finally:
+            self._audit.close()
+
+    # ------------------------------------------------------------------------------ comparing
+
+    def _compare(self) -> None:
+        if self._audit.cut_bytes:
+            detail = f"{self._audit.cut_bytes} bytes of an entry that was never finished"
+            self._tell("cut", self._audit.path.name, detail, seen="start")
+        try:
+            manifest = read_manifest(self._data)
+        except ValueError:
+            self._tell("edited", "manifest.json", "it cannot be read", seen="start")
+            return
+        if manifest is None:
+            if self._audit.known:
+                detail = "what was changed since the last stop cannot be told"
+                self._tell("deleted", "manifest.json", detail, seen="start")
+            return
+        self._check_audit(manifest)
+        moved = was_moved(manifest.identity, identity_of(self._data))
+        if moved:
+            self._tell("moved", FOLDER_NAME, moved, seen="start")
+        now = take_stock(self._data)
+        if not manifest.closed:
+            # After a crash only what the manager never makes can be told from what it made.
+            now = _strangers(now)
+        for change, file, detail in differences(manifest.files, now):
+            self._tell(change, file, detail, seen="start")
+        self._strangers = _strangers(now)
+
+    def _check_audit(self, manifest: Manifest) -> None:
+        head, name = self._audit.head, self._audit.path.name
+        if not self._audit.known:
+            detail = f"it had {manifest.audit_entries} entries"
+            if manifest.audit_entries:
+                self._tell("deleted", name, detail, seen="start")
+        elif manifest.closed and head != (manifest.audit_entries, manifest.audit_digest):
+            detail = f"it had {manifest.audit_entries} entries and has {head.entries}"
+            self._tell("edited", name, detail, seen="start")
+        elif head.entries < manifest.audit_entries:
+            detail = f"it had {manifest.audit_entries} entries or more and has {head.entries}"
+            self._tell("edited", name, detail, seen="start")
+
+    def _note(self, *, closed: bool) -> None:
+        head = self._audit.head
+        manifest = Manifest(
+            closed=closed,
+            identity=identity_of(self._data),
+            files=take_stock(self._data) if closed else self._strangers,
+            audit_entries=head.entries,
+            audit_digest=head.digest,
+        )
+        write_manifest(self._data, manifest)
+
+    def _make_times_durable(self) -> None:
+        """Spare the next start false alarms: data syncs leave a file's time of change behind."""
+        recent = self._clock.now() - FRESH_S
+        for folder in (self._folder, self._folder / FOLDER):
+            for path in folder.iterdir():
+                if path.is_file() and path.stat().st_mtime > recent:
+                    descriptor = os.open(path, os.O_RDONLY)
+                    try:
+                        os.fsync(descriptor)
+                    finally:
+                        os.close(descriptor)
+
+    # ------------------------------------------------------------------------------- watching
+
+    def _watch(self) -> None:
+        for make in (InotifyObserver, lambda: PollingObserver(timeout=POLL_S)):
+            try:
+                self._observer = self._started(make())
+                return
+            except OSError as error:
+                _log.warning("changes are looked for every %.0f s: %s", POLL_S, error)
+
+    def _started(self, observer: BaseObserver) -> BaseObserver:
+        handler, folder = _Handler(self._seen), str(self._folder)
+        observer.schedule(handler, folder, recursive=True, event_filter=list(_KINDS))
+        try:
+            observer.start()
+        except OSError:
+            observer.stop()
+            raise
+        return observer
+
+    def _drain(self) -> None:
+        """Make an event of our own and wait until it was seen; all before it were, too."""
+        if self._observer is None:
+            return
+        self._drained.clear()
+        with contextlib.suppress(FileNotFoundError):
+            os.close(os.open(self._folder / LOCK_NAME, os.O_WRONLY))
+            self._drained.wait(DRAIN_S)
+
+    def _seen(self, event: events.FileSystemEvent) -> None:
+        """Called by the observer's thread; what is raised here would end it."""
+        try:
+            self._judge(event)
+        except (OSError, StoreError) as error:
+            _log.error("a change of the storage folder could not be audited: %s", error)
+
+    def _judge(self, event: events.FileSystemEvent) -> None:
+        name = self._name(event.src_path)
+        match event.event_type:
+            case "closed":
+                if name == LOCK_NAME:
+                    # Whoever tries to start a second manager does that, and so do we at the end.
+                    self._drained.set()
+                elif not self._marks.take("closes", name):
+                    self._tell("edited", name, self._size(name))
+            case "created":
+                if not self._marks.take("comes", name):
+                    self._tell("added", name, self._size(name))
+            case "deleted":
+                if not self._marks.take("goes", name):
+                    self._tell("deleted", name)
+            case "moved":
+                new = self._name(event.dest_path)
+                ours = self._marks.take("goes", name), self._marks.take("comes", new)
+                if not all(ours):
+                    self._tell("moved", name, f"to {new}")
+
+    def _tell(self, change: str, file: str, detail: str = "", *, seen: str = "running") -> None:
+        now = self._clock.now()
+        self._audit.append(change, file, seen=seen, now=now, detail=detail)
+        if seen == "running" and not is_own_name(file):
+            # After a crash it is not to be told again.
+            self._strangers = _strangers(take_stock(self._data))
+            self._note(closed=False)
+
+    def _name(self, path: bytes | str) -> str:
+        name = os.path.relpath(os.fsdecode(path), self._folder)
+        return FOLDER_NAME if name == "." else name
+
+    def _size(self, name: str) -> str:
+        try:
+            return f"{(self._folder / name).stat().st_size} bytes"
+        except OSError:
+            return ""
+
+
+def _strangers(files: Mapping[str, FileMark]) -> dict[str, FileMark]:
+    """Those with a name that a manager never gives."""
+    return {name: mark for name, mark in files.items() if not is_own_name(name)}
+
+
+class _Handler(events.FileSystemEventHandler):
+    """What the library calls, in a thread of its own."""
+
+    def __init__(self, seen: Callable[[events.FileSystemEvent], None]) -> None:
+        self._seen = seen
+
+    def dispatch(self, event: events.FileSystemEvent) -> None:
+        """Pass it on."""
+        self._seen(event)

@@ -1,0 +1,60 @@
+"""One thread that waits for the disk, so that the loop need not.
+
+Jobs run in the order in which they were submitted; each outcome is told to the loop. A pool of the
+standard library does the same at a higher price per job, and group commit pays it per sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+
+Job = Callable[[], object]
+Outcome = Callable[[BaseException | None], None]
+
+
+class Worker:
+    """A thread of its own with a line of jobs."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
+        """Start the thread; outcomes are called in `loop`."""
+        self._loop = loop
+        self._jobs: queue.SimpleQueue[tuple[Job, Outcome] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job, outcome: Outcome) -> None:
+        """Run `job` in the thread, then `outcome` in the loop with the error it raised, or None."""
+        self._jobs.put((job, outcome))
+
+    async def idle(self) -> None:
+        """Wait until everything submitted so far has been done and told."""
+        passed: asyncio.Future[None] = self._loop.create_future()
+
+        def told(_error: BaseException | None) -> None:
+            if not passed.done():
+                passed.set_result(None)
+
+        self.submit(_nothing, told)
+        await passed
+
+    def stop(self) -> None:
+        """Finish what was submitted, then end the thread."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (entry := self._jobs.get()) is not None:
+            job, outcome = entry
+            error: BaseException | None = None
+            try:
+                job()
+            except BaseException as raised:  # noqa: BLE001 - told to the loop, which acts on it
+                error = raised
+            self._loop.call_soon_threadsafe(outcome, error)
+
+
+def _nothing() -> None:
+    """Pass through the line."""
