@@ -1,0 +1,66 @@
+"""The awaited face of Dray: the names of `dray`, in asyncio.
+
+    async with dray.aio.connect("dray://127.0.0.1:7340") as manager:
+        async with manager.transaction() as transaction:
+            await manager.queue("orders").send(b"...", transaction=transaction)
+
+What is a context manager in `dray` can be awaited here or used with `async with`; what is iterated
+over there is iterated over here with `async for`. Messages, errors and constants are those of
+`dray`. A call may be cancelled: a message is then given back, never lost, and the connection stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.client.address import parse_address
+from dray.client.awaited.cursor import Cursor
+from dray.client.awaited.large import LargeMessageQueue
+from dray.client.awaited.large_message import LargeMessage
+from dray.client.awaited.manager import Manager
+from dray.client.awaited.opening import Opening
+from dray.client.awaited.queue import Queue
+from dray.client.awaited.receiver import Receiver
+from dray.client.awaited.transaction import Transaction
+from dray.client.link import Link
+from dray.client.loops import LoopRuntime
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+__all__ = [
+    "Cursor",
+    "LargeMessage",
+    "LargeMessageQueue",
+    "Manager",
+    "Queue",
+    "Receiver",
+    "Transaction",
+    "connect",
+    "open",
+]
+
+
+def connect(url: str) -> Opening[Manager]:
+    """Connect to a daemon; see `dray.connect`."""
+    return Opening(lambda: Manager.connected(Link(parse_address(url), LoopRuntime())))
+
+
+def open(  # noqa: A001 - the name of the public face, as in dray
+    path: str | Path,
+    *,
+    quota: int | str | None = "8GiB",
+    journal_quota: int | str | None = "8GiB",
+    name: str | None = None,
+    listen: str | None = None,
+    **config: Any,  # noqa: ANN401 - each option of the daemon has its own type
+) -> Opening[Manager]:
+    """Run a queue manager in this process over a data directory; see `dray.open`."""
+    from dray.embedded import open_awaited
+
+    return Opening(
+        lambda: open_awaited(
+            path, quota=quota, journal_quota=journal_quota, name=name, listen=listen, **config
+        )
+    )

@@ -1,0 +1,85 @@
+"""Where a queue manager is: `dray://host:port`, `dray+unix:///path`, and how to reach it there."""
+
+from __future__ import annotations
+
+import socket
+from typing import NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+from dray.errors import ConnectionLost, InvalidConfiguration
+from dray.model.names import DEFAULT_PORT
+
+CONNECT_TIMEOUT_S = 10.0
+"""A machine on the network that has not answered by then is not there."""
+_KEEPALIVE = (
+    (socket.TCP_KEEPIDLE, 15),
+    (socket.TCP_KEEPINTVL, 5),
+    (socket.TCP_KEEPCNT, 4),
+)
+"""A dead machine is noticed after 35 seconds, also while we wait for a message for ever."""
+
+
+class Address(NamedTuple):
+    """A queue manager's address; `path` is set for a Unix socket, `host` for TCP."""
+
+    host: str = ""
+    port: int = DEFAULT_PORT
+    path: str = ""
+
+    def __str__(self) -> str:
+        """The address as a URL."""
+        if self.path:
+            return f"dray+unix://{quote(self.path)}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"dray://{host}:{self.port}"
+
+    def dial(self) -> socket.socket:
+        """Connect; raises `ConnectionLost`."""
+        try:
+            return self._connect_unix() if self.path else self._connect_tcp()
+        except (OSError, UnicodeError) as error:
+            said = getattr(error, "strerror", None) or str(error)
+            raise ConnectionLost(
+                f"no queue manager answers at {self}: {said}; is `dray serve` running there?"
+            ) from error
+
+    def _connect_unix(self) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(CONNECT_TIMEOUT_S)
+            sock.connect(self.path)
+            sock.settimeout(None)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _connect_tcp(self) -> socket.socket:
+        sock = socket.create_connection((self.host, self.port), timeout=CONNECT_TIMEOUT_S)
+        sock.settimeout(None)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        return sock
+
+
+def parse_address(url: str) -> Address:
+    """Read a queue manager's URL; raises `InvalidConfiguration`."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise InvalidConfiguration(f"{url!r} is not an address: {error}") from error
+    plain = not (parts.query or parts.fragment or parts.username)
+    if parts.scheme == "dray+unix" and plain and not parts.netloc and parts.path.startswith("/"):
+        return Address(path=unquote(parts.path))
+    if parts.scheme == "dray" and plain and parts.hostname and parts.path in {"", "/"}:
+        return Address(parts.hostname, DEFAULT_PORT if port is None else port)
+    if parts.scheme == "drays":
+        raise InvalidConfiguration(
+            f"cannot connect to {url!r}: this release has no TLS; use dray://"
+        )
+    raise InvalidConfiguration(
+        f"{url!r} is not a queue manager's address: write dray://host:port or dray+unix:///path"
+    )

@@ -1,0 +1,106 @@
+"""A cursor: goes through a queue message by message, and can take the one at which it stands.
+
+Kept by the client as a position, so it costs a queue manager nothing and survives its restarts.
+
+    start --peek, next--> at a message --next--> at the next one --receive--> behind it --next-->
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from dray.errors import IllegalCursorAction, MessageAlreadyReceived, MessageNotFound
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from dray.client.awaited.queue import Queue
+    from dray.client.awaited.transaction import InTransaction
+    from dray.model.message import Message
+
+
+class Cursor:
+    """Stands before the first message, at one, behind one that it has received, or is closed."""
+
+    def __init__(self, queue: Queue) -> None:
+        """Begin before the first message of a queue."""
+        self._queue = queue
+        self._position = 0
+        self._at_message = False
+        self._closed = False
+
+    async def peek(self, timeout: float | None = None) -> Message:
+        """Look at the message at which the cursor stands, at the beginning the first.
+
+        Raises `MessageAlreadyReceived` if another reader has taken it, `IllegalCursorAction` if the
+        cursor itself has, and `ReceiveTimeout`.
+        """
+        if not self._position:
+            return await self.next(timeout)
+        self._check_at_message()
+        try:
+            return await self._queue.peek_by_lookup_id(self._position)
+        except MessageNotFound as error:
+            raise self._taken() from error
+
+    async def next(self, timeout: float | None = None) -> Message:
+        """Go to the next message and look at it; behind the last one, wait. `ReceiveTimeout`.
+
+        What another transaction holds is passed over.
+        """
+        self._check_open()
+        message = await self._queue.next_after(self._position, timeout)
+        assert message.lookup_id is not None
+        self._position, self._at_message = message.lookup_id, True
+        return message
+
+    async def receive(
+        self, timeout: float | None = None, transaction: InTransaction | None = None
+    ) -> Message:
+        """Take the message at which the cursor stands, at the beginning the first.
+
+        Raises as `peek` does. After it `next` goes on.
+        """
+        if not self._position:
+            await self.next(timeout)
+        self._check_at_message()
+        try:
+            message = await self._queue.receive_by_lookup_id(
+                self._position, transaction=transaction
+            )
+        except MessageNotFound as error:
+            raise self._taken() from error
+        self._at_message = False
+        return message
+
+    async def close(self) -> None:
+        """End it; nothing is held."""
+        self._closed = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalCursorAction("the cursor is closed; take another from its queue")
+
+    def _check_at_message(self) -> None:
+        self._check_open()
+        if not self._at_message:
+            raise IllegalCursorAction(
+                "the cursor has received the message at which it stood; go on with next()"
+            )
+
+    def _taken(self) -> MessageAlreadyReceived:
+        return MessageAlreadyReceived(
+            f"the message at position {self._position} of {self._queue.name!r}, at which the cursor"
+            " stands, is taken or held by another reader; go on with next()"
+        )

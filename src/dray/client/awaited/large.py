@@ -1,0 +1,284 @@
+"""Large messages as programs send and receive them: any size, constant memory, exactly once.
+
+Sending: read a piece, hash it in a worker, take its CRC32C, hand it to the kernel with its
+record's head in front; the next piece is read into another buffer meanwhile. Everything is in one
+transaction: the caller's, or one of its own that is aborted when anything fails, so that nothing
+becomes visible.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, Unpack
+
+from dray.client.awaited.large_message import LargeMessage, Origin, open_found
+from dray.client.awaited.opening import Opening
+from dray.client.awaited.transaction import InTransaction, Transaction
+from dray.client.digest import RollingDigest
+from dray.client.messages import SendProperties, record_of
+from dray.client.progress import Progress, Reporter
+from dray.client.requests import wait_for
+from dray.client.sources import PIECES_ALIVE, AwaitedChunkSource, Source, pieces_of, source_of
+from dray.errors import (
+    DrayError,
+    LargeMessageHole,
+    NotTransactional,
+    QueueNotFound,
+    StatusQueueMissing,
+    TransactionAborted,
+    TransactionUsage,
+)
+from dray.large.split import (
+    SIZE_UNKNOWN,
+    LargeMessageParameters,
+    PartMessage,
+    Split,
+    check_fragment_size,
+)
+from dray.model.ids import ManagerId, MessageId, join_id
+from dray.model.limits import FRAGMENT_BYTES_MAX
+from dray.model.message import Message
+from dray.model.names import parse_queue_address
+from dray.wire.frames import Done, LargeFound, LargeReceive, Reserve
+
+if TYPE_CHECKING:
+    from dray.client.awaited.queue import Queue
+    from dray.client.connection import Connection
+    from dray.client.formatters import Formatter
+
+PARAMETERS = LargeMessageParameters()
+
+
+class OfQueue(Protocol):
+    """A queue of either face."""
+
+    @property
+    def awaited(self) -> Queue:
+        """What does the work."""
+
+
+class LargeMessageQueue:
+    """A transactional queue, used for large messages and nothing else (S0-2, S0-3)."""
+
+    def __init__(
+        self,
+        queue: OfQueue,
+        *,
+        fragment_size: int = FRAGMENT_BYTES_MAX,
+        status_queue: str = "statusq",
+        parameters: LargeMessageParameters = PARAMETERS,
+    ) -> None:
+        """Take a queue; a `fragment_size` of 0 means the largest. Raises `ValueError`."""
+        self.fragment_size = check_fragment_size(fragment_size)
+        self._way = queue.awaited.way
+        self._status_queue = str(parse_queue_address(status_queue))
+        self._parameters = parameters
+        self._receivable: Connection | None = None
+
+    def __repr__(self) -> str:
+        return f"<LargeMessageQueue {self._way.name}>"
+
+    async def send(
+        self,
+        body: object,
+        *,
+        transaction: InTransaction | None = None,
+        formatter: Formatter | None = None,
+        progress: Progress | None = None,
+        **properties: Unpack[SendProperties],
+    ) -> MessageId:
+        """Send a large message; give its sequence id, the message id of its header.
+
+        `body`: bytes-like, a `pathlib.Path`, an open binary file, an iterable of bytes; anything
+        else goes through `formatter`. Awaited, an asynchronous iterable too; others are read in a
+        thread. Raises `SourceUnreadable`, `SourceChanged`,
+        `NotTransactional`. When it fails inside a transaction of the caller's, that transaction
+        can only be aborted.
+        """
+        message = Message(**properties)
+        runtime = self._way.link.runtime
+        source = await runtime.offload(
+            partial(source_of, body, formatter, awaited=runtime.cancellable)
+        )
+        try:
+            if transaction is not None:
+                return await self._send_in(transaction.awaited, message, source, progress)
+            async with await Transaction.begin(self._way.link) as own:
+                return await self._send_in(own, message, source, progress)
+        finally:
+            source.close()
+
+    def receive(
+        self, timeout: float | None = None, transaction: InTransaction | None = None
+    ) -> Opening[LargeMessage]:
+        """Take the first large message that is whole. Use it as a context manager.
+
+        Without a transaction one of its own commits at the end of `with`, and aborts on an
+        exception; without `with` too, `LargeMessage.commit` ends it or `close` aborts it. Raises
+        `ReceiveTimeout`, `LargeMessageHole`, `StatusQueueMissing`.
+        """
+        return Opening(lambda: self._receive("first", "", timeout, transaction))
+
+    def receive_by_correlation_id(
+        self,
+        correlation_id: str,
+        timeout: float | None = None,
+        transaction: InTransaction | None = None,
+    ) -> Opening[LargeMessage]:
+        """Take the first large message of that correlation id.
+
+        Raises `MessageNotFound` if none is there and no time to wait is given.
+        """
+        return Opening(lambda: self._receive("correlation", correlation_id, timeout, transaction))
+
+    def peek(self, timeout: float | None = None) -> Opening[LargeMessage]:
+        """Look at the first large message that is whole; removes nothing, also at a hole."""
+        return Opening(lambda: self._peek(timeout))
+
+    async def _peek(self, timeout: float | None) -> LargeMessage:
+        connection = await self._way.link.connection()
+        return await self._find(connection, 0, "first", "", timeout=timeout, peek=True)
+
+    async def _send_in(
+        self,
+        transaction: Transaction,
+        message: Message,
+        source: Source | AwaitedChunkSource,
+        progress: Progress | None,
+    ) -> MessageId:
+        connection = self._connection_of(transaction)
+        queue = await self._checked(connection)
+        first = await connection.numbers()
+        split = Split(
+            message,
+            ManagerId(connection.manager_id),
+            first,
+            parameters=self._parameters,
+            fragment_size=self.fragment_size,
+        )
+
+        async def send(part: PartMessage, number: int) -> None:
+            message, size = part.message, part.message.body_size
+            source = connection.source
+            record = await runtime.work(size, record_of, message, source, number, part.mark)
+            await transaction.send_large(queue, record)
+
+        runtime = self._way.link.runtime
+        report = Reporter(progress, None if source.size == SIZE_UNKNOWN else source.size)
+        try:
+            if source.size != SIZE_UNKNOWN and split.fragments_of(source.size) > 1:
+                # What there is no room for fails now, not at its last fragment.
+                _, number = await transaction.join()
+                await connection.ask(
+                    Reserve(queue, number, split.record_bytes_max(source.size)), Done
+                )
+            async with RollingDigest(runtime, behind=PIECES_ALIVE - 1) as digest:
+                await send(split.header(source.size), first)
+                async for piece in pieces_of(source, self.fragment_size, runtime):
+                    await digest.add(piece)
+                    await send(split.fragment(piece), await connection.numbers())
+                    report.advance(len(piece))
+                await send(split.trailer(await digest.digest()), await connection.numbers())
+        except BaseException as error:
+            # Half a large message must never be committed, whatever the caller does next.
+            transaction.doom(_doom_for(error, transaction))
+            raise
+        report.finish()
+        return MessageId(split.sequence_id)
+
+    async def _receive(
+        self, by: str, text: str, timeout: float | None, transaction: InTransaction | None
+    ) -> LargeMessage:
+        own = await Transaction.begin(self._way.link) if transaction is None else None
+        used = own if transaction is None else transaction.awaited
+        assert used is not None
+        try:
+            await self._check_status_queue(self._connection_of(used))
+            connection, number = await used.join()
+            with used.undivided():
+                found = await self._find(connection, number, by, text, timeout=timeout)
+        except BaseException:
+            if own is not None:
+                await own.abort()
+            raise
+        found.bind(used, owned=own is not None)
+        return found
+
+    async def _find(
+        self,
+        connection: Connection,
+        number: int,
+        by: str,
+        text: str,
+        *,
+        timeout: float | None,
+        peek: bool = False,
+    ) -> LargeMessage:
+        wait_s = wait_for(timeout)
+        await self._checked(connection)
+        used, frame = await self._way.call(
+            lambda queue: LargeReceive(queue, number, timeout, by, text, peek),
+            LargeFound,
+            wait_s=wait_s,
+            connection=connection,
+        )
+        head = frame.head
+        assert isinstance(head, LargeFound)
+        sequence_id = join_id(ManagerId(head.source), head.sequence)
+        if head.missing:
+            raise LargeMessageHole(
+                f"large message {sequence_id} in {self._way.name!r} lacks parts: {head.missing}",
+                sequence_id=sequence_id,
+                missing=head.missing,
+            )
+        queue = await self._checked(used)
+        origin = Origin(self._way.link.runtime, used, queue, self._way.name, sequence_id)
+        return open_found(origin, head, frame.body)
+
+    async def _checked(self, connection: Connection) -> int:
+        """Give the queue's number; raises `NotTransactional`."""
+        opened = await self._way.opened(connection)
+        if not opened.transactional:
+            raise NotTransactional(
+                f"queue {self._way.name!r} is not transactional; large messages need one that is",
+                queue=self._way.name,
+            )
+        return opened.number
+
+    async def _check_status_queue(self, connection: Connection) -> None:
+        """Once per connection: the status queue is there and transactional (S0-4)."""
+        if self._receivable is connection:
+            return
+        name = self._status_queue
+        try:
+            transactional = (await connection.open_queue(name)).transactional
+        except QueueNotFound as error:
+            raise StatusQueueMissing(
+                f"receiving large messages needs a transactional queue {name!r} on this queue"
+                " manager; create it",
+                queue=name,
+            ) from error
+        if not transactional:
+            raise StatusQueueMissing(
+                f"the status queue {name!r} is not transactional; create it anew as one that is",
+                queue=name,
+            )
+        self._receivable = connection
+
+    def _connection_of(self, transaction: Transaction) -> Connection:
+        if transaction.link is not self._way.link:
+            raise TransactionUsage(
+                f"the transaction was begun on another connection than that of {self._way.name!r};"
+                " begin it on the manager from which the queue was taken"
+            )
+        return transaction.connection()
+
+
+def _doom_for(error: BaseException, transaction: Transaction) -> DrayError:
+    if isinstance(error, DrayError):
+        return error
+    return TransactionAborted(
+        f"sending a large message failed ({error!r}), so transaction {transaction.id} can only"
+        " be aborted; do it again",
+        transaction_id=transaction.id,
+    )

@@ -1,0 +1,337 @@
+"""A large message that is being received: its parts are held by the transaction and read on demand.
+
+Parts are asked for a few ahead of the one in hand and come from the heap file through the kernel.
+Each record's CRC32C is checked before a byte of it is handed out, the digest of the whole before
+the end is believed: a reader that has seen the end has seen what was sent.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from dray.client.digest import RollingDigest
+from dray.client.messages import Arrived, arrived, checked_header
+from dray.client.partial_file import PartialFile
+from dray.client.progress import Progress, Reporter
+from dray.errors import (
+    LargeMessageCorrupt,
+    ProtocolError,
+    TransactionSequence,
+    TransactionUsage,
+)
+from dray.large.split import Control, read_control
+from dray.model.classes import Acknowledge, Part, TransactionStatus
+from dray.model.limits import MIB
+from dray.wire.frames import LargeFound, PartAt, Range, ReadPart
+from dray.wire.record import HEADER_BYTES
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from dray.client.awaited.transaction import Transaction
+    from dray.client.connection import Connection
+    from dray.client.formatters import Formatter
+    from dray.client.runtime import Runtime
+    from dray.client.session import Pending
+    from dray.model.message import Message
+
+_AHEAD_PARTS_MIN = 2
+_AHEAD_PARTS_MAX = 64
+_AHEAD_BYTES = MIB
+"""Short parts are asked for more at a time, so that a round trip is not paid for each."""
+
+
+class Origin(NamedTuple):
+    """Where a large message is read from."""
+
+    runtime: Runtime
+    connection: Connection
+    queue: int
+    queue_name: str
+    sequence_id: str
+
+
+def open_found(origin: Origin, found: LargeFound, body: memoryview) -> LargeMessage:
+    """Take header and trailer apart; raises `LargeMessageCorrupt` if they do not fit together."""
+    split = found.header.length
+    trailer_envelope = found.trailer
+    try:
+        if trailer_envelope is None:
+            raise ProtocolError("a large message was announced without its trailer")
+        header = arrived(found.header, body[:split], origin.queue_name)
+        trailer = arrived(trailer_envelope, body[split:], origin.queue_name)
+        control = read_control(trailer.message.body)
+    except ProtocolError as error:
+        raise LargeMessageCorrupt(
+            f"header or trailer of large message {origin.sequence_id} cannot be read: {error}",
+            sequence_id=origin.sequence_id,
+        ) from error
+    finally:
+        origin.connection.give_back(body)
+    if control.fragment_count != len(found.parts):
+        raise LargeMessageCorrupt(
+            f"large message {origin.sequence_id} came with {len(found.parts)} fragments and says"
+            f" that it has {control.fragment_count}",
+            sequence_id=origin.sequence_id,
+        )
+    return LargeMessage(origin, found.parts, control, header)
+
+
+class Said(NamedTuple):
+    """What header and trailer say."""
+
+    sequence_id: str
+    control: Control
+    header: Message
+
+
+class Described:
+    """What was said of a large message, as attributes."""
+
+    def __init__(self, said: Said) -> None:
+        """Take what header and trailer say."""
+        self.said = said
+        sequence_id, control, header = said
+        self.sequence_id = sequence_id
+        self.label = control.label
+        self.correlation_id = control.correlation_id
+        self.app_specific = control.app_specific
+        self.size = control.size
+        self.digest = control.digest
+        self.fragment_count = control.fragment_count
+        self.extension = control.extension
+        self.response_queue = control.response_queue
+        self.administration_queue = control.administration_queue
+        self.acknowledge = Acknowledge(control.acknowledge)
+        self.transaction_id = header.transaction_id
+        self.source = header.source
+        self.sent_time = header.sent_time
+        self.arrived_time = header.arrived_time
+        self.abort_count = header.abort_count
+
+
+class LargeMessage(Described):
+    """One large message: what was said of it, and its body as often as it is read.
+
+    Without a transaction of the caller's, `receive` began one for it. As a context manager the
+    message commits it, or aborts it on an exception. Without `with`, `commit` receives the message
+    for good and `close` gives it back; one that is dropped while its transaction is open is given
+    back with a `ResourceWarning`. A transaction of the caller's is left alone.
+    """
+
+    def __init__(
+        self, origin: Origin, parts: list[PartAt], control: Control, header: Arrived
+    ) -> None:
+        """Take what header and trailer say; no fragment is read yet."""
+        super().__init__(Said(origin.sequence_id, control, header.message))
+        self._origin = origin
+        self._parts = parts
+        self._sequence = header.header.number
+        self._transaction: Transaction | None = None
+        self._owned = False
+        self._cursor: AsyncGenerator[memoryview, None] | None = None
+        self._rest = memoryview(b"")
+
+    def __repr__(self) -> str:
+        return f"<LargeMessage {self.sequence_id} {self.label!r} {self.size} bytes>"
+
+    def bind(self, transaction: Transaction, *, owned: bool) -> None:
+        """Belong to the transaction that holds the parts; `owned` if it ends with this message."""
+        self._transaction = transaction
+        self._owned = owned
+
+    async def read(self, size: int = -1) -> bytes:
+        """Read up to `size` bytes, all that is left by default; b"" at the end.
+
+        Raises `LargeMessageCorrupt` where a record does not fit its CRC32C, or at the end if the
+        digest does not fit.
+        """
+        if size < 0:
+            rest, self._rest = self._rest, memoryview(b"")
+            # A copy first: the memory behind `rest` serves the pieces that follow.
+            return b"".join([bytes(rest), *[bytes(piece) async for piece in self._pieces()]])
+        room = bytearray(size)
+        return bytes(room[: await self.readinto(room)])
+
+    async def readinto(self, buffer: bytearray | memoryview) -> int:
+        """Fill a buffer; fewer bytes only at the end, 0 behind it. Raises as `read` does."""
+        room = memoryview(buffer).cast("B")
+        have = 0
+        while have < len(room):
+            if not self._rest:
+                piece = await anext(self._pieces(), None)
+                if piece is None:
+                    break
+                # The memory of the piece serves the next one, but not before this one is read.
+                self._rest = piece
+            count = min(len(room) - have, len(self._rest))
+            room[have : have + count] = self._rest[:count]
+            have, self._rest = have + count, self._rest[count:]
+        return have
+
+    async def __aiter__(self) -> AsyncGenerator[bytes, None]:
+        """Give the body piece by piece, from its beginning; raises as `read` does at its end."""
+        async with aclosing(self._verified()) as pieces:
+            async for piece in pieces:
+                yield bytes(piece)
+
+    async def body(self, formatter: Formatter | None = None) -> Any:  # noqa: ANN401 - the formatter says
+        """Give all of the body as bytes, or as the object that `formatter` makes of them."""
+        whole = b"".join([piece async for piece in self])
+        return whole if formatter is None else formatter.decode(whole)
+
+    async def save_to(self, path: str | Path, progress: Progress | None = None) -> Path:
+        """Write the body to a file, which is there whole and durable, or not at all.
+
+        It grows as `<path>.partial`; once digest and size fit it is synced and renamed. Raises
+        `LargeMessageCorrupt`, and `TargetUnwritable` for what is wrong with the path or its disk.
+        """
+        offload = self._origin.runtime.offload
+        report = Reporter(progress, self.size)
+        file = await offload(PartialFile, Path(path))
+        try:
+            async with aclosing(self._verified()) as pieces:
+                async for piece in pieces:
+                    await offload(file.write, piece)
+                    report.advance(len(piece))
+            await offload(file.finish)
+        except BaseException:
+            await offload(file.discard)
+            raise
+        report.finish()
+        return file.target
+
+    async def commit(self) -> None:
+        """Receive it for good: commit the transaction that `receive` began for it."""
+        if not self._owned or self._transaction is None:
+            raise TransactionUsage(
+                f"large message {self.sequence_id} has no transaction of its own to commit; it was"
+                " peeked at, or commit the transaction that you gave"
+            )
+        await self._transaction.commit()
+
+    async def close(self) -> None:
+        """Give it back, unless it is committed: abort the transaction that `receive` began.
+
+        Does nothing in a transaction of the caller's, and nothing the second time.
+        """
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            await cursor.aclose()
+        if self._is_open():
+            assert self._transaction is not None
+            await self._transaction.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None and self._is_open():
+            await self.commit()
+        await self.close()
+
+    def __del__(self) -> None:
+        # A constructor that failed has set nothing.
+        if getattr(self, "_owned", False) and self._is_open():
+            assert self._transaction is not None
+            self._transaction.leave()
+            warnings.warn(
+                f"{self!r} was dropped without being committed or closed, so it is given back;"
+                " use it in a `with` block",
+                ResourceWarning,
+                stacklevel=2,
+            )
+
+    def _is_open(self) -> bool:
+        """Whether a transaction of its own is waiting for its end."""
+        transaction = self._transaction
+        return (
+            self._owned
+            and transaction is not None
+            and transaction.status is TransactionStatus.PENDING
+        )
+
+    def _pieces(self) -> AsyncGenerator[memoryview, None]:
+        """The one pass that `read` and `readinto` share."""
+        if self._cursor is None:
+            self._cursor = self._verified()
+        return self._cursor
+
+    async def _verified(self) -> AsyncGenerator[memoryview, None]:
+        """Read the body from its beginning; each piece is valid until the next is asked for."""
+        runtime, connection, size, number = self._origin.runtime, self._origin.connection, 0, 0
+        async with (
+            RollingDigest(runtime, behind=1) as digest,
+            aclosing(self._records()) as records,
+        ):
+            async for part, record in records:
+                number += 1
+                piece = await runtime.work(part.length, self._fragment, number, part, record)
+                size += len(piece)
+                await digest.add(piece)
+                yield piece
+                await digest.settle()
+                connection.give_back(record)
+            if size != self.size or await digest.digest() != self.digest:
+                raise self._corrupt("what came is not what was sent: size or digest does not fit")
+
+    def _fragment(self, number: int, part: PartAt, record: memoryview) -> memoryview:
+        try:
+            header = checked_header(record, part.length, part.crc)
+        except ProtocolError as error:
+            raise self._corrupt(f"fragment {number}: {error}") from error
+        mark = (header.part, header.sequence, header.app_specific)
+        if mark != (Part.FRAGMENT, self._sequence, number):
+            raise self._corrupt(f"another part stands where fragment {number} should be")
+        return record[HEADER_BYTES + header.properties_bytes :]
+
+    async def _records(self) -> AsyncGenerator[tuple[PartAt, memoryview], None]:
+        """Ask for the records of all fragments, a few ahead of the one in hand."""
+        waiting: deque[tuple[PartAt, Pending]] = deque()
+        ahead = 0
+        for part in self._parts:
+            while len(waiting) >= _AHEAD_PARTS_MAX or (
+                len(waiting) > _AHEAD_PARTS_MIN and ahead >= _AHEAD_BYTES
+            ):
+                ahead -= waiting[0][0].length
+                yield await self._answered(*waiting.popleft())
+            waiting.append((part, await self._ask_for(part)))
+            ahead += part.length
+        while waiting:
+            yield await self._answered(*waiting.popleft())
+
+    async def _ask_for(self, part: PartAt) -> Pending:
+        self._check_held()
+        return await self._origin.connection.start(
+            ReadPart(self._origin.queue, part.lookup_id, 0, part.length)
+        )
+
+    async def _answered(self, part: PartAt, pending: Pending) -> tuple[PartAt, memoryview]:
+        frame = await self._origin.connection.wait(pending)
+        if not isinstance(frame.head, Range):
+            raise ProtocolError(f"asked for a range, got {type(frame.head).__name__}")
+        return part, frame.body
+
+    def _check_held(self) -> None:
+        transaction = self._transaction
+        if transaction is not None and transaction.status is not TransactionStatus.PENDING:
+            raise TransactionSequence(
+                f"large message {self.sequence_id} can be read only while its transaction is open;"
+                f" it is {transaction.status}",
+                transaction_id=transaction.id,
+            )
+
+    def _corrupt(self, what: str) -> LargeMessageCorrupt:
+        return LargeMessageCorrupt(
+            f"large message {self.sequence_id} is corrupt: {what}", sequence_id=self.sequence_id
+        )

@@ -1,0 +1,189 @@
+"""A queue manager as programs hold it: the door to its queues and transactions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from dray.client.awaited.opening import Opening
+from dray.client.awaited.queue import Queue
+from dray.client.awaited.transaction import Transaction
+from dray.client.backup import back_up
+from dray.client.link import Link
+from dray.model.classes import TransactionStatus
+from dray.model.ids import TransactionId
+from dray.model.names import check_new_queue_name, parse_queue_address
+from dray.model.queue import ManagerInfo, QueueInfo, QueueOptions
+from dray.model.sizes import optional_size
+from dray.wire.frames import (
+    CreateQueue,
+    DeleteQueue,
+    Describe,
+    Done,
+    ListPrepared,
+    ListQueues,
+    ManagerState,
+    Outcome,
+    OutcomeIs,
+    PauseQueue,
+    PreparedList,
+    QueueList,
+    QueueState,
+    SetQuota,
+    SettlePrepared,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+    from typing import BinaryIO
+
+    from dray.model.backup import BackupReport
+
+
+class Manager:
+    """A connected queue manager. Any number of threads or tasks may share it.
+
+    When the connection breaks, what is under way raises `ConnectionLost` (a commit: `InDoubt`), the
+    transactions of that connection are aborted, and the next call connects anew.
+    """
+
+    def __init__(self, link: Link, stop: Callable[[], None] | None = None) -> None:
+        """Take the way there; `stop` is called after closing, by the embedded door."""
+        self._link = link
+        self._stop = stop
+
+    @classmethod
+    async def connected(cls, link: Link, stop: Callable[[], None] | None = None) -> Self:
+        """Connect; raises `ConnectionLost`."""
+        await link.connection()
+        return cls(link, stop)
+
+    def __repr__(self) -> str:
+        return f"<Manager at {self._link}>"
+
+    async def create_queue(
+        self,
+        name: str,
+        *,
+        transactional: bool = True,
+        quota: int | str | None = None,
+        journal: bool = False,
+        journal_quota: int | str | None = None,
+        label: str = "",
+        exist_ok: bool = False,
+    ) -> Queue:
+        """Create a queue; `transactional` never changes later.
+
+        Raises `QueueExists` or `InvalidQueueName`.
+        """
+        options = QueueOptions(
+            transactional, optional_size(quota), journal, optional_size(journal_quota), label
+        )
+        request = CreateQueue(check_new_queue_name(name), options, exist_ok)
+        return Queue(self._link, (await self._link.ask(request, QueueState)).info.name)
+
+    def queue(self, name: str, *, raw: bool = False) -> Queue:
+        """Give a handle; a missing queue raises `QueueNotFound` at first use.
+
+        `name` may be a sub-queue, `orders;retry`, made when it is needed. `raw` leaves out the
+        guard of queues in large use: the handle sees and takes single parts.
+        """
+        return Queue(self._link, str(parse_queue_address(name)), guarded=not raw)
+
+    async def queues(self) -> list[QueueInfo]:
+        """All queues, with system and outgoing ones."""
+        return (await self._link.ask(ListQueues(), QueueList)).queues
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue with all that is in it; raises `QueueNotFound`."""
+        connection = await self._link.connection()
+        await connection.ask(DeleteQueue(str(parse_queue_address(name))), Done)
+        connection.forget_queues()
+
+    def transaction(self) -> Opening[Transaction]:
+        """Begin a transaction; `with` commits it on normal exit and aborts it on an exception."""
+        return Opening(lambda: Transaction.begin(self._link))
+
+    async def outcome(self, transaction_id: str) -> TransactionStatus:
+        """Tell how a transaction ended: this settles an in-doubt commit (S2-3)."""
+        return TransactionStatus((await self._link.ask(Outcome(transaction_id), OutcomeIs)).status)
+
+    async def prepared(self) -> list[TransactionId]:
+        """Transactions that are prepared and not settled, whoever has prepared them."""
+        found = await self._link.ask(ListPrepared(), PreparedList)
+        return [TransactionId(each) for each in found.transaction_ids]
+
+    async def commit_prepared(self, transaction_id: str) -> None:
+        """Commit a prepared transaction; doing it again changes nothing.
+
+        Raises `TransactionSequence` if it was aborted, or never prepared.
+        """
+        await self._link.ask(SettlePrepared(transaction_id, commit=True), Done)
+
+    async def abort_prepared(self, transaction_id: str) -> None:
+        """Abort a prepared transaction; see `commit_prepared`."""
+        await self._link.ask(SettlePrepared(transaction_id, commit=False), Done)
+
+    async def info(self) -> ManagerInfo:
+        """The queue manager as it stands."""
+        return (await self._link.ask(Describe(), ManagerState)).info
+
+    async def pause(self, outgoing: str) -> None:
+        """Stop the delivery of an outgoing queue, given by its name or remote address."""
+        await self._link.ask(PauseQueue(str(parse_queue_address(outgoing)), paused=True), Done)
+
+    async def resume(self, outgoing: str) -> None:
+        """Let the delivery of an outgoing queue go on."""
+        await self._link.ask(PauseQueue(str(parse_queue_address(outgoing)), paused=False), Done)
+
+    async def set_quota(
+        self,
+        queue: str | None = None,
+        *,
+        quota: int | str | None,
+        journal_quota: int | str | None,
+    ) -> None:
+        """Set the quotas of a queue or, without one, of the queue manager; None is no limit.
+
+        What is stored stays, also above a new limit; only what arrives is refused (R65).
+        """
+        name = "" if queue is None else str(parse_queue_address(queue))
+        request = SetQuota(name, optional_size(quota), optional_size(journal_quota))
+        await self._link.ask(request, Done)
+
+    async def backup(
+        self,
+        target: str | Path | BinaryIO,
+        *,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> BackupReport:
+        """Write everything as it stands now to a file, or to something open for writing bytes.
+
+        Traffic goes on. A file appears when it is whole, in place of an older one. `progress` hears
+        bytes done and bytes in all. Raises `StoreCorrupt` if a message's bytes are damaged.
+        """
+        connection = await self._link.connection()
+        return await back_up(connection, self._link.runtime, target, progress or _unheard)
+
+    async def close(self) -> None:
+        """Close the connection; open transactions are aborted. Closing again does nothing."""
+        await self._link.close()
+        stop, self._stop = self._stop, None
+        if stop is not None:
+            await self._link.runtime.offload(stop)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def _unheard(_done: int, _total: int) -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,458 @@
+"""A queue as programs hold it. The name is resolved at first use, anew on every connection."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, TypeVar, Unpack
+
+from dray.client.awaited.cursor import Cursor
+from dray.client.awaited.transaction import InTransaction, Transaction
+from dray.client.link import Link, QueueLink
+from dray.client.messages import (
+    ReceivedTransaction,
+    Record,
+    SendProperties,
+    message_from,
+    messages_in,
+    record_of,
+)
+from dray.client.requests import wait_for
+from dray.errors import ConnectionLost, InDoubt, MessageNotFound, ReceiveTimeout, TransactionUsage
+from dray.model.ids import LookupId, ManagerId, MessageId, join_id
+from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX, MIB
+from dray.model.names import parse_queue_address
+from dray.wire.frames import (
+    DescribeQueue,
+    Done,
+    Messages,
+    Move,
+    PurgeQueue,
+    QueueState,
+    Range,
+    ReadPart,
+    Receive,
+    ReceiveTransaction,
+    Reject,
+    Select,
+    Send,
+    Settle,
+    TransactionMessages,
+)
+
+if TYPE_CHECKING:
+    from dray.client.connection import Connection
+    from dray.model.message import Buffer, Message
+    from dray.model.queue import QueueInfo
+    from dray.wire.frames import Envelope, Head
+
+_Taken = TypeVar("_Taken")
+_FIRST = Select()
+_PAGE_MESSAGES = 1_000
+_PAGE_BYTES = MIB
+
+
+class Queue:
+    """A handle of one queue of this manager, or of another one to which this one delivers."""
+
+    def __init__(self, link: Link, name: str, *, guarded: bool = True) -> None:
+        """Take a canonical name. `guarded` false is the raw handle: it sees single fragments."""
+        self.way = QueueLink(link, name)
+        self._guarded = guarded
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name}>"
+
+    @property
+    def awaited(self) -> Queue:
+        """Itself."""
+        return self
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.way.name
+
+    async def send(
+        self,
+        body: Buffer | Message,
+        *,
+        transaction: InTransaction | None = None,
+        **properties: Unpack[SendProperties],
+    ) -> MessageId:
+        """Send bytes, or a `Message`; give its id. Without a transaction it is durable on return.
+
+        In a transaction it appears with the commit, and what the queue manager has against it is
+        raised by the next operation or the commit. Raises `MessageTooLarge` over 4 MiB.
+        """
+        message = message_from(body, properties)
+        if transaction is None:
+            connection = await self.way.link.connection()
+            number = await connection.numbers()
+            await self._send_at_once(connection, [record_of(message, connection.source, number)])
+        else:
+            connection = self._connection_of(transaction)
+            number = await connection.numbers()
+            record = record_of(message, connection.source, number)
+            await transaction.awaited.send(
+                await self._number(connection), record, guarded=self._guarded
+            )
+        return MessageId(join_id(ManagerId(connection.manager_id), number))
+
+    async def send_many(
+        self, messages: Iterable[Message | Buffer], *, transaction: InTransaction | None = None
+    ) -> list[MessageId]:
+        """Send messages, all or none if the queue is transactional; give their ids.
+
+        One frame and one sync when they fit into 4 MiB; more go in a transaction of their own. To
+        a queue that is not transactional more than one frame is sent piece by piece.
+        """
+        batch = [message_from(each, {}) for each in messages]
+        connection = (
+            await self.way.link.connection()
+            if transaction is None
+            else self._connection_of(transaction)
+        )
+        first = await connection.numbers(len(batch)) if batch else 0
+        records = [
+            record_of(message, connection.source, number)
+            for number, message in enumerate(batch, first)
+        ]
+        manager = ManagerId(connection.manager_id)
+        ids = [MessageId(join_id(manager, first + at)) for at in range(len(batch))]
+        if transaction is not None:
+            await self._send_in(transaction, records)
+            return ids
+        frames = list(_frames_of(records))
+        if len(frames) > 1 and (await self.way.opened(connection)).transactional:
+            async with await Transaction.begin(self.way.link) as own:
+                await self._send_in(own, records)
+            return ids
+        for frame in frames:
+            await self._send_at_once(connection, frame)
+        return ids
+
+    async def receive(
+        self, timeout: float | None = None, transaction: InTransaction | None = None
+    ) -> Message:
+        """Take the first message. Raises `ReceiveTimeout`; a timeout of None waits for ever."""
+        return (await self._take(1, timeout=timeout, transaction=transaction))[0]
+
+    async def receive_many(
+        self,
+        max_messages: int,
+        *,
+        max_bytes: int | None = None,
+        timeout: float | None = None,
+        transaction: InTransaction | None = None,
+    ) -> list[Message]:
+        """Take what is there, at least one message and at most one frame (4 MiB)."""
+        return await self._take(
+            max_messages, max_bytes=max_bytes, timeout=timeout, transaction=transaction
+        )
+
+    async def peek(self, timeout: float | None = None) -> Message:
+        """Look at the first message."""
+        return (await self._take(1, timeout=timeout, peek=True))[0]
+
+    async def receive_by_id(
+        self, id: str, timeout: float | None = None, transaction: InTransaction | None = None
+    ) -> Message:
+        """Take the message of that id. Raises `MessageNotFound` if no time to wait is given."""
+        return await self._pick(Select("id", id), timeout, transaction)
+
+    async def receive_by_correlation_id(
+        self,
+        correlation_id: str,
+        timeout: float | None = None,
+        transaction: InTransaction | None = None,
+    ) -> Message:
+        """Take the first message of that correlation id; see `receive_by_id`."""
+        return await self._pick(Select("correlation", correlation_id), timeout, transaction)
+
+    async def receive_by_lookup_id(
+        self, lookup_id: int, timeout: float | None = None, transaction: InTransaction | None = None
+    ) -> Message:
+        """Take the message at that position; see `receive_by_id`."""
+        return await self._pick(Select("lookup", str(lookup_id), lookup_id), timeout, transaction)
+
+    async def peek_by_id(self, id: str, timeout: float | None = None) -> Message:
+        """Look at the message of that id; see `receive_by_id`."""
+        return await self._pick(Select("id", id), timeout, peek=True)
+
+    async def peek_by_correlation_id(
+        self, correlation_id: str, timeout: float | None = None
+    ) -> Message:
+        """Look at the first message of that correlation id; see `receive_by_id`."""
+        return await self._pick(Select("correlation", correlation_id), timeout, peek=True)
+
+    async def peek_by_lookup_id(self, lookup_id: int, timeout: float | None = None) -> Message:
+        """Look at the message at that position; see `receive_by_id`."""
+        return await self._pick(Select("lookup", str(lookup_id), lookup_id), timeout, peek=True)
+
+    async def messages(self) -> AsyncGenerator[Message, None]:
+        """Look at what is in the queue now, in the order of positions; removes nothing."""
+        after = 0
+        left = (await self.info()).message_count
+        while left > 0:
+            page = await self._page("next", after, min(left, _PAGE_MESSAGES), _PAGE_BYTES)
+            if not page:
+                return
+            for message in page:
+                yield message
+            left -= len(page)
+            after = page[-1].lookup_id or 0
+
+    async def peek_range(
+        self,
+        after: int = 0,
+        max_messages: int = _PAGE_MESSAGES,
+        max_bytes: int | None = _PAGE_BYTES,
+    ) -> list[Message]:
+        """Look at the messages behind a position, in that order; [] if there are none.
+
+        They end where a transaction holds one, so that everything up to the last can be settled.
+        """
+        return await self._page("after", after, max_messages, max_bytes)
+
+    async def next_after(self, lookup_id: int, timeout: float | None) -> Message:
+        """Look at the first message behind a position that no transaction holds."""
+        select = Select("next", lookup_id=lookup_id)
+        return (await self._take(1, timeout=timeout, select=select, peek=True))[0]
+
+    async def _page(
+        self, by: str, after: int, max_messages: int, max_bytes: int | None
+    ) -> list[Message]:
+        select = Select(by, lookup_id=after)
+        try:
+            return await self._take(
+                max_messages, max_bytes=max_bytes, timeout=0, select=select, peek=True
+            )
+        except ReceiveTimeout:
+            return []
+
+    async def settle(self, upto: LookupId | int, transaction: InTransaction | None = None) -> None:
+        """Receive everything at or below a position. Doing it again changes nothing."""
+        connection, number = await self._part_in(transaction)
+        await self.way.call(lambda queue: Settle(queue, upto, number), Done, connection=connection)
+
+    async def receive_transaction(
+        self, timeout: float | None = None, transaction: InTransaction | None = None
+    ) -> ReceivedTransaction:
+        """Take all messages that one transaction has sent here, once its last one is there.
+
+        They are complete, or their result names the missing ones. Raises `ReceiveTimeout`.
+        """
+        if transaction is None:
+            return await self._in_own(lambda own: self.receive_transaction(timeout, own))
+        self._connection_of(transaction)
+        connection, number = await transaction.awaited.join()
+        with transaction.awaited.undivided():
+            used, frame = await self.way.call(
+                lambda queue: ReceiveTransaction(queue, number, timeout),
+                TransactionMessages,
+                wait_s=wait_for(timeout),
+                connection=connection,
+            )
+            head = frame.head
+            assert isinstance(head, TransactionMessages)
+            messages = messages_in(head.envelopes, frame.body, self.name)
+            used.give_back(frame.body)
+            messages += [await self._left_out(used, envelope) for envelope in head.left_out]
+        return ReceivedTransaction(messages, head.missing)
+
+    async def _left_out(self, connection: Connection, envelope: Envelope) -> Message:
+        _, frame = await self.way.call(
+            lambda queue: ReadPart(queue, envelope.lookup_id, 0, envelope.length),
+            Range,
+            connection=connection,
+        )
+        return messages_in([envelope], frame.body, self.name)[0]
+
+    def cursor(self) -> Cursor:
+        """Give a cursor, which goes through the queue message by message."""
+        return Cursor(self)
+
+    async def move(
+        self, message: Message | int, target: str, transaction: InTransaction | None = None
+    ) -> None:
+        """Move a message, or what is at a position, between this queue and its sub-queues.
+
+        In a transaction it happens at the commit, and until then nobody sees the message. Raises
+        `MessageNotFound` if it is not there or held by another.
+        """
+        connection, number = await self._part_in(transaction)
+        connection = connection or await self.way.link.connection()
+        to = (await connection.open_queue(str(parse_queue_address(target)))).number
+        position = _position_of(message)
+        await self.way.call(
+            lambda queue: Move(queue, position, to, number), Done, connection=connection
+        )
+
+    async def reject(self, message: Message | int, transaction: InTransaction) -> None:
+        """Mark a message that the transaction has received as rejected, for when it commits.
+
+        Its sender is told, if it wanted to know, and finds it in its dead-letter queue.
+        """
+        connection, number = await self._part_in(transaction)
+        position = _position_of(message)
+        await self.way.call(
+            lambda queue: Reject(queue, position, number), Done, connection=connection
+        )
+
+    async def purge(self) -> int:
+        """Remove all messages that no transaction holds; how many there were."""
+        _, frame = await self.way.call(PurgeQueue, Done)
+        assert isinstance(frame.head, Done)
+        return frame.head.count
+
+    async def info(self) -> QueueInfo:
+        """The queue as it stands."""
+        if ";" in self.name:
+            # A sub-queue is made when it is needed, and so it is when it is asked after.
+            await self.way.opened()
+        return (await self.way.link.ask(DescribeQueue(self.name), QueueState)).info
+
+    async def _pick(
+        self,
+        select: Select,
+        timeout: float | None,
+        transaction: InTransaction | None = None,
+        *,
+        peek: bool = False,
+    ) -> Message:
+        try:
+            found = await self._take(
+                1, timeout=timeout, transaction=transaction, select=select, peek=peek
+            )
+        except ReceiveTimeout as error:
+            if timeout:
+                raise
+            raise MessageNotFound(
+                f"no available message in {self.name!r} has {select.by} {select.text!r}"
+            ) from error
+        return found[0]
+
+    async def _take(
+        self,
+        max_messages: int,
+        *,
+        timeout: float | None,
+        max_bytes: int | None = None,
+        transaction: InTransaction | None = None,
+        select: Select = _FIRST,
+        peek: bool = False,
+    ) -> list[Message]:
+        if transaction is None and not peek and await self._takes_in_own():
+            return await self._take_in_own(
+                max_messages, timeout=timeout, max_bytes=max_bytes, select=select
+            )
+        wait_s = wait_for(timeout)
+        connection, number = await self._part_in(transaction)
+        # Both are bounds from above, so a lower one keeps the promise.
+        count = min(max_messages, BATCH_MESSAGES_MAX)
+        room = 0 if max_bytes is None else max(1, max_bytes)
+
+        def request(queue: int) -> Head:
+            return Receive(queue, number, timeout, count, room, peek, select, self._guarded)
+
+        with nullcontext() if transaction is None else transaction.awaited.undivided():
+            used, frame = await self.way.call(
+                request, Messages, wait_s=wait_s, connection=connection
+            )
+        assert isinstance(frame.head, Messages)
+        found = messages_in(frame.head.envelopes, frame.body, self.name)
+        used.give_back(frame.body)
+        return found
+
+    async def _takes_in_own(self) -> bool:
+        """Whether a receive needs a transaction, so that giving it up gives the message back."""
+        return self.way.link.runtime.cancellable and (await self.way.opened()).transactional
+
+    async def _take_in_own(
+        self, max_messages: int, *, timeout: float | None, max_bytes: int | None, select: Select
+    ) -> list[Message]:
+        return await self._in_own(
+            lambda own: self._take(
+                max_messages, timeout=timeout, max_bytes=max_bytes, transaction=own, select=select
+            )
+        )
+
+    async def _in_own(self, take: Callable[[Transaction], Awaitable[_Taken]]) -> _Taken:
+        """Take in a transaction that begins and ends with this call."""
+        own = await Transaction.begin(self.way.link)
+        try:
+            taken = await take(own)
+        except Exception:
+            # Nothing came, so nothing is to be given back.
+            raise
+        except BaseException:
+            await own.abort()
+            raise
+        try:
+            await self.way.link.runtime.to_its_end(own.commit())
+        except InDoubt as error:
+            # Nobody began this transaction, so what is said is what a plain receive would say.
+            raise ConnectionLost(str(error.__cause__)) from error
+        return taken
+
+    async def _send_at_once(self, connection: Connection, records: list[Record]) -> None:
+        sizes = [record.size for record in records]
+        crcs = [record.crc for record in records]
+        body = [piece for record in records for piece in (record.head, record.body)]
+        await self.way.call(
+            lambda queue: Send(queue, 0, sizes, crcs, self._guarded),
+            Done,
+            body=body,
+            connection=connection,
+        )
+
+    async def _send_in(self, transaction: InTransaction, records: list[Record]) -> None:
+        queue = await self._number(self._connection_of(transaction))
+        for record in records:
+            await transaction.awaited.send(queue, record, guarded=self._guarded)
+
+    async def _number(self, connection: Connection) -> int:
+        """The queue's number, for a transaction to send to."""
+        opened = await connection.open_queue(self.way.name)
+        if not opened.transactional:
+            raise TransactionUsage(
+                f"queue {self.name!r} is not transactional: send to it outside a transaction"
+            )
+        return opened.number
+
+    def _connection_of(self, transaction: InTransaction) -> Connection:
+        if transaction.awaited.link is not self.way.link:
+            raise TransactionUsage(
+                f"the transaction was begun on another connection than that of {self.name!r};"
+                " begin it on the manager from which the queue was taken"
+            )
+        return transaction.awaited.connection()
+
+    async def _part_in(self, transaction: InTransaction | None) -> tuple[Connection | None, int]:
+        if transaction is None:
+            return None, 0
+        self._connection_of(transaction)
+        return await transaction.awaited.join()
+
+
+def _position_of(message: Message | int) -> int:
+    if isinstance(message, int):
+        return message
+    if message.lookup_id is None:
+        raise MessageNotFound("the message has never been in a queue; give one that was received")
+    return message.lookup_id
+
+
+def _frames_of(records: list[Record]) -> Iterator[list[Record]]:
+    """Cut records into as few frames as fit the bounds of one."""
+    frame: list[Record] = []
+    length = 0
+    for record in records:
+        if length + record.size > FRAME_BODY_BYTES_MAX or len(frame) >= BATCH_MESSAGES_MAX:
+            yield frame
+            frame, length = [], 0
+        frame.append(record)
+        length += record.size
+    if frame:
+        yield frame

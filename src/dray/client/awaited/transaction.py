@@ -1,0 +1,340 @@
+"""A transaction as programs hold it: sends are gathered and go out in runs, one frame each.
+
+The number comes from the lease, so beginning one costs nothing; the queue manager learns of it
+with its first operation. Sends inside it have no answer. If the queue manager refuses one, the
+transaction is doomed: the refusal is raised by the next operation or by the commit, and nothing of
+it happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol, Self
+
+from dray.client.session import same_error
+from dray.errors import (
+    ConnectionLost,
+    DrayError,
+    InDoubt,
+    ProtocolError,
+    QueueNotFound,
+    StorePoisoned,
+    TransactionAborted,
+    TransactionSequence,
+)
+from dray.model.classes import TransactionStatus
+from dray.model.ids import ManagerId, TransactionId, join_id
+from dray.model.limits import FRAME_BODY_BYTES_MAX, KIB, MIB
+from dray.wire.frames import Abort, Commit, Done, Prepare, Send, SettlePrepared, encode_frame
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from dray.client.connection import Connection
+    from dray.client.link import Link
+    from dray.client.messages import Record
+    from dray.model.message import Buffer
+
+_RUN_BYTES = MIB
+"""A run this long goes out: enough to fill a write, little enough to keep the disk busy."""
+_RUN_MESSAGES = 1_000
+_GATHER_BYTES_MAX = 256 * KIB
+"""A longer record goes out at once, from the memory in which it is."""
+
+
+class InTransaction(Protocol):
+    """A transaction as it is given to a call: of either face."""
+
+    @property
+    def awaited(self) -> Transaction:
+        """What does the work."""
+
+
+class _Run:
+    """Sends to one queue that have not gone out yet."""
+
+    __slots__ = ("buffers", "bytes", "crcs", "guarded", "queue", "sizes")
+
+    def __init__(self, queue: int, *, guarded: bool) -> None:
+        self.queue = queue
+        self.guarded = guarded
+        self.buffers: list[Buffer] = []
+        self.sizes: list[int] = []
+        self.crcs: list[int] = []
+        self.bytes = 0
+
+
+class Transaction:
+    """Begun when created. `async with` commits it on normal exit, aborts it on an exception."""
+
+    def __init__(self, link: Link, connection: Connection, number: int) -> None:
+        """Take a number; the transaction is bound to the connection."""
+        self.link = link
+        self._connection = connection
+        self._number = number
+        self.id = TransactionId(join_id(ManagerId(connection.manager_id), number))
+        self._status = TransactionStatus.PENDING
+        self._lock = link.runtime.lock()
+        self._run: _Run | None = None
+        self._sends = 0
+        self._joined = False
+        self._request_id = 0
+        self._doom: DrayError | None = None
+
+    @classmethod
+    async def begin(cls, link: Link) -> Self:
+        """Begin one on the link's current connection."""
+        connection = await link.connection()
+        return cls(link, connection, await connection.numbers())
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.id} {self.status}>"
+
+    @property
+    def awaited(self) -> Transaction:
+        """Itself."""
+        return self
+
+    @property
+    def status(self) -> TransactionStatus:
+        """PENDING, PREPARED, COMMITTED, ABORTED or IN_DOUBT."""
+        return self._status
+
+    async def commit(self) -> None:
+        """Make all of it happen, durably, or raise; then nothing of it happened.
+
+        Raises `InDoubt` when the answer was lost (S2-3): `Manager.outcome(id)` settles it. A
+        prepared transaction whose answer was lost stays prepared, to be committed again.
+        """
+        async with self._lock:
+            if await self._settled(commit=True):
+                return
+            self._check_pending()
+            if not self._sends and self._run is None and not self._joined and self._doom is None:
+                self._status = TransactionStatus.COMMITTED
+                return
+            await self._conclude(Commit, TransactionStatus.COMMITTED)
+
+    async def prepare(self) -> None:
+        """First of two phases: it survives every crash until it is committed or aborted.
+
+        Nothing more can be done in it. Also `Manager.commit_prepared` and `abort_prepared` settle
+        it, by its id, from anywhere. Raises as `commit` does; `InDoubt` says that it is prepared,
+        or not.
+        """
+        async with self._lock:
+            self._check_pending()
+            await self._conclude(Prepare, TransactionStatus.PREPARED)
+
+    async def abort(self) -> None:
+        """Undo all of it: nothing was sent, and what was received is back in its place (R2)."""
+        async with self._lock:
+            if await self._settled(commit=False):
+                return
+            self._check_pending()
+            self._run = None
+            self._status = TransactionStatus.ABORTED
+            try:
+                if (self._sends or self._joined) and self._connection.lost is None:
+                    await self._connection.ask(Abort(self._number), Done)
+            except ConnectionLost:
+                # The queue manager aborts what belonged to a lost connection.
+                return
+            finally:
+                self._finish()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._status is not TransactionStatus.PENDING:
+            return
+        if kind is None:
+            await self.commit()
+        else:
+            await self.abort()
+
+    async def join(self) -> tuple[Connection, int]:
+        """Take part in it with something else than a send: its connection and number.
+
+        What was sent before goes out first. Raises what has doomed the transaction.
+        """
+        async with self._lock:
+            self._check_usable()
+            await self._flush()
+            self._joined = True
+            return self._connection, self._number
+
+    def connection(self) -> Connection:
+        """Its connection, for resolving queues and taking numbers; raises if it is lost."""
+        self._check_usable()
+        return self._connection
+
+    async def send(self, queue: int, record: Record, *, guarded: bool) -> None:
+        """Gather a record for a queue; raises what has doomed the transaction meanwhile."""
+        head, body, size, crc = record
+        async with self._lock:
+            self._check_usable()
+            run = self._run
+            if (
+                run is None
+                or run.queue != queue
+                or run.guarded is not guarded
+                or run.bytes + size > FRAME_BODY_BYTES_MAX
+            ):
+                await self._flush()
+                run = self._run = _Run(queue, guarded=guarded)
+            run.buffers += (head, body)
+            run.sizes.append(size)
+            run.crcs.append(crc)
+            run.bytes += size
+            if run.bytes >= _RUN_BYTES or len(run.sizes) >= _RUN_MESSAGES:
+                await self._flush()
+
+    async def send_large(self, queue: int, record: Record) -> None:
+        """Send part of a large message; its body may change as soon as this returns."""
+        if record.size < _GATHER_BYTES_MAX:
+            await self.send(queue, record._replace(body=bytes(record.body)), guarded=False)
+            return
+        async with self._lock:
+            self._check_usable()
+            await self._flush()
+            run = self._run = _Run(queue, guarded=False)
+            run.buffers += (record.head, record.body)
+            run.sizes.append(record.size)
+            run.crcs.append(record.crc)
+            run.bytes = record.size
+            await self._flush()
+            self._check_usable()
+
+    @contextmanager
+    def undivided(self) -> Iterator[None]:
+        """What is interrupted within can only be aborted: it may hold what nobody has seen."""
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException:
+            self.doom(
+                TransactionAborted(
+                    f"a call in transaction {self.id} was given up, so it can only be aborted;"
+                    " do it again",
+                    transaction_id=self.id,
+                )
+            )
+            raise
+
+    def leave(self) -> None:
+        """Abort it without waiting, when nobody holds it any more."""
+        self._status = TransactionStatus.ABORTED
+        if self._connection.lost is None:
+            self._connection.leave(Abort(self._number))
+
+    def doom(self, error: DrayError) -> None:
+        """Let the transaction end with this error and no other way. The first one stands."""
+        if self._doom is None:
+            self._doom = error
+
+    def _check_pending(self) -> None:
+        if self._status is not TransactionStatus.PENDING:
+            raise TransactionSequence(
+                f"transaction {self.id} is already {self._status}; begin another",
+                transaction_id=self.id,
+            )
+
+    def _check_usable(self) -> None:
+        self._check_pending()
+        if self._doom is not None:
+            raise self._fate(self._doom)
+        if self._connection.lost is not None:
+            raise self._aborted()
+
+    def _fate(self, doom: DrayError) -> DrayError:
+        """What to raise for a doom: the refusal, or that all was lost with the connection."""
+        return self._aborted() if isinstance(doom, ConnectionLost) else same_error(doom)
+
+    def _aborted(self) -> TransactionAborted:
+        return TransactionAborted(
+            f"transaction {self.id} was aborted because its connection was lost; do it again",
+            transaction_id=self.id,
+        )
+
+    async def _flush(self) -> None:
+        """Let the gathered run go out; raises `ConnectionLost`."""
+        if self._run is not None:
+            buffers = self._frame_of_run()
+            await self._connection.post(buffers)
+
+    def _frame_of_run(self) -> list[Buffer]:
+        run, self._run = self._run, None
+        if run is None:
+            return []
+        if not self._request_id:
+            self._request_id = self._connection.listen(self.doom)
+        self._sends += 1
+        head = Send(run.queue, self._number, run.sizes, run.crcs, run.guarded)
+        return [encode_frame(head, self._request_id, run.bytes), *run.buffers]
+
+    async def _settled(self, *, commit: bool) -> bool:
+        """Pass the second phase if the first is passed; over whatever connection there is."""
+        if self._status is not TransactionStatus.PREPARED:
+            return False
+        await self.link.ask(SettlePrepared(self.id, commit), Done)
+        self._status = TransactionStatus.COMMITTED if commit else TransactionStatus.ABORTED
+        return True
+
+    async def _conclude(self, request: type[Commit | Prepare], reached: TransactionStatus) -> None:
+        try:
+            await self._reach(request, reached)
+        finally:
+            self._finish()
+
+    async def _reach(self, request: type[Commit | Prepare], reached: TransactionStatus) -> None:
+        connection = self._connection
+        # What is already known to be lost is no doubt but an abort.
+        connection.glance()
+        if self._doom is not None or connection.lost is not None:
+            await self._give_up()
+        # Until the answer is here, whatever interrupts us leaves it open.
+        self._status = TransactionStatus.IN_DOUBT
+        try:
+            before = self._frame_of_run()
+            await connection.call(request(self._number, self._sends), Done, before=before)
+        except (ConnectionLost, ProtocolError, StorePoisoned) as error:
+            raise InDoubt(
+                f"the answer to the {request.__name__.lower()} of {self.id} was lost ({error}); ask"
+                " Manager.outcome() for its outcome after reconnecting",
+                transaction_id=self.id,
+            ) from error
+        except DrayError as error:
+            self._status = TransactionStatus.ABORTED
+            if self._doom is None or self._doom.code == error.code:
+                raise
+            raise self._fate(self._doom) from error
+        self._status = reached
+
+    async def _give_up(self) -> None:
+        """Abort a doomed transaction instead of committing it, and raise what doomed it."""
+        connection, self._run = self._connection, None
+        self._status = TransactionStatus.ABORTED
+        if connection.lost is not None:
+            raise self._fate(self._doom) if self._doom is not None else self._aborted()
+        assert self._doom is not None
+        try:
+            await connection.ask(Abort(self._number), Done)
+        finally:
+            error = self._fate(self._doom)
+        raise error
+
+    def _finish(self) -> None:
+        self._run = None
+        if isinstance(self._doom, QueueNotFound):
+            self._connection.forget_queues()
+        if self._request_id:
+            self._connection.listen_no_more(self._request_id)

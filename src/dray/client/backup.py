@@ -1,0 +1,141 @@
+"""Makes an archive of a queue manager that is running: asks piece by piece, checks, packs, writes.
+
+The pieces come as they lie in heap files; checksums and compression are this side's work, so that
+the queue manager goes on with its own. A file appears under its name only when it is whole and
+durable, in place of an older backup of that name.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import crc32c
+
+from dray.errors import ProtocolError, StoreCorrupt, TargetUnwritable
+from dray.model.backup import BackupReport
+from dray.wire.archive import RUN, About, ArchiveWriter
+from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead
+
+if TYPE_CHECKING:
+    from dray.client.connection import Connection
+    from dray.client.runtime import Runtime
+    from dray.wire.stream import Frame
+
+_CHECK: Final = struct.Struct("<II")
+_MESSAGE_FILE: Final = 2083
+Told = Callable[[int, int], object]
+
+
+async def back_up(
+    connection: Connection, runtime: Runtime, target: str | Path | BinaryIO, told: Told
+) -> BackupReport:
+    """Write a backup to a file, or to something that is open for writing bytes.
+
+    `told` hears how many bytes of records are done, of how many.
+    """
+    if isinstance(target, str | Path):
+        async with runtime.within(whole_or_absent(Path(target))) as file:
+            return await _draw(connection, runtime, file.write, told)
+    return await _draw(connection, runtime, target.write, told)
+
+
+@contextmanager
+def whole_or_absent(path: Path) -> Iterator[BinaryIO]:
+    """A file that gets its name when it is complete and durable, and leaves nothing otherwise."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        sentence = f"{path} cannot be written: {error.strerror or error}."
+        raise TargetUnwritable(sentence, path=str(path)) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+async def _draw(
+    connection: Connection, runtime: Runtime, write: Callable[[bytes], object], told: Told
+) -> BackupReport:
+    begun = await connection.ask(Backup(), BackupBegun)
+    about = About(
+        begun.manager_id,
+        begun.name,
+        begun.version,
+        begun.taken_us,
+        begun.messages,
+        begun.record_bytes,
+        begun.state_bytes,
+        begun.heap_file_bytes,
+    )
+    writer = ArchiveWriter(write, about)
+    done = 0
+    while True:
+        frame = await connection.call(BackupRead(), BackupPiece)
+        if not frame.body:
+            break
+        done += await runtime.offload(_add, writer, frame)
+        told(done, begun.record_bytes)
+        connection.give_back(frame.body)
+    return BackupReport(
+        manager_id=begun.manager_id,
+        name=begun.name,
+        taken=begun.taken_us / 1e6,
+        messages=begun.messages,
+        record_bytes=begun.record_bytes,
+        sha256=await runtime.offload(writer.end),
+        archive_bytes=writer.bytes_written,
+    )
+
+
+def _add(writer: ArchiveWriter, frame: Frame) -> int:
+    """Put one piece into the archive; give the bytes of records in it."""
+    head = frame.head
+    assert isinstance(head, BackupPiece)
+    if not head.runs:
+        writer.state(frame.body)
+        return 0
+    _check(head, frame.body)
+    writer.records(head.runs, frame.body)
+    return len(frame.body)
+
+
+def _check(head: BackupPiece, body: memoryview) -> None:
+    """Raise `StoreCorrupt` rather than archive a record whose checksum does not fit."""
+    at = 0
+    for length, crc in _CHECK.iter_unpack(head.checks):
+        if crc32c.crc32c(body[at : at + length]) != crc:
+            name = _file_at(head.runs, at)
+            raise StoreCorrupt(
+                f"Event {_MESSAGE_FILE}: a record in {name} is damaged, so there is no backup;"
+                " `dray check` says which message it is.",
+                event=_MESSAGE_FILE,
+                file=name,
+            )
+        at += length
+    if at != len(body):
+        raise ProtocolError("a piece of a backup is not as long as its records")
+
+
+def _file_at(runs: bytes, at: int) -> str:
+    for file, offset, length in RUN.iter_unpack(runs):
+        if at < length:
+            return f"heap file {file} at byte {offset + at}"
+        at -= length
+    return "a heap file"
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,251 @@
+"""One socket to a queue manager, shared by everyone who calls: what both faces have in common.
+
+Requests go out in the order in which they are made, answers find their way by request id. How it
+is waited for is for `thread_connection` and `loop_connection` to say. Once the socket is lost, it
+is lost for everyone, for the first reason.
+"""
+
+from __future__ import annotations
+
+import socket
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TypeVar
+
+from dray.client.session import Listener, Pending, Session, same_error
+from dray.errors import ConnectionLost, DrayError, ProtocolError
+from dray.wire.frames import Head, Lease, Leased, Opened, OpenQueue
+from dray.wire.stream import Frame, FrameStream
+
+if TYPE_CHECKING:
+    from dray.model.message import Buffer
+
+WELCOME_TIMEOUT_S = 10.0
+"""A queue manager answers Hello from memory; this long is no answer."""
+BUFFERS_PER_CALL_MAX = 1_000
+"""Under the kernel's IOV_MAX of 1,024."""
+_Answer = TypeVar("_Answer", bound=Head)
+
+
+class Connection(ABC):
+    """Requests out, answers in, until it is lost once and for all."""
+
+    def __init__(
+        self, sock: socket.socket, peer: str, lock: AbstractContextManager[object]
+    ) -> None:
+        """Own a connected socket; `peer` names the other end in sentences."""
+        self.peer = peer
+        self.lost: DrayError | None = None
+        self._sock = sock
+        self._lock = lock
+        self._session = Session()
+        self._stream = FrameStream()
+        self._opened: dict[str, Opened] = {}
+        self._left: deque[Head] = deque()
+
+    @property
+    def manager_id(self) -> str:
+        """The queue manager at the other end."""
+        return self._session.manager_id
+
+    @property
+    def source(self) -> bytes:
+        """Its id as 16 bytes, as records carry it."""
+        return self._session.source
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests can still be made."""
+        return self.lost is None
+
+    async def greet(self) -> None:
+        """Say Hello and take the Welcome; raises `ConnectionLost` or `ProtocolError`."""
+        with self._lock:
+            pending, encoded = self._session.hello()
+        await self._transmit([encoded])
+        welcome = await self.wait(pending, WELCOME_TIMEOUT_S)
+        with self._lock:
+            self._session.welcomed(welcome.head)
+
+    async def ask(self, head: Head, answer: type[_Answer], wait_s: float | None = None) -> _Answer:
+        """Send a request, wait for its answer, give the head of it."""
+        found = (await self.call(head, answer, wait_s=wait_s)).head
+        assert isinstance(found, answer)
+        return found
+
+    async def call(
+        self,
+        head: Head,
+        answer: type[Head],
+        *,
+        wait_s: float | None = None,
+        body: Sequence[Buffer] = (),
+        before: Sequence[Buffer] = (),
+    ) -> Frame:
+        """Send a request and wait for an answer of the kind given; raises what came instead.
+
+        `before` is sent ahead of it in the same call to the kernel. After `wait_s` seconds of
+        silence the connection is lost.
+        """
+        frame = await self.wait(await self.start(head, body, before), wait_s)
+        if not isinstance(frame.head, answer):
+            name, wanted = type(frame.head).__name__, answer.__name__
+            error = ProtocolError(f"the queue manager answered with {name} instead of {wanted}")
+            self.fail(error)
+            raise error
+        return frame
+
+    async def start(
+        self, head: Head, body: Sequence[Buffer] = (), before: Sequence[Buffer] = ()
+    ) -> Pending:
+        """Send a request; `wait` for its answer later."""
+        body_bytes = sum(map(len, body))
+        with self._lock:
+            self._check()
+            pending, encoded = self._session.request(head, body_bytes)
+        await self._transmit([*self._said_before(), *before, encoded, *body])
+        return pending
+
+    async def post(self, buffers: list[Buffer]) -> None:
+        """Send whole frames that want no answer, and take in what has come meanwhile."""
+        await self._transmit(buffers)
+        self.glance()
+
+    def leave(self, head: Head) -> None:
+        """Say something ahead of the next request, and drop its answer. Never waits."""
+        self._left.append(head)
+
+    async def numbers(self, count: int = 1) -> int:
+        """Take `count` message numbers in a row from the lease; the first one."""
+        while True:
+            with self._lock:
+                first = self._session.numbers(count)
+            if first is not None:
+                return first
+            leased = await self.ask(Lease(), Leased)
+            if leased.number_count < count:
+                raise ProtocolError(f"asked for {count} numbers, leased {leased.number_count}")
+            with self._lock:
+                self._session.leased(leased)
+
+    async def open_queue(self, name: str) -> Opened:
+        """Resolve a queue's name, once per connection; raises `QueueNotFound`."""
+        opened = self._opened.get(name)
+        if opened is None:
+            opened = self._opened[name] = await self.ask(OpenQueue(name), Opened)
+        return opened
+
+    def has_opened(self, name: str) -> bool:
+        """Whether a queue's name is resolved already."""
+        return name in self._opened
+
+    def forget_queues(self) -> None:
+        """Resolve all names anew, because a queue was deleted."""
+        self._opened.clear()
+
+    def listen(self, listener: Listener) -> int:
+        """Give a request id for frames whose failure alone is told, to `listener`."""
+        with self._lock:
+            self._check()
+            return self._session.listen(listener)
+
+    def listen_no_more(self, request_id: int) -> None:
+        """Let go of an id given by `listen`."""
+        with self._lock:
+            self._session.listen_no_more(request_id)
+
+    def give_back(self, body: memoryview) -> None:
+        """Return the body of an answer, so that its memory serves the next one."""
+        self._stream.give_back(body)
+
+    @abstractmethod
+    async def wait(self, pending: Pending, wait_s: float | None = None) -> Frame:
+        """Wait for an answer; after `wait_s` seconds of silence the connection is lost."""
+
+    @abstractmethod
+    def glance(self) -> None:
+        """Take in what has already come, without waiting."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the connection and let go of the socket."""
+
+    def fail(self, error: DrayError) -> None:
+        """End the connection for everyone; the first reason stands."""
+        with self._lock:
+            if self.lost is not None:
+                return
+            self.lost = error
+            for pending in self._session.lost(error):
+                if pending.signal:
+                    pending.signal.set()
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            # The other end was first; there is nothing left to shut down.
+            return
+
+    @abstractmethod
+    async def _transmit(self, buffers: list[Buffer]) -> None:
+        """Send whole frames; all of it has been sent on return."""
+
+    def _check(self) -> None:
+        if self.lost is not None:
+            raise same_error(self.lost)
+
+    def _read(self) -> bool:
+        """Take in one piece of input; false if none was there."""
+        try:
+            count = self._sock.recv_into(self._stream.buffer())
+            frames = self._stream.received(count) if count else []
+            with self._lock:
+                for frame in frames:
+                    settled = self._session.take(frame)
+                    if settled is not None and settled.signal:
+                        settled.signal.set()
+            if not count:
+                self.fail(self._ended())
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self.fail(self._broken(error))
+        except ProtocolError as error:
+            self.fail(error)
+        return True
+
+    def _said_before(self) -> Iterator[bytes]:
+        while self._left:
+            with self._lock:
+                _, encoded = self._session.request(self._left.popleft())
+            yield encoded
+
+    def _silent(self) -> ConnectionLost:
+        return ConnectionLost(f"{self.peer} did not answer in time; the connection is given up")
+
+    def _given_up(self) -> ConnectionLost:
+        return ConnectionLost(
+            f"a request to {self.peer} was interrupted; its connection is given up"
+        )
+
+    def _closed_here(self) -> ConnectionLost:
+        return ConnectionLost(f"the connection to {self.peer} was closed here")
+
+    def _broken(self, error: OSError) -> DrayError:
+        return ConnectionLost(f"the connection to {self.peer} is lost: {error.strerror or error}")
+
+    def _ended(self) -> DrayError:
+        reason = self._session.reason
+        if reason is not None:
+            return reason
+        return ConnectionLost(f"{self.peer} closed the connection")
+
+
+def send_some(sock: socket.socket, buffers: Sequence[Buffer]) -> Iterator[memoryview]:
+    """Send what the kernel takes at once, nothing copied; give the rest of it."""
+    sent = sock.sendmsg(buffers)
+    for buffer in buffers:
+        if sent < len(buffer):
+            yield memoryview(buffer)[sent:]
+        sent = max(0, sent - len(buffer))

@@ -1,0 +1,63 @@
+"""The digest of a body, taken by a worker while the body moves; hashlib lets go of the GIL."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from dray.client.runtime import Runtime
+
+_WORTH_A_THREAD_BYTES = 1 << 18
+"""Hashing less takes about as long as handing it over."""
+
+
+class RollingDigest:
+    """SHA-256 over pieces. At most `behind` pieces are waited for later; use `async with`."""
+
+    def __init__(self, runtime: Runtime, behind: int) -> None:
+        """Begin with no piece; a piece must stay as it is until `behind` more have been added."""
+        self._hash = hashlib.sha256()
+        self._runtime = runtime
+        self._behind = behind
+        self._worker: ThreadPoolExecutor | None = None
+        self._under_way: deque[Future[None]] = deque()
+
+    async def add(self, piece: memoryview | bytes) -> None:
+        """Take in a piece, in the background if it is long."""
+        if len(piece) < _WORTH_A_THREAD_BYTES and not self._under_way:
+            self._hash.update(piece)
+            return
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, "dray-digest")
+        self._under_way.append(self._worker.submit(self._hash.update, piece))
+        await self.settle(self._behind)
+
+    async def settle(self, behind: int = 0) -> None:
+        """Wait until at most `behind` pieces are still to be taken in."""
+        while len(self._under_way) > behind:
+            await self._runtime.result(self._under_way.popleft())
+
+    async def digest(self) -> bytes:
+        """The digest of all pieces."""
+        await self.settle()
+        return self._hash.digest()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.settle()
+        if self._worker is not None:
+            # It has nothing left to do, so its end is not waited for.
+            self._worker.shutdown(wait=False)
+            self._worker = None

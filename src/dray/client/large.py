@@ -1,0 +1,49 @@
+"""Large messages as programs send and receive them: the blocking face of `awaited.large`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.client.awaited.large import PARAMETERS
+from dray.client.awaited.large import LargeMessageQueue as AwaitedLargeMessageQueue
+from dray.client.blocking import Face, blocking, blocking_as
+from dray.client.large_message import LargeMessage
+from dray.model.limits import FRAGMENT_BYTES_MAX
+
+if TYPE_CHECKING:
+    from dray.client.queue import Queue
+    from dray.large.split import LargeMessageParameters
+
+
+class LargeMessageQueue(Face[AwaitedLargeMessageQueue]):
+    """A transactional queue, used for large messages and nothing else (S0-2, S0-3)."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        *,
+        fragment_size: int = FRAGMENT_BYTES_MAX,
+        status_queue: str = "statusq",
+        parameters: LargeMessageParameters = PARAMETERS,
+    ) -> None:
+        """Take a queue; a `fragment_size` of 0 means the largest. Raises `ValueError`."""
+        super().__init__(
+            AwaitedLargeMessageQueue(
+                queue,
+                fragment_size=fragment_size,
+                status_queue=status_queue,
+                parameters=parameters,
+            )
+        )
+
+    @property
+    def fragment_size(self) -> int:
+        """The largest fragment that is sent, in bytes."""
+        return self.awaited.fragment_size
+
+    send = blocking(AwaitedLargeMessageQueue.send)
+    receive = blocking_as(LargeMessage, AwaitedLargeMessageQueue.receive)
+    receive_by_correlation_id = blocking_as(
+        LargeMessage, AwaitedLargeMessageQueue.receive_by_correlation_id
+    )
+    peek = blocking_as(LargeMessage, AwaitedLargeMessageQueue.peek)

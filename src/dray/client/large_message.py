@@ -1,0 +1,50 @@
+"""A large message that is being received: the blocking face of `awaited.large_message`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Self
+
+from dray.client.awaited.large_message import Described
+from dray.client.awaited.large_message import LargeMessage as AwaitedLargeMessage
+from dray.client.blocking import Face, blocking, iterate, run
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class LargeMessage(Described, Face[AwaitedLargeMessage]):
+    """One large message: what was said of it, and its body as often as it is read.
+
+    Without a transaction of the caller's, `receive` began one for it. As a context manager the
+    message commits it, or aborts it on an exception. Without `with`, `commit` receives the message
+    for good and `close` gives it back; one that is dropped while its transaction is open is given
+    back with a `ResourceWarning`. A transaction of the caller's is left alone.
+    """
+
+    def __init__(self, awaited: AwaitedLargeMessage) -> None:
+        """Take what does the work."""
+        Face.__init__(self, awaited)
+        Described.__init__(self, awaited.said)
+
+    read = blocking(AwaitedLargeMessage.read)
+    readinto = blocking(AwaitedLargeMessage.readinto)
+    body = blocking(AwaitedLargeMessage.body)
+    save_to = blocking(AwaitedLargeMessage.save_to)
+    commit = blocking(AwaitedLargeMessage.commit)
+    close = blocking(AwaitedLargeMessage.close)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Give the body piece by piece, from its beginning; raises as `read` does at its end."""
+        return iterate(aiter(self.awaited))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        run(self.awaited.__aexit__(kind, error, trace))

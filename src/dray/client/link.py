@@ -1,0 +1,106 @@
+"""The way to one queue manager: its connection, made anew at the next call after it broke."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from dray.errors import ConnectionLost, QueueNotFound
+from dray.wire.frames import Head, Opened
+
+if TYPE_CHECKING:
+    from dray.client.connection import Connection
+    from dray.client.runtime import Dialer, Runtime
+    from dray.model.message import Buffer
+    from dray.wire.stream import Frame
+
+_Answer = TypeVar("_Answer", bound=Head)
+
+
+class Link:
+    """Gives a connection that is alive; shared by all handles of one `Manager`."""
+
+    def __init__(self, dialer: Dialer, runtime: Runtime) -> None:
+        """Take the way there; nothing is connected yet."""
+        self.runtime = runtime
+        self._dialer = dialer
+        self._lock = runtime.lock()
+        self._connection: Connection | None = None
+        self._closed = False
+
+    def __str__(self) -> str:
+        return str(self._dialer)
+
+    async def connection(self) -> Connection:
+        """Give the current connection or make one; raises `ConnectionLost`."""
+        connection = self._connection
+        if connection is not None:
+            # Notices that the other end went away while nothing was asked of it.
+            connection.glance()
+            if connection.lost is None:
+                return connection
+        async with self._lock:
+            if self._closed:
+                raise ConnectionLost(f"the handle of {self._dialer} is closed; connect again")
+            if self._connection is None or self._connection.lost is not None:
+                self._connection = await self._connect()
+            return self._connection
+
+    async def ask(self, head: Head, answer: type[_Answer]) -> _Answer:
+        """Send a request to the queue manager, give the head of its answer."""
+        return await (await self.connection()).ask(head, answer)
+
+    async def close(self) -> None:
+        """Close the connection; no other is made."""
+        async with self._lock:
+            self._closed = True
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    async def _connect(self) -> Connection:
+        if self._connection is not None:
+            self._connection.close()
+        connection = await self.runtime.connect(self._dialer)
+        try:
+            await connection.greet()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+class QueueLink:
+    """The way to one queue; resolves its name on whatever connection is current."""
+
+    def __init__(self, link: Link, name: str) -> None:
+        """Take a queue's canonical name; it is resolved at first use."""
+        self.link = link
+        self.name = name
+
+    async def opened(self, connection: Connection | None = None) -> Opened:
+        """Resolve the queue; raises `QueueNotFound`."""
+        return await (connection or await self.link.connection()).open_queue(self.name)
+
+    async def call(
+        self,
+        request: Callable[[int], Head],
+        answer: type[Head],
+        *,
+        wait_s: float | None = None,
+        body: Sequence[Buffer] = (),
+        connection: Connection | None = None,
+    ) -> tuple[Connection, Frame]:
+        """Ask something of this queue: `request` makes the head from the queue's number.
+
+        A queue that was deleted and made anew under its old name is found again.
+        """
+        connection = connection or await self.link.connection()
+        if connection.has_opened(self.name):
+            try:
+                head = request((await connection.open_queue(self.name)).number)
+                return connection, await connection.call(head, answer, wait_s=wait_s, body=body)
+            except QueueNotFound:
+                connection.forget_queues()
+        head = request((await connection.open_queue(self.name)).number)
+        return connection, await connection.call(head, answer, wait_s=wait_s, body=body)

@@ -1,0 +1,109 @@
+"""A connection of one asyncio event loop, shared by any number of its tasks.
+
+The loop reads straight into the memory in which a body stays, as the threads do; what the kernel
+does not take of a frame at once waits for the socket, and its sender with it, so that nothing is
+copied and nothing piles up. A task that gives up waiting leaves its request behind and the answer
+is dropped when it comes, except where the answer would be a message that nobody could give back:
+then the connection is given up rather than the message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from dray.client.connection import BUFFERS_PER_CALL_MAX, Connection, send_some
+from dray.client.session import Pending
+
+if TYPE_CHECKING:
+    from dray.model.message import Buffer
+    from dray.wire.stream import Frame
+
+
+class LoopConnection(Connection):
+    """Suspends the task that waits."""
+
+    def __init__(self, sock: socket.socket, peer: str) -> None:
+        """Own a connected socket and watch it in the running loop."""
+        super().__init__(sock, peer, nullcontext())
+        sock.setblocking(False)
+        self._sending = asyncio.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(sock, self._readable)
+
+    async def wait(self, pending: Pending, wait_s: float | None = None) -> Frame:
+        """Wait for an answer while the loop reads."""
+        if not pending.settled:
+            arrived = asyncio.Event()
+            pending.signal = arrived
+            try:
+                async with asyncio.timeout(wait_s):
+                    await arrived.wait()
+            except TimeoutError as error:
+                if not pending.settled:
+                    self.fail(self._silent())
+                    self._let_go()
+                    raise self._silent() from error
+            except asyncio.CancelledError:
+                if pending.irretrievable:
+                    self.fail(self._given_up())
+                    self._let_go()
+                raise
+        return pending.outcome()
+
+    def glance(self) -> None:
+        """Take in what has already come."""
+        while self.alive and self._read():
+            continue
+        if not self.alive:
+            self._let_go()
+
+    def close(self) -> None:
+        """End the connection and let go of the socket."""
+        self.fail(self._closed_here())
+        self._let_go()
+
+    async def _transmit(self, buffers: list[Buffer]) -> None:
+        try:
+            async with self._sending:
+                self._check()
+                await self._send(buffers)
+        except OSError as error:
+            # The manager may have said why before it closed.
+            self.glance()
+            self.fail(self._broken(error))
+            self._check()
+        finally:
+            if not self.alive:
+                self._let_go()
+
+    async def _send(self, buffers: list[Buffer]) -> None:
+        try:
+            for first in range(0, len(buffers), BUFFERS_PER_CALL_MAX):
+                await self._send_batch(buffers[first : first + BUFFERS_PER_CALL_MAX])
+        except asyncio.CancelledError:
+            # A frame may be half sent, so no other can follow it.
+            self.fail(self._given_up())
+            raise
+
+    async def _send_batch(self, buffers: list[Buffer]) -> None:
+        try:
+            unsent = list(send_some(self._sock, buffers))
+        except BlockingIOError:
+            unsent = [memoryview(buffer) for buffer in buffers]
+        for rest in unsent:
+            await self._loop.sock_sendall(self._sock, rest)
+
+    def _readable(self) -> None:
+        self._read()
+        if not self.alive:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Stop watching and close the socket; one who is still sending does it at its end."""
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock)
+            if not self._sending.locked():
+                self._sock.close()

@@ -1,0 +1,101 @@
+"""The asyncio runtime.
+
+Cancelling a call must cost neither a message nor the connection, which other tasks share: what was
+only asked is left behind and its answer dropped, what was taken is given back by an abort, and
+what cannot be undone is awaited to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dray.client.loop_connection import LoopConnection
+from dray.client.runtime import Dialer, Runtime
+
+if TYPE_CHECKING:
+    import socket
+
+_Result = TypeVar("_Result")
+
+
+class LoopRuntime(Runtime):
+    """Waits in the running event loop; files and digests go to its threads."""
+
+    cancellable = True
+
+    async def connect(self, dialer: Dialer) -> LoopConnection:
+        """See `Runtime`."""
+        dialling = asyncio.ensure_future(asyncio.to_thread(dialer.dial))
+        try:
+            sock = await asyncio.shield(dialling)
+        except asyncio.CancelledError:
+            dialling.add_done_callback(_hang_up)
+            raise
+        return LoopConnection(sock, str(dialer))
+
+    def lock(self) -> asyncio.Lock:
+        """See `Runtime`."""
+        return asyncio.Lock()
+
+    async def offload(self, function: Callable[..., _Result], *arguments: object) -> _Result:
+        """See `Runtime`."""
+        return await _ended(asyncio.ensure_future(asyncio.to_thread(function, *arguments)))
+
+    async def result(self, future: Future[_Result]) -> _Result:
+        """See `Runtime`."""
+        return await _ended(asyncio.wrap_future(future))
+
+    async def to_its_end(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+        """See `Runtime`."""
+        task = asyncio.ensure_future(coroutine)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await _wait_out(task)
+        _cancel_soon()
+        return task.result()
+
+
+async def _ended(future: asyncio.Future[_Result]) -> _Result:
+    """Wait for a thread's work, to its end also when cancelled: it uses our memory and files."""
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await _wait_out(future)
+        if not future.cancelled():
+            # Looked at, so that nobody reports it as never retrieved.
+            future.exception()
+        raise
+
+
+async def _wait_out(future: asyncio.Future[Any]) -> None:
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError:
+            continue
+
+
+def _cancel_soon() -> None:
+    """Deliver a cancellation again where the task waits next, unless it was a timeout's by then.
+
+    `asyncio.timeout` counts down the cancellation that it asked for when its block is left; a
+    block that was left with a message in hand was in time.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+
+    def cancel() -> None:
+        if task.cancelling():
+            task.uncancel()
+            task.cancel()
+
+    asyncio.get_running_loop().call_soon(cancel)
+
+
+def _hang_up(dialling: asyncio.Future[socket.socket]) -> None:
+    if not dialling.cancelled() and dialling.exception() is None:
+        dialling.result().close()

@@ -1,0 +1,73 @@
+"""A queue manager as programs hold it: the blocking face of `awaited.manager`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from dray.client.address import parse_address
+from dray.client.awaited.manager import Manager as AwaitedManager
+from dray.client.blocking import BlockingRuntime, Face, blocking, blocking_as, run
+from dray.client.link import Link
+from dray.client.queue import Queue
+from dray.client.transaction import Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from dray.client.runtime import Dialer
+
+
+def connect(url: str) -> Manager:
+    """Connect to a daemon: `dray://host:port` or `dray+unix:///path`.
+
+    Raises `InvalidConfiguration` for anything else and `ConnectionLost` if none answers.
+    """
+    return Manager(parse_address(url))
+
+
+class Manager(Face[AwaitedManager]):
+    """A connected queue manager. Any number of threads may share it.
+
+    When the connection breaks, what is under way raises `ConnectionLost` (a commit: `InDoubt`), the
+    transactions of that connection are aborted, and the next call connects anew.
+    """
+
+    def __init__(self, dialer: Dialer, stop: Callable[[], None] | None = None) -> None:
+        """Connect; `stop` is called after closing, by the embedded door."""
+        link = Link(dialer, BlockingRuntime())
+        super().__init__(run(AwaitedManager.connected(link, stop)))
+
+    create_queue = blocking_as(Queue, AwaitedManager.create_queue)
+    queues = blocking(AwaitedManager.queues)
+    delete_queue = blocking(AwaitedManager.delete_queue)
+    transaction = blocking_as(Transaction, AwaitedManager.transaction)
+    outcome = blocking(AwaitedManager.outcome)
+    prepared = blocking(AwaitedManager.prepared)
+    commit_prepared = blocking(AwaitedManager.commit_prepared)
+    abort_prepared = blocking(AwaitedManager.abort_prepared)
+    info = blocking(AwaitedManager.info)
+    pause = blocking(AwaitedManager.pause)
+    resume = blocking(AwaitedManager.resume)
+    set_quota = blocking(AwaitedManager.set_quota)
+    backup = blocking(AwaitedManager.backup)
+    close = blocking(AwaitedManager.close)
+
+    def queue(self, name: str, *, raw: bool = False) -> Queue:
+        """Give a handle; a missing queue raises `QueueNotFound` at first use.
+
+        `name` may be a sub-queue, `orders;retry`, made when it is needed. `raw` leaves out the
+        guard of queues in large use: the handle sees and takes single parts.
+        """
+        return Queue(self.awaited.queue(name, raw=raw))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

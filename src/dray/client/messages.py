@@ -1,0 +1,174 @@
+"""Messages to records on their way out, records to messages on their way in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
+
+import crc32c
+import msgspec
+
+from dray.errors import ProtocolError
+from dray.model.classes import Acknowledge, MessageClass
+from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId, join_id
+from dray.model.message import Buffer, Message
+from dray.wire.record import (
+    FLAG_DEAD_LETTER,
+    FLAG_JOURNAL,
+    FLAG_RECOVERABLE,
+    HEADER_BYTES,
+    PLAIN,
+    PartMark,
+    RecordHeader,
+    acknowledge_of,
+    encode_record,
+    read_header,
+    read_properties,
+)
+
+if TYPE_CHECKING:
+    from dray.wire.frames import Envelope
+
+_MICROSECONDS = 1_000_000
+_MARK_FIRST, _MARK_LAST = 1, 2
+
+
+class SendProperties(TypedDict, total=False):
+    """What can be said of a message besides its body; the defaults are those of `Message`."""
+
+    label: str
+    correlation_id: str | None
+    app_specific: int
+    extension: bytes
+    priority: int
+    recoverable: bool | None
+    time_to_reach_queue: float | None
+    time_to_be_received: float | None
+    administration_queue: str | None
+    acknowledge: Acknowledge
+    response_queue: str | None
+    use_dead_letter_queue: bool
+    use_journal_queue: bool
+
+
+class Record(NamedTuple):
+    """One message as bytes, in two pieces so that a body is not copied, with length and CRC32C."""
+
+    head: bytes
+    body: Buffer
+    size: int
+    crc: int
+
+
+class Arrived(NamedTuple):
+    """A record that came, taken apart; `body` is a view into the memory of its frame."""
+
+    header: RecordHeader
+    message: Message
+    body: memoryview
+
+
+class ReceivedTransaction(NamedTuple):
+    """The messages that one transaction has sent to a queue, in order.
+
+    `missing` are the places in the transaction, from 1, whose messages did not come or had left.
+    """
+
+    messages: list[Message]
+    missing: list[int]
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        return not self.missing
+
+
+def message_from(body: Buffer | Message, properties: SendProperties) -> Message:
+    """Make the message to send. Its body is immutable from here on."""
+    if isinstance(body, Message):
+        message = msgspec.structs.replace(body, **properties) if properties else body
+        if type(message.body) is bytes:
+            return message
+        return msgspec.structs.replace(message, body=_immutable(message.body))
+    return Message(body=body if type(body) is bytes else _immutable(body), **properties)
+
+
+def record_of(message: Message, source: bytes, number: int, mark: PartMark = PLAIN) -> Record:
+    """Encode a message under a number; raises `MessageTooLarge` or `Misuse`."""
+    head, body = encode_record(message, source, number, mark)
+    crc = crc32c.crc32c(body, crc32c.crc32c(head))
+    return Record(head, body, len(head) + len(body), crc)
+
+
+def messages_in(envelopes: Iterable[Envelope], body: memoryview, destination: str) -> list[Message]:
+    """Take a frame's records apart, one at least; raises `ProtocolError` for what is damaged."""
+    found = []
+    offset = 0
+    for envelope in envelopes:
+        end = offset + envelope.length
+        found.append(arrived(envelope, body[offset:end], destination).message)
+        offset = end
+    if not found or offset != len(body):
+        raise ProtocolError("the records in an answer do not fit what it says of them")
+    return found
+
+
+def arrived(envelope: Envelope, record: memoryview, destination: str) -> Arrived:
+    """Take one record apart, checked; raises `ProtocolError` if it was damaged."""
+    header = checked_header(record, envelope.length, envelope.crc)
+    properties = read_properties(record, header)
+    body = record[HEADER_BYTES + header.properties_bytes :]
+    source = ManagerId(header.source.hex())
+    flags, marks, transaction = header.flags, envelope.marks, envelope.transaction
+    message = Message(
+        body=bytes(body),
+        label=properties.label,
+        correlation_id=properties.correlation_id,
+        app_specific=header.app_specific,
+        extension=properties.extension,
+        # In a transaction priorities would break its order, and nothing may be lost (R9).
+        priority=0 if transaction else header.priority,
+        recoverable=bool(flags & FLAG_RECOVERABLE or transaction),
+        time_to_reach_queue=properties.time_to_reach_queue,
+        time_to_be_received=properties.time_to_be_received,
+        administration_queue=properties.administration_queue,
+        acknowledge=acknowledge_of(header),
+        response_queue=properties.response_queue,
+        use_dead_letter_queue=bool(flags & FLAG_DEAD_LETTER),
+        use_journal_queue=bool(flags & FLAG_JOURNAL),
+        id=MessageId(join_id(source, header.number)),
+        lookup_id=LookupId(envelope.lookup_id),
+        message_class=_class_of(envelope.message_class),
+        transaction_id=TransactionId(join_id(source, transaction)) if transaction else None,
+        first_in_transaction=bool(marks & _MARK_FIRST),
+        last_in_transaction=bool(marks & _MARK_LAST),
+        sent_time=envelope.sent_us / _MICROSECONDS,
+        arrived_time=envelope.arrived_us / _MICROSECONDS,
+        source=source,
+        destination=destination,
+        abort_count=envelope.abort_count,
+        move_count=envelope.move_count,
+    )
+    return Arrived(header, message, body)
+
+
+def checked_header(record: memoryview, length: int, crc: int) -> RecordHeader:
+    """Read a record's header once its length and CRC32C fit; raises `ProtocolError`."""
+    if len(record) != length or crc32c.crc32c(record) != crc:
+        raise ProtocolError("a message was damaged at rest or on the way: its CRC32C does not fit")
+    header = read_header(record)
+    if header.record_bytes != length:
+        raise ProtocolError("a message record does not fill its place")
+    return header
+
+
+def _immutable(body: object) -> bytes:
+    # What can change under us until it is flushed would no longer fit its CRC32C.
+    return bytes(memoryview(cast("Buffer", body)))
+
+
+def _class_of(value: int) -> MessageClass:
+    try:
+        return MessageClass(value)
+    except ValueError as error:
+        raise ProtocolError(f"there is no message class {value:#06x}") from error

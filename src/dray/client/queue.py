@@ -1,0 +1,84 @@
+"""A queue as programs hold it: the blocking face of `awaited.queue`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Self
+
+from dray.client.awaited.cursor import Cursor as AwaitedCursor
+from dray.client.awaited.queue import Queue as AwaitedQueue
+from dray.client.blocking import Face, blocking, iterate
+from dray.client.link import QueueLink
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from dray.model.message import Message
+
+
+class Cursor(Face[AwaitedCursor]):
+    """Stands before the first message, at one, behind one that it has received, or is closed."""
+
+    peek = blocking(AwaitedCursor.peek)
+    next = blocking(AwaitedCursor.next)
+    receive = blocking(AwaitedCursor.receive)
+    close = blocking(AwaitedCursor.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Way(Face[QueueLink]):
+    """The way to a queue, for requests that have no method."""
+
+    opened = blocking(QueueLink.opened)
+    call = blocking(QueueLink.call)
+
+
+class Queue(Face[AwaitedQueue]):
+    """A handle of one queue of this manager, or of another one to which this one delivers."""
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.awaited.name
+
+    @property
+    def way(self) -> Way:
+        """The way to it."""
+        return Way(self.awaited.way)
+
+    send = blocking(AwaitedQueue.send)
+    send_many = blocking(AwaitedQueue.send_many)
+    receive = blocking(AwaitedQueue.receive)
+    receive_many = blocking(AwaitedQueue.receive_many)
+    peek = blocking(AwaitedQueue.peek)
+    receive_by_id = blocking(AwaitedQueue.receive_by_id)
+    receive_by_correlation_id = blocking(AwaitedQueue.receive_by_correlation_id)
+    receive_by_lookup_id = blocking(AwaitedQueue.receive_by_lookup_id)
+    peek_by_id = blocking(AwaitedQueue.peek_by_id)
+    peek_by_correlation_id = blocking(AwaitedQueue.peek_by_correlation_id)
+    peek_by_lookup_id = blocking(AwaitedQueue.peek_by_lookup_id)
+    peek_range = blocking(AwaitedQueue.peek_range)
+    settle = blocking(AwaitedQueue.settle)
+    receive_transaction = blocking(AwaitedQueue.receive_transaction)
+    move = blocking(AwaitedQueue.move)
+    reject = blocking(AwaitedQueue.reject)
+    purge = blocking(AwaitedQueue.purge)
+    info = blocking(AwaitedQueue.info)
+
+    def messages(self) -> Iterator[Message]:
+        """Look at what is in the queue now, in the order of positions; removes nothing."""
+        return iterate(self.awaited.messages())
+
+    def cursor(self) -> Cursor:
+        """Give a cursor, which goes through the queue message by message."""
+        return Cursor(self.awaited.cursor())

@@ -1,0 +1,53 @@
+"""Handles messages one by one with a policy for poison: the face of `awaited.receiver`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dray.client.awaited.receiver import Handled, Then
+from dray.client.awaited.receiver import Receiver as AwaitedReceiver
+from dray.client.blocking import Face, run
+from dray.client.transaction import Transaction
+
+if TYPE_CHECKING:
+    from dray.client.queue import Queue
+    from dray.model.message import Message
+
+
+class Receiver(Face[AwaitedReceiver]):
+    """Receives from one transactional queue with a policy for poison messages."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        *,
+        retries: int = 5,
+        retry_delay: float = 0.0,
+        then: Then = "reject",
+        poison: str = "poison",
+    ) -> None:
+        """Try a message `retries` times more, `retry_delay` seconds apart.
+
+        Then reject it (its sender is told, and finds it in its dead-letter queue), move it to the
+        sub-queue `poison`, or drop it. Raises `ValueError`.
+        """
+        super().__init__(
+            AwaitedReceiver(
+                queue, retries=retries, retry_delay=retry_delay, then=then, poison=poison
+            )
+        )
+
+    def handle_next(
+        self, handler: Callable[[Message, Transaction], object], timeout: float | None = None
+    ) -> Handled:
+        """Receive a message and have it handled; raises `ReceiveTimeout`.
+
+        What the handler raises is in the result. Errors that are not the message's fault (a lost
+        connection, a quota, a commit in doubt) abort the transaction and are raised.
+        """
+        return run(
+            self.awaited.handle_next(
+                lambda message, transaction: handler(message, Transaction(transaction)), timeout
+            )
+        )

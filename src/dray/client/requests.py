@@ -1,0 +1,21 @@
+"""How long the answers to requests may take."""
+
+from __future__ import annotations
+
+import math
+
+from dray.errors import Misuse
+
+ANSWER_GRACE_S = 30.0
+"""A queue manager counts a timeout itself and tells; silence so much later means it is gone."""
+_FOR_EVER_S = 1e9
+"""Thirty years, and less than the longest wait that every clock of Python can count."""
+
+
+def wait_for(timeout: float | None) -> float | None:
+    """How long to wait for the answer to a request with that timeout; raises `Misuse`."""
+    if timeout is None or timeout >= _FOR_EVER_S:
+        return None
+    if math.isnan(timeout):
+        raise Misuse("a timeout must be a number of seconds, or None to wait for ever")
+    return max(0.0, timeout) + ANSWER_GRACE_S

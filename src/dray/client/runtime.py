@@ -1,0 +1,81 @@
+"""What waits: the one thing in which the blocking and the awaited face differ.
+
+Every operation is written once, in `awaited/`, as a coroutine over a `Runtime`. `blocking` gives a
+runtime in which no coroutine ever suspends, because whatever waits blocks its thread; `loops` one
+in which asyncio waits. The wire is the same, and so is every decision.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+from dray.model.limits import KIB
+
+if TYPE_CHECKING:
+    import socket
+
+    from dray.client.connection import Connection
+
+_WORTH_A_THREAD_BYTES = 256 * KIB
+"""Hashing or checking less takes about as long as handing it over."""
+_Result = TypeVar("_Result")
+
+
+class Dialer(Protocol):
+    """What can connect to a queue manager; its text names the queue manager in sentences."""
+
+    def dial(self) -> socket.socket:
+        """Give a connected, blocking stream socket; raises `ConnectionLost`."""
+        ...
+
+
+class Runtime(ABC):
+    """How to wait for a connection, a lock, a thread."""
+
+    cancellable: ClassVar[bool]
+    """Whether giving up a single call is usual, so that it must cost neither message nor
+    connection."""
+
+    @abstractmethod
+    async def connect(self, dialer: Dialer) -> Connection:
+        """Give a connection on which nothing was said yet; raises `ConnectionLost`."""
+
+    @abstractmethod
+    def lock(self) -> AbstractAsyncContextManager[object]:
+        """Give a lock."""
+
+    @abstractmethod
+    async def offload(self, function: Callable[..., _Result], *arguments: object) -> _Result:
+        """Run what may wait for a disk or take long; it ends before this does, cancelled or not."""
+
+    @abstractmethod
+    async def result(self, future: Future[_Result]) -> _Result:
+        """Wait for what a thread is doing; it ends before this does, cancelled or not."""
+
+    @abstractmethod
+    async def to_its_end(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+        """Await what cannot be undone; a cancellation takes effect behind it."""
+
+    async def work(
+        self, size: int, function: Callable[..., _Result], *arguments: object
+    ) -> _Result:
+        """Compute over `size` bytes, elsewhere if they are many."""
+        if size < _WORTH_A_THREAD_BYTES:
+            return function(*arguments)
+        return await self.offload(function, *arguments)
+
+    @asynccontextmanager
+    async def within(self, blocking: AbstractContextManager[_Result]) -> AsyncIterator[_Result]:
+        """Enter and leave a context that may wait for a disk."""
+        entered = await self.offload(blocking.__enter__)
+        try:
+            yield entered
+        except BaseException as error:
+            if not await self.offload(blocking.__exit__, type(error), error, error.__traceback__):
+                raise
+        else:
+            await self.offload(blocking.__exit__, None, None, None)

@@ -1,0 +1,169 @@
+"""The core of a connection to a queue manager: which requests are under way, which answer is whose.
+
+Theory of operation: every request has an id and a `Pending` that waits for the answer with that id.
+Frames inside a transaction want no answer; only their failure is told, under the one id that the
+transaction listens to, and it goes to the transaction's `Listener`. Numbers for messages and
+transactions come from ranges that the manager has leased to us, so that an id is known before a
+round trip. Nothing here reads, writes or waits; `connection` serializes the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from dray.errors import DrayError, ProtocolError, from_code
+from dray.wire.frames import Failed, Head, Hello, Leased, Receive, Welcome, encode_frame
+
+if TYPE_CHECKING:
+    from dray.wire.stream import Frame
+
+Listener = Callable[[DrayError], None]
+"""Told of the failure of a frame that wanted no answer."""
+_REQUEST_ID_MAX = (1 << 32) - 1
+
+
+class Signal(Protocol):
+    """Wakes whoever waits."""
+
+    def set(self) -> None:
+        """Wake."""
+
+
+class Pending:
+    """One request under way: empty, then with its answer or its error."""
+
+    __slots__ = ("error", "frame", "irretrievable", "signal")
+
+    def __init__(self, *, irretrievable: bool = False) -> None:
+        """Begin without an answer; `irretrievable` if it could be a message that is lost then."""
+        self.frame: Frame | None = None
+        self.error: DrayError | None = None
+        self.signal: Signal | None = None
+        self.irretrievable = irretrievable
+
+    @property
+    def settled(self) -> bool:
+        """Whether the answer or the error is there."""
+        return self.frame is not None or self.error is not None
+
+    def outcome(self) -> Frame:
+        """Give the answer, or raise the error that came instead."""
+        if self.error is not None:
+            raise self.error
+        assert self.frame is not None
+        return self.frame
+
+
+class Session:
+    """What is known of one connection."""
+
+    def __init__(self) -> None:
+        """Begin before Hello."""
+        self.manager_id = ""
+        self.manager_name = ""
+        self.source = b""
+        self.reason: DrayError | None = None
+        self._last_request_id = 0
+        self._pending: dict[int, Pending] = {}
+        self._listeners: dict[int, Listener] = {}
+        self._next_number = self._end_number = 0
+
+    def hello(self) -> tuple[Pending, bytes]:
+        """Give the first frame to send."""
+        return self.request(Hello("client"))
+
+    def welcomed(self, head: Head) -> None:
+        """Take the answer to Hello: whose manager this is, and the first numbers."""
+        if not isinstance(head, Welcome):
+            raise ProtocolError(f"the queue manager answered Hello with {type(head).__name__}")
+        try:
+            self.source = bytes.fromhex(head.manager_id)
+        except ValueError as error:
+            raise ProtocolError(f"{head.manager_id!r} is no queue manager's id") from error
+        self.manager_id, self.manager_name = head.manager_id, head.name
+        self.leased(Leased(head.first_number, head.number_count))
+
+    def leased(self, head: Leased) -> None:
+        """Take a range of numbers; what was left of the range before is never used."""
+        self._next_number = head.first_number
+        self._end_number = head.first_number + head.number_count
+
+    def numbers(self, count: int) -> int | None:
+        """Take `count` numbers in a row: the first one, or None if a new lease is needed."""
+        first = self._next_number
+        if first + count > self._end_number:
+            return None
+        self._next_number = first + count
+        return first
+
+    def request(self, head: Head, body_bytes: int = 0) -> tuple[Pending, bytes]:
+        """Give the frame of a request and what its answer will be found in."""
+        request_id = self._fresh_id()
+        encoded = encode_frame(head, request_id, body_bytes)
+        takes = isinstance(head, Receive) and not head.transaction and not head.peek
+        pending = self._pending[request_id] = Pending(irretrievable=takes)
+        return pending, encoded
+
+    def listen(self, listener: Listener) -> int:
+        """Give a request id for frames of which only failures are answered."""
+        request_id = self._fresh_id()
+        self._listeners[request_id] = listener
+        return request_id
+
+    def listen_no_more(self, request_id: int) -> None:
+        """Let go of an id given by `listen`."""
+        self._listeners.pop(request_id, None)
+
+    def take(self, frame: Frame) -> Pending | None:
+        """Put a frame where it is waited for; give the request that is settled by it.
+
+        Raises `ProtocolError` for an answer to nothing.
+        """
+        pending = self._pending.pop(frame.request_id, None)
+        if pending is not None:
+            if isinstance(frame.head, Failed):
+                pending.error = error_of(frame.head)
+            else:
+                pending.frame = frame
+            return pending
+        if not isinstance(frame.head, Failed):
+            name = type(frame.head).__name__
+            raise ProtocolError(f"the queue manager sent {name} that nobody had asked for")
+        listener = self._listeners.get(frame.request_id)
+        if listener is not None:
+            listener(error_of(frame.head))
+        else:
+            # Not about one request but about the connection: it says why it will be closed.
+            self.reason = error_of(frame.head)
+        return None
+
+    def lost(self, error: DrayError) -> list[Pending]:
+        """End everything under way with an error; give the requests that are settled by it."""
+        ended = list(self._pending.values())
+        listeners = list(self._listeners.values())
+        self._pending.clear()
+        self._listeners.clear()
+        for pending in ended:
+            pending.error = same_error(error)
+        for listener in listeners:
+            listener(same_error(error))
+        return ended
+
+    def _fresh_id(self) -> int:
+        request_id = self._last_request_id
+        while True:
+            request_id = request_id % _REQUEST_ID_MAX + 1
+            if request_id not in self._pending and request_id not in self._listeners:
+                self._last_request_id = request_id
+                return request_id
+
+
+def error_of(head: Failed) -> DrayError:
+    """Make the error that a frame carries."""
+    return from_code(head.error, head.sentence, head.fields)
+
+
+def same_error(error: DrayError) -> DrayError:
+    """Give the error once more for another thread, each with a traceback of its own."""
+    return from_code(error.code, str(error), error.fields)

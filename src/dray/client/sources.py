@@ -1,0 +1,284 @@
+"""Where the body of a large message comes from: bytes, a file, a stream, an iterable of bytes.
+
+Each gives pieces of the fragment size, the last one shorter, as views that stay valid while the
+next few pieces are asked for (`PIECES_ALIVE`), so that a digest can be taken behind the back of
+the sender while memory stays constant. An empty body is one empty piece.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+
+from dray.client.formatters import Formatter
+from dray.errors import SourceChanged, SourceUnreadable
+from dray.large.split import SIZE_UNKNOWN
+
+if TYPE_CHECKING:
+    from dray.client.runtime import Runtime
+
+PIECES_ALIVE = 3
+"""One being read, one being sent, one whose digest is being taken."""
+
+
+class Source(Protocol):
+    """A body. `size` is `SIZE_UNKNOWN` when it shows only at the end."""
+
+    size: int
+    waits: bool
+    """Whether the next piece may have to be waited for."""
+
+    def pieces(self, piece_bytes: int) -> Iterator[memoryview]:
+        """Give the body in pieces; raises `SourceUnreadable` or `SourceChanged`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what the source itself has opened."""
+        ...
+
+
+async def pieces_of(
+    source: Source | AwaitedChunkSource, piece_bytes: int, runtime: Runtime
+) -> AsyncGenerator[memoryview, None]:
+    """Give a body in pieces; what waits for a disk is read where it stops nobody."""
+    if isinstance(source, AwaitedChunkSource):
+        async for piece in source.pieces(piece_bytes):
+            yield piece
+        return
+    pieces = source.pieces(piece_bytes)
+    if not source.waits:
+        for piece in pieces:
+            yield piece
+        return
+    while (read := await runtime.offload(next, pieces, None)) is not None:
+        yield read
+
+
+def source_of(
+    body: object, formatter: Formatter | None, *, awaited: bool = False
+) -> Source | AwaitedChunkSource:
+    """Find out what a body is; what is none goes through the formatter; raises `TypeError`.
+
+    `awaited`: it may come with `async for`.
+    """
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return BytesSource(body)
+    if isinstance(body, Path):
+        return FileSource(body)
+    if hasattr(body, "read"):
+        return StreamSource(cast("BinaryIO", body))
+    if formatter is not None:
+        return BytesSource(formatter.encode(body))
+    if awaited and isinstance(body, AsyncIterable):
+        return AwaitedChunkSource(body)
+    if isinstance(body, Iterable) and not isinstance(body, (str, dict)):
+        return ChunkSource(body)
+    try:
+        return BytesSource(memoryview(cast("bytes", body)))
+    except TypeError as error:
+        raise TypeError(
+            f"a large message's body is bytes, a pathlib.Path, a binary file or an iterable of"
+            f" bytes; give a formatter to send a {type(body).__name__}"
+        ) from error
+
+
+class BytesSource:
+    """Bytes in memory, cut without being copied."""
+
+    waits = False
+
+    def __init__(self, body: bytes | bytearray | memoryview) -> None:
+        """Look at the bytes; they must stay as they are until the send returns."""
+        view = memoryview(body)
+        self._view = view.cast("B") if view.contiguous else memoryview(view.tobytes())
+        self.size = len(self._view)
+
+    def pieces(self, piece_bytes: int) -> Iterator[memoryview]:
+        """Give slices of the bytes."""
+        for start in range(0, max(1, self.size), piece_bytes):
+            yield self._view[start : start + piece_bytes]
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class ChunkSource:
+    """An iterable of bytes of any lengths, gathered into pieces."""
+
+    size = SIZE_UNKNOWN
+    waits = True
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        """Iterate once, when the pieces are asked for."""
+        self._chunks = chunks
+
+    def pieces(self, piece_bytes: int) -> Iterator[memoryview]:
+        """Copy the chunks into a few buffers in turn."""
+        gathering = _Gathering(piece_bytes)
+        for chunk in self._chunks:
+            yield from gathering.full(chunk)
+        yield from gathering.rest()
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class AwaitedChunkSource:
+    """An asynchronous iterable of bytes of any lengths, gathered into pieces."""
+
+    size = SIZE_UNKNOWN
+
+    def __init__(self, chunks: AsyncIterable[bytes]) -> None:
+        """Iterate once, when the pieces are asked for."""
+        self._chunks = chunks
+
+    async def pieces(self, piece_bytes: int) -> AsyncGenerator[memoryview, None]:
+        """Copy the chunks into a few buffers in turn."""
+        gathering = _Gathering(piece_bytes)
+        async for chunk in self._chunks:
+            for piece in gathering.full(chunk):
+                yield piece
+        for piece in gathering.rest():
+            yield piece
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class _Gathering:
+    """Chunks in, pieces of one length out."""
+
+    def __init__(self, piece_bytes: int) -> None:
+        self._piece_bytes = piece_bytes
+        self._buffers = _buffers(piece_bytes)
+        self._buffer = next(self._buffers)
+        self._have = 0
+        self._sent = False
+
+    def full(self, chunk: bytes) -> Iterator[memoryview]:
+        """Take in a chunk; give the pieces that are full then."""
+        rest = memoryview(chunk).cast("B")
+        while len(rest):
+            taken = min(len(rest), self._piece_bytes - self._have)
+            self._buffer[self._have : self._have + taken] = rest[:taken]
+            self._have, rest = self._have + taken, rest[taken:]
+            if self._have == self._piece_bytes:
+                yield self._buffer
+                self._buffer, self._have, self._sent = next(self._buffers), 0, True
+
+    def rest(self) -> Iterator[memoryview]:
+        """Give what is left; of nothing at all, one empty piece."""
+        if self._have or not self._sent:
+            yield self._buffer[: self._have]
+
+
+class StreamSource:
+    """An open binary file, read to its end."""
+
+    size = SIZE_UNKNOWN
+    waits = True
+
+    def __init__(self, stream: BinaryIO, name: str = "") -> None:
+        """Read from where the stream stands; `name` is for sentences."""
+        self._stream = stream
+        self._name = name or str(getattr(stream, "name", "the stream"))
+
+    def pieces(self, piece_bytes: int) -> Iterator[memoryview]:
+        """Read into a few buffers in turn."""
+        sent = False
+        for buffer in _buffers(piece_bytes):
+            have = self._fill(buffer)
+            if have or not sent:
+                yield buffer[:have]
+            if have < piece_bytes:
+                return
+            sent = True
+
+    def close(self) -> None:
+        """Whoever opened the stream closes it."""
+
+    def _fill(self, buffer: memoryview) -> int:
+        have = 0
+        while have < len(buffer):
+            try:
+                count = self._read_into(buffer[have:])
+            except OSError as error:
+                raise unreadable(self._name, error) from error
+            if not count:
+                break
+            have += count
+        return have
+
+    def _read_into(self, room: memoryview) -> int:
+        readinto = getattr(self._stream, "readinto", None)
+        if readinto is not None:
+            return cast("int", readinto(room)) or 0
+        data: object = self._stream.read(len(room))
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError("the file was opened as text; open it with mode 'rb'")
+        room[: len(data)] = data
+        return len(data)
+
+
+class FileSource:
+    """A file by its path. It must not change while it is sent."""
+
+    waits = True
+
+    def __init__(self, path: Path) -> None:
+        """Open the file; raises `SourceUnreadable`."""
+        self._path = path
+        try:
+            self._file = path.open("rb", buffering=0)
+        except OSError as error:
+            raise unreadable(str(path), error) from error
+        self._before = os.fstat(self._file.fileno())
+        regular = stat.S_ISREG(self._before.st_mode)
+        self.size = self._before.st_size if regular else SIZE_UNKNOWN
+
+    def pieces(self, piece_bytes: int) -> Iterator[memoryview]:
+        """Read the file, then make sure that it is still what it was."""
+        stream = StreamSource(self._file, str(self._path))
+        if self.size == SIZE_UNKNOWN:
+            yield from stream.pieces(piece_bytes)
+            return
+        sent = 0
+        # One byte of room more than the file has shows one that grows.
+        for piece in stream.pieces(min(piece_bytes, self.size + 1)):
+            sent += len(piece)
+            if sent > self.size:
+                break
+            yield piece
+        self._check_unchanged(sent)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _check_unchanged(self, sent: int) -> None:
+        after, before = os.fstat(self._file.fileno()), self._before
+        same = (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+        if not same or sent != self.size:
+            raise SourceChanged(
+                f"{self._path} changed while it was being sent (it had {self.size} bytes, now"
+                f" {after.st_size}); nothing of it was committed, send it again",
+                path=str(self._path),
+            )
+
+
+def unreadable(path: str, error: OSError) -> SourceUnreadable:
+    """Say that a source cannot be read."""
+    return SourceUnreadable(f"cannot read {path}: {error.strerror or error}", path=path)
+
+
+def _buffers(size: int) -> Iterator[memoryview]:
+    """Give the same few buffers in turn, for ever; each is made when it is first needed."""
+    made: list[memoryview] = []
+    while True:
+        for at in range(PIECES_ALIVE):
+            if at == len(made):
+                made.append(memoryview(bytearray(size)))
+            yield made[at]

@@ -1,0 +1,146 @@
+"""A connection shared by any number of threads, without a thread of its own.
+
+Theory of operation: whoever waits for an answer while nobody reads becomes the reader. It hands
+each frame to the one who waits for it, and when its own answer has come it wakes one of the
+others, who reads on. A thread that waits for ever in `receive` therefore reads for all, and never
+stops another from sending. Waiting happens in `poll`, where an interrupt loses nothing; once a
+request was given up (interrupted, or silence past its time), the connection is given up too,
+because an answer that nobody takes could be a message, and so lost.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from dray.client.connection import BUFFERS_PER_CALL_MAX, Connection, send_some
+from dray.client.session import Pending
+from dray.errors import DrayError
+
+if TYPE_CHECKING:
+    from dray.model.message import Buffer
+    from dray.wire.stream import Frame
+
+
+_POLL_S_MAX = 86_400.0
+"""`poll` counts milliseconds in 31 bits; longer waits are cut into days."""
+
+
+class ThreadConnection(Connection):
+    """Blocks the thread that waits. Its coroutines never suspend."""
+
+    def __init__(self, sock: socket.socket, peer: str) -> None:
+        """Own a connected, blocking socket; `peer` names the other end in sentences."""
+        super().__init__(sock, peer, threading.Lock())
+        self._sending = threading.Lock()
+        self._reading = False
+        self._parked: dict[Pending, threading.Event] = {}
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+
+    async def wait(self, pending: Pending, wait_s: float | None = None) -> Frame:
+        """Wait for an answer, reading for all if nobody else does."""
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        try:
+            while not pending.settled:
+                if self._lead_or_park(pending):
+                    self._lead(pending, deadline)
+                elif not self._parked_until(pending, deadline):
+                    raise self._silent()
+        except BaseException as error:
+            self.fail(error if isinstance(error, DrayError) else self._given_up())
+            raise
+        return pending.outcome()
+
+    def glance(self) -> None:
+        """Take in what has already come, unless somebody reads anyway."""
+        with self._lock:
+            if self._reading or self.lost is not None:
+                return
+            self._reading = True
+        try:
+            while self.alive and self._poll.poll(0):
+                self._read()
+        except BaseException:
+            # What was read may not have been taken in, so the stream cannot be trusted.
+            self.fail(self._given_up())
+            raise
+        finally:
+            self._pass_on()
+
+    def close(self) -> None:
+        """End the connection and let go of the socket; a thread still reading closes it."""
+        self.fail(self._closed_here())
+        with self._sending, self._lock:
+            if not self._reading:
+                self._sock.close()
+
+    async def _transmit(self, buffers: list[Buffer]) -> None:
+        with self._sending:
+            self._check()
+            try:
+                for first in range(0, len(buffers), BUFFERS_PER_CALL_MAX):
+                    for rest in send_some(
+                        self._sock, buffers[first : first + BUFFERS_PER_CALL_MAX]
+                    ):
+                        self._sock.sendall(rest)
+                return
+            except OSError as error:
+                lost = self._broken(error)
+            except BaseException:
+                # A frame may be half sent, so no other can follow it.
+                self.fail(self._given_up())
+                raise
+        # The manager may have said why before it closed.
+        self.glance()
+        self.fail(lost)
+        self._check()
+
+    def _lead_or_park(self, pending: Pending) -> bool:
+        """Whether this thread is to read now; else it has a signal to wait for."""
+        with self._lock:
+            self._parked.pop(pending, None)
+            if self._reading and not pending.settled:
+                pending.signal = self._parked[pending] = threading.Event()
+                return False
+            pending.signal = None
+            if pending.settled:
+                return False
+            self._reading = True
+            return True
+
+    def _parked_until(self, pending: Pending, deadline: float | None) -> bool:
+        """Wait to be told of the answer, or to read on; false when the time is over."""
+        signal = self._parked.get(pending)
+        return signal is None or signal.wait(_remaining(deadline))
+
+    def _lead(self, pending: Pending, deadline: float | None) -> None:
+        try:
+            while not pending.settled:
+                remaining = _remaining(deadline)
+                if remaining is None or remaining > _POLL_S_MAX:
+                    remaining = _POLL_S_MAX
+                elif not remaining:
+                    raise self._silent()
+                if self._poll.poll(remaining * 1000):
+                    self._read()
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Stop reading; wake one who waits, to read on."""
+        with self._lock:
+            self._reading = False
+            for pending, signal in self._parked.items():
+                if not pending.settled:
+                    signal.set()
+                    break
+        if self.lost is not None:
+            self.close()
+
+
+def _remaining(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())

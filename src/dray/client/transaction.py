@@ -1,0 +1,44 @@
+"""A transaction as programs hold it: the blocking face of `awaited.transaction`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from dray.client.awaited.transaction import Transaction as AwaitedTransaction
+from dray.client.blocking import Face, blocking, run
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from dray.model.classes import TransactionStatus
+    from dray.model.ids import TransactionId
+
+
+class Transaction(Face[AwaitedTransaction]):
+    """Begun when created. As a context manager: commit on normal exit, abort on an exception."""
+
+    @property
+    def id(self) -> TransactionId:
+        """Its id, under which `Manager.outcome` knows it."""
+        return self.awaited.id
+
+    @property
+    def status(self) -> TransactionStatus:
+        """PENDING, PREPARED, COMMITTED, ABORTED or IN_DOUBT."""
+        return self.awaited.status
+
+    commit = blocking(AwaitedTransaction.commit)
+    prepare = blocking(AwaitedTransaction.prepare)
+    abort = blocking(AwaitedTransaction.abort)
+    join = blocking(AwaitedTransaction.join)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        run(self.awaited.__aexit__(kind, error, trace))

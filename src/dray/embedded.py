@@ -1,0 +1,87 @@
+"""`dray.open`: a queue manager in this process, spoken to over a socket pair like any other.
+
+The one place where client and daemon meet; nothing here takes a short cut past the wire.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dray.client.awaited.manager import Manager as AwaitedManager
+from dray.client.link import Link
+from dray.client.loops import LoopRuntime
+from dray.client.manager import Manager
+from dray.daemon.config import check_named, read_options
+from dray.daemon.embedded import EmbeddedDaemon
+from dray.errors import InvalidConfiguration
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from dray.model.backup import BackupReport
+
+_SET_BY_DOOR = frozenset({"data", "socket"})
+
+
+class EmbeddedDialer:
+    """Connects to a daemon in this process."""
+
+    def __init__(self, daemon: EmbeddedDaemon, path: str) -> None:
+        """Take a daemon that is started, and its data directory for sentences."""
+        self._daemon = daemon
+        self._path = path
+
+    def __str__(self) -> str:
+        return f"the queue manager over {self._path}"
+
+    def dial(self) -> socket.socket:
+        """Give one end of a socket pair."""
+        return self._daemon.connect()
+
+
+def open_embedded(path: str | Path, **config: Any) -> Manager:  # noqa: ANN401 - see dray.open
+    """Start a queue manager over `path` and connect to it; closing the manager stops it."""
+    dialer, daemon = _started(path, config)
+    try:
+        return Manager(dialer, stop=daemon.stop)
+    except BaseException:
+        daemon.stop()
+        raise
+
+
+async def open_awaited(path: str | Path, **config: Any) -> AwaitedManager:  # noqa: ANN401 - see dray.open
+    """Do the same without stopping the event loop."""
+    runtime = LoopRuntime()
+    dialer, daemon = await runtime.offload(_started, path, config)
+    try:
+        return await AwaitedManager.connected(Link(dialer, runtime), daemon.stop)
+    except BaseException:
+        await runtime.offload(daemon.stop)
+        raise
+
+
+def _started(path: str | Path, config: dict[str, Any]) -> tuple[EmbeddedDialer, EmbeddedDaemon]:
+    data = str(path)
+    check_named(data)
+    wrong = sorted(_SET_BY_DOOR & config.keys())
+    if wrong:
+        raise InvalidConfiguration(f"dray.open takes no option {wrong[0]!r}")
+    unlimited = {name: "unlimited" for name in ("quota", "journal_quota") if config[name] is None}
+    daemon = EmbeddedDaemon(data, read_options(data=data, **{**config, **unlimited}))
+    daemon.start()
+    return EmbeddedDialer(daemon, data), daemon
+
+
+def restore_here(
+    archive: str | Path | BinaryIO,
+    path: str | Path,
+    progress: Callable[[int, int], object] | None,
+) -> BackupReport:
+    """Restore a backup, now."""
+    from dray.daemon.timekeeper import Timekeeper
+    from dray.manager.restoring import restore
+
+    return restore(archive, path, now=Timekeeper().now(), told=progress)
