@@ -1,0 +1,20 @@
+"""Dray on Spark: `format("dray")`, and the landing of large messages as files and a table.
+
+Rows carry what is known of payloads and where they are; executors pull the bytes from their queue
+manager straight into files. Heavy bytes cross no shuffle and never have to fit in memory.
+"""
+
+from dray.spark.java import Java, find_java
+from dray.spark.landing import Until, land
+from dray.spark.session import spark_session
+from dray.spark.summary import HoleLanded, LandingSummary
+
+__all__ = [
+    "HoleLanded",
+    "Java",
+    "LandingSummary",
+    "Until",
+    "find_java",
+    "land",
+    "spark_session",
+]

@@ -1,0 +1,115 @@
+"""One micro-batch of large messages, seen as a whole: what is new, what came twice, what order.
+
+A pure step between the executors, which put payloads in place, and the table, which makes them
+count: `examine` takes the rows of a batch and how far landing has come, and gives the rows to
+commit and how far it will have come then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from dray.model.ids import split_id
+from dray.spark.positions import Progress, Range
+from dray.spark.schema import LANDED
+from dray.spark.summary import HoleLanded
+from dray.spark.table import QueueReached, Reached, TransactionReached
+
+QueueKey = tuple[str, str, str]
+"""Manager's URL, manager id, queue."""
+
+
+class Examined(NamedTuple):
+    """What a batch comes to. `queues` are all that it touched, also those with nothing new."""
+
+    rows: pa.Table
+    reached: Reached
+    queues: tuple[QueueKey, ...]
+    bytes: int
+    duplicates: int
+    replayed: int
+    out_of_order: int
+    holes: tuple[HoleLanded, ...]
+
+
+def in_order(rows: pa.Table) -> pa.Table:
+    """The rows in queue order, which is the order of their commits."""
+    return rows.sort_by(
+        [(name, "ascending") for name in ("manager_id", "queue", "first_lookup_id")]
+    )
+
+
+def examine(rows: pa.Table, landed: list[bool], reached: Reached) -> Examined:
+    """Look at a batch in queue order; `landed` says of each row whether the table has it."""
+    fresh: list[dict[str, Any]] = []
+    holes: list[HoleLanded] = []
+    queues: dict[QueueKey, None] = {}
+    seen: set[str] = set()
+    duplicates = replayed = disorder = 0
+    for row, is_landed in zip(rows.to_pylist(), landed, strict=True):
+        manager_id, queue, sequence_id = row["manager_id"], row["queue"], row["sequence_id"]
+        queues[row["manager"], manager_id, queue] = None
+        before = reached.queue(manager_id, queue)
+        if is_landed or sequence_id in seen:
+            again = _is_duplicate(row, before.progress) or sequence_id in seen
+            duplicates, replayed = duplicates + again, replayed + (not again)
+            reached = reached.with_queue(manager_id, queue, _noted(before, row))
+            continue
+        seen.add(sequence_id)
+        transaction = _advance(before.transaction, row["transaction_id"])
+        disorder += bool(fresh) and _out_of_order(fresh[-1], row)
+        after = _noted(before, row)._replace(transaction=transaction)
+        reached = reached.with_queue(manager_id, queue, after)
+        fresh.append({**row, "position_in_transaction": transaction.position})
+        holes.extend(_holes(row))
+    table = pa.Table.from_pylist(
+        [{name: row[name] for name in LANDED.names} for row in fresh], schema=LANDED
+    )
+    return Examined(
+        table, reached, tuple(queues), sum(row["size"] for row in fresh if row["payload"]),
+        duplicates, replayed, disorder, tuple(holes),
+    )  # fmt: skip
+
+
+def _is_duplicate(row: dict[str, Any], progress: Progress) -> bool:
+    """Whether a row that the table has stands elsewhere in the queue than when it was landed."""
+    first = row["first_lookup_id"]
+    return first > progress.upto and not any(
+        begin <= first <= end for begin, end in progress.beyond
+    )
+
+
+def _noted(reached: QueueReached, row: dict[str, Any]) -> QueueReached:
+    """Remember what of the queue this row settles: exact positions, or the message as such."""
+    if row["missing"]:
+        return reached._replace(holed=(*reached.holed, row["sequence_id"]))
+    return reached._replace(progress=reached.progress.noting(_ranges(row)))
+
+
+def _ranges(row: dict[str, Any]) -> Iterator[Range]:
+    return ((first, last) for first, last in row["lookup_ranges"])
+
+
+def _advance(reached: TransactionReached, transaction_id: str | None) -> TransactionReached:
+    if not transaction_id:
+        return TransactionReached()
+    if reached.transaction_id != transaction_id:
+        return TransactionReached(transaction_id, 1)
+    return TransactionReached(transaction_id, reached.position + 1)
+
+
+def _out_of_order(before: dict[str, Any], row: dict[str, Any]) -> bool:
+    """Within one transaction a later message has a higher number; its sender drew them in order."""
+    if not row["transaction_id"] or before["transaction_id"] != row["transaction_id"]:
+        return False
+    return split_id(before["sequence_id"])[1] >= split_id(row["sequence_id"])[1]
+
+
+def _holes(row: dict[str, Any]) -> Iterator[HoleLanded]:
+    if row["missing"]:
+        yield HoleLanded(
+            row["sequence_id"], row["label"], tuple(row["missing"]), row["fragment_count"]
+        )

@@ -1,0 +1,49 @@
+"""One clear sentence out of what Spark makes of an error.
+
+An error raised on an executor or in the planner comes back as text: a traceback inside a Java stack
+trace inside an exception of Spark's. If one of ours is in there, it is made again from its class
+and its sentence.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dray.errors import DrayError, StoreError, StoreFull, every_error
+
+_OURS = re.compile(r"^(?:[\w.]+: )*dray\.errors\.(\w+): (.+)$", re.MULTILINE)
+_SENTENCE_CHARACTERS_MAX = 500
+
+
+def plainly(error: Exception) -> DrayError:
+    """Give the error of ours at the bottom of `error`, or one that tells of it in a line."""
+    if isinstance(error, DrayError):
+        return error
+    by_name = {cls.__name__: cls for cls in every_error().values()}
+    for name, sentence in reversed(_OURS.findall(str(error))):
+        if name in by_name:
+            return by_name[name](sentence)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = lines[0][:_SENTENCE_CHARACTERS_MAX] if lines else "nothing"
+    return DrayError(f"Spark ended the query with {type(error).__name__}: {said}")
+
+
+@contextmanager
+def disk_told(path: Path) -> Iterator[None]:
+    """Let what goes wrong on disk at `path` be told as `StoreFull` or `StoreError`."""
+    try:
+        yield
+    except (ConnectionError, TimeoutError):
+        # Also kinds of OSError, but about the other end of a connection.
+        raise
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull(
+                f"no room on the disk of {path}; what had landed before is kept, so make room and"
+                " land again"
+            ) from error
+        raise StoreError(f"cannot write {path}: {error.strerror or error}") from error

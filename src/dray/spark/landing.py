@@ -1,0 +1,301 @@
+"""Lands large messages: payload files, a table of what arrived, and only then settles the queue.
+
+    queue -> rows of format("dray") -> executors pull payloads into files -> a commit of the table
+          -> the queue is settled
+
+Each step may be done again after a crash, and finds what the one before it left: payload files have
+names of their own and are checked by digest; the table knows every sequence id it has; settling is
+idempotent, and what was landed but not settled is presented again. Spark's `commit(end)` comes late
+or never, so nothing rests on it. Below the directory landed into:
+
+    payload/    one file for each large message          table/    the table, Parquet
+    _dray/      checkpoint/ of the query, and the lock that keeps a second landing out
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from dray.errors import StoreLocked
+from dray.spark.failure import disk_told, plainly
+from dray.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from dray.spark.batch import Examined, QueueKey
+    from dray.spark.pulling import Puller
+    from dray.spark.summary import LandingSummary
+    from dray.spark.table import LandedTable, QueueReached
+
+logger = logging.getLogger(__name__)
+
+BYTES_PER_BATCH = "1GiB"
+"""Payload of one micro-batch: enough that Spark's own second or two a batch hardly shows. A crash
+does not repeat it all, since payloads that are in place are kept."""
+ROWS_PER_BATCH = 2_000
+_POLL_SECONDS = 0.2
+_TRIGGER_INTERVAL = "500 milliseconds"
+
+Report = Callable[["LandingSummary"], None]
+
+
+class Settler(Protocol):
+    """What the driver asks of managers once rows are durable."""
+
+    def settle(self, key: QueueKey, reached: QueueReached) -> QueueReached:
+        """Take from the queue what `reached` says is landed; say how far that is. Idempotent."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class Until(NamedTuple):
+    """When a landing ends. By default: when all that was there at the start is landed.
+
+    With `follow`, it goes on until `stop` is set or nothing has come for `idle_s` seconds.
+    """
+
+    follow: bool = False
+    idle_s: float | None = None
+    stop: threading.Event | None = None
+
+
+AT_ONCE = Until()
+
+
+def land(
+    url: str,
+    queue: str,
+    out: str | Path,
+    *,
+    until: Until = AT_ONCE,
+    session: SparkSession | None = None,
+    bytes_per_batch: int | str = BYTES_PER_BATCH,
+    rows_per_batch: int = ROWS_PER_BATCH,
+    report: Report | None = None,
+) -> LandingSummary:
+    """Land the large messages of a queue below the directory `out`; give what was done.
+
+    `url` and `queue` may name several, comma-separated. `report` is called after each micro-batch
+    with the summary so far. Without a `session`, the active one is used, or a local one started.
+    A large message with a hole becomes a row with state "hole" and its parts are removed.
+
+    Raises `StoreLocked` while another landing works there, `StoreFull` or `StoreError` for its
+    disk, and the error of a manager or payload as it is; what was landed before stays landed, and
+    another call goes on from there.
+    """
+    from dray.spark.managers import ManagerPuller, ManagerSettler
+
+    def rows(spark: SparkSession) -> DataFrame:
+        from dray.spark.source import DraySource
+
+        spark.dataSource.register(DraySource)
+        reader = spark.readStream.format("dray").option("content", "large")
+        return (
+            reader.option("url", url)
+            .option("queue", queue)
+            .option("maxOffsetsPerTrigger", str(rows_per_batch))
+            .option("maxBytesPerTrigger", str(bytes_per_batch))
+            .option("minPartitions", str(2 * spark.sparkContext.defaultParallelism))
+            .load()
+        )
+
+    settler = ManagerSettler()
+    try:
+        with _session(session) as spark:
+            landing = Landing(Path(out), ManagerPuller(), settler, report)
+            return landing.run(rows(spark), until)
+    finally:
+        settler.close()
+
+
+class Landing:
+    """One landing into one directory, of rows from anywhere, payloads from any `Puller`."""
+
+    def __init__(
+        self, out: Path, puller: Puller, settler: Settler, report: Report | None = None
+    ) -> None:
+        """Take the directory and the ways to the managers; nothing is touched yet."""
+        from dray.spark.summary import LandingSummary
+
+        self.out = out.absolute()
+        self.payloads = self.out / "payload"
+        self.summary = LandingSummary(
+            out=self.out, payload_directory=self.payloads, table_directory=self.out / "table"
+        )
+        self._puller = puller
+        self._settler = settler
+        self._report = report
+        self._table: LandedTable | None = None
+        self._failure: Exception | None = None
+        self._busy = False
+        self._has_waited = False
+        self._last_rows_at = 0.0
+        self._started_at = 0.0
+
+    def run(self, rows: DataFrame, until: Until = AT_ONCE) -> LandingSummary:
+        """Land the streaming `rows` (`schema.LARGE`) until told to end; give the summary."""
+        from dray.spark.payload import remove_partials
+        from dray.spark.table import LandedTable
+
+        self._started_at = self._last_rows_at = time.monotonic()
+        with disk_told(self.out):
+            self.payloads.mkdir(parents=True, exist_ok=True)
+            (self.out / "_dray").mkdir(exist_ok=True)
+        with _only_one(self.out / "_dray"):
+            with disk_told(self.out):
+                remove_partials(self.payloads)
+                self._table = LandedTable(self.summary.table_directory)
+            query = self._start(rows, until)
+            try:
+                self._await(query, until)
+            finally:
+                query.stop()
+        self.summary.seconds = time.monotonic() - self._started_at
+        return self.summary
+
+    def _start(self, rows: DataFrame, until: Until) -> StreamingQuery:
+        writer = rows.writeStream.foreachBatch(self._land).option(
+            "checkpointLocation", str(self.out / "_dray" / "checkpoint")
+        )
+        if until.follow:
+            return writer.trigger(processingTime=_TRIGGER_INTERVAL).start()
+        return writer.trigger(availableNow=True).start()
+
+    def _await(self, query: StreamingQuery, until: Until) -> None:
+        from pyspark.errors import PySparkException
+
+        with _interrupts_noted() as interrupted:
+            try:
+                # Spark takes fractions of a second, though its annotation says whole ones.
+                while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
+                    self._watch(query)
+                    if interrupted.is_set() or (until.follow and self._is_over(until)):
+                        query.stop()
+            except PySparkException as error:
+                # The signal went to Spark's processes too, which may fail of it.
+                if not interrupted.is_set():
+                    raise plainly(self._failure or error) from error
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+
+    def _watch(self, query: StreamingQuery) -> None:
+        """Count as idle only while Spark has looked for rows and found none; it starts slowly."""
+        status = query.status
+        self._has_waited = self._has_waited or status["message"].startswith("Waiting")
+        if self._busy or status["isDataAvailable"] or not self._has_waited:
+            self._last_rows_at = time.monotonic()
+
+    def _is_over(self, until: Until) -> bool:
+        if until.stop is not None and until.stop.is_set():
+            return True
+        idle_s = time.monotonic() - self._last_rows_at
+        return until.idle_s is not None and not self._busy and idle_s > until.idle_s
+
+    def _land(self, rows: DataFrame, batch_id: int) -> None:
+        """One micro-batch, in the driver; what it raises ends the query."""
+        self._busy = True
+        try:
+            self._land_batch(rows)
+        except Exception as error:
+            # Spark gives only its text back; `_await` raises the error itself.
+            self._failure = error
+            raise
+        finally:
+            self._busy = False
+        logger.debug("batch %d landed, %d files so far", batch_id, self.summary.files)
+
+    def _land_batch(self, rows: DataFrame) -> None:
+        from dray.spark.batch import examine, in_order
+        from dray.spark.pulling import PullInto
+        from dray.spark.schema import PULLED, spark_schema
+
+        assert self._table is not None
+        pull = PullInto(self.payloads, self._puller)
+        pulled = in_order(rows.mapInArrow(pull.all, spark_schema(PULLED)).toArrow())
+        landed = self._table.already_landed(pulled["sequence_id"])
+        examined = examine(pulled, landed, self._table.reached)
+        if examined.rows.num_rows:
+            with disk_told(self.summary.table_directory):
+                self._table.commit(examined.rows, examined.reached)
+        self._settle(examined)
+        self._count(examined)
+
+    def _settle(self, examined: Examined) -> None:
+        """Take from the queues what the table has; a crash before this is made good by the next."""
+        assert self._table is not None
+        reached = examined.reached
+        for key in examined.queues:
+            _, manager_id, queue = key
+            settled = self._settler.settle(key, reached.queue(manager_id, queue))
+            reached = reached.with_queue(manager_id, queue, settled)
+        self._table.settled(reached)
+
+    def _count(self, examined: Examined) -> None:
+        summary = self.summary
+        summary.batches += 1
+        summary.files += examined.rows.num_rows - len(examined.holes)
+        summary.bytes += examined.bytes
+        summary.duplicates += examined.duplicates
+        summary.replayed += examined.replayed
+        summary.out_of_order += examined.out_of_order
+        summary.holes.extend(examined.holes)
+        self._last_rows_at = time.monotonic()
+        summary.seconds = self._last_rows_at - self._started_at
+        if self._report is not None:
+            self._report(summary)
+
+
+@contextmanager
+def _session(given: SparkSession | None) -> Iterator[SparkSession]:
+    if given is not None:
+        yield given
+        return
+    with spark_session(name="dray land") as started:
+        yield started
+
+
+@contextmanager
+def _interrupts_noted() -> Iterator[threading.Event]:
+    """Note ^C instead of being torn out of a call into Java by it; the second one does that."""
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if interrupted.is_set():
+            signal.default_int_handler(number, frame)
+        interrupted.set()
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _only_one(directory: Path) -> Iterator[None]:
+    """Keep every other landing out of a directory; the kernel lets go when this process dies."""
+    with (directory / "lock").open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreLocked(
+                f"another landing works in {directory.parent}; wait for it or land elsewhere"
+            ) from error
+        yield

@@ -1,0 +1,258 @@
+"""What landing and the source ask of queue managers, in the terms of a client like any other.
+
+Everything here only looks, except `ManagerSettler`, which takes from a queue what is durably
+landed. A manager that is being restarted is waited for, for as long as `PATIENCE_S`; a connection
+that breaks in the middle of a payload ends the task, and Spark tries the task again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dray.client.awaited.large_message import Origin, open_found
+from dray.client.blocking import BlockingRuntime
+from dray.client.large_message import LargeMessage
+from dray.client.manager import Manager, connect
+from dray.client.requests import ANSWER_GRACE_S
+from dray.errors import ConnectionLost, LargeMessageHole, MessageNotFound
+from dray.large.split import DIGEST_KIND
+from dray.model.ids import ManagerId, join_id
+from dray.spark.positions import Range, ranges_of
+from dray.wire.frames import LargeEntry, LargeFound, LargeList, LargeListed, LargeReceive
+
+if TYPE_CHECKING:
+    from dray.client.queue import Queue
+    from dray.model.message import Message
+    from dray.spark.batch import QueueKey
+    from dray.spark.payload import Target
+    from dray.spark.table import QueueReached
+
+PATIENCE_S = 30.0
+"""Longer than a manager takes to recover; shorter than a person waits without being told."""
+_PAUSE_S = 0.3
+_Result = TypeVar("_Result")
+
+
+def patiently(call: Callable[[], _Result]) -> _Result:
+    """Call until a connection holds; raises `ConnectionLost` when patience is at its end."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return call()
+        except ConnectionLost:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_S)
+
+
+class Managers:
+    """Connections to managers, made when first needed and shared by one task or one planner."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._by_url: dict[str, Manager] = {}
+
+    def at(self, url: str) -> Manager:
+        """The manager at a URL."""
+        if url not in self._by_url:
+            self._by_url[url] = patiently(lambda: connect(url))
+        return self._by_url[url]
+
+    def raw_queue(self, url: str, queue: str) -> Queue:
+        """A handle that sees single messages, also in a queue in large use."""
+        return self.at(url).queue(queue, raw=True)
+
+    def close(self) -> None:
+        """Close all; they are made anew when needed again."""
+        while self._by_url:
+            self._by_url.popitem()[1].close()
+
+
+def list_large(queue: Queue, after: int, max_messages: int) -> list[LargeEntry]:
+    """Large messages that are whole or surely holed and begin behind a position, in order."""
+    _, frame = queue.way.call(
+        lambda number: LargeList(number, after, max_messages),
+        LargeListed,
+        wait_s=ANSWER_GRACE_S,
+    )
+    assert isinstance(frame.head, LargeListed)
+    return frame.head.entries
+
+
+def sequence_id_of(entry: LargeEntry) -> str:
+    """The sequence id of a listed large message."""
+    return join_id(ManagerId(entry.source), entry.sequence)
+
+
+def describe_large(url: str, queue: Queue, manager_id: str, entry: LargeEntry) -> dict[str, Any]:
+    """One row of `schema.LARGE`. Raises `MessageNotFound` if it is no longer there."""
+    row = {
+        "manager": url,
+        "manager_id": manager_id,
+        "queue": queue.name,
+        "first_lookup_id": entry.first_lookup_id,
+        "last_lookup_id": entry.last_lookup_id,
+        "sequence_id": sequence_id_of(entry),
+        "fragment_count": entry.fragment_count,
+        "missing": [missing_as_text(each) for each in entry.missing],
+    }
+    return row | (_describe_holed(queue, entry) if entry.missing else _describe_whole(queue, entry))
+
+
+def _describe_whole(queue: Queue, entry: LargeEntry) -> dict[str, Any]:
+    message, ranges = _look_at(queue, sequence_id_of(entry))
+    return {
+        "lookup_ranges": ranges,
+        "label": message.label,
+        "size": message.size,
+        "digest": message.digest.hex(),
+        "digest_kind": DIGEST_KIND,
+        "fragments_present": message.fragment_count,
+        "app_specific": message.app_specific,
+        "correlation_id": message.correlation_id,
+        "transaction_id": message.transaction_id,
+        "source": message.source,
+        "sent_time": time_of(message.sent_time),
+        "arrived_time": time_of(message.arrived_time),
+    }
+
+
+def _describe_holed(queue: Queue, entry: LargeEntry) -> dict[str, Any]:
+    """What the first part that is there still tells; the label only if that is the header."""
+    first = _first_message(queue, entry.first_lookup_id - 1)
+    if first is None or first.lookup_id != entry.first_lookup_id:
+        raise MessageNotFound(
+            f"large message {sequence_id_of(entry)} left queue {queue.name!r} while it was read"
+        )
+    has_header = "header" not in entry.missing
+    lost = sum(each[1] - each[0] + 1 for each in entry.missing if not isinstance(each, str))
+    return {
+        "lookup_ranges": [],
+        "label": first.label if has_header else "",
+        "size": entry.size,
+        "digest": None,
+        "digest_kind": None,
+        "fragments_present": max(0, entry.fragment_count - lost),
+        "app_specific": None,
+        "correlation_id": first.correlation_id if has_header else None,
+        "transaction_id": first.transaction_id,
+        "source": first.source,
+        "sent_time": time_of(first.sent_time),
+        "arrived_time": time_of(first.arrived_time),
+    }
+
+
+def missing_as_text(missing: Any) -> str:
+    """One missing part, or range of fragments, as the table has it."""
+    if isinstance(missing, str):
+        return missing
+    first, last = missing
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def time_of(seconds: float | None) -> datetime | None:
+    """Seconds since the epoch as a point in time."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def first_after(queue: Queue, position: int) -> int | None:
+    """The first position behind `position` with a message."""
+    message = _first_message(queue, position)
+    return None if message is None else message.lookup_id
+
+
+def _first_message(queue: Queue, after: int) -> Message | None:
+    return next(iter(queue.peek_range(after=after, max_messages=1)), None)
+
+
+def _look_at(queue: Queue, sequence_id: str) -> tuple[LargeMessage, list[Range]]:
+    """A large message to be read without taking it, and the positions of its parts."""
+    connection, frame = queue.way.call(
+        lambda number: LargeReceive(number, 0, 0.0, "sequence", sequence_id, peek=True),
+        LargeFound,
+        wait_s=ANSWER_GRACE_S,
+    )
+    found = frame.head
+    assert isinstance(found, LargeFound)
+    ends = [found.header.lookup_id, *([found.trailer.lookup_id] if found.trailer else [])]
+    number = queue.way.opened(connection).number
+    origin = Origin(BlockingRuntime(), connection, number, queue.name, sequence_id)
+    message = LargeMessage(open_found(origin, found, frame.body))
+    return message, ranges_of([*ends, *(part.lookup_id for part in found.parts)])
+
+
+class ManagerPuller:
+    """Reads payloads from their managers, fragment by fragment, at constant memory."""
+
+    def __init__(self) -> None:
+        """Begin without a connection."""
+        self._managers = Managers()
+
+    def pull(self, row: dict[str, Any], target: Target) -> str:
+        """Write the whole payload; every record's CRC32C and the digest are checked on the way."""
+        queue = self._managers.raw_queue(row["manager"], row["queue"])
+        message, _ = _look_at(queue, row["sequence_id"])
+        for piece in message:
+            target.write(piece)
+        return message.digest.hex()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._managers.close()
+
+
+class ManagerSettler:
+    """Takes from queues what is durably landed. Doing it again changes nothing."""
+
+    def __init__(self) -> None:
+        """Begin without a connection."""
+        self._managers = Managers()
+
+    def settle(self, key: QueueKey, reached: QueueReached) -> QueueReached:
+        """Settle one queue as far as `reached` allows; give how far that is."""
+        url, _, name = key
+        return patiently(lambda: self._settle(self._managers.raw_queue(url, name), url, reached))
+
+    def _settle(self, queue: Queue, url: str, reached: QueueReached) -> QueueReached:
+        for sequence_id in reached.holed:
+            self._reject(self._managers.at(url), queue, sequence_id)
+        progress = reached.progress.advanced(lambda position: first_after(queue, position))
+        if progress.upto:
+            queue.settle(progress.upto)
+        return reached._replace(progress=progress, holed=())
+
+    def _reject(self, manager: Manager, queue: Queue, sequence_id: str) -> None:
+        """Remove the parts of a holed large message: receiving it does that and tells the hole."""
+        transaction = manager.transaction()
+        try:
+            connection, number = transaction.join()
+            queue.way.call(
+                lambda at: LargeReceive(at, number, 0.0, "sequence", sequence_id),
+                LargeFound,
+                wait_s=ANSWER_GRACE_S,
+                connection=connection,
+            )
+        except (LargeMessageHole, MessageNotFound):
+            # Told and removed now, or when this was done before.
+            return
+        finally:
+            transaction.abort()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._managers.close()
+
+
+def pages(queue: Queue, after: int, upto: int) -> Iterator[list[Message]]:
+    """All messages behind `after`, up to and with `upto`, in pages of a frame each."""
+    while after < upto:
+        page = queue.peek_range(after=after)
+        within = [each for each in page if (each.lookup_id or 0) <= upto]
+        if within:
+            yield within
+        if not page or len(within) < len(page):
+            return
+        after = page[-1].lookup_id or upto

@@ -1,0 +1,145 @@
+"""Puts payload files in place: under safe names, whole or not at all, and again the same.
+
+A name is made from the sequence id, which no two large messages share, and then as much of the
+label as is safe, for people. Nothing a sender writes into a label leads out of the directory, hides
+a file, makes two messages meet in one file or passes the longest name a file system takes.
+
+The bytes are written beside their place (`.<name>.<chance>.partial`), checked against their digest,
+synced, and renamed. A file that is there already, with the right size and digest, is kept: that is
+how a batch that is done again after a crash finds what the first attempt had finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Callable
+from io import FileIO
+from pathlib import Path
+from typing import BinaryIO
+
+from dray.errors import LargeMessageCorrupt
+from dray.spark.failure import disk_told
+
+_NAME_BYTES_MAX = 200
+"""File systems take 255; `.`, the chance and `.partial` want 26 of them."""
+_UNSAFE = re.compile(r"[^\w.\-+@=,() ]+")
+_UNSAFE_IN_ID = re.compile(r"[^0-9A-Za-z]+")
+_HASHED_AT_ONCE = 1 << 20
+_DIGESTS = {"sha256": hashlib.sha256}
+PARTIAL_SUFFIX = ".partial"
+
+
+def payload_name(sequence_id: str, label: str) -> str:
+    """The file name of one large message: always the same, and nobody else's."""
+    unique = _UNSAFE_IN_ID.sub("-", sequence_id)
+    if not re.fullmatch(r"[0-9a-f]{32}\\[0-9]{1,20}", sequence_id):
+        # Only a broken or hostile manager gives such an id; the digest keeps the name its own.
+        unique = "x" + hashlib.sha256(sequence_id.encode()).hexdigest()[:40]
+    readable = _UNSAFE.sub("_", label.replace("\\", "/").rpartition("/")[2]).strip(" .")
+    whole = f"{unique}-{readable}" if readable else unique
+    return _cut(whole, _NAME_BYTES_MAX)
+
+
+class Placement:
+    """One payload on its way into its file."""
+
+    def __init__(self, path: Path, *, size: int, digest: str, kind: str) -> None:
+        """Expect `size` bytes with the `digest` (hexadecimal, of the named `kind`)."""
+        self.path = path
+        self.size = size
+        self.digest = digest
+        self.kind = kind
+
+    def is_done(self) -> bool:
+        """Whether the very payload is in its place already."""
+        try:
+            with self.path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size != self.size:
+                    return False
+                return file_digest(file, self.kind) == self.digest
+        except FileNotFoundError:
+            return False
+
+    def fill(self, pull: Callable[[Target], str]) -> None:
+        """Let `pull` write the bytes and give their digest; put them in place if they are right.
+
+        Raises `LargeMessageCorrupt` if they are not, `StoreFull` or `StoreError` for the disk.
+        Whatever goes wrong, nothing is left behind.
+        """
+        chance = secrets.token_hex(6)
+        partial = self.path.with_name(f".{self.path.name}.{chance}{PARTIAL_SUFFIX}")
+        try:
+            with disk_told(self.path):
+                with partial.open("xb", buffering=0) as file:
+                    target = Target(file)
+                    self._check(pull(target), target.size)
+                    os.fsync(file.fileno())
+                partial.replace(self.path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+    def _check(self, digest: str, size: int) -> None:
+        if size != self.size or digest != self.digest:
+            raise LargeMessageCorrupt(
+                f"the payload for {self.path.name} came with {size} bytes and {self.kind}"
+                f" {digest[:16]}..., not {self.size} and {self.digest[:16]}...; nothing was kept",
+                sequence_id=self.path.name,
+            )
+
+
+class Target:
+    """Where payload bytes are written to; counts them."""
+
+    def __init__(self, file: FileIO) -> None:
+        """Write to an open, unbuffered `file`."""
+        self._file = file
+        self.size = 0
+
+    def write(self, data: bytes | memoryview, /) -> None:
+        """Write all of `data`."""
+        rest = memoryview(data).cast("B")
+        self.size += len(rest)
+        while rest:
+            rest = rest[self._file.write(rest) :]
+
+
+def file_digest(file: BinaryIO, kind: str) -> str:
+    """The digest of a whole file, at constant memory."""
+    digest = _DIGESTS[kind]()
+    buffer = bytearray(_HASHED_AT_ONCE)
+    view = memoryview(buffer)
+    while count := file.readinto(buffer):  # type: ignore[attr-defined]
+        digest.update(view[:count])
+    return digest.hexdigest()
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_partials(directory: Path) -> int:
+    """Remove what unfinished attempts left in a directory; give how many there were."""
+    left = list(directory.glob(f".*{PARTIAL_SUFFIX}"))
+    for path in left:
+        path.unlink(missing_ok=True)
+    return len(left)
+
+
+def _cut(name: str, bytes_max: int) -> str:
+    """Shorten a name to `bytes_max` bytes, its suffix kept where it is a short one."""
+    if len(name.encode()) <= bytes_max:
+        return name
+    suffix = Path(name).suffix
+    if len(suffix.encode()) > 16:  # noqa: PLR2004 - longer is no suffix
+        suffix = ""
+    room = bytes_max - len(suffix.encode())
+    return name.encode()[:room].decode(errors="ignore") + suffix

@@ -1,0 +1,62 @@
+"""Up to where a queue may be settled: arithmetic over the positions that are durably landed.
+
+`settle(upto=...)` takes everything at or below a position, so it may only be told a position below
+which nothing is left to land. Large messages of two sources lie interleaved in a queue; landing the
+first says nothing of what lies between its parts. `Progress` therefore keeps the exact ranges that
+were landed, and moves `upto` over those that touch it. Where there is a gap, it asks whether
+anything lies in it: a gap is empty where parts were lost or received by others, and stays empty,
+because positions only grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+Range = tuple[int, int]
+"""First and last position, both included."""
+
+
+class Progress(NamedTuple):
+    """`upto`: all at or below is landed. `beyond`: ranges above that are landed too, in order."""
+
+    upto: int = 0
+    beyond: tuple[Range, ...] = ()
+
+    def noting(self, ranges: Iterable[Range]) -> Progress:
+        """The same, with more ranges landed."""
+        return Progress(self.upto, tuple(join_ranges([*self.beyond, *ranges])))
+
+    def advanced(self, first_after: Callable[[int], int | None]) -> Progress:
+        """The same, with `upto` as high as it may be.
+
+        `first_after(position)` gives the first position over `position` that has a message, or
+        None.
+        """
+        waiting = list(self.beyond)
+        upto = self.upto
+        while waiting:
+            first, last = waiting[0]
+            if first > upto + 1:
+                found = first_after(upto)
+                if found is not None and found < first:
+                    break
+            upto = max(upto, last)
+            waiting.pop(0)
+        return Progress(upto, tuple(waiting))
+
+
+def join_ranges(ranges: Iterable[Range]) -> list[Range]:
+    """Sort ranges and join those that overlap or touch."""
+    joined: list[Range] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return joined
+
+
+def ranges_of(positions: Iterable[int]) -> list[Range]:
+    """The fewest ranges that hold exactly these positions."""
+    return join_ranges((position, position) for position in positions)

@@ -1,0 +1,68 @@
+"""What the executors do: for each row, pull the payload from its manager into its file.
+
+Runs in Spark's Python workers, inside `mapInArrow`: rows of `schema.LARGE` in, rows of
+`schema.PULLED` out. The payload never enters a row. A task that runs again finds what it had
+finished and keeps it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from dray.spark.payload import Placement, Target, payload_name, sync_directory
+from dray.spark.schema import LARGE, PULLED, batch_of
+
+
+class Puller(Protocol):
+    """Where payload bytes come from. It goes to the executors pickled, and is used by one task."""
+
+    def pull(self, row: dict[str, Any], target: Target) -> str:
+        """Write the whole payload of `row` to `target`; give the digest of what was written."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what it holds, at the end of the task."""
+        ...
+
+
+class PullInto(NamedTuple):
+    """Pulls what rows name into `directory`; its `all` is the function for `mapInArrow`."""
+
+    directory: Path
+    puller: Puller
+
+    def all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give each row back with what became of its payload."""
+        try:
+            for batch in batches:
+                pulled = [self._pull(row) for row in _rows(batch)]
+                # Names must outlast a crash before the table says that they are there.
+                sync_directory(self.directory)
+                yield batch_of(pulled, PULLED)
+        finally:
+            self.puller.close()
+
+    def _pull(self, row: dict[str, Any]) -> dict[str, Any]:
+        if row["missing"]:
+            return {**row, "state": "hole", "payload": None, "landed_time": _now()}
+        name = payload_name(row["sequence_id"], row["label"])
+        placement = Placement(
+            self.directory / name, size=row["size"], digest=row["digest"], kind=row["digest_kind"]
+        )
+        if not placement.is_done():
+            placement.fill(lambda target: self.puller.pull(row, target))
+        return {**row, "state": "landed", "payload": name, "landed_time": _now()}
+
+
+def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    return batch.select(LARGE.names).to_pylist()
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(time.time(), UTC)

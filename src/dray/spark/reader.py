@@ -1,0 +1,272 @@
+"""Reads ranges of queues for Spark, without removing anything; see `dray.spark.offsets`.
+
+The planner, a process of its own beside the driver, asks how far the queues reach and cuts a range
+into partitions. Executors read a partition each. A range may be read any number of times: nothing
+leaves a queue here. A query that was restarted may be given a range of which part was settled
+meanwhile; what is gone from it was landed, and is not missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from dray.errors import MessageNotFound, StoreError
+from dray.spark.catalogue import Catalogue, Place
+from dray.spark.managers import Managers, describe_large, pages, patiently, time_of
+from dray.spark.offsets import Offsets, Span, lost, position_in, spans, went_back, with_position
+from dray.spark.options import Options
+from dray.spark.schema import LARGE, MESSAGES, batch_of
+from dray.wire.frames import LargeEntry
+
+_ROWS_AT_ONCE = 256
+
+
+class LargePartition(InputPartition):
+    """Large messages for one task."""
+
+    def __init__(self, work: list[tuple[Place, LargeEntry]]) -> None:
+        """Take what to describe, and where."""
+        self.work = work
+
+
+class MessagePartition(InputPartition):
+    """A range of one queue for one task."""
+
+    def __init__(self, place: Place, span: Span) -> None:
+        """Take the range."""
+        self.place = place
+        self.span = span
+
+
+class Limits(NamedTuple):
+    """How much one micro-batch may take of each queue; None is no limit."""
+
+    rows: int | None = None
+    bytes: int | None = None
+
+
+class _Reading:
+    """What batch and stream readers share. It goes to the executors, without its connections."""
+
+    def __init__(self, options: Options) -> None:
+        """Connect to nothing yet."""
+        self.options = options
+        self._catalogue: Catalogue | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_catalogue": None}
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The queues, as the planner sees them."""
+        if self._catalogue is None:
+            self._catalogue = Catalogue(self.options)
+        return self._catalogue
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition, on an executor."""
+        managers = Managers()
+        try:
+            if isinstance(partition, LargePartition):
+                yield from self._read_large(managers, partition)
+            elif isinstance(partition, MessagePartition):
+                yield from self._read_messages(managers, partition)
+        finally:
+            managers.close()
+
+    def _read_large(
+        self, managers: Managers, partition: LargePartition
+    ) -> Iterator[pa.RecordBatch]:
+        rows: list[dict[str, Any]] = []
+        for place, entry in partition.work:
+            queue = managers.raw_queue(place.url, place.queue)
+            try:
+                rows.append(describe_large(place.url, queue, place.manager_id, entry))
+            except MessageNotFound:
+                if self.options.fail_on_data_loss:
+                    raise
+            if len(rows) >= _ROWS_AT_ONCE:
+                yield batch_of(rows, LARGE)
+                rows = []
+        if rows:
+            yield batch_of(rows, LARGE)
+
+    def _read_messages(
+        self, managers: Managers, partition: MessagePartition
+    ) -> Iterator[pa.RecordBatch]:
+        place, span = partition.place, partition.span
+        for page in pages(managers.raw_queue(place.url, place.queue), span.after, span.upto):
+            rows = [
+                {
+                    "manager": place.url,
+                    "manager_id": place.manager_id,
+                    "queue": place.queue,
+                    "lookup_id": message.lookup_id,
+                    "id": message.id,
+                    "label": message.label,
+                    "body": bytes(message.body) if self.options.inline else None,
+                    "body_size": message.body_size,
+                    "priority": message.priority,
+                    "message_class": int(message.message_class),
+                    "first_in_transaction": message.first_in_transaction,
+                    "last_in_transaction": message.last_in_transaction,
+                    "app_specific": message.app_specific,
+                    "correlation_id": message.correlation_id,
+                    "transaction_id": message.transaction_id,
+                    "source": message.source,
+                    "sent_time": time_of(message.sent_time),
+                    "arrived_time": time_of(message.arrived_time),
+                }
+                for message in page
+            ]
+            yield batch_of(rows, MESSAGES)
+
+    def _partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        wanted = list(spans(start, end))
+        if self.options.content == "large":
+            return self._large_partitions(wanted)
+        return [
+            MessagePartition(self.catalogue.place(span), piece)
+            for span in wanted
+            for piece in _cut(span, self.options.partitions)
+        ]
+
+    def _large_partitions(self, wanted: list[Span]) -> Sequence[InputPartition]:
+        """Divide by bytes: the largest first, each to the task that has least."""
+        work = [
+            (self.catalogue.place(span), entry)
+            for span in wanted
+            for entry in self.catalogue.large_in(span)
+        ]
+        tasks: list[list[tuple[Place, LargeEntry]]] = [[] for _ in range(self.options.partitions)]
+        loads = [0] * len(tasks)
+        for each in sorted(work, key=lambda each: each[1].size, reverse=True):
+            lightest = loads.index(min(loads))
+            tasks[lightest].append(each)
+            loads[lightest] += each[1].size + 1
+        return [LargePartition(task) for task in tasks if task]
+
+
+class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads on and on, from offset to offset."""
+
+    def __init__(self, options: Options) -> None:
+        """Begin without a target."""
+        super().__init__(options)
+        self._target: Offsets | None = None
+
+    def initialOffset(self) -> Offsets:
+        """Where a query begins that has no checkpoint."""
+        match self.options.starting:
+            case "earliest":
+                return {}
+            case "latest":
+                return patiently(lambda: self.catalogue.latest({}))
+            case str(other):
+                raise AssertionError(other)
+            case offsets:
+                return offsets
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What the options say. Spark has no limit of both kinds; `latestOffset` applies both."""
+        if self.options.rows_max is not None:
+            return ReadMaxRows(self.options.rows_max)
+        if self.options.bytes_max is not None:
+            return ReadMaxBytes(self.options.bytes_max)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        """How far the next micro-batch reads."""
+        return patiently(lambda: self._next(start, _limits(limit, self.options)))
+
+    def _next(self, start: Offsets, limits: Limits) -> Offsets:
+        self.catalogue.refresh()
+        self._check_nothing_lost(start)
+        end = start
+        places = self.catalogue.places
+        for place in places:
+            after = position_in(start, place.manager_id, place.queue)
+            target = None
+            if self._target is not None:
+                target = position_in(self._target, place.manager_id, place.queue)
+            upto = self.catalogue.reach(
+                place,
+                after,
+                rows_max=_share(limits.rows, len(places)),
+                bytes_max=_share(limits.bytes, len(places)),
+                upto=target,
+            )
+            if upto > after:
+                end = with_position(end, place.manager_id, place.queue, upto)
+        assert not went_back(start, end)
+        return end
+
+    def reportLatestOffset(self) -> Offsets | None:
+        """How far the queues reach costs a walk through them, so it is not told."""
+        return None
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Remember how far the queues reach now; nothing behind that is read in this run."""
+        self._target = patiently(lambda: self.catalogue.latest({}))
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """The tasks of one micro-batch."""
+        return patiently(lambda: self._partitions(start, end))
+
+    def commit(self, end: Offsets) -> None:
+        """Spark has put this in its log. It comes late or never, so nothing is done upon it."""
+
+    def stop(self) -> None:
+        """Close the planner's connections."""
+        if self._catalogue is not None:
+            self._catalogue.close()
+
+    def _check_nothing_lost(self, start: Offsets) -> None:
+        if not self.options.fail_on_data_loss:
+            return
+        missing = lost(start, self.catalogue.known())
+        if missing:
+            raise StoreError(
+                f"the query had read from {', '.join(missing)}, which cannot be found any more;"
+                " set failOnDataLoss to false to go on without"
+            )
+
+
+class BatchReader(_Reading, DataSourceReader):
+    """Reads what is there now, once."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks."""
+        start = self.options.starting if isinstance(self.options.starting, dict) else {}
+        try:
+            return patiently(lambda: self._partitions(start, self.catalogue.latest(start)))
+        finally:
+            self.catalogue.close()
+
+
+def _limits(limit: ReadLimit, options: Options) -> Limits:
+    if isinstance(limit, ReadAllAvailable):
+        return Limits()
+    return Limits(options.rows_max, options.bytes_max)
+
+
+def _share(limit: int | None, among: int) -> int | None:
+    return None if limit is None else max(1, limit // among)
+
+
+def _cut(span: Span, pieces: int) -> Iterator[Span]:
+    """Cut a range of positions into at most so many of about the same length."""
+    step = -(-(span.upto - span.after) // pieces)
+    for after in range(span.after, span.upto, step):
+        yield span._replace(after=after, upto=min(after + step, span.upto))

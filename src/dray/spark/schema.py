@@ -1,0 +1,110 @@
+"""The columns of `format("dray")` and of the table of what was landed.
+
+`lookup_ranges` are the positions that a large message's parts take in its queue, as [first, last];
+`missing` names what is not there, as "3-5" (fragment numbers), "header" or "trailer".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_TIME = pa.timestamp("us", tz="UTC")
+_RANGES = pa.list_(pa.list_(pa.int64()))
+
+_PLACE: list[tuple[str, pa.DataType]] = [
+    ("manager", pa.string()),
+    ("manager_id", pa.string()),
+    ("queue", pa.string()),
+]
+_SENDER: list[tuple[str, pa.DataType]] = [
+    ("app_specific", pa.int32()),
+    ("correlation_id", pa.string()),
+    ("transaction_id", pa.string()),
+    ("source", pa.string()),
+    ("sent_time", _TIME),
+    ("arrived_time", _TIME),
+]
+
+LARGE = pa.schema(
+    [
+        *_PLACE,
+        ("first_lookup_id", pa.int64()),
+        ("last_lookup_id", pa.int64()),
+        ("lookup_ranges", _RANGES),
+        ("sequence_id", pa.string()),
+        ("label", pa.string()),
+        ("size", pa.int64()),
+        ("digest", pa.string()),
+        ("digest_kind", pa.string()),
+        ("fragment_count", pa.int32()),
+        ("fragments_present", pa.int32()),
+        ("missing", pa.list_(pa.string())),
+        *_SENDER,
+    ]
+)
+
+MESSAGES = pa.schema(
+    [
+        *_PLACE,
+        ("lookup_id", pa.int64()),
+        ("id", pa.string()),
+        ("label", pa.string()),
+        ("body", pa.binary()),
+        ("body_size", pa.int64()),
+        ("priority", pa.int32()),
+        ("message_class", pa.int32()),
+        ("first_in_transaction", pa.bool_()),
+        ("last_in_transaction", pa.bool_()),
+        *_SENDER,
+    ]
+)
+
+PULLED = pa.schema(
+    [
+        *LARGE,
+        ("state", pa.string()),
+        ("payload", pa.string()),
+        ("landed_time", _TIME),
+    ]
+)
+"""What comes out of the executors: the row, and what became of its payload."""
+
+LANDED = pa.schema(
+    [
+        *LARGE,
+        ("position_in_transaction", pa.int32()),
+        ("state", pa.string()),
+        ("payload", pa.string()),
+        ("landed_time", _TIME),
+    ]
+)
+"""The table. `state` is "landed" or "hole"; `payload` is relative to the directory landed into."""
+
+
+def schema_for(content: str) -> pa.Schema:
+    """The columns that a reader of `content` gives."""
+    return LARGE if content == "large" else MESSAGES
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The same columns in Spark's terms."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
+
+
+def spark_arrow(schema: pa.Schema) -> pa.Schema:
+    """The same columns as Spark wants them back: its own spelling of nested fields."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(spark_schema(schema), timezone="UTC")
+
+
+def batch_of(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows as one record batch that Spark takes."""
+    return pa.RecordBatch.from_pylist(rows, schema=spark_arrow(schema))

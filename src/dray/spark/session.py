@@ -1,0 +1,113 @@
+"""A local Spark session, well set up, for whoever has none.
+
+What has to be set before the first session of a process, and why:
+
+    JAVA_HOME, PATH       the Java that `dray.spark.java` found
+    PYSPARK_PYTHON        workers otherwise take `python3` from PATH, which may be another Python
+    SPARK_LOCAL_IP        nothing listens beyond this machine
+    master local[2,3]     two tasks at a time, each tried three times (`local[2]` never tries again)
+    noDataMicroBatches    off, or a run over what is available would not end by itself
+    log4j2                our own file: next to nothing, since what ends a query is raised
+    TieredStopAtLevel=1   payload does not pass through the JVM, so that compiling its code well
+                          costs more than it brings: sessions start in half the time
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.resources import as_file, files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dray.errors import InvalidConfiguration
+from dray.spark.java import Java, find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER = "local[2,3]"
+DRIVER_MEMORY = "1g"
+
+
+def require_spark() -> None:
+    """Raise `InvalidConfiguration`, with what to do, where the extra is not installed."""
+    for module in ("pyspark", "pyarrow", "pandas"):
+        if find_spec(module) is None:
+            raise InvalidConfiguration(
+                f"{module} is not installed; `pip install 'dray[spark]'` brings Spark"
+            )
+
+
+@contextmanager
+def spark_session(
+    *,
+    master: str = MASTER,
+    name: str = "dray",
+    java: Java | None = None,
+    config: Mapping[str, str] | None = None,
+) -> Iterator[SparkSession]:
+    """Give the session that this process has, or else one of our own, stopped at the end.
+
+    Raises `JavaMissing` where Spark cannot run, `InvalidConfiguration` where it is not installed.
+    """
+    require_spark()
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    # A session is active only in the threads that used it; the context tells of all.
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - Spark has no other way
+        yield SparkSession.builder.getOrCreate()
+        return
+    prepare_environment(java or find_java())
+    scratch = Path(tempfile.mkdtemp(prefix="dray-spark-"))
+    try:
+        with as_file(files("dray.spark") / "log4j2.properties") as log_settings:
+            session = _start(master, name, {**_settings(scratch, log_settings), **(config or {})})
+            try:
+                yield session
+            finally:
+                session.stop()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def prepare_environment(java: Java) -> None:
+    """Set what the processes that Spark starts will find in their environment."""
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _settings(scratch: Path, log_settings: Path) -> dict[str, str]:
+    java_options = (
+        f"-Dlog4j2.configurationFile=file:{log_settings} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    )
+    return {
+        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _start(master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

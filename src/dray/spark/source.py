@@ -1,0 +1,34 @@
+"""`format("dray")`: queues as Spark streams and tables; its options: `dray.spark.options`."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from dray.spark.options import Options, read_options
+from dray.spark.reader import BatchReader, StreamReader
+from dray.spark.schema import schema_for, spark_schema
+
+
+class DraySource(DataSource):
+    """Queues, read without taking anything from them."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in `format(...)`."""
+        return "dray"
+
+    def schema(self) -> StructType:
+        """The columns, which follow from the option `content`."""
+        return spark_schema(schema_for(self._read_options().content))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`."""
+        return BatchReader(self._read_options())
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For `spark.readStream`."""
+        return StreamReader(self._read_options())
+
+    def _read_options(self) -> Options:
+        return read_options(self.options)

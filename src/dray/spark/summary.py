@@ -1,0 +1,49 @@
+"""What a landing did, for people and for programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+
+class HoleLanded(msgspec.Struct, frozen=True):
+    """A large message that cannot be whole any more; `missing` as "3-5", "header" or "trailer"."""
+
+    sequence_id: str
+    label: str
+    missing: tuple[str, ...]
+    fragment_count: int
+
+
+class LandingSummary(msgspec.Struct, kw_only=True):
+    """Counts of one run.
+
+    `files` and `bytes` are payloads put in place and entered in the table by this run. `replayed`
+    are messages that Spark presented again after a restart and that were in the table already,
+    which is as it should be; `duplicates` are messages that stand in the queue a second time, which
+    is not. `out_of_order` counts messages of one transaction that did not follow each other in
+    order.
+    """
+
+    out: Path
+    payload_directory: Path
+    table_directory: Path
+    files: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    batches: int = 0
+    duplicates: int = 0
+    replayed: int = 0
+    out_of_order: int = 0
+    holes: list[HoleLanded] = []
+
+    @property
+    def rate_bytes_s(self) -> float:
+        """Payload bytes a second, over the whole run."""
+        return self.bytes / self.seconds if self.seconds else 0.0
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything that was there came whole, once and in order."""
+        return not (self.duplicates or self.out_of_order or self.holes)
