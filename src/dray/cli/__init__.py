@@ -1,0 +1,38 @@
+"""The command line: `dray` and one small module per noun.
+
+`main` is the program. It answers `--version` by itself and leaves everything else to
+`dray.cli.program`, which loads only the command that was asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and end the process with its exit status."""
+    _open_what_is_closed()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given == ["--version"]:
+        from dray import __version__
+
+        sys.stdout.write(f"dray {__version__}\n")
+        sys.exit(0)
+    from dray.cli.program import run
+
+    sys.exit(run(given))
+
+
+def _open_what_is_closed() -> None:
+    """Give the standard streams that our caller has closed somewhere to lead.
+
+    Else the next socket would take their place, and `sys.stdout` would be None.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - for ever
+            setattr(sys, name, stream)

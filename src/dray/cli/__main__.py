@@ -1,0 +1,7 @@
+"""`python -m dray.cli` is the program `dray`."""
+
+from __future__ import annotations
+
+from dray.cli import main
+
+main()

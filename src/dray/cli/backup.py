@@ -1,0 +1,66 @@
+"""`dray backup`: everything a queue manager has, as one file or a stream."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dray import __version__
+from dray.cli.output import print_json
+from dray.cli.progress import progress
+from dray.cli.settings import Settings, everywhere
+from dray.model.sizes import human_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dray.model.backup import BackupReport
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.option("--data", metavar="DIR", help="Of a queue manager that is stopped.")
+@everywhere
+@click.pass_obj
+def command(settings: Settings, file: str, data: str | None) -> None:
+    """Write a backup of the queue manager to FILE, or to standard output if FILE is -.
+
+    The queue manager goes on meanwhile: the backup is of one moment. FILE appears when it is whole,
+    in place of an older one.
+    """
+    with progress("backing up", None) as shown:
+        if data is not None:
+            report = _stopped(data, file, shown.update)
+        else:
+            with settings.connect() as manager:
+                target = sys.stdout.buffer if file == "-" else file
+                report = manager.backup(target, progress=shown.update)
+    tell(settings, report, f"backed up to {file}", to_error=file == "-")
+
+
+def tell(settings: Settings, report: BackupReport, done: str, *, to_error: bool = False) -> None:
+    """Say what is in an archive."""
+    if settings.as_json and not to_error:
+        print_json(report)
+        return
+    click.echo(
+        f"{done}: {report.messages} messages, {human_size(report.record_bytes)}, packed to"
+        f" {human_size(report.archive_bytes)}; SHA-256 {report.sha256}",
+        err=to_error,
+    )
+
+
+def _stopped(data: str, file: str, told: Callable[[int, int], object]) -> BackupReport:
+    from dray.client.backup import whole_or_absent
+    from dray.daemon.timekeeper import Timekeeper
+    from dray.manager.backup_offline import back_up_stopped
+
+    now = Timekeeper().now()
+    if file == "-":
+        write = sys.stdout.buffer.write
+        return back_up_stopped(data, write, told, now=now, version=__version__)
+    with whole_or_absent(Path(file)) as target:
+        return back_up_stopped(data, target.write, told, now=now, version=__version__)

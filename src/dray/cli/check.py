@@ -1,0 +1,59 @@
+"""`dray check`: whether everything in a data directory is what it should be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dray.cli.output import print_json
+from dray.cli.progress import progress
+from dray.cli.settings import Settings, everywhere
+from dray.errors import StoreCorrupt
+from dray.model.sizes import human_size
+
+if TYPE_CHECKING:
+    from dray.manager.findings import CheckReport, Finding
+
+
+@click.command()
+@click.option("--data", required=True, metavar="DIR", help="Of a queue manager that is stopped.")
+@everywhere
+@click.pass_obj
+def command(settings: Settings, data: str) -> int:
+    """Check every checksum and cross-reference of a data directory, changing nothing.
+
+    Ends with status 0 if all is well, 42 if something is damaged.
+    """
+    from dray.manager.checking import check_store
+
+    with progress("checking", None) as shown:
+        report = check_store(data, shown.update)
+    if settings.as_json:
+        print_json(report)
+    else:
+        _print(report)
+    return 0 if report.clean else StoreCorrupt.exit_status
+
+
+def _print(report: CheckReport) -> None:
+    for finding in report.findings:
+        click.echo(_line(finding))
+    damaged = sum(each.severity == "damage" for each in report.findings)
+    outcome = f"{damaged} things are damaged" if damaged else "nothing is damaged"
+    click.echo(
+        f"{report.directory}: {report.queues} queues, {report.messages} messages,"
+        f" {human_size(report.record_bytes)} in {report.heap_files} message files; {outcome}"
+    )
+
+
+def _line(finding: Finding) -> str:
+    parts = [f"{finding.severity}: {finding.file}: {finding.what}"]
+    if finding.message_id:
+        parts.append(f"message {finding.message_id}")
+    if finding.queue:
+        at = f" at position {finding.lookup_id}" if finding.lookup_id else ""
+        parts.append(f"queue {finding.queue!r}{at}")
+    if finding.remedy:
+        parts.append(finding.remedy)
+    return "; ".join(parts)

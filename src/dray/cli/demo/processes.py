@@ -1,0 +1,145 @@
+"""Queue managers as processes of their own: started, killed, started again, ended by their id."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from dray.cli.demo.interrupts import uninterrupted
+from dray.errors import DrayError, every_error
+
+if TYPE_CHECKING:
+    from dray.client.manager import Manager
+
+READY_WITHIN_S = 60.0
+STOP_WITHIN_S = 20.0
+POLL_EVERY_S = 0.01
+_ADDRESS = re.compile(r"dray://[^\s,;]+:(\d+)")
+_SAID = re.compile(r"dray: ([a-z-]+): (.+)")
+
+
+class ManagerProcess:
+    """One queue manager, `dray serve`, on a loopback port that stays the same across restarts."""
+
+    def __init__(self, name: str, folder: Path, options: Sequence[str] = ()) -> None:
+        """Say what it is called and where its data and its log go; `start` starts it."""
+        self.name = name
+        self.data = folder / name
+        self.log = folder / f"{name}.log"
+        self.port = 0
+        self._options = list(options)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"dray://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it and wait until it says that it listens; raises what it said if it ended."""
+        listen = f"127.0.0.1:{self.port}"
+        command = [sys.executable, "-m", "dray.cli", "serve", "--data", str(self.data)]
+        command += ["--listen", listen, "--name", self.name, *self._options]
+        with self.log.open("ab") as log:
+            said_before = log.tell()
+            try:
+                with uninterrupted():
+                    # A session of its own: ^C at the terminal is for the command, which ends it.
+                    self._process = subprocess.Popen(
+                        command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        start_new_session=True,
+                    )
+                self.port = self._await_ready(said_before)
+            except BaseException:
+                self.kill()
+                raise
+
+    def connect(self) -> Manager:
+        """A connection to it."""
+        import dray
+
+        return dray.connect(self.url)
+
+    def kill(self) -> None:
+        """SIGKILL: no chance to finish anything."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL if that was not heard in time."""
+        try:
+            self._end(signal.SIGTERM)
+        except subprocess.TimeoutExpired:
+            self._end(signal.SIGKILL)
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop it."""
+        self.stop()
+
+    def _end(self, number: int) -> None:
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            os.kill(self._process.pid, number)
+        self._process.wait(STOP_WITHIN_S)
+
+    def _await_ready(self, said_before: int) -> int:
+        assert self._process is not None
+        deadline = time.monotonic() + READY_WITHIN_S
+        while True:
+            ended = self._process.poll() is not None
+            said = self._said_since(said_before)
+            ready = _ADDRESS.search(said)
+            if ready and not ended:
+                return int(ready[1])
+            if ended:
+                raise self._failure(said)
+            if time.monotonic() > deadline:
+                raise DrayError(
+                    f"queue manager {self.name} was not ready within {READY_WITHIN_S:.0f} s; it"
+                    f" said in {self.log}: {said.strip() or 'nothing'}"
+                )
+            time.sleep(POLL_EVERY_S)
+
+    def _said_since(self, offset: int) -> str:
+        with self.log.open("rb") as log:
+            log.seek(offset)
+            return log.read().decode(errors="replace")
+
+    def _failure(self, said: str) -> DrayError:
+        """The error that the process printed as its last line, or one that shows where to look."""
+        told = _SAID.search(said)
+        if told and told[1] in every_error():
+            return every_error()[told[1]](told[2])
+        return DrayError(f"queue manager {self.name} ended before it was ready; see {self.log}")

@@ -1,0 +1,140 @@
+"""What the demonstration found, as tables for people and as one value for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import click
+
+from dray.cli.demo.sending import SendingReport
+from dray.cli.demo.verdict import Verdict
+from dray.cli.output import print_table
+from dray.model.sizes import human_size
+
+COMPLAINTS_SHOWN = 20
+
+
+@dataclass
+class Legs:
+    """How long each leg took, for how many bytes."""
+
+    sent_bytes: int = 0
+    send_s: float = 0.0
+    transfer_s: float = 0.0
+    landed_bytes: int = 0
+    land_s: float = 0.0
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Bytes a second of each leg."""
+        return {
+            "send": self.sent_bytes / max(self.send_s, 1e-9),
+            "transfer": self.sent_bytes / max(self.transfer_s, 1e-9),
+            "land": self.landed_bytes / max(self.land_s, 1e-9),
+        }
+
+
+@dataclass
+class Report:
+    """Everything the demonstration has to say."""
+
+    sending: SendingReport = field(default_factory=SendingReport)
+    legs: Legs = field(default_factory=Legs)
+    verdict: Verdict = field(default_factory=Verdict)
+    payloads: Path = Path()
+    table: Path = Path()
+    work: Path = Path()
+    seconds: float = 0.0
+
+    def as_value(self) -> dict[str, object]:
+        """For programs."""
+        verdict = self.verdict
+        return {
+            "holds": verdict.holds,
+            "sent": len(self.sending.files),
+            "transactions": self.sending.transactions,
+            "kill": self.sending.kill_story,
+            "files": verdict.files,
+            "bytes": verdict.bytes,
+            "identical": verdict.identical,
+            "duplicates": verdict.duplicates,
+            "out_of_order": verdict.out_of_order,
+            "holes": [hole._asdict() for hole in verdict.holes],
+            "dropped": [hole._asdict() for hole in verdict.expected_holes],
+            "wrong": verdict.wrong,
+            "legs": asdict(self.legs),
+            "rates_bytes_s": self.legs.rates,
+            "seconds": self.seconds,
+            "payloads": str(self.payloads),
+            "table": str(self.table),
+        }
+
+    def print(self) -> None:
+        """For people."""
+        print_table(["leg", "bytes ", "seconds ", "rate ", "what"], self._leg_rows())
+        click.echo()
+        print_table(["promise", "found ", "expected "], self._promise_rows())
+        if self.verdict.holes or self.verdict.expected_holes:
+            click.echo()
+            self._print_holes()
+        click.echo()
+        click.echo(f"source manager  {self.sending.kill_story}")
+        click.echo(f"landed files    {self.payloads}")
+        click.echo(f"landed table    {self.table}")
+        for sentence in self.verdict.wrong[:COMPLAINTS_SHOWN]:
+            click.echo(f"WRONG           {sentence}")
+        more = len(self.verdict.wrong) - COMPLAINTS_SHOWN
+        if more > 0:
+            click.echo(f"WRONG           and {more} more")
+        click.echo(
+            f"{'all of it holds' if self.verdict.holds else 'NOT all of it holds'}"
+            f" ({self.seconds:.0f} s)"
+        )
+
+    def _leg_rows(self) -> list[list[str]]:
+        legs, count = self.legs, len(self.sending.files)
+        what = {
+            "send": f"{count} files in {self.sending.transactions} transactions, through a kill",
+            "transfer": "from the first byte sent until all had arrived",
+            "land": "Spark, from its start to its end",
+        }
+        sizes = {"send": legs.sent_bytes, "transfer": legs.sent_bytes, "land": legs.landed_bytes}
+        seconds = {"send": legs.send_s, "transfer": legs.transfer_s, "land": legs.land_s}
+        return [
+            [
+                leg,
+                human_size(sizes[leg]),
+                f"{seconds[leg]:.1f}",
+                f"{rate / 1e6:.0f} MB/s",
+                what[leg],
+            ]
+            for leg, rate in legs.rates.items()
+        ]
+
+    def _promise_rows(self) -> list[list[str]]:
+        verdict = self.verdict
+        lost = len(verdict.expected_holes)
+        whole = str(len(self.sending.files) - lost)
+        return [
+            ["files landed", str(verdict.files), whole],
+            ["same SHA-256 as their origin", str(verdict.identical), whole],
+            ["duplicates", str(verdict.duplicates), "0"],
+            ["holes", str(len(verdict.holes)), str(lost)],
+            ["out of order", str(verdict.out_of_order), "0"],
+        ]
+
+    def _print_holes(self) -> None:
+        dropped = {hole.sequence_id: hole.text for hole in self.verdict.expected_holes}
+        reported = {hole.sequence_id: hole.text for hole in self.verdict.holes}
+        labels = {
+            hole.sequence_id: hole.label
+            for hole in (*self.verdict.expected_holes, *self.verdict.holes)
+        }
+        print_table(
+            ["hole in", "fragments dropped", "fragments reported", "sequence id"],
+            (
+                [label, dropped.get(id, "none"), reported.get(id, "none"), id]
+                for id, label in labels.items()
+            ),
+        )

@@ -1,0 +1,52 @@
+"""What became of a commit whose answer was lost (S2-3): asked until the queue manager knows.
+
+The connection went, or the queue manager did, between the commit and its answer. Nothing may be
+sent again before it is known whether the commit happened; `outcome` says so, from facts that were
+durable before any answer could have been given.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dray.errors import ConnectionLost, InDoubt, PeerError
+from dray.model.classes import TransactionStatus
+
+if TYPE_CHECKING:
+    from dray.client.manager import Manager
+
+RETRY_EVERY_S = 0.1
+DECIDED = frozenset({TransactionStatus.COMMITTED, TransactionStatus.ABORTED})
+
+
+def connect_again(connect: Callable[[], Manager], patience_s: float) -> Manager:
+    """A new connection, tried until `patience_s` has passed; raises the last `ConnectionLost`."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return connect()
+        except ConnectionLost:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(RETRY_EVERY_S)
+
+
+def was_committed(connect: Callable[[], Manager], doubt: InDoubt, patience_s: float) -> bool:
+    """Whether the commit in doubt happened; raises `InDoubt` again if nobody can say in time.
+
+    A transaction that the queue manager does not know was never committed: it remembers committed
+    ones far longer than anyone is in doubt.
+    """
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        try:
+            with connect_again(connect, deadline - time.monotonic()) as manager:
+                status = manager.outcome(doubt.transaction_id)
+        except PeerError:
+            continue
+        if status in DECIDED or status is TransactionStatus.UNKNOWN:
+            return status is TransactionStatus.COMMITTED
+        time.sleep(RETRY_EVERY_S)
+    raise doubt

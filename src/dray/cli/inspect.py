@@ -1,0 +1,130 @@
+"""`dray inspect`: look into the data directory of a queue manager that is stopped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dray.cli.output import print_json, print_table, time_text
+from dray.cli.settings import Settings, everywhere
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dray.manager.inspecting import RecordSeen
+
+_MICROSECONDS = 1e6
+_COLUMNS = ["position ", "message", "queue", "part", "file", "byte ", "length ", "arrived", ""]
+
+
+@click.group()
+def command() -> None:
+    """Look into log, heap files and queues of a queue manager that is stopped.
+
+    Nothing is changed.
+    """
+
+
+def _data(function: Callable[..., None]) -> Callable[..., None]:
+    return click.option("--data", required=True, metavar="DIR", help="The data directory.")(
+        function
+    )
+
+
+@command.command()
+@_data
+@click.option(
+    "--max", "most", type=click.IntRange(min=1), default=50, help="Most groups  [default: 50]."
+)
+@everywhere
+@click.pass_obj
+def log(settings: Settings, data: str, most: int) -> None:
+    """Show the last groups of QMLog: what one sync after the other made true."""
+    from dray.manager.inspecting import look_at_log
+
+    groups = look_at_log(data, most)
+    if settings.as_json:
+        print_json(groups)
+        return
+    for group in groups:
+        mark = f", {group.mark}" if group.mark else ""
+        click.echo(f"group at {group.lsn}, life {group.epoch}{mark}")
+        for number, fact in enumerate(group.facts, group.first_fact):
+            click.echo(f"  {number}  {fact}")
+
+
+@command.command()
+@click.argument("file")
+@_data
+@everywhere
+@click.pass_obj
+def heap(settings: Settings, file: str, data: str) -> None:
+    """Show the live records of the heap FILE, such as p0000001.mq, in their order."""
+    from dray.manager.inspecting import look_at_heap
+
+    _show(settings, look_at_heap(data, file))
+
+
+@command.command()
+@click.argument("name")
+@_data
+@click.option(
+    "--max", "most", type=click.IntRange(min=1), default=50, help="Most messages  [default: 50]."
+)
+@everywhere
+@click.pass_obj
+def queue(settings: Settings, name: str, data: str, most: int) -> None:
+    """Show the first messages of the queue NAME and where their bytes lie."""
+    from dray.manager.inspecting import look_at_queue
+
+    _show(settings, look_at_queue(data, name, most))
+
+
+@command.command()
+@click.argument("message_id", metavar="ID")
+@_data
+@everywhere
+@click.pass_obj
+def story(settings: Settings, message_id: str, data: str) -> None:
+    """Tell the life of the message ID, as far as the log still holds it."""
+    from dray.manager.story import tell_story
+
+    told = tell_story(data, message_id)
+    if settings.as_json:
+        print_json(told)
+        return
+    for each in told.happened:
+        when = time_text(each.when_us / _MICROSECONDS) if each.when_us else "-"
+        click.echo(f"fact {each.fact}  {when}  {each.what}")
+    for seen in told.now:
+        fits = "its CRC32C fits" if seen.intact else "its CRC32C does NOT fit"
+        click.echo(
+            f"now in {seen.queue!r} at position {seen.lookup_id}: {seen.file}, byte {seen.offset},"
+            f" {seen.length} bytes, {fits}"
+        )
+    if not told.now:
+        click.echo("now in no queue" if told.happened else "the log knows nothing of it")
+
+
+def _show(settings: Settings, records: list[RecordSeen]) -> None:
+    if settings.as_json:
+        print_json(records)
+        return
+    print_table(
+        _COLUMNS,
+        (
+            [
+                str(seen.lookup_id),
+                seen.message_id,
+                seen.queue,
+                seen.part,
+                seen.file,
+                str(seen.offset),
+                str(seen.length),
+                time_text(seen.arrived_us / _MICROSECONDS),
+                "" if seen.intact else "DAMAGED",
+            ]
+            for seen in records
+        ),
+    )

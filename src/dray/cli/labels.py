@@ -1,0 +1,48 @@
+"""Labels of messages as names of files, so that no sender can choose where a receiver writes.
+
+A label is text from another machine: it may name a directory above, a device, a hidden file, or
+hold bytes a terminal would obey. What comes out is one plain name, never empty, that a file system
+takes.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+NAME_BYTES_MAX = 200
+"""File systems take 255 bytes; the rest is room for a counter and the mark of unfinished files."""
+_UNSAFE = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]+')
+_ENDING = re.compile(r"(\.[^.\s]{1,12})\Z")
+
+
+def file_name(label: str, otherwise: str) -> str:
+    """A safe name made from the last part of `label`, or from `otherwise` if nothing is left."""
+    for text in (label.replace("\\", "/").rstrip("/").rpartition("/")[2], otherwise):
+        name = _plain(text)
+        if name:
+            return name
+    return "message"
+
+
+def numbered(name: str, count: int) -> str:
+    """The name itself, then "name (2)", "name (3)", before its ending."""
+    if count == 1:
+        return name
+    ending = _ENDING.search(name, 1)
+    stem, tail = (name[: ending.start()], ending[0]) if ending else (name, "")
+    return f"{stem} ({count}){tail}"
+
+
+def _plain(text: str) -> str:
+    text = unicodedata.normalize("NFC", text)
+    text = "".join(
+        character for character in text if unicodedata.category(character) not in {"Cf", "Cs", "Co"}
+    )
+    text = _UNSAFE.sub("_", text).strip().lstrip(".").strip()
+    ending = _ENDING.search(text, 1)
+    tail = ending[0] if ending else ""
+    stem = text[: len(text) - len(tail)]
+    while len((stem + tail).encode()) > NAME_BYTES_MAX:
+        stem = stem[:-1]
+    return (stem + tail).strip(" _") and stem + tail

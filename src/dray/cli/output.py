@@ -1,0 +1,86 @@
+"""What commands print on standard output: a table for people, JSON for programs.
+
+On a terminal a table is drawn; anywhere else its columns are aligned plainly and never cut, so that
+`grep` and `awk` find what they look for.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from dray.model.sizes import human_size
+
+
+def print_json(value: object) -> None:
+    """One JSON value on one line."""
+    click.echo(msgspec.json.encode(value, enc_hook=str))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
+    """A table of texts; columns whose name ends in a space are aligned to the right."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _print_drawn(columns, cells, title)
+    else:
+        _print_plain(columns, cells)
+
+
+def print_record(pairs: Mapping[str, str]) -> None:
+    """Names and values, one pair a line."""
+    width = max(map(len, pairs), default=0)
+    for name, value in pairs.items():
+        click.echo(f"{name:<{width}}  {printable(value)}".rstrip())
+
+
+def printable(text: str) -> str:
+    """A text of others, such as a label, that keeps to its line and commands no terminal."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def size_text(count: int | None) -> str:
+    """A size, or what stands for no limit."""
+    return "no limit" if count is None else human_size(count)
+
+
+def time_text(seconds: float | None) -> str:
+    """A moment in this machine's own time zone, to the second."""
+    if seconds is None:
+        return ""
+    moment = dt.datetime.fromtimestamp(seconds, dt.UTC).astimezone()
+    return moment.isoformat(" ", timespec="seconds")
+
+
+def _print_drawn(columns: Sequence[str], rows: list[list[str]], title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title or None, title_justify="left", header_style="bold")
+    for column in columns:
+        justify: Any = "right" if column.endswith(" ") else "left"
+        table.add_column(column.strip(), justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*(cell.replace("[", r"\[") for cell in row))
+    Console().print(table)
+
+
+def _print_plain(columns: Sequence[str], rows: list[list[str]]) -> None:
+    names = [column.strip() for column in columns]
+    widths = [max(map(len, cells)) for cells in zip(names, *rows, strict=True)]
+    for row in [names, *rows]:
+        padded = (
+            cell.rjust(width) if column.endswith(" ") else cell.ljust(width)
+            for cell, width, column in zip(row, widths, columns, strict=True)
+        )
+        click.echo("  ".join(padded).rstrip())

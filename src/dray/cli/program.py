@@ -1,0 +1,123 @@
+"""The program's commands and how it ends.
+
+Commands are named in one table and their modules load when they are asked for, so `dray send` does
+not wait for what only `dray demo` needs. Every end has one place: an error becomes one line on
+standard error, `dray: <code>: <sentence>`, and its class's exit status; misuse of the command line
+ends with 2, an interrupt with 130.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from dray import __version__
+from dray.cli.settings import Settings
+from dray.errors import DrayError, TargetUnwritable
+
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+"""128 + SIGPIPE: what a shell reports of a program whose reader went away."""
+
+COMMANDS: dict[str, str] = {
+    "serve": "Run a queue manager until it is told to stop.",
+    "queue": "Create, list, show, delete and purge queues.",
+    "send": "Send files or standard input to a queue, in one transaction.",
+    "receive": "Take messages from a queue, each only once it is safe.",
+    "peek": "Look at messages without taking them.",
+    "storage": "Move a store, see what others did to it, mend its files of queues.",
+    "backup": "Write everything a queue manager has to one file.",
+    "restore": "Make a data directory from a backup.",
+    "check": "Check every checksum of a data directory.",
+    "inspect": "Look into a data directory: log, heap file, queue, one message's story.",
+    "spark": "Land what is in queues with Spark.",
+    "torture": "Prove here that nothing is lost: simulated failures, then real kills.",
+    "demo": "Move real files between two queue managers, through a kill, into Spark.",
+}
+
+
+class LazyCommands(click.Group):
+    """A group whose commands are modules of this package, loaded by name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order in which people need them."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, loaded now; None if there is none of that name."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"dray.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table, without loading them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="dray", message="%(prog)s %(version)s")
+@click.option(
+    "--url",
+    envvar="DRAY_URL",
+    show_envvar=True,
+    metavar="URL",
+    help="The queue manager to speak to  [default: dray://127.0.0.1:7340]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@click.pass_context
+def program(context: click.Context, url: str | None, *, as_json: bool) -> None:
+    """Move payloads of any size between machines, exactly once and in order."""
+    settings = Settings(as_json=as_json)
+    if url:
+        settings.url = url
+    context.obj = settings
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; give its exit status."""
+    try:
+        status = program.main(args=list(arguments), prog_name="dray", standalone_mode=False)
+        sys.stdout.flush()
+    except DrayError as error:
+        click.echo(one_line(error), err=True)
+        return error.exit_status
+    except click.ClickException as error:
+        error.show()
+        return EXIT_USAGE
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("dray: interrupted", err=True)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _forget_standard_output()
+        return EXIT_BROKEN_PIPE
+    except OSError as error:
+        # What files and sockets say is translated where they are used; our own output is left.
+        _forget_standard_output()
+        unwritable = TargetUnwritable(
+            f"the output cannot be written: {error.strerror or error}; free room or redirect it",
+            path="-",
+        )
+        click.echo(one_line(unwritable), err=True)
+        return unwritable.exit_status
+    return status if isinstance(status, int) else 0
+
+
+def one_line(error: DrayError) -> str:
+    """An error as people see it: never more than one line."""
+    return f"dray: {error.code}: {' '.join(str(error).split())}"
+
+
+def _forget_standard_output() -> None:
+    """Keep the interpreter from failing again when it flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

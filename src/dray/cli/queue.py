@@ -1,0 +1,131 @@
+"""`dray queue`: make queues, see what is in them, empty and delete them."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from dray.cli.output import print_json, print_record, print_table, size_text
+from dray.cli.settings import Settings, everywhere
+from dray.model.queue import QueueInfo
+from dray.model.sizes import optional_size
+
+
+@click.group()
+def command() -> None:
+    """Create, list, show, delete and purge queues."""
+
+
+@command.command()
+@click.argument("name")
+@click.option("--non-transactional", is_flag=True, help="For messages outside transactions.")
+@click.option("--quota", metavar="SIZE", help="Most bytes it may hold, such as 8GiB.")
+@click.option("--journal", is_flag=True, help="Keep a copy of what is received.")
+@click.option("--journal-quota", metavar="SIZE", help="Most bytes its journal may hold.")
+@click.option("--label", default="", help="What the queue is for.")
+@click.option("--exist-ok", is_flag=True, help="Let a queue of that name stand as it is.")
+@everywhere
+@click.pass_obj
+def create(
+    settings: Settings,
+    name: str,
+    *,
+    non_transactional: bool,
+    quota: str | None,
+    journal: bool,
+    journal_quota: str | None,
+    label: str,
+    exist_ok: bool,
+) -> None:
+    """Create the queue NAME."""
+    with settings.connect() as manager:
+        queue = manager.create_queue(
+            name,
+            transactional=not non_transactional,
+            quota=optional_size(quota),
+            journal=journal,
+            journal_quota=optional_size(journal_quota),
+            label=label,
+            exist_ok=exist_ok,
+        )
+        if settings.as_json:
+            print_json(queue.info())
+        else:
+            click.echo(f"created {name}")
+
+
+@command.command("list")
+@everywhere
+@click.pass_obj
+def list_queues(settings: Settings) -> None:
+    """List all queues, the system's and outgoing ones too."""
+    with settings.connect() as manager:
+        queues = manager.queues()
+    if settings.as_json:
+        print_json(queues)
+        return
+    columns = ["queue", "kind", "transactional", "messages ", "size ", "journal ", "state"]
+    print_table(columns, (_row(info) for info in queues))
+
+
+@command.command()
+@click.argument("name")
+@everywhere
+@click.pass_obj
+def show(settings: Settings, name: str) -> None:
+    """Show one queue as it stands."""
+    with settings.connect() as manager:
+        info = manager.queue(name).info()
+    if settings.as_json:
+        print_json(info)
+        return
+    told = {key: str(value) for key, value in msgspec.structs.asdict(info).items()}
+    for size in ("byte_count", "journal_bytes", "quota", "journal_quota"):
+        told[size] = size_text(getattr(info, size))
+    told["transactional"] = _yes_or_no(info.transactional)
+    print_record({key.replace("_", " "): value for key, value in told.items()})
+
+
+@command.command()
+@click.argument("name")
+@everywhere
+@click.pass_obj
+def delete(settings: Settings, name: str) -> None:
+    """Delete the queue NAME with all its messages."""
+    with settings.connect() as manager:
+        manager.delete_queue(name)
+    _tell(settings, {"deleted": name}, f"deleted {name}")
+
+
+@command.command()
+@click.argument("name")
+@everywhere
+@click.pass_obj
+def purge(settings: Settings, name: str) -> None:
+    """Remove all messages of the queue NAME."""
+    with settings.connect() as manager:
+        count = manager.queue(name).purge()
+    _tell(settings, {"purged": name, "messages": count}, f"purged {count} messages from {name}")
+
+
+def _tell(settings: Settings, record: dict[str, object], line: str) -> None:
+    if settings.as_json:
+        print_json(record)
+    else:
+        click.echo(line)
+
+
+def _row(info: QueueInfo) -> list[str]:
+    return [
+        info.name,
+        info.kind,
+        _yes_or_no(info.transactional),
+        str(info.message_count),
+        size_text(info.byte_count),
+        str(info.journal_count),
+        info.state,
+    ]
+
+
+def _yes_or_no(value: bool) -> str:  # noqa: FBT001 - the value is the thing
+    return "yes" if value else "no"

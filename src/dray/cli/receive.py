@@ -1,0 +1,168 @@
+"""`dray receive`: take messages from a queue, each only once what became of it is safe.
+
+Every message is received in a transaction of its own, committed after its file is whole, synced and
+under its name (or after standard output took it). If anything goes wrong before, it stays in the
+queue.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dray.cli.doubt import was_committed
+from dray.cli.output import print_json
+from dray.cli.placing import directory, place
+from dray.cli.progress import progress
+from dray.cli.settings import Settings, everywhere
+from dray.errors import InDoubt, ReceiveTimeout, TransactionAborted
+from dray.model.message import Message
+from dray.model.sizes import human_size
+
+if TYPE_CHECKING:
+    from dray.client.manager import Manager
+    from dray.client.transaction import Transaction
+
+PATIENCE_IN_DOUBT_S = 30.0
+
+Taken = dict[str, object]
+
+
+@click.command()
+@click.argument("queue")
+@click.option("--large", is_flag=True, help="Large messages, reassembled and checked (with --to).")
+@click.option("--to", "folder", metavar="DIR", help="Write each message to a file in DIR.")
+@click.option(
+    "--max", "most", type=click.IntRange(1), default=1, help="Most messages  [default: 1]."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0),
+    help="Seconds to wait for each message  [default: for ever for the first, 0 for the rest].",
+)
+@everywhere
+@click.pass_obj
+def command(
+    settings: Settings,
+    queue: str,
+    *,
+    large: bool,
+    folder: str | None,
+    most: int,
+    timeout: float | None,
+) -> None:
+    """Take messages from QUEUE and print them, or write them to files.
+
+    A file is named by its message's label, made safe; it never replaces another.
+    """
+    if large and folder is None:
+        raise click.UsageError("--large needs --to DIR: a large message becomes a file.")
+    target = None if folder is None else directory(folder)
+    with settings.connect() as manager:
+        taker = Taker(settings, manager, queue, target, large=large)
+        for count in range(most):
+            wait = timeout if timeout is not None or count == 0 else 0
+            try:
+                taken = taker.take_one(wait)
+            except ReceiveTimeout:
+                if count == 0:
+                    raise
+                return
+            _tell(settings, taken)
+
+
+class Taker:
+    """Takes messages from one queue, one transaction each."""
+
+    def __init__(
+        self, settings: Settings, manager: Manager, queue: str, target: Path | None, *, large: bool
+    ) -> None:
+        """Take from `queue` into the directory `target`, or to standard output."""
+        self._settings, self._target, self._large = settings, target, large
+        self._manager, self._queue = manager, manager.queue(queue)
+        self._transactional = self._queue.info().transactional
+
+    def take_one(self, wait: float | None) -> Taken:
+        """Take one message and see it safe; raises `ReceiveTimeout`."""
+        take = self._take_large if self._large else self._take_plain
+        if not self._transactional:
+            return take(wait, None)
+        try:
+            with self._manager.transaction() as transaction:
+                return take(wait, transaction)
+        except InDoubt as doubt:
+            if was_committed(self._settings.connect, doubt, PATIENCE_IN_DOUBT_S):
+                return {"in_doubt": doubt.transaction_id, "outcome": "committed"}
+            raise TransactionAborted(
+                f"transaction {doubt.transaction_id} was aborted because the connection to the"
+                " queue manager was lost; the message is still in its queue and will come again",
+                transaction_id=doubt.transaction_id,
+            ) from doubt
+
+    def _take_plain(self, wait: float | None, transaction: Transaction | None) -> Taken:
+        message = self._queue.receive(timeout=wait, transaction=transaction)
+        taken: Taken = {"id": message.id, "label": message.label, "size": message.body_size}
+        if self._target is not None:
+            name = _name_from(message.id)
+            path = place(self._target, message.label, name, lambda at: _write(at, message))
+            return taken | {"path": str(path)}
+        # Printed before the commit: what nobody can read stays in the queue.
+        if self._settings.as_json:
+            print_json(taken | {"body": base64.b64encode(message.body).decode()})
+        else:
+            _print_body(message)
+        return {}
+
+    def _take_large(self, wait: float | None, transaction: Transaction | None) -> Taken:
+        import dray
+
+        assert self._target is not None
+        large = dray.LargeMessageQueue(self._queue)
+        with large.receive(timeout=wait, transaction=transaction) as message:
+            name = _name_from(message.sequence_id)
+            with progress(f"receiving {message.label or name}", message.size) as shown:
+                path = place(
+                    self._target,
+                    message.label,
+                    name,
+                    lambda at: message.save_to(at, progress=shown.update),
+                )
+            return {
+                "id": message.sequence_id,
+                "label": message.label,
+                "size": message.size,
+                "digest": message.digest.hex(),
+                "path": str(path),
+            }
+
+
+def _print_body(message: Message) -> None:
+    stdout = sys.stdout.buffer
+    stdout.write(message.body)
+    if sys.stdout.isatty() and bytes(message.body[-1:]) != b"\n":
+        stdout.write(b"\n")
+    stdout.flush()
+
+
+def _write(path: Path, message: Message) -> None:
+    path.write_bytes(message.body)
+
+
+def _name_from(id: str | None) -> str:
+    """A file's name for a message without a label."""
+    return f"message-{(id or '').rpartition(chr(92))[2]}"
+
+
+def _tell(settings: Settings, taken: Taken) -> None:
+    if not taken:
+        return
+    if settings.as_json:
+        print_json(taken)
+    elif "path" in taken:
+        size = taken["size"]
+        assert isinstance(size, int)
+        click.echo(f"received {taken['path']} ({human_size(size)})")

@@ -1,0 +1,30 @@
+"""`dray restore`: a data directory from a backup."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from dray.cli.backup import tell
+from dray.cli.progress import progress
+from dray.cli.settings import Settings, everywhere
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.argument("directory", metavar="DIR")
+@everywhere
+@click.pass_obj
+def command(settings: Settings, file: str, directory: str) -> None:
+    """Make the data directory DIR from the backup FILE, or from standard input if FILE is -.
+
+    DIR must be missing or empty. It appears when everything in it has been checked; then start a
+    queue manager over it.
+    """
+    import dray
+
+    source = sys.stdin.buffer if file == "-" else file
+    with progress("restoring", None) as shown:
+        report = dray.restore(source, directory, progress=shown.update)
+    tell(settings, report, f"restored to {directory}")

@@ -1,0 +1,265 @@
+"""`dray send`: files or standard input to a queue, all of them in one transaction or none."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from dray.cli.doubt import was_committed
+from dray.cli.output import print_json
+from dray.cli.progress import Progress, progress
+from dray.cli.settings import Settings, everywhere
+from dray.errors import (
+    InDoubt,
+    MessageTooLarge,
+    SourceChanged,
+    SourceUnreadable,
+    TransactionAborted,
+)
+from dray.model.limits import MESSAGE_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX
+from dray.model.message import Message
+from dray.model.names import parse_queue_address
+from dray.model.sizes import human_size, size_in_bytes
+
+if TYPE_CHECKING:
+    from dray.client.manager import Manager
+    from dray.client.transaction import Transaction
+
+STANDARD_INPUT = "-"
+PATIENCE_IN_DOUBT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What the options say of every message sent."""
+
+    label: str | None
+    correlation_id: str | None
+    app_specific: int
+    priority: int
+    fragment_size: int | None
+
+    def label_of(self, path: str) -> str:
+        """The label asked for, else the file's name."""
+        if self.label is not None:
+            return self.label
+        return "" if path == STANDARD_INPUT else Path(path).name
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One message that was sent."""
+
+    id: str
+    label: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What goes where, and who is told how far it has come."""
+
+    manager: Manager
+    queue: str
+    sources: list[str]
+    properties: Properties
+    shown: Progress
+
+
+Send = Callable[[Batch, "Transaction | None"], list[Sent]]
+
+
+@click.command()
+@click.argument("queue")
+@click.argument("files", nargs=-1, metavar="[FILES]...")
+@click.option("--large", is_flag=True, help="As large messages, of any size.")
+@click.option("--stdin", "from_stdin", is_flag=True, help="Send standard input (also: FILES = -).")
+@click.option("--label", help="Label of the messages  [default: the file's name].")
+@click.option("--correlation-id", help="What the messages belong to.")
+@click.option("--app-specific", type=int, default=0, help="A number for the receiver.")
+@click.option("--priority", type=click.IntRange(0, PRIORITY_MAX), default=PRIORITY_DEFAULT)
+@click.option("--fragment-size", metavar="SIZE", help="Most bytes of one fragment (--large).")
+@everywhere
+@click.pass_obj
+def command(
+    settings: Settings,
+    queue: str,
+    files: tuple[str, ...],
+    *,
+    large: bool,
+    from_stdin: bool,
+    label: str | None,
+    correlation_id: str | None,
+    app_specific: int,
+    priority: int,
+    fragment_size: str | None,
+) -> None:
+    """Send FILES to QUEUE, each as one message, all in one transaction.
+
+    QUEUE is a queue of this queue manager, or dray://HOST:PORT/NAME for one elsewhere.
+    """
+    sources = [*files, *([STANDARD_INPUT] if from_stdin else [])]
+    if not sources:
+        raise click.UsageError("Nothing to send: name files, or give --stdin.")
+    if fragment_size is not None and not large:
+        raise click.UsageError("--fragment-size is for --large.")
+    size = None if fragment_size is None else size_in_bytes(fragment_size)
+    properties = Properties(label, correlation_id, app_specific, priority, size)
+    total = _check_sources(sources)
+    send = _send_large if large else _send_plain
+    with progress(f"sending to {queue}", total) as shown, settings.connect() as manager:
+        batch = Batch(manager, queue, sources, properties, shown)
+        if not large and not _is_transactional(manager, queue):
+            sent, transaction_id = send(batch, None), None
+        else:
+            sent, transaction_id = _in_one_transaction(settings, batch, send)
+    _tell(settings, queue, sent, transaction_id)
+
+
+def _is_transactional(manager: Manager, queue: str) -> bool:
+    """Whether messages travel to the queue in transactions, as all do to another manager."""
+    return parse_queue_address(queue).remote or manager.queue(queue).info().transactional
+
+
+def _in_one_transaction(settings: Settings, batch: Batch, send: Send) -> tuple[list[Sent], str]:
+    """Send and commit; if the answer to the commit is lost, find out what became of it."""
+    sent: list[Sent] = []
+    transaction = batch.manager.transaction()
+    try:
+        with transaction:
+            sent = send(batch, transaction)
+    except InDoubt as doubt:
+        if not was_committed(settings.connect, doubt, PATIENCE_IN_DOUBT_S):
+            raise TransactionAborted(
+                f"transaction {doubt.transaction_id} was aborted because the connection to the"
+                " queue manager was lost; nothing was sent, so send again",
+                transaction_id=doubt.transaction_id,
+            ) from doubt
+    return sent, transaction.id
+
+
+def _check_sources(sources: list[str]) -> int | None:
+    """Find out about missing and unreadable files before anything is sent; give the total size."""
+    total: int | None = 0
+    for path in sources:
+        if path == STANDARD_INPUT:
+            total = None
+            continue
+        with _open(path) as file:
+            total = None if total is None else total + os.fstat(file.fileno()).st_size
+    return total
+
+
+def _open(path: str) -> BinaryIO:
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise SourceUnreadable(
+            f"{path} cannot be read: {error.strerror or error}; nothing was sent", path=path
+        ) from error
+
+
+def _send_plain(batch: Batch, transaction: Transaction | None) -> list[Sent]:
+    properties = batch.properties
+    messages = []
+    for path in batch.sources:
+        body = _read_whole(path)
+        messages.append(
+            Message(
+                body=body,
+                label=properties.label_of(path),
+                correlation_id=properties.correlation_id,
+                app_specific=properties.app_specific,
+                priority=properties.priority,
+            )
+        )
+        batch.shown.update(sum(message.body_size for message in messages))
+    ids = batch.manager.queue(batch.queue).send_many(messages, transaction=transaction)
+    return [
+        Sent(id, message.label, message.body_size)
+        for id, message in zip(ids, messages, strict=True)
+    ]
+
+
+def _read_whole(path: str) -> bytes:
+    """All of a source that fits a plain message; whatever is more is not read at all."""
+    if path == STANDARD_INPUT:
+        body = sys.stdin.buffer.read(MESSAGE_BYTES_MAX + 1)
+    else:
+        with _open(path) as file:
+            before = os.fstat(file.fileno())
+            body = file.read(MESSAGE_BYTES_MAX + 1)
+            after = os.fstat(file.fileno())
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            raise SourceChanged(
+                f"{path} changed while it was read; nothing was sent, so send it again once it"
+                " rests",
+                path=path,
+            )
+    if len(body) > MESSAGE_BYTES_MAX:
+        name = "standard input" if path == STANDARD_INPUT else path
+        raise MessageTooLarge(
+            f"{name} is over the {human_size(MESSAGE_BYTES_MAX)} of a plain message; send it with"
+            " --large (LargeMessageQueue), which has no limit",
+            size=len(body),
+            limit=MESSAGE_BYTES_MAX,
+        )
+    return body
+
+
+def _send_large(batch: Batch, transaction: Transaction | None) -> list[Sent]:
+    import dray
+
+    properties = batch.properties
+    queue = batch.manager.queue(batch.queue)
+    if properties.fragment_size is None:
+        large = dray.LargeMessageQueue(queue)
+    else:
+        large = dray.LargeMessageQueue(queue, fragment_size=properties.fragment_size)
+    sent: list[Sent] = []
+    follow = _Follow(batch.shown)
+    for path in batch.sources:
+        label = properties.label_of(path)
+        id = large.send(
+            sys.stdin.buffer if path == STANDARD_INPUT else Path(path),
+            label=label,
+            correlation_id=properties.correlation_id,
+            app_specific=properties.app_specific,
+            transaction=transaction,
+            progress=follow,
+        )
+        sent.append(Sent(id, label, follow.next_source()))
+    return sent
+
+
+class _Follow:
+    """Adds up the progress of one source after another."""
+
+    def __init__(self, shown: Progress) -> None:
+        self._shown = shown
+        self._before = self._done = 0
+
+    def __call__(self, done: int, _total: int | None) -> None:
+        self._done = done
+        self._shown.update(self._before + done)
+
+    def next_source(self) -> int:
+        """Go on to the next source; the size of the one before."""
+        size, self._done = self._done, 0
+        self._before += size
+        return size
+
+
+def _tell(settings: Settings, queue: str, sent: list[Sent], transaction_id: str | None) -> None:
+    if settings.as_json:
+        print_json({"queue": queue, "transaction_id": transaction_id, "messages": sent})
+        return
+    noun = "message" if len(sent) == 1 else "messages"
+    size = human_size(sum(message.size for message in sent))
+    click.echo(f"sent {len(sent)} {noun}, {size}, to {queue}")

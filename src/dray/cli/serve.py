@@ -1,0 +1,47 @@
+"""`dray serve`: a queue manager in this process, until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.option(
+    "--data", required=True, metavar="DIR", help="Where its queues live; made if missing."
+)
+@click.option(
+    "--listen",
+    envvar="DRAY_LISTEN",
+    show_envvar=True,
+    metavar="HOST:PORT",
+    help="TCP address; port 0 takes a free one  [default: 127.0.0.1:7340].",
+)
+@click.option("--socket", metavar="PATH", help="Unix socket to listen on as well, or instead.")
+@click.option("--config", metavar="FILE.toml", help="More options; the command line wins.")
+@click.option("--name", help="Its name for people  [default: the host's name].")
+@click.option("--quota", metavar="SIZE", help="Most bytes in all its queues  [default: 8GiB].")
+@click.option("--journal-quota", metavar="SIZE", help="Most bytes in journals  [default: 8GiB].")
+def command(
+    *,
+    data: str,
+    listen: str | None,
+    socket: str | None,
+    config: str | None,
+    name: str | None,
+    quota: str | None,
+    journal_quota: str | None,
+) -> int:
+    """Run a queue manager; prints one line with its addresses when it is ready."""
+    from dray.daemon.config import read_options
+    from dray.daemon.server import serve
+
+    options = read_options(
+        config,
+        data=data,
+        listen=listen,
+        socket=socket,
+        name=name,
+        quota=quota,
+        journal_quota=journal_quota,
+    )
+    return serve(options)

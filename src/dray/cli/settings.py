@@ -1,0 +1,67 @@
+"""What holds for every command: which queue manager, and output for people or for programs.
+
+Both options may stand before or after the command's name: `dray --json queue list` and
+`dray queue list --json` are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+import click
+
+from dray.model.names import DEFAULT_PORT
+
+if TYPE_CHECKING:
+    from dray.client.manager import Manager
+
+DEFAULT_URL = f"dray://127.0.0.1:{DEFAULT_PORT}"
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+@dataclass
+class Settings:
+    """The global options."""
+
+    url: str = DEFAULT_URL
+    as_json: bool = False
+
+    def connect(self) -> Manager:
+        """Connect to the queue manager; raises `ConnectionLost` if nobody listens there."""
+        import dray
+
+        return dray.connect(self.url)
+
+
+def everywhere(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Give a command the global options too."""
+    function = click.option(
+        "--json",
+        is_flag=True,
+        expose_value=False,
+        callback=_note_json,
+        help="Print JSON for programs.",
+    )(function)
+    return click.option(
+        "--url",
+        expose_value=False,
+        callback=_note_url,
+        metavar="URL",
+        help="The queue manager to speak to.",
+    )(function)
+
+
+def _note_json(context: click.Context, parameter: click.Parameter, value: object) -> None:
+    del parameter
+    if value:
+        context.ensure_object(Settings).as_json = True
+
+
+def _note_url(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    del parameter
+    if value:
+        context.ensure_object(Settings).url = value

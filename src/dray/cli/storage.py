@@ -1,0 +1,121 @@
+"""`dray storage`: what is done to a data directory itself, not to the queues in it.
+
+These commands work on the directory, without a queue manager; all but `audit` want it stopped.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+
+import click
+
+from dray.cli.output import print_json, print_table
+from dray.cli.progress import progress
+from dray.cli.settings import Settings
+
+
+@click.group()
+def command() -> None:
+    """Move a store, see what others did to it, mend its files of queues."""
+
+
+_data = click.option("--data", required=True, metavar="DIR", type=Path, help="The data directory.")
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+@command.command()
+@click.argument("new", metavar="NEWDIR", type=Path)
+@_data
+@_as_json
+@click.pass_obj
+def move(settings: Settings, new: Path, *, data: Path, as_json: bool) -> None:
+    """Move the store of a stopped queue manager to NEWDIR, on any file system.
+
+    Every file is copied, synced and read back before the old place gives up the store. Whenever
+    that is interrupted, run it again.
+    """
+    from dray.store.move import Move, move_store
+
+    wanted = Move(data, new, uuid.uuid4().hex, time.time())
+    with progress(f"moving {data}", None) as shown:
+
+        def tell(what: str, done: int, total: int) -> None:
+            shown.describe(what)
+            shown.update(done, total)
+
+        report = move_store(wanted, tell)
+    if as_json or settings.as_json:
+        print_json({"from": str(data), "to": str(new), **report._asdict()})
+    elif report.finished:
+        click.echo(f"the store was moved to {new} before; what was left in {data} is gone")
+    else:
+        click.echo(f"moved {report.files} files with {report.bytes} bytes to {new}")
+
+
+@command.command()
+@_data
+@_as_json
+@click.pass_obj
+def audit(settings: Settings, *, data: Path, as_json: bool) -> None:
+    """List what others did to the storage folder, and check that no entry was changed."""
+    from dray.errors import StoreCorrupt, StoreError
+    from dray.store.audit import AUDIT_NAME, read_entries, verify_chain
+
+    path = data / AUDIT_NAME
+    if not path.exists():
+        raise StoreError(f"{data} has no {AUDIT_NAME}: no queue manager with an audit ran there.")
+    report = verify_chain(path)
+    if as_json or settings.as_json:
+        told = {**report._asdict(), "intact": report.intact, "entries": list(read_entries(path))}
+        print_json(told)
+    else:
+        columns = ["number ", "time", "seen", "change", "file", "detail"]
+        rows = (
+            [str(e.number), e.time, e.seen, e.change, e.file, e.detail] for e in read_entries(path)
+        )
+        print_table(columns, rows)
+        if report.intact:
+            click.echo(f"{report.entries} entries, the chain is whole; digest {report.digest}")
+    if not report.intact:
+        sentence = f"{path}, line {report.line}: {report.problem}."
+        raise StoreCorrupt(sentence, event=0, file=AUDIT_NAME)
+
+
+@command.command()
+@_data
+@_as_json
+@click.pass_obj
+def rebuild(settings: Settings, *, data: Path, as_json: bool) -> None:
+    """Write missing files of internal queues anew, so that a queue manager starts again.
+
+    For a store that refuses to start with event 2020, 2051 or 2052. Queues and messages are as
+    they were.
+    """
+    from dray.daemon.watcher import AuditedDisk
+    from dray.errors import StoreError
+    from dray.manager.events import ManagerConfig
+    from dray.manager.turn import Manager
+    from dray.store.recovery import LOG_NAME
+    from dray.store.store import Store
+    from dray.store.whereabouts import check_whereabouts
+
+    check_whereabouts(data)
+    if not (data / "storage" / LOG_NAME).exists():
+        raise StoreError(f"There is no store in {data}.")
+    store = Store(AuditedDisk(data), queue_files=True)
+    try:
+        config = ManagerConfig(manager_id="", rebuild_internal_files=True)
+        manager = Manager.load(store, config, time.time())
+        store.sync()
+    except BaseException:
+        store.close()
+        raise
+    store.close(manager.snapshot())
+    if as_json or settings.as_json:
+        print_json(manager.files_report)
+        return
+    for notice in manager.notices():
+        click.echo(notice)
+    click.echo(f"{len(manager.files_report.missing)} missing files were written anew")

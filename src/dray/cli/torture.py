@@ -1,0 +1,138 @@
+"""`dray torture`: prove on this machine, on this disk, that nothing is lost.
+
+Half of the time goes to simulated power failures of a whole queue manager, at every point of its
+work and in every way worth telling apart; the other half to a real queue manager on the real disk
+that is killed again and again under traffic. Everything is drawn from a seed, which is printed when
+something is broken. Exit status 0 only if everything held.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dray.cli.counting import counting
+from dray.cli.output import print_json, print_record
+from dray.cli.settings import Settings, everywhere
+from dray.errors import DrayError, InvalidConfiguration
+
+if TYPE_CHECKING:
+    from dray.testing.kills import KillTally
+    from dray.testing.torture import Tally
+
+SECONDS = 60.0
+SEEDS = 1 << 32
+
+
+@click.command()
+@click.option("--seconds", type=float, default=SECONDS, show_default=True, help="How long.")
+@click.option("--seed", type=int, help="Draw everything from this seed  [default: by chance].")
+@click.option("--states", type=int, help="How many simulated failures  [default: half the time].")
+@click.option("--work", metavar="DIR", help="On which disk to kill  [default: the current one].")
+@everywhere
+@click.pass_obj
+def command(
+    settings: Settings,
+    *,
+    seconds: float,
+    seed: int | None,
+    states: int | None,
+    work: str | None,
+) -> int:
+    """Prove here that nothing is lost: simulated power failures, then real kills."""
+    if seconds <= 0 or (states is not None and states < 0):
+        raise InvalidConfiguration("--seconds must be more than 0 and --states not less than 0")
+    seed = secrets.randbelow(SEEDS) if seed is None else seed
+    click.echo(f"seed {seed}", err=True)
+    began = time.monotonic()
+    simulated = _simulate(seed, states, began + seconds / 2)
+    real = _kill(seed, Path(work or "."), began + seconds)
+    if settings.as_json:
+        figures = {"seed": seed, "holds": True}
+        print_json({**figures, "simulated": asdict(simulated), "real": asdict(real)})
+    else:
+        _print(seed, simulated, real)
+    return 0
+
+
+def _simulate(seed: int, states: int | None, until: float) -> Tally:
+    from dray.testing.torture import Tally, torture_seed
+
+    tally = Tally()
+    this = seed
+    with counting("simulated power failures", states) as bar:
+        while _goes_on(tally.states, states, until):
+            try:
+                for _ in torture_seed(this, tally):
+                    bar.update(tally.states)
+                    if not _goes_on(tally.states, states, until):
+                        break
+            except Exception as error:
+                raise _broken(error, this, "--states 1000000 --seconds 600") from error
+            this += 1
+    return tally
+
+
+def _goes_on(done: int, wanted: int | None, until: float) -> bool:
+    return time.monotonic() < until if wanted is None else done < wanted
+
+
+def _kill(seed: int, work: Path, until: float) -> KillTally:
+    from dray.cli.demo.processes import ManagerProcess
+    from dray.testing.kills import KillLoop, KillTally
+
+    tally = KillTally()
+    if not work.is_dir():
+        raise InvalidConfiguration(f"{work} is no directory to work in")
+    folder = Path(tempfile.mkdtemp(prefix="dray-torture-", dir=work))
+    process = ManagerProcess("torture", folder)
+    try:
+        with counting("real kills", None) as bar:
+            loop = KillLoop(process, seed, tally)
+            for _ in _until(loop.lives(), until):
+                bar.update(tally.kills)
+            loop.finish()
+    except Exception as error:
+        raise _broken(error, seed, "--states 0", f"; the data is kept in {folder}") from error
+    finally:
+        process.kill()
+    shutil.rmtree(folder)
+    return tally
+
+
+def _until(lives: Iterator[None], until: float) -> Iterator[None]:
+    """At least one life."""
+    for life in lives:
+        yield life
+        if time.monotonic() >= until:
+            return
+
+
+def _broken(error: Exception, seed: int, options: str, where: str = "") -> DrayError:
+    """The verdict when something does not hold: what, and how to see it again."""
+    return DrayError(
+        f"BROKEN: {type(error).__name__}: {error}{where}; see it again with:"
+        f" dray torture --seed {seed} {options}"
+    )
+
+
+def _print(seed: int, simulated: Tally, real: KillTally) -> None:
+    print_record(
+        {
+            "verdict": "everything held",
+            "seed": f"{seed}",
+            "simulated failures": f"{simulated.states:,} in {simulated.seeds:,} lives,"
+            f" {simulated.second_states:,} of them in a second life",
+            "real kills": f"{real.kills:,}, {real.in_doubt:,} of them during a commit",
+            "checked": f"{real.messages:,} messages and {real.large:,} large ones,"
+            f" {real.transactions:,} transactions",
+        }
+    )
