@@ -1,0 +1,1 @@
+"""Simulated surroundings for tests: ours, and those of people who use Dray."""

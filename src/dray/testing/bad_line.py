@@ -1,0 +1,151 @@
+"""A bad line between real processes: a proxy on loopback that delays, stalls and cuts.
+
+What goes in comes out `delay_s` later, in each direction, as many bytes at a time as one likes: a
+long line is slow to answer, not narrow. `stall` lets nothing through for a while and says nothing,
+one way or both; `cut` resets every connection, with whatever was under way. It runs on a thread
+and an event loop of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+CHUNK_BYTES = 256 << 10
+CHUNKS_UNDER_WAY = 512
+_STREAM_BYTES = 1 << 20
+_ENDS_WITHIN_S = 10.0
+
+Outward, Inward = 0, 1
+
+
+class BadLine:
+    """Listens on a loopback port and leads to another."""
+
+    def __init__(self, to_port: int, delay_s: float = 0.0) -> None:
+        """Lead to `to_port`; `delay_s` each way."""
+        self.port = 0
+        self.cuts = self.stalls = 0
+        self._to_port = to_port
+        self._delay_s = delay_s
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="bad line")
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open = (asyncio.Event(), asyncio.Event())
+
+    def __enter__(self) -> Self:
+        """Begin to listen."""
+        self._thread.start()
+        self._do(self._listen())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End everything."""
+        self._do(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_ENDS_WITHIN_S)
+        self._loop.close()
+
+    def cut(self) -> None:
+        """Reset all connections."""
+        self.cuts += 1
+        self._do(self._cut())
+
+    def stall(self, seconds: float, *, ways: tuple[int, ...] = (Outward, Inward)) -> None:
+        """Let nothing through for a while; comes back at once."""
+        self.stalls += 1
+        self._do(self._stall(seconds, ways))
+
+    def _do(self, what: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(what, self._loop).result(_ENDS_WITHIN_S)
+
+    async def _listen(self) -> None:
+        for each in self._open:
+            each.set()
+        self._server = await asyncio.start_server(
+            self._accepted, "127.0.0.1", self.port, limit=_STREAM_BYTES
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _accepted(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        self._writers.add(back)
+        try:
+            far, forth = await asyncio.open_connection(
+                "127.0.0.1", self._to_port, limit=_STREAM_BYTES
+            )
+        except OSError:
+            # Nobody listens there just now.
+            self._drop(back)
+            return
+        self._writers.add(forth)
+        for reader, writer, way in ((near, forth, Outward), (far, back, Inward)):
+            under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_UNDER_WAY)
+            self._begin(self._take(reader, under_way))
+            self._begin(self._give(under_way, writer, way))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _take(
+        self, reader: asyncio.StreamReader, under_way: asyncio.Queue[tuple[float, bytes]]
+    ) -> None:
+        data = b"something"
+        while data:
+            try:
+                data = await reader.read(CHUNK_BYTES)
+            except OSError:
+                # A reset ends a connection like an orderly end does.
+                data = b""
+            await under_way.put((self._loop.time() + self._delay_s, data))
+
+    async def _give(
+        self,
+        under_way: asyncio.Queue[tuple[float, bytes]],
+        writer: asyncio.StreamWriter,
+        way: int,
+    ) -> None:
+        while True:
+            due, data = await under_way.get()
+            if due > self._loop.time():
+                await asyncio.sleep(due - self._loop.time())
+            await self._open[way].wait()
+            if not data or writer.transport.is_closing():
+                self._drop(writer)
+                return
+            writer.write(data)
+            with suppress(OSError):
+                # If the other end is gone, the next turn finds the transport closing.
+                await writer.drain()
+
+    def _drop(self, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+        self._writers.discard(writer)
+
+    async def _cut(self) -> None:
+        for writer in list(self._writers):
+            self._drop(writer)
+
+    async def _stall(self, seconds: float, ways: tuple[int, ...]) -> None:
+        for way in ways:
+            self._open[way].clear()
+            self._loop.call_later(seconds, self._open[way].set)
+
+    async def _end(self) -> None:
+        self._server.close()
+        await self._cut()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,171 @@
+"""A queue manager on a simulated disk, spoken to in frames, one request and its answer at a time.
+
+No daemon, no sockets, no time: `ask` gives what the manager answered at once, durable or not. The
+one who drives it decides when to sync.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import crc32c
+
+from dray.manager.events import (
+    Answer,
+    Dial,
+    Effect,
+    Event,
+    LinkSend,
+    ManagerConfig,
+    Request,
+    SessionClosed,
+    SessionOpened,
+)
+from dray.manager.turn import Manager
+from dray.model.queue import QueueInfo
+from dray.store.disk import Disk
+from dray.store.heap import Extent
+from dray.store.store import Store
+from dray.testing.shadow import BrokenPromiseError
+from dray.testing.storage_model import Key
+from dray.wire import frames
+from dray.wire.record import read_header
+from dray.wire.stream import Frame
+
+NOW = 1_700_000_000.0
+MANAGER_ID = "a" * 32
+PEER_ID = "b" * 32
+
+
+class Sizes(NamedTuple):
+    """How small the files of a simulated store are: the smaller, the sooner everything happens."""
+
+    heap_file_bytes: int = 16 << 10
+    log_bytes: int = 24 << 10
+    queue_files: bool = False
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer
+    """The manager answered Failed."""
+
+    def __init__(self, failed: frames.Failed) -> None:
+        """Keep the code."""
+        super().__init__(f"{failed.error}: {failed.sentence}")
+        self.error = failed.error
+
+
+class Seen(NamedTuple):
+    """One message that the manager showed."""
+
+    key: Key
+    lookup_id: int
+    record: bytes
+
+
+class Desk:
+    """One manager, from its start to its end."""
+
+    def __init__(self, disk: Disk, sizes: Sizes) -> None:
+        """Recover from `disk`."""
+        self.store = Store(
+            disk,
+            heap_file_bytes=sizes.heap_file_bytes,
+            log_bytes=sizes.log_bytes,
+            queue_files=sizes.queue_files,
+        )
+        config = ManagerConfig(manager_id=MANAGER_ID, name="torture", low_water_bytes=0)
+        self.manager = Manager.load(self.store, config, NOW)
+        self.dialled: list[Dial] = []
+        self.sent: list[LinkSend] = []
+        self._sessions = 0
+        self._requests = 0
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Let the manager decide; what it wants of peers is kept."""
+        effects = self.manager.handle(event, NOW)
+        for effect in effects:
+            if isinstance(effect, Dial):
+                self.dialled.append(effect)
+            elif isinstance(effect, LinkSend):
+                self.sent.append(effect)
+        return effects
+
+    def open(self) -> int:
+        """Open a session, before its Hello."""
+        self._sessions += 1
+        self.handle(SessionOpened(self._sessions))
+        return self._sessions
+
+    def close(self, session: int) -> None:
+        """End a session."""
+        self.handle(SessionClosed(session))
+
+    def client(self) -> tuple[int, frames.Welcome]:
+        """A session of a client, and what it was welcomed with."""
+        session = self.open()
+        welcome, _ = self.ask(session, frames.Hello("client"))
+        assert isinstance(welcome, frames.Welcome)
+        return session, welcome
+
+    def ask(self, session: int, head: frames.Head, body: bytes = b"") -> tuple[frames.Head, bytes]:
+        """The answer to a request that is answered at once; raises `Refused`."""
+        answer = self.say(session, head, body)
+        if answer is None:
+            raise BrokenPromiseError(f"{type(head).__name__} was not answered")
+        return answer.head, self.body_of(answer)
+
+    def say(self, session: int, head: frames.Head, body: bytes = b"") -> Answer | None:
+        """Send a frame; the answer, if there is one. Raises `Refused`."""
+        self._requests += 1
+        frame = Frame(head, self._requests, memoryview(body))
+        for effect in self.handle(Request(session, frame)):
+            if isinstance(effect, Answer) and effect.session == session:
+                if isinstance(effect.head, frames.Failed):
+                    raise Refused(effect.head)
+                return effect
+        return None
+
+    def body_of(self, answer: Answer) -> bytes:
+        """The bytes that an answer would carry."""
+        return b"".join(
+            self.store.read(part) if isinstance(part, Extent) else part for part in answer.body
+        )
+
+    def queues(self, session: int) -> list[QueueInfo]:
+        """All queues as they stand."""
+        head, _ = self.ask(session, frames.ListQueues())
+        assert isinstance(head, frames.QueueList)
+        return head.queues
+
+    def number(self, session: int, name: str) -> int:
+        """The number of a queue; a journal's or an outgoing queue's is made if it has to be."""
+        head, _ = self.ask(session, frames.OpenQueue(name))
+        assert isinstance(head, frames.Opened)
+        return head.number
+
+    def messages(
+        self, session: int, queue: int, *, transaction: int = 0, count: int = 10_000, peek: bool
+    ) -> list[Seen]:
+        """Receive or look at messages; nothing if there is none."""
+        head = frames.Receive(queue, transaction, 0.0, count, peek=peek, guarded=False)
+        try:
+            answer, body = self.ask(session, head)
+        except Refused as refused:
+            if refused.error == "receive-timeout":
+                return []
+            raise
+        assert isinstance(answer, frames.Messages)
+        return seen_in(answer, body)
+
+
+def seen_in(head: frames.Messages, body: bytes) -> list[Seen]:
+    """The messages of an answer; raises `BrokenPromiseError` for one that is damaged."""
+    found, at = [], 0
+    for envelope in head.envelopes:
+        record = body[at : at + envelope.length]
+        at += envelope.length
+        if crc32c.crc32c(record) != envelope.crc:
+            raise BrokenPromiseError(f"the message at position {envelope.lookup_id} is damaged")
+        header = read_header(record)
+        found.append(Seen((header.source.hex(), header.number), envelope.lookup_id, record))
+    return found

@@ -1,0 +1,479 @@
+"""A disk that forgets what was not synced.
+
+`SimDisk` keeps two pictures of every file: what a process would read now, and what is durable
+together with the writes since. `crash()` is a power failure: it gives a new disk on which every
+unsynced write was independently lost, kept, or torn, and every unsynced name too. `kill()` is the
+death of the process alone: everything is still there, still not durable.
+
+    disk = SimDisk(random.Random(7))
+    ...
+    disk = disk.crash()        # the old one answers nothing any more
+
+Faults: `full_after(n)` refuses writes and allocations beyond n more bytes; `fail_sync(n)` and
+`fail_write(n)` fail the n-th from now with an input/output error, the write after leaving part of
+it behind. `recorded(operations)` notes every operation, for `CrashStates` to cut at every point.
+
+Tearing is by sectors of 512 bytes, any subset of them, or at any single byte: stricter than any
+disk, and the formats hold against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from random import Random
+from typing import Final, NamedTuple
+
+from dray.errors import StoreCorrupt, StoreFull, StoreLocked, StorePoisoned
+from dray.store.disk import MESSAGE_FILE_UNREADABLE, ReadableBuffer
+
+SECTOR: Final = 512
+_LOST, _KEPT, _TORN = range(3)
+
+
+class Fate(Enum):
+    """What a crash does to what was not synced."""
+
+    LOST = "all of it is gone"
+    KEPT = "all of it is there"
+    CHANCE = "each write is lost, kept or torn"
+    TORN_LAST = "all of it is there, but the last write is torn"
+
+
+class Operation(NamedTuple):
+    """One change of the disk, as recorded: `verb` tells which of the rest count."""
+
+    verb: str
+    name: str = ""
+    offset: int = 0
+    data: bytes = b""
+    other: str = ""
+
+
+class _Write(NamedTuple):
+    offset: int
+    data: bytes
+
+
+class _Resize(NamedTuple):
+    size: int
+
+
+class _Name(NamedTuple):
+    """A change of the directory: `inode` under `name`, or nothing."""
+
+    name: str
+    inode: _Inode | None
+    gone: str = ""
+
+
+class _Inode:
+    """A file without its name. Bytes beyond the content are zeros, so allocation costs nothing."""
+
+    __slots__ = ("cached", "durable", "durable_size", "size", "unsynced")
+
+    def __init__(self) -> None:
+        self.cached = bytearray()
+        self.size = 0
+        self.durable = bytearray()
+        self.durable_size = 0
+        self.unsynced: list[_Write | _Resize] = []
+
+    def write(self, data: bytes, offset: int) -> None:
+        _patch(self.cached, data, offset)
+        self.size = max(self.size, offset + len(data))
+        self.unsynced.append(_Write(offset, data))
+
+    def resize(self, size: int) -> None:
+        del self.cached[size:]
+        self.size = size
+        self.unsynced.append(_Resize(size))
+
+    def sync(self) -> None:
+        for change in self.unsynced:
+            self._make_durable(change)
+        self.unsynced.clear()
+
+    def after_crash(self, fate: Fate, rng: Random) -> _Inode:
+        survivor = _Inode()
+        survivor.durable = bytearray(self.durable)
+        survivor.durable_size = self.durable_size
+        for change in _survivors(self.unsynced, fate, rng):
+            survivor._make_durable(change)
+        survivor.cached = bytearray(survivor.durable)
+        survivor.size = survivor.durable_size
+        return survivor
+
+    def after_kill(self) -> _Inode:
+        survivor = _Inode()
+        survivor.cached, survivor.size = self.cached, self.size
+        survivor.durable, survivor.durable_size = self.durable, self.durable_size
+        survivor.unsynced = self.unsynced
+        return survivor
+
+    def _make_durable(self, change: _Write | _Resize) -> None:
+        if isinstance(change, _Write):
+            _patch(self.durable, change.data, change.offset)
+            self.durable_size = max(self.durable_size, change.offset + len(change.data))
+        else:
+            del self.durable[change.size :]
+            self.durable_size = change.size
+
+
+class SimFile:
+    """A file of a `SimDisk`."""
+
+    def __init__(self, disk: SimDisk, name: str, inode: _Inode) -> None:
+        """Open `inode`, which has `name` on `disk`."""
+        self.name = name
+        self._disk = disk
+        self._inode = inode
+
+    def write(self, data: ReadableBuffer, offset: int) -> None:
+        """Write all of `data`, unless a fault was asked for."""
+        image = bytes(data)
+        growth = max(0, offset + len(image) - self._inode.size)
+        kept, error = self._disk.admit_write(self.name, len(image), growth)
+        if kept:
+            self._disk.record(Operation("write", self.name, offset, image[:kept]))
+            self._inode.write(image[:kept], offset)
+        if error is not None:
+            raise error
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        """Fill `view` with what was written last, synced or not."""
+        self._disk.check_readable(self.name)
+        length = max(0, min(len(view), self._inode.size - offset))
+        piece = memoryview(self._inode.cached)[offset : offset + length]
+        view[: len(piece)] = piece
+        view[len(piece) : length] = bytes(length - len(piece))
+        return length
+
+    def sync(self) -> None:
+        """Make bytes and size durable, unless a fault was asked for."""
+        self._disk.admit_sync(self.name)
+        self._disk.record(Operation("sync", self.name))
+        self._inode.sync()
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend."""
+        self._disk.check_alive()
+        self._disk.record(Operation("resize", self.name, size))
+        self._inode.resize(size)
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        self._disk.check_alive()
+        return self._inode.size
+
+    def descriptor(self) -> int:
+        """Raise: memory has no descriptor."""
+        raise NotImplementedError("a simulated file has no descriptor")
+
+    def close(self) -> None:
+        """Do nothing; there is no descriptor to give back."""
+
+
+class SimDisk:
+    """The storage folder of one data directory, in memory."""
+
+    def __init__(self, rng: Random, *, capacity: int = 1 << 40) -> None:
+        """Be empty; `rng` decides every crash, `capacity` is what all files together may have."""
+        self._rng = rng
+        self._capacity = capacity
+        self._names: dict[str, _Inode] = {}
+        self._durable_names: dict[str, _Inode] = {}
+        self._unsynced_names: list[_Name] = []
+        self._locked = False
+        self._dead = False
+        self._write_fault = 0
+        self._sync_fault = 0
+        self._unreadable: set[str] = set()
+        self._operations: list[Operation] | None = None
+        self.syncs = 0
+
+    # ----------------------------------------------------------------- the protocol of a disk
+
+    def lock(self) -> None:
+        """Lock; a second store on the same disk is refused."""
+        self.check_alive()
+        if self._locked:
+            raise StoreLocked("The simulated disk is in use.", directory="sim", pid="0")
+        self._locked = True
+
+    def open(self, name: str, *, size: int = 0) -> SimFile:
+        """Open, made if missing, with at least `size` bytes."""
+        self.check_alive()
+        inode = self._names.get(name)
+        self._admit_growth(name, size - (inode.size if inode else 0))
+        if inode is None:
+            inode = self._names[name] = _Inode()
+            self.record(Operation("create", name))
+            self._unsynced_names.append(_Name(name, inode))
+        if inode.size < size:
+            self.record(Operation("resize", name, size))
+            inode.resize(size)
+        return SimFile(self, name, inode)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        self.check_alive()
+        return name in self._names
+
+    def names(self, folder: str = "") -> list[str]:
+        """The files of a folder, sorted."""
+        self.check_alive()
+        return sorted(
+            plain for at, _, plain in (name.rpartition("/") for name in self._names) if at == folder
+        )
+
+    def rename(self, old: str, new: str) -> None:
+        """Give `old` the name `new`."""
+        self.check_alive()
+        self.record(Operation("rename", old, other=new))
+        inode = self._names[new] = self._names.pop(old)
+        self._unsynced_names.append(_Name(new, inode, gone=old))
+
+    def remove(self, name: str) -> None:
+        """Take the name away."""
+        self.check_alive()
+        self.record(Operation("remove", name))
+        del self._names[name]
+        self._unsynced_names.append(_Name(name, None))
+
+    def sync_directory(self, folder: str = "") -> None:
+        """Make names of a folder durable, unless a fault was asked for."""
+        self.admit_sync(folder or "the directory")
+        self.record(Operation("sync_directory", folder))
+        waiting = []
+        for change in self._unsynced_names:
+            if folder in (_folder_of(change.name), _folder_of(change.gone or change.name)):
+                _rename(self._durable_names, change)
+            else:
+                waiting.append(change)
+        self._unsynced_names = waiting
+
+    def free_bytes(self) -> int:
+        """Room that is left."""
+        return self._capacity - sum(inode.size for inode in self._names.values())
+
+    def close(self) -> None:
+        """Give up the lock."""
+        self._locked = False
+
+    # ------------------------------------------------------------------- deaths and damage
+
+    def crash(self, fate: Fate = Fate.CHANCE) -> SimDisk:
+        """Fail the power: the disk as it is found afterwards. This one is dead from now on."""
+        after = self.after_crash(fate)
+        self._dead = True
+        return after
+
+    def after_crash(self, fate: Fate = Fate.CHANCE) -> SimDisk:
+        """Say what would be found if the power failed now; this disk lives on."""
+        after = SimDisk(self._rng, capacity=self._capacity)
+        names = dict(self._durable_names)
+        for change in self._unsynced_names:
+            if fate is Fate.CHANCE and self._rng.randrange(2):
+                continue
+            if fate is not Fate.LOST:
+                _rename(names, change)
+        for name, inode in sorted(names.items()):
+            after._names[name] = inode.after_crash(fate, self._rng)
+        after._durable_names = dict(after._names)
+        return after
+
+    def kill(self) -> SimDisk:
+        """Kill the process: everything is there, nothing more is durable. This one is dead."""
+        after = SimDisk(self._rng, capacity=self._capacity)
+        inodes = {*self._names.values(), *self._durable_names.values()}
+        survivors = {id(inode): inode.after_kill() for inode in inodes}
+        after._names = {name: survivors[id(inode)] for name, inode in self._names.items()}
+        after._durable_names = {
+            name: survivors[id(inode)] for name, inode in self._durable_names.items()
+        }
+        for change in self._unsynced_names:
+            inode = change.inode and (survivors.get(id(change.inode)) or change.inode.after_kill())
+            after._unsynced_names.append(change._replace(inode=inode))
+        self._dead = True
+        return after
+
+    def image(self, name: str) -> bytes:
+        """The bytes of a file as a process would read them."""
+        inode = self._names[name]
+        return bytes(inode.cached) + bytes(inode.size - len(inode.cached))
+
+    def damage(self, name: str, offset: int, data: bytes) -> None:
+        """Change durable bytes behind everybody's back."""
+        inode = self._names[name]
+        for image in (inode.cached, inode.durable):
+            _patch(image, data, offset)
+
+    def cut_off(self, name: str, size: int) -> None:
+        """Make a file shorter behind everybody's back."""
+        inode = self._names[name]
+        del inode.cached[size:], inode.durable[size:]
+        inode.size = inode.durable_size = size
+
+    def lose(self, name: str) -> None:
+        """Remove a file behind everybody's back."""
+        del self._names[name]
+        self._durable_names.pop(name, None)
+
+    def make_unreadable(self, name: str) -> None:
+        """Let every read of a file fail from now on."""
+        self._unreadable.add(name)
+
+    # ------------------------------------------------------------------------------- faults
+
+    def full_after(self, size: int) -> None:
+        """Have room for `size` more bytes and no more."""
+        self._capacity = sum(inode.size for inode in self._names.values()) + size
+
+    def fail_write(self, nth: int = 1) -> None:
+        """Fail the `nth` write from now, leaving part of it behind."""
+        self._write_fault = nth
+
+    def fail_sync(self, nth: int = 1) -> None:
+        """Fail the `nth` sync from now; what it was to sync stays unsynced."""
+        self._sync_fault = nth
+
+    def check_alive(self) -> None:
+        """Raise if the power failed or the process was killed."""
+        if self._dead:
+            raise StorePoisoned("The simulated machine is down.")
+
+    def check_readable(self, name: str) -> None:
+        """Raise if the file cannot be read."""
+        self.check_alive()
+        if name in self._unreadable:
+            sentence = f"{name} cannot be read: EIO."
+            raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
+
+    def admit_write(self, name: str, size: int, growth: int) -> tuple[int, Exception | None]:
+        """How many bytes of a write reach the file, and the error to raise then."""
+        self.check_alive()
+        self._write_fault -= 1
+        if self._write_fault == 0:
+            return self._rng.randrange(size), StorePoisoned(f"Could not write {name}: EIO.")
+        if growth > 0 and growth > self.free_bytes():
+            return self._rng.randrange(size), StoreFull(f"There is no room to write {name}.")
+        return size, None
+
+    def admit_sync(self, name: str) -> None:
+        """Count a sync; raise if it is the one to fail."""
+        self.check_alive()
+        self.syncs += 1
+        self._sync_fault -= 1
+        if self._sync_fault == 0:
+            raise StorePoisoned(f"Could not sync {name}: EIO.")
+
+    def _admit_growth(self, name: str, growth: int) -> None:
+        if growth > 0 and growth > self.free_bytes():
+            raise StoreFull(f"There is no room to open {name}.")
+
+    # ---------------------------------------------------------------------------- recording
+
+    def recorded(self, operations: list[Operation]) -> SimDisk:
+        """Note every change in `operations` from now on; gives this disk."""
+        self._operations = operations
+        return self
+
+    def record(self, operation: Operation) -> None:
+        """Note one operation, if anybody listens. Verb "mark" is the workload's own."""
+        if self._operations is not None:
+            self._operations.append(operation)
+
+    def replay(self, operation: Operation) -> None:
+        """Do a recorded operation again on this disk."""
+        match operation.verb:
+            case "create":
+                self.open(operation.name)
+            case "write":
+                self.open(operation.name).write(operation.data, operation.offset)
+            case "resize":
+                self.open(operation.name).truncate(operation.offset)
+            case "sync":
+                self.open(operation.name).sync()
+            case "sync_directory":
+                self.sync_directory(operation.name)
+            case "rename":
+                self.rename(operation.name, operation.other)
+            case "remove":
+                self.remove(operation.name)
+            case _:
+                pass
+
+
+class CrashState(NamedTuple):
+    """The disk after a power failure behind the first `done` operations of a recording."""
+
+    done: int
+    fate: Fate
+    disk: SimDisk
+
+
+def crash_states(
+    operations: Iterable[Operation],
+    rng: Random,
+    *,
+    chances: int = 1,
+    base: SimDisk | None = None,
+) -> Iterator[CrashState]:
+    """Fail the power after every operation of a recording, in every way worth distinguishing.
+
+    After each: everything unsynced lost, everything kept, the last write torn, and `chances`
+    random subsets with random tears. The recording began on `base`, which is left as it is, or on
+    an empty disk.
+    """
+    disk = SimDisk(rng) if base is None else base.after_crash(Fate.KEPT)
+    fates = [Fate.LOST, Fate.KEPT, Fate.TORN_LAST, *[Fate.CHANCE] * chances]
+    for done, operation in enumerate(operations, 1):
+        disk.replay(operation)
+        for fate in fates:
+            yield CrashState(done, fate, disk.after_crash(fate))
+
+
+def _patch(image: bytearray, data: bytes, offset: int) -> None:
+    if offset > len(image):
+        image.extend(bytes(offset - len(image)))
+    image[offset : offset + len(data)] = data
+
+
+def _folder_of(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _rename(names: dict[str, _Inode], change: _Name) -> None:
+    if change.gone:
+        names.pop(change.gone, None)
+    if change.inode is not None:
+        names[change.name] = change.inode
+    else:
+        names.pop(change.name, None)
+
+
+def _survivors(
+    changes: list[_Write | _Resize], fate: Fate, rng: Random
+) -> Iterator[_Write | _Resize]:
+    if fate is Fate.LOST:
+        return
+    for number, change in enumerate(changes, 1):
+        torn = fate is Fate.TORN_LAST and number == len(changes)
+        chance = rng.randrange(3) if fate is Fate.CHANCE else _KEPT
+        if isinstance(change, _Write) and (torn or chance == _TORN):
+            yield from _torn(change, rng)
+        elif chance != _LOST:
+            yield change
+
+
+def _torn(write: _Write, rng: Random) -> Iterator[_Write]:
+    if rng.randrange(2):
+        yield _Write(write.offset, write.data[: rng.randrange(len(write.data) + 1)])
+        return
+    start = 0
+    while start < len(write.data):
+        stop = min(len(write.data), start + SECTOR - (write.offset + start) % SECTOR)
+        if rng.randrange(2):
+            yield _Write(write.offset + start, write.data[start:stop])
+        start = stop

@@ -1,0 +1,448 @@
+"""What clients do in worlds that ask for everything: see `fates` for what must come of it.
+
+Producers ask for acknowledgments, dead letters, journals and limits of time; takers receive,
+reject, move aside, take whole transactions; either may end with two phases, which a settler then
+decides; a meddler purges; auditors read, in the end, what managers put into their own queues.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import crc32c
+
+from dray.model.classes import Acknowledge, MessageClass
+from dray.model.ids import ManagerId, join_id
+from dray.model.message import Message
+from dray.testing.fates import RECEIVED, REJECTED, Asked
+from dray.testing.shadow import BrokenPromiseError, Sent
+from dray.testing.simulated_client import LinkBroken, Refusal, Reply, Script, SimClient
+from dray.wire.frames import (
+    Abort,
+    Commit,
+    Envelope,
+    ListPrepared,
+    Messages,
+    Move,
+    Opened,
+    OpenQueue,
+    PauseQueue,
+    Prepare,
+    PreparedList,
+    PurgeQueue,
+    Receive,
+    ReceiveTransaction,
+    Reject,
+    Send,
+    SettlePrepared,
+    TransactionMessages,
+)
+from dray.wire.record import encode_record, read_header, read_properties
+
+if TYPE_CHECKING:
+    from dray.testing.fate_world import FateWorld
+
+Steps = Generator[float | None, Reply, Any]
+BODY_BYTES_MAX = 700
+VANISH, ABORT, PREPARE = 0.05, 0.15, 0.3
+"""Below these a transaction ends so, of a chance between 0 and 1; the rest commit."""
+TIMED, IMPLICIT = 0.3, 0.2
+REJECTS, MOVES = 0.15, 0.2
+LIFE_S_MIN, LIFE_S_MAX = 0.02, 12.0
+SLOWNESS_S = 0.5
+"""How long a taker waits between two transactions, on average."""
+_ACKNOWLEDGE = (0, 0, 1, 2, 3, 4, 8, 5, 14, 15, 15)
+
+
+class Target(NamedTuple):
+    """A queue as a producer names it, and where it is."""
+
+    name: str
+    manager: str
+    queue: str
+
+
+class FateProducer:
+    """Sends messages that ask for everything."""
+
+    def __init__(
+        self, world: FateWorld, manager: str, targets: Sequence[Target], count: int
+    ) -> None:
+        """Send `count` transactions to any of the targets."""
+        self._world = world
+        self._manager = manager
+        self._targets = targets
+        self._left = count
+        self._doubt: Sent | None = None
+
+    def script(self, client: SimClient) -> Script:
+        """Do it all, over as many connections as it takes."""
+        while self._left or self._doubt:
+            try:
+                yield from client.connect()
+                yield from self._resolve(client)
+                numbers = yield from _open(client, [each.name for each in self._targets])
+                while self._left:
+                    self._left -= 1
+                    if client.rng.random() < IMPLICIT:
+                        yield from self._send_alone(client, numbers)
+                    else:
+                        yield from self._transaction(client, numbers)
+                    yield from self._resolve(client)
+                    yield from client.sleep(client.rng.expovariate(2))
+            except LinkBroken:
+                yield from client.sleep(client.rng.uniform(0.0, 0.1))
+
+    def _resolve(self, client: SimClient) -> Steps:
+        if self._doubt is not None:
+            committed = yield from client.outcome(self._doubt.id)
+            self._doubt.status = "committed" if committed else "aborted"
+            self._doubt = None
+
+    def _send_alone(self, client: SimClient, numbers: dict[str, int]) -> Steps:
+        """Send outside any transaction: a transaction of its own, if the queue is transactional."""
+        target = client.rng.choice(self._targets)
+        sent = self._world.fates.begin(client.name, client.manager_id, client.number())
+        message_id, record = self._make(client, sent, target, transactional=False)
+        sent.status = "committing"
+        # The batch goes by the number of its first message.
+        sent.number = int(message_id.partition("\\")[2])
+        loose_here = target.queue == "loose" and target.manager == self._manager
+        try:
+            yield from client.call(_send(numbers[target.name], 0, [record]), record)
+        except Refusal:
+            sent.status = "aborted"
+        except LinkBroken:
+            if loose_here:
+                # What is sent to a queue without transactions has no outcome to ask for.
+                sent.status = "unknown"
+            else:
+                self._doubt = sent
+            raise
+        else:
+            sent.status = "committed"
+
+    def _transaction(self, client: SimClient, numbers: dict[str, int]) -> Steps:
+        rng, number = client.rng, client.number()
+        sent = self._world.fates.begin(client.name, client.manager_id, number)
+        targets = [
+            each for each in self._targets if each.queue != "loose" or each.manager != self._manager
+        ]
+        sends = 0
+        try:
+            for _ in range(rng.randint(1, 3)):
+                target = rng.choice(targets)
+                batch = [
+                    self._make(client, sent, target, transactional=True)[1]
+                    for _ in range(rng.randint(1, 3))
+                ]
+                client.say(_send(numbers[target.name], number, batch), b"".join(batch))
+                sends += 1
+            fate = rng.random()
+            if client.world.troubled and fate < VANISH:
+                client.vanish()
+            if fate < ABORT:
+                yield from client.call(Abort(number))
+                sent.status = "aborted"
+                return
+        except LinkBroken:
+            sent.status = "aborted"
+            raise
+        sent.status = "committing"
+        self._doubt = sent
+        phase = Prepare if fate < PREPARE else Commit
+        try:
+            yield from client.call(phase(number, sends))
+        except Refusal:
+            sent.status, self._doubt = "aborted", None
+        else:
+            if phase is Commit:
+                sent.status, self._doubt = "committed", None
+
+    def _make(
+        self, client: SimClient, sent: Sent, target: Target, *, transactional: bool
+    ) -> tuple[str, bytes]:
+        rng, world = client.rng, self._world
+        acknowledge = Acknowledge(rng.choice(_ACKNOWLEDGE))
+        told_at = rng.choice(world.names)
+        message = Message(
+            body=rng.randbytes(rng.randrange(BODY_BYTES_MAX)),
+            label=f"to {target.queue}",
+            acknowledge=acknowledge,
+            administration_queue=world.administration_queue(self._manager, told_at),
+            use_dead_letter_queue=rng.random() < 0.6,  # noqa: PLR2004 - a share
+            use_journal_queue=rng.random() < 0.3,  # noqa: PLR2004 - a share
+            time_to_reach_queue=_life(rng) if rng.random() < TIMED else None,
+            time_to_be_received=_life(rng) if rng.random() < TIMED else None,
+        )
+        number = client.number()
+        head, body = encode_record(message, bytes.fromhex(client.manager_id), number)
+        record = head + bytes(body)
+        message_id = join_id(ManagerId(client.manager_id), number)
+        when = world.schedule.now
+        world.fates.add(
+            message_id,
+            Asked(
+                sent,
+                self._manager,
+                target.manager,
+                target.queue,
+                record,
+                message,
+                when,
+                transactional,
+                told_at,
+            ),
+        )
+        return message_id, record
+
+
+class Taker:
+    """Takes everything out of one queue and its sub-queue, in every way there is."""
+
+    def __init__(self, world: FateWorld, place: str, name: str) -> None:
+        """Take from queue `name`, which the observer calls `place`."""
+        self._world = world
+        self._place = place
+        self._name = name
+        self._sub = f"{name};aside" if ";" not in name else name.partition(";")[0]
+        self._doubt: tuple[str, dict[str, MessageClass]] | None = None
+
+    def script(self, client: SimClient) -> Script:
+        """Go on for ever."""
+        while True:
+            try:
+                yield from client.connect()
+                numbers = yield from _open(client, [self._name, self._sub])
+                while True:
+                    yield from self._resolve(client)
+                    yield from self._take(client, numbers)
+                    if client.world.troubled:
+                        yield from client.sleep(client.rng.expovariate(1 / SLOWNESS_S))
+            except LinkBroken:
+                yield from client.sleep(client.rng.uniform(0.0, 0.1))
+
+    def _resolve(self, client: SimClient) -> Steps:
+        if self._doubt is not None:
+            transaction_id, ends = self._doubt
+            if (yield from client.outcome(transaction_id)):
+                self._ended(ends)
+            self._doubt = None
+            self._world.doubts -= 1
+
+    def _ended(self, ends: dict[str, MessageClass]) -> None:
+        for message_id, end in ends.items():
+            self._world.fates.ended(message_id, end)
+
+    def _take(self, client: SimClient, numbers: dict[str, int]) -> Steps:
+        rng, number = client.rng, client.number()
+        troubled = client.world.troubled
+        way = rng.random() if troubled else 0.0
+        timeout = rng.uniform(0.0, 0.5) if troubled else None
+        try:
+            if way > 1 - MOVES:
+                yield from self._move(client, numbers, number)
+                return
+            whole = way > 0.5 and ";" not in self._name  # noqa: PLR2004 - a share
+            queue = numbers[self._name]
+            head = (
+                ReceiveTransaction(queue, number, timeout)
+                if whole
+                else Receive(queue, number, timeout, rng.randint(1, 5))
+            )
+            reply = yield from client.call(head)
+            ends, positions = self._shown(reply)
+            for message_id, lookup_id in positions.items():
+                if troubled and rng.random() < REJECTS:
+                    yield from client.call(Reject(queue, lookup_id, number))
+                    ends[message_id] = REJECTED
+            yield from self._finish(client, number, ends)
+        except Refusal as refusal:
+            if refusal.error not in ("receive-timeout", "message-not-found", "transaction-aborted"):
+                raise BrokenPromiseError(f"{client.name} was refused: {refusal}") from refusal
+
+    def _shown(self, reply: Reply) -> tuple[dict[str, MessageClass], dict[str, int]]:
+        head = reply.head
+        assert isinstance(head, Messages | TransactionMessages)
+        positions = {}
+        groups = set()
+        for message_id, record, envelope in _cut(reply.body, head.envelopes):
+            asked = self._world.fates.saw(self._place, message_id, record)
+            groups.add(asked.sent.id)
+            positions[message_id] = envelope.lookup_id
+        if isinstance(head, TransactionMessages):
+            self._check_whole(head, groups, set(positions))
+        return dict.fromkeys(positions, RECEIVED), positions
+
+    def _check_whole(self, head: TransactionMessages, groups: set[str], here: set[str]) -> None:
+        """A transaction is complete, but for what it says is missing."""
+        if len(groups) != 1:
+            raise BrokenPromiseError(f"{self._place} gave {groups} as one transaction")
+        sent = self._world.fates.asked[next(iter(here))].sent
+        everything = sent.groups[self._place.partition(";")[0]]
+        absent = [at for at, each in enumerate(everything, 1) if each not in here]
+        if head.missing != absent:
+            raise BrokenPromiseError(
+                f"{sent.id} in {self._place} lacks {absent}, told was {head.missing}"
+            )
+
+    def _move(self, client: SimClient, numbers: dict[str, int], number: int) -> Steps:
+        """Put one message aside, or back, at once or in a transaction."""
+        rng, queue = client.rng, numbers[self._name]
+        reply = yield from client.call(Receive(queue, 0, 0.0, 3, peek=True))
+        _, positions = self._shown(reply)
+        lookup_id = rng.choice(list(positions.values()))
+        within = number if rng.random() < 0.5 else 0  # noqa: PLR2004 - a share
+        yield from client.call(Move(queue, lookup_id, numbers[self._sub], within))
+        if within:
+            yield from self._finish(client, number, {})
+
+    def _finish(self, client: SimClient, number: int, ends: dict[str, MessageClass]) -> Steps:
+        fate = client.rng.random() if client.world.troubled else 1.0
+        if fate < VANISH:
+            client.vanish()
+        if fate < ABORT:
+            yield from client.call(Abort(number))
+            return
+        self._doubt = (join_id(ManagerId(client.manager_id), number), ends)
+        self._world.doubts += 1
+        if fate < PREPARE:
+            yield from client.call(Prepare(number, 0))
+            return
+        yield from client.call(Commit(number, 0))
+        self._ended(ends)
+        self._doubt = None
+        self._world.doubts -= 1
+
+
+class Settler:
+    """Passes the second phase of what others have prepared, whoever they were."""
+
+    def __init__(self, world: FateWorld) -> None:
+        """Begin without decisions."""
+        self._world = world
+        self._decided: dict[str, bool] = {}
+
+    def script(self, client: SimClient) -> Script:
+        """Look now and then, until nobody can be waiting."""
+        while not self._world.settled:
+            try:
+                yield from client.connect()
+                while not self._world.settled:
+                    yield from self._settle(client)
+                    yield from client.sleep(client.rng.uniform(0.1, 1.0))
+            except LinkBroken:
+                yield from client.sleep(client.rng.uniform(0.0, 0.3))
+
+    def _settle(self, client: SimClient) -> Steps:
+        reply = yield from client.call(ListPrepared())
+        assert isinstance(reply.head, PreparedList)
+        for transaction_id in reply.head.transaction_ids:
+            commit = self._decided.setdefault(transaction_id, client.rng.random() < 0.7)  # noqa: PLR2004
+            yield from client.call(SettlePrepared(transaction_id, commit))
+
+
+class Meddler:
+    """Purges queues and pauses deliveries, a few times."""
+
+    def __init__(self, world: FateWorld, manager: str, outgoing: Sequence[str]) -> None:
+        """Meddle with the queues of one manager."""
+        self._world = world
+        self._manager = manager
+        self._outgoing = outgoing
+        self._left = 3
+
+    def script(self, client: SimClient) -> Script:
+        """Meddle until the troubles end."""
+        while self._left and client.world.troubled:
+            try:
+                yield from client.connect()
+                numbers = yield from _open(client, ["plain", *self._outgoing])
+                while self._left and client.world.troubled:
+                    self._left -= 1
+                    yield from client.sleep(client.rng.uniform(0.5, 6.0))
+                    yield from self._pause(client)
+                    if self._world.purges:
+                        self._world.fates.purged.add(f"{self._manager}/plain")
+                        yield from client.call(PurgeQueue(numbers["plain"]))
+            except LinkBroken:
+                yield from client.sleep(client.rng.uniform(0.0, 0.3))
+
+    def _pause(self, client: SimClient) -> Steps:
+        name = client.rng.choice(self._outgoing)
+        while True:
+            try:
+                yield from client.call(PauseQueue(name, paused=True))
+                yield from client.sleep(client.rng.uniform(0.0, 2.0))
+                yield from client.call(PauseQueue(name, paused=False))
+            except LinkBroken:
+                yield from client.connect()
+            else:
+                return
+
+
+class Auditor:
+    """Reads everything out of a queue of the manager's own, once the troubles are over."""
+
+    def __init__(self, world: FateWorld, manager: str, name: str) -> None:
+        """Read queue `name` of a manager."""
+        self._world = world
+        self._where = f"{manager}/{name}"
+        self._name = name
+
+    def script(self, client: SimClient) -> Script:
+        """Wait, then read for ever."""
+        while client.world.troubled:
+            yield from client.sleep(1.0)
+        yield from client.connect()
+        numbers = yield from _open(client, [self._name])
+        while True:
+            reply = yield from client.call(Receive(numbers[self._name], 0, None, 10))
+            assert isinstance(reply.head, Messages)
+            for message_id, record, envelope in _cut(reply.body, reply.head.envelopes):
+                self._note(message_id, record, envelope)
+
+    def _note(self, message_id: str, record: bytes, envelope: Envelope) -> None:
+        fates, what = self._world.fates, MessageClass(envelope.message_class)
+        if self._name == "acks":
+            about = read_properties(record, read_header(record)).correlation_id
+            fates.found_told(self._where, about or "", what)
+        elif self._name == "system$;journal":
+            fates.found_journaled(self._where, message_id)
+        elif self._name == "loose":
+            fates.saw(self._where, message_id, record)
+            fates.ended(message_id, RECEIVED)
+        else:
+            fates.found_dead(self._where, message_id, what, self._world.schedule.now)
+
+
+def _life(rng: random.Random) -> float:
+    """A limit of time: short ones as likely as long ones."""
+    return math.exp(rng.uniform(math.log(LIFE_S_MIN), math.log(LIFE_S_MAX)))
+
+
+def _open(client: SimClient, names: list[str]) -> Steps:
+    numbers = {}
+    for name in names:
+        reply = yield from client.call(OpenQueue(name))
+        assert isinstance(reply.head, Opened)
+        numbers[name] = reply.head.number
+    return numbers
+
+
+def _send(queue: int, transaction: int, records: list[bytes]) -> Send:
+    sizes = [len(record) for record in records]
+    return Send(queue, transaction, sizes, [crc32c.crc32c(record) for record in records])
+
+
+def _cut(body: bytes, envelopes: list[Envelope]) -> list[tuple[str, bytes, Envelope]]:
+    found, at = [], 0
+    for envelope in envelopes:
+        record = body[at : at + envelope.length]
+        header = read_header(record)
+        found.append((join_id(ManagerId(header.source.hex()), header.number), record, envelope))
+        at += envelope.length
+    return found

@@ -1,0 +1,200 @@
+"""A seeded network: links that delay, lose, repeat, reorder and break, carrying encoded frames.
+
+Everything happens on one `Schedule`, so a world is a single thread of simulated time. The unit of a
+fault is the frame, as in a world of byte streams a loss inside a frame is a broken connection; but
+each frame crosses as bytes, in pieces cut at random, through a `FrameStream` at the other end.
+
+Between managers the link may be worse than TCP: frames of the delivery protocol may get lost, come
+twice or overtake each other, because exactly-once delivery must not lean on the transport. Frames
+that open a connection, and those of clients, are delivered in order or the link breaks, since there
+the promise is the transport's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import random
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from dray.wire.frames import Data, Head, OpenStream, StreamRefused, StreamState, encode_frame
+from dray.wire.stream import Frame, FrameStream
+
+_EXPENDABLE = (Data, OpenStream, StreamRefused, StreamState)
+STALL, OVERTAKEN = 100, 10
+"""How many times as long as others a frame takes that is stalled, or overtaken."""
+_PIECES_MAX = 3
+_ALL_ARRIVES = 0.5
+
+
+class Faults(NamedTuple):
+    """Chances per frame, between 0 and 1, and the mean delay. A stall is a hundred delays."""
+
+    loss: float = 0.0
+    repetition: float = 0.0
+    reordering: float = 0.0
+    disconnection: float = 0.0
+    stall: float = 0.0
+    delay_s: float = 0.002
+
+
+NO_FAULTS = Faults()
+
+
+def chance_of(rng: random.Random, probability: float) -> bool:
+    """Whether something happens; draws nothing if it cannot."""
+    return probability > 0 and rng.random() < probability
+
+
+class Schedule:
+    """Simulated time: what is due next, and a digest of all that happened."""
+
+    def __init__(self, start: float) -> None:
+        """Begin at `start` seconds since the epoch."""
+        self.now = start
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self._history = hashlib.sha256()
+
+    def after(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Do something later; what is due at the same time happens in the order of these calls."""
+        self._count += 1
+        heapq.heappush(self._due, (self.now + delay_s, self._count, action))
+
+    def step(self) -> bool:
+        """Do what is due next; false if nothing is."""
+        if not self._due:
+            return False
+        self.now, _, action = heapq.heappop(self._due)
+        action()
+        return True
+
+    def happened(self, *what: object) -> None:
+        """Write into the history from which the digest is made."""
+        self._history.update(f"{self.now:.6f} {what!r}\n".encode())
+
+    def digest(self) -> str:
+        """The history of this world in 16 digits: equal for equal worlds."""
+        return self._history.hexdigest()[:16]
+
+
+class Endpoint(Protocol):
+    """Either end of a link."""
+
+    def arrived(self, link: Link, frame: Frame) -> None:
+        """Take a whole frame; its body is valid during this call only."""
+        ...
+
+    def broken(self, link: Link) -> None:
+        """The link is gone."""
+        ...
+
+
+class Link:
+    """One connection; ends 0 (who dialled) and 1."""
+
+    def __init__(
+        self,
+        ends: tuple[Endpoint, Endpoint],
+        schedule: Schedule,
+        rng: random.Random,
+        faults: Faults,
+    ) -> None:
+        """Connect two endpoints."""
+        self.ends = ends
+        self.open = True
+        self._deaf = [False, False]
+        self.faults = faults
+        self._schedule = schedule
+        self._rng = rng
+        self._streams = (FrameStream(), FrameStream())
+        self._latest = [0.0, 0.0]
+        self._dams: list[list[bytes] | None] = [None, None]
+
+    def dam(self, to: int) -> None:
+        """Hold back what comes to one end, as a partition does; the sender notices nothing."""
+        if self._dams[to] is None:
+            self._dams[to] = []
+
+    def open_dams(self) -> None:
+        """Let everything through that was held back, as the transport sends it again."""
+        for to, held in enumerate(self._dams):
+            self._dams[to] = None
+            for data in held or ():
+                self._arrive(to, data)
+
+    def send(self, sender: Endpoint, head: Head, request_id: int = 0, body: bytes = b"") -> None:
+        """Put a frame on its way to the other end."""
+        if not self.open:
+            return
+        to = 1 if sender is self.ends[0] else 0
+        data = encode_frame(head, request_id, len(body)) + body
+        rng, faults = self._rng, self.faults
+        if chance_of(rng, faults.disconnection):
+            # Not at once: this frame, and some after it, may or may not get through.
+            self._schedule.after(self._delay() * rng.choice((0, 1, OVERTAKEN)), self.cut)
+        expendable = isinstance(head, _EXPENDABLE)
+        if expendable and chance_of(rng, faults.loss):
+            return
+        self._carry(to, data, overtaking=expendable and chance_of(rng, faults.reordering))
+        if expendable and chance_of(rng, faults.repetition):
+            self._carry(to, data, overtaking=True)
+
+    def cut(self, dead: Endpoint | None = None) -> None:
+        """Break the link; nothing more can be sent. Each end learns of it a little later.
+
+        What is under way still arrives at an end that has not learned of it, as it does in reality
+        when the sender dies. An end that is itself `dead` hears nothing any more.
+        """
+        for to, end in enumerate(self.ends):
+            if end is dead:
+                self._deaf[to] = True
+            elif self.open:
+                late = self._rng.random() < _ALL_ARRIVES
+                at = max(self._latest[to], self._schedule.now) if late else self._schedule.now
+                self._schedule.after(at - self._schedule.now + self._delay(), self._news(to))
+        self.open = False
+
+    def learn(self, to: int) -> None:
+        """Tell one end, unless it is dead, that the link is gone; from now on it hears nothing."""
+        if not self._deaf[to]:
+            self._deaf[to] = True
+            self.ends[to].broken(self)
+
+    def _news(self, to: int) -> Callable[[], None]:
+        return lambda: self.learn(to)
+
+    def _carry(self, to: int, data: bytes, *, overtaking: bool) -> None:
+        stalled = chance_of(self._rng, self.faults.stall)
+        slowness = STALL if stalled else OVERTAKEN if overtaking else 1
+        at = self._schedule.now + self._delay() * slowness
+        if not overtaking:
+            at = self._latest[to] = max(at, self._latest[to])
+        self._schedule.after(at - self._schedule.now, lambda: self._arrive(to, data))
+
+    def _arrive(self, to: int, data: bytes) -> None:
+        if self._deaf[to]:
+            return
+        held = self._dams[to]
+        if held is not None:
+            held.append(data)
+            return
+        self._schedule.happened("frame", to, hashlib.sha256(data).digest()[:8])
+        stream = self._streams[to]
+        start = 0
+        for end in [*self._cuts(len(data)), len(data)]:
+            while start < end and not self._deaf[to]:
+                room = stream.buffer()
+                count = min(len(room), end - start)
+                room[:count] = data[start : start + count]
+                start += count
+                for frame in stream.received(count):
+                    self.ends[to].arrived(self, frame)
+
+    def _cuts(self, length: int) -> list[int]:
+        count = self._rng.randrange(_PIECES_MAX)
+        return sorted(self._rng.randrange(length) for _ in range(count))
+
+    def _delay(self) -> float:
+        return self._rng.expovariate(1 / self.faults.delay_s)

@@ -1,0 +1,325 @@
+"""A queue manager in simulated time: the real Manager over the real Store on a `SimDisk`.
+
+It keeps the turn of the real daemon (`daemon/turns.py`): events are decided as they come, one sync
+at a time makes them durable while the next turn gathers, and effects are released when the sync
+they wait for has ended. Syncs take simulated time, so whatever can happen meanwhile does. Power
+fails and processes die before, during and after a sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from dray.errors import StoreFull, StorePoisoned
+from dray.manager.events import (
+    Answer,
+    Body,
+    CloseSession,
+    Dial,
+    Effect,
+    Event,
+    HangUp,
+    LinkDown,
+    LinkFrame,
+    LinkSend,
+    LinkUp,
+    ManagerConfig,
+    Peer,
+    Request,
+    SessionClosed,
+    SessionOpened,
+    Tick,
+)
+from dray.manager.turn import Manager
+from dray.model.queue import QueueOptions
+from dray.store.heap import Extent
+from dray.store.store import Store
+from dray.store.syncing import Checkpoint, Sync
+from dray.testing.disk import SimDisk
+from dray.testing.network import Link
+from dray.wire.frames import CreateQueue, Hello
+from dray.wire.stream import Frame
+
+if TYPE_CHECKING:
+    from dray.testing.world import World
+
+HEAP_FILE_BYTES = 64 << 10
+LOG_BYTES = 48 << 10
+SYNC_S = 0.001
+TICK_S_MIN = 0.001
+QUOTA_BYTES = 256 << 10
+"""The computer quota of managers in tight worlds: it makes sources wait, and nothing is lost."""
+_CREATOR = 1 << 30
+
+
+class SimDaemon:
+    """One machine of a world."""
+
+    def __init__(self, name: str, world: World) -> None:
+        """Begin with an empty disk, up."""
+        self.name = name
+        self.world = world
+        self.manager_id = f"{world.rng.getrandbits(128):032x}"
+        self.disk = SimDisk(world.rng)
+        self.life = 0
+        self.up = False
+        self.restarts = -1
+        self.skew_s = 0.0
+        """How far this machine's clock is from the world's time."""
+        self.start()
+        self._create_queues(world.queues)
+
+    # ------------------------------------------------------------------------- life and death
+
+    def start(self) -> None:
+        """Recover from the disk."""
+        self.restarts += 1
+        self._latest, self._looked_at = 0.0, self.world.schedule.now
+        self.store = Store(self.disk, heap_file_bytes=HEAP_FILE_BYTES, log_bytes=LOG_BYTES)
+        self.manager = Manager.load(self.store, self._config(), self.now)
+        self.store.sync()
+        self.up = True
+        self._sessions: dict[int, Link] = {}
+        self._session_of: dict[Link, int] = {}
+        self._peers: dict[Peer, Link] = {}
+        self._last_session = 0
+        self._gathered: list[Effect] = []
+        self._syncing: list[Effect] | None = None
+        self._pass_ends = False
+        self._tick_at: float | None = None
+        self._remind()
+
+    @property
+    def now(self) -> float:
+        """What the daemon's timekeeper says: a clock that is set back is not followed."""
+        present = self.world.schedule.now
+        went_on = self._latest + present - self._looked_at
+        self._latest, self._looked_at = max(went_on, present + self.skew_s), present
+        return self._latest
+
+    def _create_queues(self, queues: Mapping[str, QueueOptions]) -> None:
+        """Begin with queues: what is sent to one that does not exist is dead, by design."""
+        now = self.now
+        self.manager.handle(SessionOpened(_CREATOR), now)
+        for head in (Hello("client"), *(CreateQueue(*each) for each in queues.items())):
+            frame = Frame(head, 1, memoryview(b""))
+            self.manager.handle(Request(_CREATOR, frame), now)
+        self.manager.handle(SessionClosed(_CREATOR), now)
+        self.store.sync()
+
+    def fail(self, *, power: bool) -> None:
+        """Fail the power, or kill the process alone; start again a little later."""
+        if not self.up:
+            return
+        world = self.world
+        world.schedule.happened("kill", self.name, power)
+        self.up = False
+        self.life += 1
+        self.disk = self.disk.crash() if power else self.disk.kill()
+        for link in (*self._sessions.values(), *self._peers.values()):
+            link.cut(dead=self)
+        world.schedule.after(world.rng.uniform(0.01, 0.5), self.start)
+
+    def _unlucky(self) -> bool:
+        """Whether the machine fails at this point of its turn."""
+        if not self.world.unlucky(self.world.chances.kill):
+            return False
+        self.fail(power=self.world.rng.random() < self.world.chances.power)
+        return True
+
+    def _config(self) -> ManagerConfig:
+        return ManagerConfig(
+            manager_id=self.manager_id,
+            name=self.name,
+            quota=QUOTA_BYTES if self.world.tight else None,
+            resend_schedule_s=(0.3, 0.3, 1.0),
+            reconnect_delay_s=0.5,
+            window_bytes=24 << 10,
+            window_messages=12,
+            # Consumers wait in their transactions for ever, and the world must come to rest.
+            idle_transaction_s=None,
+        )
+
+    # ---------------------------------------------------------------------------- connections
+
+    def accept(self, link: Link) -> None:
+        """Take a connection from a client or another manager."""
+        self._last_session += 1
+        self._sessions[self._last_session] = link
+        self._session_of[link] = self._last_session
+        self.deliver(SessionOpened(self._last_session))
+
+    def arrived(self, link: Link, frame: Frame) -> None:
+        """Give a frame to the manager."""
+        if link in self._session_of:
+            self.deliver(Request(self._session_of[link], frame))
+            return
+        for peer, dialled in self._peers.items():
+            if dialled is link:
+                self.deliver(LinkFrame(peer, frame))
+                return
+
+    def broken(self, link: Link) -> None:
+        """Tell the manager that a connection is gone."""
+        session = self._session_of.pop(link, None)
+        if session is not None:
+            del self._sessions[session]
+            self.deliver(SessionClosed(session))
+        for peer, dialled in [*self._peers.items()]:
+            if dialled is link:
+                del self._peers[peer]
+                self.deliver(LinkDown(peer, "the connection was reset"))
+
+    def _dial(self, peer: Peer) -> None:
+        listener = self.world.daemons[peer.host]
+        if not listener.up:
+            self.deliver(LinkDown(peer, "connection refused"))
+            return
+        link = self.world.connect(self, listener, self.world.link_faults)
+        self._peers[peer] = link
+        listener.accept(link)
+        link.send(self, Hello("manager", self.manager.id, self.name, f"{self.name}{self.life}"), 1)
+        self.deliver(LinkUp(peer))
+
+    # ------------------------------------------------------------------------------- the turn
+
+    def deliver(self, event: Event) -> None:
+        """Let the manager decide about an event, and gather what it decided."""
+        for effect in self.manager.handle(event, self.now):
+            self._gather(effect)
+        self.world.noticed(self, self.manager.notices())
+        if not self._pass_ends:
+            self._pass_ends = True
+            self._later(0.0, self._end_pass)
+
+    def _gather(self, effect: Effect) -> None:
+        if isinstance(effect, Answer | LinkSend):
+            for extent in _extents(effect.body):
+                self.store.pin(extent.file)
+        at_once = isinstance(effect, Answer) and not effect.held
+        if at_once or self.world.canary.speak_first:
+            self._release([effect])
+        else:
+            self._gathered.append(effect)
+
+    def _end_pass(self) -> None:
+        self._pass_ends = False
+        if self._syncing is None:
+            self._begin()
+        self._remind()
+
+    def _begin(self) -> None:
+        if self._unlucky():
+            return
+        try:
+            if self.store.checkpoint_due:
+                self._begin_checkpoint()
+            sync = self.store.begin_sync()
+        except StoreFull:
+            # There is room again when the checkpoint has ended.
+            return
+        effects, self._gathered = self._gathered, []
+        if sync is None:
+            self._release(effects)
+            return
+        self._syncing = effects
+        self._later(self.world.rng.expovariate(1 / SYNC_S), lambda: self._run(sync))
+
+    def _run(self, sync: Sync) -> None:
+        if self._unlucky():
+            return
+        if self.world.unlucky(self.world.chances.bad_sync):
+            self.disk.fail_sync()
+        try:
+            sync.run()
+        except StorePoisoned:
+            # What the page cache still holds of a failed sync is anyone's guess.
+            self.fail(power=True)
+            return
+        self._later(0.0, lambda: self._ended(sync))
+
+    def _ended(self, sync: Sync) -> None:
+        if self._unlucky():
+            return
+        self.store.end_sync(sync)
+        assert self._syncing is not None, "one sync at a time"
+        effects, self._syncing = self._syncing, None
+        self._release(effects)
+        if self._gathered:
+            self._begin()
+
+    def _begin_checkpoint(self) -> None:
+        checkpoint = self.store.begin_checkpoint(self.manager.snapshot())
+        if checkpoint is not None:
+            delay = self.world.rng.expovariate(1 / SYNC_S)
+            self._later(delay, lambda: self._end_checkpoint(checkpoint))
+
+    def _end_checkpoint(self, checkpoint: Checkpoint) -> None:
+        if self._unlucky():
+            return
+        checkpoint.run()
+        self.store.end_checkpoint(checkpoint)
+        if self._syncing is None:
+            self._begin()
+
+    def _release(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Answer(session, request_id, head, body):
+                data = self._read(body)
+                link = self._sessions.get(session)
+                if link is not None:
+                    link.send(self, head, request_id, data)
+            case LinkSend(peer, head, body):
+                data = self._read(body)
+                if peer in self._peers:
+                    self._peers[peer].send(self, head, body=data)
+            case CloseSession(session):
+                self._drop(self._sessions.get(session))
+            case Dial(peer):
+                self._later(self.world.rng.uniform(0.0, 0.01), lambda: self._dial(peer))
+            case HangUp(peer):
+                self._drop(self._peers.pop(peer, None))
+
+    def _drop(self, link: Link | None) -> None:
+        if link is not None:
+            link.cut()
+
+    def _read(self, body: Body) -> bytes:
+        """Read what an answer refers to, and let go of it."""
+        data = b"".join(
+            self.store.read(part) if isinstance(part, Extent) else part for part in body
+        )
+        for extent in _extents(body):
+            self.store.unpin(extent.file)
+        return data
+
+    # ----------------------------------------------------------------------------------- time
+
+    def _remind(self) -> None:
+        """See to it that the manager gets a Tick at its deadline."""
+        at = self.manager.deadline()
+        if at is None or at == self._tick_at:
+            return
+        self._tick_at = at
+        self._later(max(at - self.now, TICK_S_MIN), lambda: self._tick(at))
+
+    def _tick(self, at: float) -> None:
+        if self._tick_at == at:
+            self._tick_at = None
+            self.deliver(Tick())
+
+    def _later(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Do something later, unless this life has ended by then."""
+        life = self.life
+        self.world.schedule.after(
+            delay_s, lambda: action() if self.up and self.life == life else None
+        )
+
+
+def _extents(body: Body) -> list[Extent]:
+    return [part for part in body if isinstance(part, Extent)]

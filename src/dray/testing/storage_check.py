@@ -1,0 +1,167 @@
+"""What must hold of a queue manager that came back after a power failure, seen through its frames.
+
+The recovered manager is asked for everything it holds, and that is held against the contents of
+each turn that may have come back: not older than the last one somebody was told of, not newer than
+the last one begun. So what was answered stays, what was not committed is gone, what was received
+never returns, order is kept, and no message is there in part.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from dray.model.classes import QueueKind
+from dray.model.ids import ManagerId, join_id
+from dray.model.message import Message
+from dray.testing.desk import MANAGER_ID, PEER_ID, Desk
+from dray.testing.shadow import BrokenPromiseError
+from dray.testing.storage_model import Frozen, Key, Known, keys_of
+from dray.testing.storage_records import Letters, sizes_and_crcs
+from dray.testing.storage_workload import LARGE, STREAM, SYSTEM, Recording
+from dray.wire import frames
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dray.model.queue import QueueInfo
+    from dray.testing.disk import SimDisk
+
+INTERNAL = {"admin_queue$", "notify_queue$", "order_queue$"}
+"""Queues that are in no quota."""
+OUTCOMES_ASKED = 8
+"""Of the newest transactions before the failure, so many are asked for."""
+
+
+def check_recovered(disk: SimDisk, recording: Recording, turns: Iterable[int]) -> Frozen:
+    """Recover from `disk` and compare; gives what came back, of those `turns` that may have."""
+    desk = Desk(disk, recording.sizes)
+    recovered = Recovered(desk, recording.known)
+    frozen = recovered.which([recording.turns[turn] for turn in turns if turn in recording.turns])
+    recovered.check_large(frozen)
+    return frozen
+
+
+class Recovered:
+    """One manager that came back."""
+
+    def __init__(self, desk: Desk, known: Known) -> None:
+        """Ask it for everything."""
+        self._desk = desk
+        self._known = known
+        self._session, self._welcome = desk.client()
+        self._infos = {info.name: info for info in desk.queues(self._session)}
+        self._found = {
+            name: self._keys(info)
+            for name, info in self._infos.items()
+            if info.message_count or info.kind is not QueueKind.SYSTEM
+        }
+        self._check_accounts()
+        self._accepted = self._stream_position()
+        self._outcomes = {number: self._outcome(number) for number in known.tried[-OUTCOMES_ASKED:]}
+        self._next_position = self._send_one() if LARGE in self._infos else 1
+
+    def which(self, candidates: list[Frozen]) -> Frozen:
+        """The turn that came back; raises `BrokenPromiseError` if it is none of those."""
+        for frozen in reversed(candidates):
+            if self._is(frozen):
+                return frozen
+        allowed = [frozen.turn for frozen in candidates]
+        held = {name: keys for name, keys in self._found.items() if keys}
+        wanted = {name: keys_of(candidates[-1], name) for name in candidates[-1].queues}
+        raise BrokenPromiseError(
+            f"what came back is the state of no turn of {allowed}: {held}, accepted"
+            f" {self._accepted}, next position {self._next_position}, next number"
+            f" {self._welcome.first_number}, outcomes {self._outcomes}; the newest is {wanted},"
+            f" {candidates[-1].accepted}, {candidates[-1].admitted}, {candidates[-1].leased}"
+        )
+
+    def _is(self, frozen: Frozen) -> bool:
+        wanted = {name: keys_of(frozen, name) for name in frozen.queues}
+        wanted = {name: keys for name, keys in wanted.items() if keys or name not in SYSTEM}
+        committed = self._known.committed_in
+        return (
+            self._found == wanted
+            and self._accepted == frozen.accepted.get(STREAM, (0, 0))
+            and self._welcome.first_number == max(1, frozen.leased)
+            and self._next_position == frozen.admitted.get(LARGE, 0) + 1
+            and all(
+                told == (committed.get(number, frozen.turn + 1) <= frozen.turn)
+                for number, told in self._outcomes.items()
+            )
+        )
+
+    def _keys(self, info: QueueInfo) -> list[Key]:
+        """The messages of a queue; each must be, to the byte, one that was sent."""
+        if not info.message_count:
+            return []
+        number = self._desk.number(self._session, info.name)
+        seen = self._desk.messages(self._session, number, peek=True)
+        for each in seen:
+            if self._known.records.get(each.key) != each.record:
+                raise BrokenPromiseError(f"{each.key} in {info.name!r} is not what was sent")
+        size = sum(len(each.record) for each in seen)
+        if (info.message_count, info.byte_count) != (len(seen), size):
+            raise BrokenPromiseError(f"{info.name!r} counts {info}, it has {len(seen)}, {size}")
+        return [each.key for each in seen]
+
+    def _check_accounts(self) -> None:
+        """The manager's quotas are used by exactly what is there."""
+        head, _ = self._desk.ask(self._session, frames.Describe())
+        assert isinstance(head, frames.ManagerState)
+        used = {False: 0, True: 0}
+        for name, info in self._infos.items():
+            if name not in INTERNAL:
+                used[info.kind is QueueKind.SYSTEM] += info.byte_count
+        counted = (head.info.bytes_used, head.info.journal_bytes_used)
+        if counted != (used[False], used[True]):
+            raise BrokenPromiseError(f"counted as used are {counted}, there are {used}")
+
+    def _stream_position(self) -> tuple[int, int]:
+        if LARGE not in self._infos:
+            return (0, 0)
+        session = self._desk.open()
+        self._desk.ask(session, frames.Hello("manager", PEER_ID))
+        state, _ = self._desk.ask(session, frames.OpenStream(STREAM, LARGE))
+        assert isinstance(state, frames.StreamState)
+        return (state.sequence_id, state.upto)
+
+    def check_large(self, frozen: Frozen) -> None:
+        """Large messages are whole, up to the first of which parts are still to arrive."""
+        if LARGE not in frozen.queues:
+            return
+        number = self._desk.number(self._session, LARGE)
+        head, _ = self._desk.ask(self._session, frames.LargeList(number, 0, 10_000))
+        assert isinstance(head, frames.LargeListed)
+        found = [(each.source, each.sequence) for each in head.entries if not each.missing]
+        there = set(keys_of(frozen, LARGE))
+        whole = []
+        for key in keys_of(frozen, LARGE):
+            parts = self._known.parts_of.get(key)
+            if parts is None:
+                continue
+            if not there.issuperset(parts):
+                break
+            whole.append(key)
+        if found != whole or len(found) != len(head.entries):
+            raise BrokenPromiseError(f"large messages are {head.entries}, expected were {whole}")
+
+    def _outcome(self, number: int) -> bool:
+        """Whether somebody who asks is told that the transaction was committed."""
+        text = join_id(ManagerId(MANAGER_ID), number)
+        head, _ = self._desk.ask(self._session, frames.Outcome(text))
+        assert isinstance(head, frames.OutcomeIs)
+        return head.status == "committed"
+
+    def _send_one(self) -> int:
+        """The position that the next message gets: none is given out twice."""
+        number = self._desk.number(self._session, LARGE)
+        before = self._desk.messages(self._session, number, peek=True)
+        unused = self._welcome.first_number + self._welcome.number_count - 2
+        record = Letters(Random(0), Known(), unused).one(Message(body=b"new"))
+        sizes, crcs = sizes_and_crcs(record)
+        send = frames.Send(number, 0, sizes, crcs, guarded=False)
+        self._desk.ask(self._session, send, b"".join(record.values()))
+        after = self._desk.messages(self._session, number, peek=True)
+        (added,) = {each.lookup_id for each in after} - {each.lookup_id for each in before}
+        return added

@@ -1,0 +1,105 @@
+"""What one queue manager must hold, in plain dictionaries, by what clients said and were told.
+
+Written without a look at the manager. A message is its key, (source manager id, number); its record
+is kept once, as it was sent. `frozen` gives the contents at one moment, which is what a crash may
+bring back; nothing in it is shared with what comes later.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+Key: TypeAlias = tuple[str, int]
+PRIORITY_TOP = 7
+
+
+class Frozen(NamedTuple):
+    """Everything durable at one moment."""
+
+    turn: int
+    queues: dict[str, tuple[tuple[int, int, Key], ...]]
+    """Messages by queue, each with what it sorts by: priority rank, and order of arrival."""
+    admitted: dict[str, int]
+    """How many messages ever joined each queue: the next one's position is one higher."""
+    accepted: dict[int, tuple[int, int]]
+    """Sequence id and number up to which each incoming stream was accepted."""
+    leased: int
+    """Numbers below this were given out."""
+
+
+@dataclass
+class Known:
+    """What holds for ever, in every life of the manager: records, and outcomes by turn."""
+
+    records: dict[Key, bytes] = field(default_factory=dict)
+    committed_in: dict[int, int] = field(default_factory=dict)
+    """The turn in which each transaction was committed."""
+    tried: list[int] = field(default_factory=list)
+    """Every transaction that was begun, newest last."""
+    parts_of: dict[Key, list[Key]] = field(default_factory=dict)
+    """Of each large message, by its header: all its parts."""
+    peer: tuple[int, int, int] = (0, 0, 0)
+    """What the peer has accepted: sequence id, number, and its position in the outgoing queue."""
+
+    def as_of(self, frozen: Frozen, peer: tuple[int, int, int]) -> Known:
+        """What is known in a life that goes on from there: what else was begun never was."""
+        committed = {number: at for number, at in self.committed_in.items() if at <= frozen.turn}
+        tried = [number for number in self.tried if number < frozen.leased]
+        return Known(dict(self.records), committed, tried, dict(self.parts_of), peer)
+
+
+class Contents:
+    """What the queues hold now."""
+
+    def __init__(self, known: Known, frozen: Frozen | None = None) -> None:
+        """Begin empty, or go on from what a crash has brought back."""
+        self.known = known
+        self.turn = frozen.turn if frozen else 0
+        self.queues = {name: list(each) for name, each in frozen.queues.items()} if frozen else {}
+        self.admitted = dict(frozen.admitted) if frozen else {}
+        self.accepted = dict(frozen.accepted) if frozen else {}
+        self.leased = frozen.leased if frozen else 0
+        self.held: set[tuple[str, Key]] = set()
+
+    def frozen(self) -> Frozen:
+        """Write the contents down."""
+        queues = {name: tuple(entries) for name, entries in self.queues.items()}
+        return Frozen(self.turn, queues, dict(self.admitted), dict(self.accepted), self.leased)
+
+    def add_queue(self, name: str) -> None:
+        """A queue was made."""
+        self.queues[name] = []
+        self.admitted[name] = 0
+
+    def drop_queue(self, name: str) -> None:
+        """A queue was deleted."""
+        del self.queues[name], self.admitted[name]
+
+    def admit(self, name: str, keys: Iterable[Key], *, priorities: bool = False) -> None:
+        """Messages joined a queue."""
+        for key in keys:
+            self.admitted[name] += 1
+            rank = PRIORITY_TOP - self.known.records[key][6] if priorities else PRIORITY_TOP
+            insort(self.queues[name], (rank, self.admitted[name], key))
+
+    def remove(self, name: str, keys: Iterable[Key]) -> None:
+        """Messages left a queue."""
+        leaving = set(keys)
+        self.queues[name] = [each for each in self.queues[name] if each[2] not in leaving]
+        self.held.difference_update((name, key) for key in leaving)
+
+    def available(self, name: str) -> list[Key]:
+        """What a receiver could get, in order."""
+        return [key for _, _, key in self.queues[name] if (name, key) not in self.held]
+
+    def used(self, name: str) -> int:
+        """Bytes in a queue."""
+        return sum(len(self.known.records[key]) for _, _, key in self.queues[name])
+
+
+def keys_of(frozen: Frozen, name: str) -> list[Key]:
+    """The messages of a queue in order."""
+    return [key for _, _, key in frozen.queues[name]]

@@ -1,0 +1,213 @@
+"""Seeded worlds: whole queue managers, a bad network, bad disks, and clients that come and go.
+
+Two real managers over real stores on disks that forget what was not synced; between them a network
+that loses, repeats, reorders and breaks; producers and consumers that abort and vanish; machines
+that lose their power or their process at any point of a turn. Everything is drawn from one seed and
+happens in simulated time, so a failing world fails again:
+
+    python -m dray.testing.world SEED
+
+When the producers are done the troubles end, and everything must come to rest with every promise
+kept (`shadow`), nothing left behind in queue or heap, and the same state after one more restart.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import NamedTuple
+
+from dray.manager.events import ManagerConfig
+from dray.manager.turn import Manager
+from dray.model.names import DEFAULT_PORT
+from dray.model.queue import QueueOptions
+from dray.store.store import Store
+from dray.testing.network import Endpoint, Faults, Link, Schedule, chance_of
+from dray.testing.shadow import BrokenPromiseError, Shadow
+from dray.testing.simulated_client import SimClient
+from dray.testing.simulated_daemon import HEAP_FILE_BYTES, LOG_BYTES, SimDaemon
+from dray.testing.workload import Consumer, Producer
+
+START = 1_700_000_000.0
+TROUBLED_S_MAX = 20.0
+LIMIT_S = 900.0
+STEPS_MAX = 200_000
+MANAGERS = ("a", "b")
+CALM = Faults(delay_s=0.001)
+TRANSACTIONS_PER_PRODUCER = 6
+TIGHT = 0.3
+"""Quotas of the queues in that share of the worlds: less than a frame or a transaction."""
+
+
+class Canary(NamedTuple):
+    """Defences that can be taken out, to see that the worlds would notice."""
+
+    speak_first: bool = False
+
+
+class Chances(NamedTuple):
+    """What may go wrong with machines, per point of a turn; `power` is the share of power cuts."""
+
+    kill: float
+    power: float
+    bad_sync: float
+
+
+class World:
+    """One world."""
+
+    limit_s = LIMIT_S
+
+    def __init__(self, seed: int, canary: Canary | None = None) -> None:
+        """Draw its troubles and populate it."""
+        self.seed = seed
+        self.canary = canary or Canary()
+        self.rng = rng = random.Random(seed)
+        self.schedule = Schedule(START)
+        self.shadow = Shadow()
+        self.troubled = True
+        self.interrupted = False
+        """Whether a consumer lost a connection on which it waited for an answer."""
+        self.chances = Chances(
+            kill=rng.choice([0, 0.003, 0.01]),
+            power=rng.choice([0.0, 0.5, 1.0]),
+            bad_sync=rng.choice([0, 0, 0.002]),
+        )
+        self.link_troubles = Faults(
+            loss=rng.choice([0, 0, 0.05]),
+            repetition=rng.choice([0, 0, 0.1]),
+            reordering=rng.choice([0, 0, 0.1]),
+            disconnection=rng.choice([0, 0.02]),
+            stall=rng.choice([0, 0.02]),
+            delay_s=rng.choice([0.001, 0.02]),
+        )
+        self.client_troubles = Faults(
+            disconnection=rng.choice([0, 0.01, 0.03]), stall=rng.choice([0, 0.05]), delay_s=0.001
+        )
+        self.tight = rng.random() < TIGHT
+        self.links: list[Link] = []
+        self.daemons: dict[str, SimDaemon] = {}
+        self.queues = {"plain": QueueOptions(), "large": QueueOptions()}
+        self.populate()
+
+    def populate(self) -> None:
+        """Set up the machines and those who use them."""
+        for name in MANAGERS:
+            self.daemons[name] = SimDaemon(name, self)
+        self.producers = [
+            SimClient(f"producer {n} of {name}", name, self, self._producer(name).script)
+            for n, name in enumerate(("a", "a", "b"), 1)
+        ]
+        self.consumers = [
+            SimClient(f"consumer of {name}/{queue}", name, self, self._consumer(name, queue).script)
+            for name in MANAGERS
+            for queue in ("plain", "large")
+        ]
+
+    def _producer(self, name: str) -> Producer:
+        """Send to both queues here and both there, over there more often."""
+        other = MANAGERS[name == MANAGERS[0]]
+        targets = [
+            (queue, f"{name}/{queue}", queue == "large") for queue in ("plain", "large")
+        ] + 2 * [
+            (f"dray://{other}:{DEFAULT_PORT}/{queue}", f"{other}/{queue}", queue == "large")
+            for queue in ("plain", "large")
+        ]
+        return Producer(self.shadow, targets, TRANSACTIONS_PER_PRODUCER)
+
+    def _consumer(self, name: str, queue: str) -> Consumer:
+        return Consumer(self.shadow, queue, f"{name}/{queue}", large=queue == "large")
+
+    # ---------------------------------------------------------------- what its inhabitants ask
+
+    @property
+    def link_faults(self) -> Faults:
+        """The faults of a new link between managers."""
+        return self.link_troubles if self.troubled else CALM
+
+    @property
+    def client_faults(self) -> Faults:
+        """The faults of a new link of a client."""
+        return self.client_troubles if self.troubled else CALM
+
+    def unlucky(self, chance: float) -> bool:
+        """Whether a trouble strikes now."""
+        return self.troubled and chance_of(self.rng, chance)
+
+    def connect(self, dialler: Endpoint, listener: Endpoint, faults: Faults) -> Link:
+        """Make a connection."""
+        link = Link((dialler, listener), self.schedule, self.rng, faults)
+        self.links = [each for each in self.links if each.open]
+        self.links.append(link)
+        return link
+
+    def noticed(self, daemon: SimDaemon, notices: list[str]) -> None:
+        """Judge what a manager tells its operator: no store here was ever copied or lost."""
+        overtaking = self.link_troubles.reordering or self.link_troubles.repetition
+        for notice in notices:
+            if "Diverged" in notice or not overtaking:
+                raise BrokenPromiseError(f"{daemon.name} noticed: {notice}")
+
+    # ---------------------------------------------------------------------------- its life
+
+    def run(self) -> str:
+        """Live through the troubles and come to rest. Gives the digest."""
+        try:
+            self._live()
+            self.judge()
+            for daemon in self.daemons.values():
+                self._inspect(daemon)
+        except Exception as error:
+            module = sys.modules[type(self).__module__].__spec__
+            name = module.name if module else type(self).__module__
+            error.add_note(f"run it again: python -m {name} {self.seed}")
+            raise
+        return self.schedule.digest()
+
+    def judge(self) -> None:
+        """Hold what clients saw against what they were promised."""
+        self.shadow.check(holes_may_be_lost=self.interrupted)
+
+    def _live(self) -> None:
+        for _ in range(STEPS_MAX):
+            if self.troubled and self._over:
+                self.calm_down()
+            if not self.schedule.step():
+                return
+            if self.schedule.now > START + self.limit_s:
+                break
+        raise BrokenPromiseError("the world does not come to rest")
+
+    @property
+    def _over(self) -> bool:
+        done = all(producer.done for producer in self.producers)
+        return done or self.schedule.now > START + TROUBLED_S_MAX
+
+    def calm_down(self) -> None:
+        """End the troubles."""
+        self.troubled = False
+        self.schedule.happened("calm")
+        for link in self.links:
+            link.faults = CALM
+
+    def _inspect(self, daemon: SimDaemon) -> None:
+        """Nothing is left behind, and a restart finds the same state."""
+        state = daemon.manager._context.state  # noqa: SLF001 - looked at from outside, on purpose
+        left = {queue.name: len(queue.index) for queue in state.queues if len(queue.index)}
+        counted = {**state.ledger.stored, **state.ledger.staged}
+        if left or any(state.ledger.stored.values()) or any(state.ledger.staged.values()):
+            raise BrokenPromiseError(f"{daemon.name} keeps {left}, counted as {counted}")
+        daemon.store.sync()
+        if daemon.store.live_bytes:
+            raise BrokenPromiseError(f"{daemon.name} leaks {daemon.store.live_bytes} heap bytes")
+        before = daemon.manager.snapshot()
+        store = Store(daemon.disk.kill(), heap_file_bytes=HEAP_FILE_BYTES, log_bytes=LOG_BYTES)
+        config = ManagerConfig(manager_id="")
+        after = Manager.load(store, config, daemon.now).snapshot()
+        # The visits of peers, which are counted with the incoming streams, are not durable.
+        if before.state != after.state:
+            raise BrokenPromiseError(f"{daemon.name} is not the same after a restart")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{World(int(sys.argv[1])).run()}\n")
