@@ -1,0 +1,66 @@
+"""Promises about making, finding and describing queues."""
+
+from __future__ import annotations
+
+import pytest
+
+import dray
+from dray.wire.frames import DeleteQueue, Done
+
+
+def test_a_created_queue_is_listed_with_what_it_was_created_with(manager, make_queue):
+    made = make_queue(quota="1MiB", label="mine")
+    info = next(each for each in manager.queues() if each.name == made.name)
+    assert (info.transactional, info.quota, info.label) == (True, 1 << 20, "mine")
+    assert info == made.info()
+
+
+def test_creating_a_queue_again_is_refused_unless_it_may_exist(manager, queue):
+    with pytest.raises(dray.QueueExists) as caught:
+        manager.create_queue(queue.name)
+    assert caught.value.queue == queue.name
+    assert manager.create_queue(queue.name, exist_ok=True).name == queue.name
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "x" * 125, "a;b", "mine$", "dray://host/there"])
+def test_a_bad_name_is_refused_when_a_queue_is_created(manager, name):
+    with pytest.raises(dray.InvalidQueueName):
+        manager.create_queue(name)
+
+
+def test_a_missing_queue_is_told_at_first_use(manager):
+    missing = manager.queue("nowhere")
+    for act in (lambda: missing.send(b""), lambda: missing.receive(0), missing.info, missing.purge):
+        with pytest.raises(dray.QueueNotFound) as caught:
+            act()
+        assert caught.value.queue == "nowhere"
+
+
+def test_a_deleted_queue_is_gone_with_its_messages(manager, queue):
+    queue.send(b"lost")
+    manager.delete_queue(queue.name)
+    with pytest.raises(dray.QueueNotFound):
+        queue.receive(0)
+    assert manager.create_queue(queue.name).info().message_count == 0
+
+
+def test_a_handle_finds_a_queue_that_another_program_made_anew(face, manager, queue):
+    queue.send(b"old")
+    # Not through the manager's handle, which would forget the number it knows.
+    face.wait(queue.awaited.way.link.ask(DeleteQueue(queue.name), Done))
+    manager.create_queue(queue.name)
+    queue.send(b"new")
+    assert queue.receive(0).body == b"new"
+
+
+def test_names_compare_without_regard_to_case(manager, queue):
+    queue.send(b"x")
+    assert manager.queue(queue.name.upper()).receive(0).body == b"x"
+
+
+def test_the_queue_manager_describes_itself(manager, queue):
+    identity = queue.send(b"x")
+    info = manager.info()
+    assert identity.startswith(f"{info.id}\\")
+    assert info.version == dray.__version__
+    assert info.bytes_used > 0

@@ -1,0 +1,116 @@
+"""Each defence of the store is taken out once, and the crash states must notice."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from dray.errors import StoreCorrupt
+from dray.store.checkpoint import ORIGIN, PAIRS
+from dray.store.decisions import Act
+from dray.store.qmlog import Log, LogReader
+from dray.store.recovery import Replay, Survey
+from dray.store.store import Store
+from dray.store.syncing import Checkpoint, Sync
+from dray.testing.disk import crash_states
+from tests.crash.workload import Findings, check_every_crash, recorded_workload
+
+pytestmark = pytest.mark.slow
+
+
+def look_everywhere() -> None:
+    for seed in range(20):
+        rng = Random(seed)
+        recording = recorded_workload(rng, turns=40)
+        check_every_crash(recording, rng, Findings())
+        for state in rng.sample(list(crash_states(recording.operations, rng)), 10):
+            second = recorded_workload(rng, turns=6, base=state.disk)
+            check_every_crash(second, rng, Findings())
+
+
+def reuse_at_once(self, extent):
+    self._heap.free(extent)
+
+
+def trust_the_log(self, chain, to_verify):
+    return True
+
+
+def sync_only_the_log(self):
+    self._log.sync()
+    self.done = True
+
+
+def sync_only_the_heap(self):
+    for capture in self.captures:
+        capture.file.sync()
+    self.done = True
+
+
+def forget_new_names(self):
+    for capture in self.captures:
+        capture.file.sync()
+    self._log.sync()
+    self.done = True
+
+
+def finish_all(self):
+    pairs = zip(self._writers, self.marks, strict=True)
+    self.marks = [writer.finish(mark) for writer, mark in pairs]
+
+
+def write_the_checkpoint_first(self):
+    finish_all(self)
+    for writer in self._writers:
+        writer.file.sync()
+    self.sync.run()
+    self.done = True
+
+
+def leave_the_checkpoint_unsynced(self):
+    self.sync.run()
+    finish_all(self)
+    self.done = True
+
+
+def mix_generations(self):
+    if self.row.act is not Act.REPLAY_AFTER:
+        return dict.fromkeys(PAIRS, ORIGIN)
+    return {pair: self.whole(pair)[0] for pair in PAIRS}
+
+
+def begin_without_an_opening(self, flag):
+    return True
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "broken"),
+    [
+        (Store, "release", reuse_at_once),
+        (Replay, "_all_intact", trust_the_log),
+        (Sync, "run", sync_only_the_log),
+        (Sync, "run", sync_only_the_heap),
+        (Sync, "run", forget_new_names),
+        (Checkpoint, "run", write_the_checkpoint_first),
+        (Checkpoint, "run", leave_the_checkpoint_unsynced),
+        (Log, "write_mark", begin_without_an_opening),
+        (Survey, "chosen", mix_generations),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_a_store_without_this_defence_is_caught(monkeypatch, owner, name, broken):
+    monkeypatch.setattr(owner, name, broken)
+    with pytest.raises((AssertionError, StoreCorrupt)):
+        look_everywhere()
+
+
+def test_a_life_that_reuses_its_epoch_is_caught(monkeypatch):
+    whole_chain = LogReader.chain
+
+    def forgetful_chain(self, start, known_facts, epoch, **how):
+        return whole_chain(self, start, known_facts, 0, **how)._replace(epoch=0)
+
+    monkeypatch.setattr(LogReader, "chain", forgetful_chain)
+    with pytest.raises((AssertionError, StoreCorrupt)):
+        look_everywhere()

@@ -1,0 +1,47 @@
+"""The power fails behind every single operation of a workload, in several ways each."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from dray.testing.disk import crash_states
+from tests.crash.workload import Findings, check_every_crash, recorded_workload
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_crash_state_recovers_to_exactly_one_turn(seed):
+    rng = Random(seed)
+    findings = Findings()
+    recording = recorded_workload(rng, turns=60)
+    check_every_crash(recording, rng, findings, chances=2)
+    assert findings.crashes > 2000
+    assert findings.cut_groups > 0
+    assert findings.acts.keys() == {"FRESH", "REPLAY_ALL", "REPLAY_AFTER"}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_second_crash_during_and_after_recovery_is_survived_as_well(seed):
+    rng = Random(seed)
+    findings = Findings()
+    first = recorded_workload(rng, turns=20)
+    states = list(crash_states(first.operations, rng))
+    for state in rng.sample(states, 12):
+        second = recorded_workload(rng, turns=6, base=state.disk)
+        check_every_crash(second, rng, findings)
+    assert findings.crashes > 1000
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("seed", range(100, 400))
+def test_no_seed_finds_a_crash_state_that_does_not_recover(seed):
+    rng = Random(seed)
+    findings = Findings()
+    recording = recorded_workload(rng, turns=80)
+    check_every_crash(recording, rng, findings, chances=5)
+    for state in rng.sample(list(crash_states(recording.operations, rng)), 20):
+        second = recorded_workload(rng, turns=10, base=state.disk)
+        check_every_crash(second, rng, findings, chances=2)

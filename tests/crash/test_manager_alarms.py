@@ -1,0 +1,85 @@
+"""Each defence that the manager's promises rest on is taken out once, and torture must notice."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.delivery.incoming import IncomingStreams
+from dray.errors import DrayError
+from dray.manager import state
+from dray.manager.facts import unpack_lookups
+from dray.manager.outcomes import Outcomes
+from dray.store.recovery import Replay
+from dray.store.store import Store
+from dray.store.syncing import Checkpoint, Sync
+from dray.testing.desk import Refused
+from dray.testing.storage_workload import Workload
+from dray.testing.torture import Tally, torture_seed
+from tests.crash.test_alarms import (
+    leave_the_checkpoint_unsynced,
+    reuse_at_once,
+    sync_only_the_heap,
+    sync_only_the_log,
+    trust_the_log,
+    write_the_checkpoint_first,
+)
+
+pytestmark = pytest.mark.slow
+STATES_MAX = 12_000
+
+
+def look_everywhere() -> None:
+    tally = Tally()
+    seed = 0
+    while tally.states < STATES_MAX:
+        for _ in torture_seed(seed, tally):
+            pass
+        seed += 1
+
+
+def sync_nothing(self):
+    self.done = True
+
+
+def forget_streams(self):
+    return []
+
+
+def forget_outcomes(self):
+    return []
+
+
+def speak_before_the_sync(self):
+    self._begin_turn()
+    self._ended(self._contents.turn)
+    sync = self._desk.store.begin_sync()
+    if sync is not None:
+        self._syncs.append((self._contents.turn, sync))
+
+
+def forget_the_last_position(packed):
+    return unpack_lookups(packed)[:-1]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "broken"),
+    [
+        (Store, "release", reuse_at_once),
+        (Replay, "_all_intact", trust_the_log),
+        (Sync, "run", sync_nothing),
+        (Sync, "run", sync_only_the_log),
+        (Sync, "run", sync_only_the_heap),
+        (Checkpoint, "run", leave_the_checkpoint_unsynced),
+        (Checkpoint, "run", write_the_checkpoint_first),
+        (IncomingStreams, "state", forget_streams),
+        (Outcomes, "committed", forget_outcomes),
+        (state, "unpack_lookups", forget_the_last_position),
+        (Workload, "_begin", speak_before_the_sync),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_a_manager_without_this_defence_is_caught(monkeypatch, owner, name, broken):
+    monkeypatch.setattr(owner, name, broken)
+    with pytest.raises((AssertionError, DrayError, Refused)) as caught:
+        look_everywhere()
+    assert any("see it again" in note for note in caught.value.__notes__)

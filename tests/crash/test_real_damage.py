@@ -1,0 +1,276 @@
+"""Bits flip, pages become zeros, files are cut: a real data directory, every kind of file in it.
+
+A manager that meets damage either refuses to start, by the name of the file and an event, or starts
+and has exactly what it had; a message whose bytes are damaged is refused when it is asked for. What
+may not be: a wrong byte, a message that nobody sent, one that is silently gone. One exception is
+documented (docs/explanation/recovery.md): damage that takes the last groups of the log together
+with the seal behind them cannot be told from a torn end; then an earlier state comes back, whole.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import crc32c
+import pytest
+
+from dray.errors import DrayError, StoreCorrupt
+from dray.model.queue import QueueOptions
+from dray.store.disk import FOLDER_NAME, LOCK_NAME, Disk, RealDisk
+from dray.testing.desk import Desk, Refused, Sizes
+from dray.testing.disk import Fate, SimDisk
+from dray.testing.storage_model import Known
+from dray.testing.storage_records import Letters, sizes_and_crcs
+from dray.wire import frames
+
+SIZES = Sizes(heap_file_bytes=32 << 10, log_bytes=32 << 10, queue_files=True)
+QUEUES = ("plain", "journaled", "large")
+PAGE, SECTOR = 4096, 512
+Contents = dict[str, list[bytes]]
+
+pytestmark = pytest.mark.slow
+
+
+class Told(NamedTuple):
+    """What a manager held, and what it had held after each sync before."""
+
+    now: Contents
+    before: list[Contents]
+
+
+def fill(path: Path, *, checkpoints: int) -> Told:
+    """Make a data directory with messages in every kind of queue; it was closed well."""
+    before: list[Contents] = []
+    disk = RealDisk(path)
+    desk = Desk(disk, SIZES)
+    session, welcome = desk.client()
+    letters = Letters(Random(3), Known(), welcome.first_number)
+    for name in QUEUES:
+        options = QueueOptions(journal=name == "journaled")
+        desk.ask(session, frames.CreateQueue(name, options))
+    for turn in range(24):
+        for name in QUEUES:
+            records = letters.large() if name == "large" else letters.plain()
+            sizes, crcs = sizes_and_crcs(records)
+            send = frames.Send(desk.number(session, name), 0, sizes, crcs)
+            desk.ask(session, send, b"".join(records.values()))
+        if turn % 3 == 0:
+            desk.messages(session, desk.number(session, "journaled"), count=3, peek=False)
+            desk.messages(session, desk.number(session, "plain"), count=3, peek=False)
+        if turn < 8 * checkpoints and turn % 8 == 7:
+            desk.store.checkpoint(desk.manager.snapshot())
+        desk.store.sync()
+        before.append(held(desk))
+    now = held(desk)
+    desk.store.close(desk.manager.snapshot())
+    return Told(now, before)
+
+
+def held(desk: Desk) -> Contents:
+    """All records by queue; nothing stands for each that was refused or does not fit.
+
+    Those that were moved to the quarantine meanwhile are not among them.
+    """
+    session, _ = desk.client()
+    return {
+        info.name: list(records_of(desk, session, info.name))
+        for info in desk.queues(session)
+        if info.kind != "system"
+    }
+
+
+def records_of(desk: Desk, session: int, name: str) -> Iterator[bytes]:
+    number = desk.number(session, name)
+    after = 0
+    while True:
+        select = frames.Select("after", lookup_id=after)
+        head = frames.Receive(number, 0, 0.0, 10, peek=True, select=select, guarded=False)
+        try:
+            answer, body = desk.ask(session, head)
+        except Refused as refused:
+            if refused.error == "receive-timeout":
+                return
+            if refused.error != "store-corrupt":
+                raise
+            yield from one_by_one(desk, session, number, after)
+            return
+        at = 0
+        for envelope in answer.envelopes:
+            record = body[at : at + envelope.length]
+            at, after = at + envelope.length, envelope.lookup_id
+            yield record if crc32c.crc32c(record) == envelope.crc else b""
+
+
+def one_by_one(desk: Desk, session: int, number: int, after: int) -> Iterator[bytes]:
+    """The same from a position on, when one of the next records is refused."""
+    while True:
+        select = frames.Select("after", lookup_id=after)
+        head = frames.Receive(number, 0, 0.0, 1, peek=True, select=select, guarded=False)
+        try:
+            answer, body = desk.ask(session, head)
+        except Refused as refused:
+            told = re.search(r"Event 2083: .* position (\d+) .*damaged in p\d+", str(refused))
+            if told is None:
+                return
+            if "it was moved" not in str(refused):
+                after = int(told[1])
+                yield b""
+            continue
+        (envelope,) = answer.envelopes
+        after = envelope.lookup_id
+        yield body if crc32c.crc32c(body) == envelope.crc else b""
+
+
+def damages(path: Path, rng: Random, *, every: int) -> Iterator[tuple[str, int, bytes | None]]:
+    """Offset and new bytes, or where to cut; at boundaries of the format and by chance."""
+    size = path.stat().st_size
+    image = path.read_bytes()
+    used = len(image.rstrip(b"\0"))
+    boundaries = {0, 4, 6, 8, 15, 16, 60, 63, 64, 511, 512, 575, 576, used - 1, used, size - 1}
+    by_chance = {rng.randrange(max(1, used)) for _ in range(every)}
+    for offset in sorted(each for each in boundaries | by_chance if 0 <= each < size):
+        yield "flip", offset, bytes([image[offset] ^ 1 << rng.randrange(8)])
+    for start in range(0, used, PAGE):
+        yield "zeros", start, bytes(min(PAGE, size - start))
+    for start in rng.sample(range(0, max(used, 1), SECTOR), min(every, -(-used // SECTOR))):
+        yield "noise", start, rng.randbytes(min(SECTOR, size - start))
+    for length in sorted(each for each in boundaries | by_chance if 0 <= each < size):
+        yield "cut", length, None
+
+
+def in_memory(folder: Path) -> SimDisk:
+    """The same files on a disk on which a start costs no waiting."""
+    disk = SimDisk(Random(7))
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and name != LOCK_NAME:
+            image = path.read_bytes()
+            file = disk.open(name, size=len(image))
+            file.write(image, 0)
+            file.sync()
+            disk.sync_directory(name.rpartition("/")[0])
+    return disk
+
+
+def damaged(disk: SimDisk, name: str, offset: int, data: bytes | None) -> SimDisk:
+    copy = disk.after_crash(Fate.KEPT)
+    if data is None:
+        copy.cut_off(name, offset)
+    else:
+        copy.damage(name, offset, data)
+    return copy
+
+
+def damaged_for_real(folder: Path, to: Path, name: str, where: tuple[int, bytes | None]) -> Disk:
+    offset, data = where
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(folder.parent, to)
+    with (to / FOLDER_NAME / name).open("r+b") as file:
+        if data is None:
+            file.truncate(offset)
+        else:
+            file.seek(offset)
+            file.write(data)
+    return RealDisk(to)
+
+
+def put_aside(notice: str) -> int:
+    """How many messages an operator is told of that they are in quarantine."""
+    found = re.search(r"(\d+) messages? in .*quarantine", notice)
+    return int(found[1]) if found else "moved to system$;quarantine" in notice
+
+
+def outcome(disk: Disk, told: Told, *, end_taken: bool) -> str:
+    """What became of it; raises if it is anything that may not be."""
+    try:
+        desk = Desk(disk, SIZES)
+    except StoreCorrupt as error:
+        named = bool(error.event and error.file) and Path(error.file).name in str(error)
+        if not named:
+            raise
+        return "refused"
+    now = held(desk)
+    aside = sum(put_aside(notice) for notice in desk.manager.notices())
+    desk.store.close(desk.manager.snapshot())
+    if end_taken and now in told.before:
+        return "an earlier state"
+    assert now.keys() == told.now.keys()
+    unreadable = refused = 0
+    for queue, records in told.now.items():
+        readable = [record for record in now[queue] if record]
+        left = iter(records)
+        assert all(record in left for record in readable), (queue, "a wrong byte, or order")
+        unreadable += len(records) - len(readable)
+        refused += len(now[queue]) - len(readable)
+    assert unreadable <= refused + aside, "messages are silently gone"
+    return "told at the message" if unreadable else "whole"
+
+
+def every_outcome(
+    tmp_path: Path, told: Told, prefixes: tuple[str, ...], every: int, *, real: bool = False
+) -> Counter:
+    rng = Random(7)
+    seen: Counter[str] = Counter()
+    folder = tmp_path / "data" / FOLDER_NAME
+    whole = in_memory(folder)
+    paths = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
+    names = [name for name, path in paths.items() if path.is_file() and name.startswith(prefixes)]
+    assert names, f"no file begins with any of {prefixes}"
+    for name in names:
+        used = len(paths[name].read_bytes().rstrip(b"\0"))
+        for what, offset, data in damages(paths[name], rng, every=every):
+            end_taken = name == "QMLog" and offset + len(data or b"") >= used
+            if real:
+                disk = damaged_for_real(folder, tmp_path / "copy", name, (offset, data))
+            else:
+                disk = damaged(whole, name, offset, data)
+            try:
+                seen[outcome(disk, told, end_taken=end_taken)] += 1
+            except (AssertionError, DrayError) as error:
+                error.add_note(f"{name}: {what} at {offset}")
+                raise
+            finally:
+                disk.close()
+    return seen
+
+
+@pytest.mark.parametrize("checkpoints", [0, 1, 3])
+def test_a_damaged_log_is_refused_or_harmless(tmp_path, checkpoints):
+    told = fill(tmp_path / "data", checkpoints=checkpoints)
+    seen = every_outcome(tmp_path, told, ("QMLog",), every=60)
+    assert seen["refused"] > 10
+    assert not seen["told at the message"]
+
+
+@pytest.mark.parametrize("checkpoints", [1, 3])
+def test_a_damaged_checkpoint_changes_nothing_as_long_as_the_log_is_whole(tmp_path, checkpoints):
+    told = fill(tmp_path / "data", checkpoints=checkpoints)
+    seen = every_outcome(tmp_path, told, ("MQTrans", "MQInSeqs"), every=30)
+    assert seen.keys() == {"whole"}
+
+
+def test_damaged_message_files_are_told_at_the_message_and_nowhere_else(tmp_path):
+    told = fill(tmp_path / "data", checkpoints=3)
+    seen = every_outcome(tmp_path, told, ("p", "j", "r", "l0"), every=25)
+    assert seen["told at the message"] > 10
+
+
+def test_damaged_files_of_queues_are_mended_or_refused(tmp_path):
+    told = fill(tmp_path / "data", checkpoints=3)
+    seen = every_outcome(tmp_path, told, ("lqs/",), every=6)
+    assert seen["whole"] > 10
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("prefix", ["QMLog", "MQTrans", "MQInSeqs", "p", "lqs/"])
+def test_a_real_disk_with_damaged_files_is_no_different(tmp_path, prefix):
+    told = fill(tmp_path / "data", checkpoints=3)
+    seen = every_outcome(tmp_path, told, (prefix,), every=10, real=True)
+    assert sum(seen.values()) > 10

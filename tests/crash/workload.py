@@ -1,0 +1,171 @@
+"""A workload whose every disk operation is recorded, and what must hold wherever it is cut.
+
+The recording carries marks: `begun n` when the group of turn n may be in the log, `ended n` when
+its sync has ended and somebody may have been told. After a power failure anywhere the recovered
+state must be exactly that of one turn, not older than the last one ended, not newer than the last
+one begun.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+from dray.errors import StoreFull
+from dray.store.syncing import Checkpoint, Sync
+from dray.testing.disk import CrashState, Fate, Operation, SimDisk, crash_states
+from tests.unit.store.ledger import Ledger, busy_turn, small_store
+
+BEGUN, ENDED = "begun", "ended"
+
+
+@dataclass
+class Recording:
+    """What was done to the disk, and the state after each turn."""
+
+    base: SimDisk | None = None
+    first_turn: int = 0
+    operations: list[Operation] = field(default_factory=list)
+    states: dict[int, object] = field(default_factory=dict)
+
+
+@dataclass
+class Findings:
+    """How many crash states were looked at, and what recovery did with them."""
+
+    crashes: int = 0
+    cut_groups: int = 0
+    acts: Counter[str] = field(default_factory=Counter)
+
+
+class Workload:
+    """Drives one store, with syncs and checkpoints that overlap as those of threads do."""
+
+    def __init__(self, rng: Random, disk: SimDisk, recording: Recording) -> None:
+        self._rng = rng
+        self._disk = disk.recorded(recording.operations)
+        self._recording = recording
+        self._store = small_store(disk)
+        self._ledger = Ledger()
+        self._syncs: list[tuple[int, Sync]] = []
+        self._checkpoint: tuple[int, Checkpoint] | None = None
+        self._flushing = []
+        self._store.recover(self._ledger.load)
+        self._note()
+
+    def run(self, turns: int) -> None:
+        for _ in range(turns):
+            busy_turn(self._store, self._ledger, self._rng)
+            self._note()
+            self._maybe_checkpoint()
+            self._begin()
+            self._go_on()
+        while self._syncs or self._checkpoint:
+            self._go_on()
+
+    def close(self) -> None:
+        turn = self._ledger.turn
+        self._store.close(self._ledger.snapshot() if self._rng.randrange(2) else None)
+        self._mark(ENDED, turn)
+
+    def _note(self) -> None:
+        self._recording.states[self._ledger.turn] = self._ledger.state()
+
+    def _mark(self, what: str, turn: int) -> None:
+        self._disk.record(Operation("mark", what, turn))
+
+    def _begin(self) -> None:
+        self._mark(BEGUN, self._ledger.turn)
+        while True:
+            try:
+                sync = self._store.begin_sync()
+                break
+            except StoreFull:
+                assert self._store.checkpoint_due
+                self._end_everything()
+                self._store.checkpoint(self._ledger.snapshot())
+        if sync is not None:
+            self._syncs.append((self._ledger.turn, sync))
+
+    def _go_on(self) -> None:
+        """End a sync, a checkpoint or an early flush that is under way, or let it run on."""
+        if self._syncs and self._rng.random() < 0.8:
+            self._end_sync(self._rng.randrange(len(self._syncs)))
+        if self._checkpoint and self._rng.random() < 0.4:
+            self._end_checkpoint()
+        if self._rng.random() < 0.5:
+            for file in self._flushing:
+                file.sync()
+            self._store.flushed(self._flushing)
+            self._flushing = self._store.flush_hint()
+
+    def _end_sync(self, which: int) -> None:
+        turn, sync = self._syncs.pop(which)
+        sync.run()
+        self._store.end_sync(sync)
+        self._mark(ENDED, turn)
+        self._ledger.check(self._store)
+
+    def _maybe_checkpoint(self) -> None:
+        if self._checkpoint or not (self._store.checkpoint_due or self._rng.random() < 0.1):
+            return
+        self._mark(BEGUN, self._ledger.turn)
+        checkpoint = self._store.begin_checkpoint(self._ledger.snapshot())
+        assert checkpoint is not None
+        self._checkpoint = (self._ledger.turn, checkpoint)
+
+    def _end_checkpoint(self) -> None:
+        assert self._checkpoint
+        turn, checkpoint = self._checkpoint
+        checkpoint.run()
+        self._store.end_checkpoint(checkpoint)
+        self._checkpoint = None
+        self._mark(ENDED, turn)
+
+    def _end_everything(self) -> None:
+        while self._syncs:
+            self._end_sync(0)
+        if self._checkpoint:
+            self._end_checkpoint()
+
+
+def recorded_workload(rng: Random, turns: int, base: SimDisk | None = None) -> Recording:
+    """Work on a copy of `base`, or on an empty disk."""
+    recording = Recording(base)
+    disk = SimDisk(rng) if base is None else base.after_crash(Fate.KEPT)
+    workload = Workload(rng, disk, recording)
+    recording.first_turn = min(recording.states)
+    workload.run(turns)
+    workload.close()
+    return recording
+
+
+def check_every_crash(recording: Recording, rng: Random, findings: Findings, **how) -> None:
+    """Recover from every crash state of the recording and hold the outcome against the marks."""
+    ended = begun = recording.first_turn
+    operations = iter(recording.operations)
+    done = 0
+    for state in crash_states(recording.operations, rng, base=recording.base, **how):
+        while done < state.done:
+            operation = next(operations)
+            done += 1
+            if operation.verb == "mark" and operation.name == BEGUN:
+                begun = max(begun, operation.offset)
+            elif operation.verb == "mark":
+                ended = max(ended, operation.offset)
+        check_crash(state, recording, range(ended, begun + 1), findings)
+
+
+def check_crash(
+    state: CrashState, recording: Recording, allowed: range, findings: Findings
+) -> None:
+    ledger = Ledger()
+    store = small_store(state.disk)
+    report = store.recover(ledger.load)
+    assert ledger.turn in allowed, (state.done, state.fate, report)
+    assert ledger.state() == recording.states[ledger.turn], (state.done, state.fate, report)
+    ledger.check(store)
+    findings.crashes += 1
+    findings.cut_groups += report.cut_groups
+    findings.acts[report.act.name] += 1

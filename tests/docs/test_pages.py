@@ -1,0 +1,117 @@
+"""What the pages say works, and what the code can tell is written as the code tells it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dray.cli.demo.processes import READY_WITHIN_S
+from tests.integration.commands import until
+from tools.check_docs import FENCE
+from tools.write_reference import REFERENCE, command_line_page, errors_page
+
+HOUSE = Path(__file__).resolve().parent.parent.parent
+SERVE = "dray serve --data queues\n"
+PAGES = ["README.md", "docs/tutorials/first-messages.md"]
+BLOCK_WITHIN_S = 60
+
+
+def blocks(page, language):
+    """The code blocks of a page in one language, in their order."""
+    text = (HOUSE / page).read_text()
+    return [fence["body"] for fence in FENCE.finditer(text) if fence["language"] == language]
+
+
+def test_the_page_of_errors_is_what_the_code_says():
+    assert (REFERENCE / "errors.md").read_text() == errors_page(), "run tools/write_reference.py"
+
+
+def test_the_page_of_commands_is_what_the_program_says():
+    assert (REFERENCE / "cli.md").read_text() == command_line_page(), "run tools/write_reference.py"
+
+
+def test_the_two_commands_come_first_in_the_readme():
+    first = blocks("README.md", "sh")[0]
+    assert [line.split("#")[0].strip() for line in first.splitlines()] == ["make demo", "make test"]
+
+
+def test_every_make_target_that_a_page_names_is_there():
+    targets = set(re.findall(r"^([a-z]+):", (HOUSE / "Makefile").read_text(), re.MULTILINE))
+    for page in [HOUSE / "README.md", *(HOUSE / "docs").rglob("*.md")]:
+        named = set(
+            re.findall(r"\bmake ([a-z]+)\b(?=[ `\n]*(?:ARGS|LOSSY|FILES|`|#|\n))", page.read_text())
+        )
+        assert named <= targets, page
+
+
+def test_no_word_stands_twice_in_the_glossary_and_all_stand_in_order():
+    table = (HOUSE / "docs/glossary.md").read_text()
+    rows = [row.split(", ") for row in re.findall(r"^\| (\w[^|]+?) \|", table, re.MULTILINE)][1:]
+    words = [word for row in rows for word in row]
+    assert len(words) == len(set(words))
+    assert [row[0] for row in rows] == sorted(row[0] for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_page_work_in_their_order(page, tmp_path):
+    """The manager is started as the page says; address and port alone are ours."""
+    environment = _environment()
+    manager = None
+    try:
+        for block in blocks(page, "sh"):
+            if "make" in block:
+                continue
+            if block == SERVE:
+                manager = _serve(tmp_path, environment)
+                continue
+            _run(["bash", "-euo", "pipefail", "-c", block], tmp_path, environment)
+    finally:
+        if manager is not None:
+            manager.terminate()
+            manager.wait(READY_WITHIN_S)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_the_python_of_a_page_works(page, tmp_path):
+    for block in blocks(page, "python"):
+        _run([sys.executable, "-c", block], tmp_path, _environment())
+
+
+def _serve(folder, environment):
+    said = folder / "said"
+    with said.open("wb") as log:
+        process = subprocess.Popen(
+            ["bash", "-c", f"exec {SERVE}"], cwd=folder, env=environment, stdout=log, stderr=log
+        )
+
+    def address():
+        assert process.poll() is None, said.read_text()
+        found = re.search(r"dray://\S+", said.read_text())
+        return found and found[0]
+
+    environment["DRAY_URL"] = until(address, READY_WITHIN_S)
+    return process
+
+
+def _run(command, folder, environment):
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BLOCK_WITHIN_S,
+    )
+    assert done.returncode == 0, f"{command[-1]}\n{done.stdout}\n{done.stderr}"
+
+
+def _environment():
+    beside = Path(sys.executable).parent
+    path = f"{beside}{os.pathsep}{os.environ['PATH']}"
+    return os.environ | {"PATH": path, "DRAY_LISTEN": "127.0.0.1:0"}

@@ -1,0 +1,98 @@
+"""Makes the golden data directory: one of each kind of file, as this version writes them.
+
+    python -m tests.formats.make_store
+
+Only a new version of the format is a reason to make another one, beside the old ones, which every
+later version must still open. The archive is a tar of `storage`, compressed with xz.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import tempfile
+from pathlib import Path
+from random import Random
+
+from dray.manager.events import LinkUp, Peer
+from dray.model.message import Message
+from dray.model.queue import QueueOptions
+from dray.store.disk import FOLDER_NAME, LOCK_NAME, RealDisk
+from dray.testing.desk import PEER_ID, Desk, Sizes
+from dray.testing.storage_model import Known
+from dray.testing.storage_records import Letters, Records, sizes_and_crcs
+from dray.testing.storage_workload import SEQUENCE, STREAM
+from dray.wire import frames
+
+GOLDEN = Path(__file__).with_name("golden") / "store-1.tar.xz"
+SIZES = Sizes(heap_file_bytes=4 << 20, log_bytes=1 << 20, queue_files=True)
+OUTGOING = "dray://peer:7340/there"
+MTIME = 1_700_000_000
+
+
+class Golden:
+    """What is put into the directory, by queue."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Make the queues."""
+        self.desk = desk
+        self.session, welcome = desk.client()
+        self.first_number = welcome.first_number
+        for name, options in (
+            ("orders", QueueOptions(journal=True, quota=1 << 20, label="golden")),
+            ("urgent", QueueOptions(transactional=False)),
+            ("large", QueueOptions()),
+        ):
+            desk.ask(self.session, frames.CreateQueue(name, options))
+
+    def send(self, name: str, records: Records) -> None:
+        """Send as one transaction."""
+        sizes, crcs = sizes_and_crcs(records)
+        send = frames.Send(self.desk.number(self.session, name), 0, sizes, crcs)
+        self.desk.ask(self.session, send, b"".join(records.values()))
+        self.desk.store.sync()
+
+
+def fill(desk: Desk) -> None:
+    """Something of everything; the last of it after the last checkpoint."""
+    golden = Golden(desk)
+    letters = Letters(Random(1), Known(), golden.first_number)
+    for index in range(5):
+        golden.send("orders", letters.one(Message(body=b"order %d" % index, label="order")))
+    for priority in (2, 7, 4):
+        golden.send("urgent", letters.one(Message(body=b"%d" % priority, priority=priority)))
+    golden.send("large", letters.large())
+    desk.messages(golden.session, desk.number(golden.session, "orders"), count=2, peek=False)
+    golden.send(OUTGOING, letters.one(Message(body=b"to be delivered")))
+    desk.store.checkpoint(desk.manager.snapshot())
+    peer = desk.open()
+    desk.ask(peer, frames.Hello("manager", PEER_ID))
+    desk.ask(peer, frames.OpenStream(STREAM, "large"))
+    arriving = letters.arriving(0, 4)
+    data = frames.Data(STREAM, SEQUENCE, 0, arriving.envelopes)
+    desk.ask(peer, data, b"".join(arriving.records.values()))
+    desk.store.sync()
+    desk.handle(LinkUp(Peer("peer", 7340)))
+    desk.store.checkpoint(desk.manager.snapshot())
+    golden.send("orders", letters.one(Message(body=b"after the checkpoint")))
+
+
+def make(path: Path) -> None:
+    """Write the archive to `path`."""
+    with tempfile.TemporaryDirectory() as folder:
+        desk = Desk(RealDisk(folder), SIZES)
+        fill(desk)
+        desk.store.close()
+        path.parent.mkdir(exist_ok=True)
+        storage = Path(folder) / FOLDER_NAME
+        with tarfile.open(path, "w:xz") as archive:
+            for file in sorted(storage.rglob("*")):
+                name = file.relative_to(storage.parent).as_posix()
+                if file.is_file() and file.name != LOCK_NAME:
+                    about = tarfile.TarInfo(name)
+                    about.size, about.mtime, about.mode = file.stat().st_size, MTIME, 0o640
+                    archive.addfile(about, io.BytesIO(file.read_bytes()))
+
+
+if __name__ == "__main__":
+    make(GOLDEN)

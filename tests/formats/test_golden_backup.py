@@ -1,0 +1,57 @@
+"""A backup made by an earlier version: it must be restored by every later one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dray.manager.checking import check_store
+from dray.manager.restoring import restore
+from dray.wire import frames
+from tests.formats.make_backup import GOLDEN, MOMENT
+from tests.unit.manager.conftest import LOG_BYTES, Desk
+from tests.unit.manager.test_large_messages import take_large
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    report = restore(GOLDEN, tmp_path / "data", now=MOMENT + 60, log_bytes=LOG_BYTES)
+    assert (report.manager_id, report.taken) == ("0123456789abcdef" * 2, MOMENT)
+    assert check_store(tmp_path / "data").clean
+    return Desk(tmp_path / "data", report.manager_id)
+
+
+def test_the_bytes_begin_as_the_page_says():
+    data = GOLDEN.read_bytes()
+    assert data[:16] == b"DRAYBKUP\x01\x00" + bytes(6)
+    assert data[16:20] in (b"\x01\x00\x00\x00", b"\x01\x01\x00\x00")
+
+
+def test_its_messages_come_out_with_their_positions_and_properties(desk: Desk):
+    caller = desk.session()
+    envelopes, found = caller.receive(caller.open("orders"))
+    assert (found, [each.lookup_id for each in envelopes]) == ([b"second"], [2])
+    assert caller.receive(caller.open("orders;journal"), peek=True)[1] == [b"first", b"second"]
+    assert caller.receive(caller.open("dray://127.0.0.1:7340/far"), peek=True)[1] == [
+        b"to be delivered"
+    ]
+
+
+def test_its_large_message_is_whole(desk: Desk):
+    caller = desk.session()
+    assert len(take_large(caller, caller.open("large"), caller.number_for()).parts) == 3
+
+
+def test_its_queues_have_their_options(desk: Desk):
+    info = desk.session().call(frames.DescribeQueue("orders")).info
+    assert (info.label, info.quota, info.transactional) == ("golden", 1 << 20, True)
+
+
+def test_its_committed_transactions_are_remembered_and_others_are_not_vouched_for(desk: Desk):
+    caller = desk.session()
+    known = [
+        caller.call(frames.Outcome(f"{desk.manager_id}\\{number}")).status for number in range(2, 9)
+    ]
+    assert known.count("committed") >= 2
+    assert set(known) == {"committed", "unknown"}

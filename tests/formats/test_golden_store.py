@@ -1,0 +1,77 @@
+"""A data directory that an earlier version wrote: every later one must open it."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from dray.store.disk import RealDisk
+from dray.testing.desk import MANAGER_ID, PEER_ID, Desk
+from dray.testing.storage_workload import SEQUENCE, STREAM
+from dray.wire import frames
+from dray.wire.record import HEADER_BYTES, read_header
+from tests.formats.make_store import OUTGOING, SIZES, make
+
+GOLDEN = sorted(Path(__file__).with_name("golden").glob("store-*.tar.xz"))
+BYTES_MAX = 200_000
+
+
+@pytest.fixture(params=GOLDEN, ids=lambda path: path.name)
+def desk(request, tmp_path):
+    with tarfile.open(request.param) as archive:
+        archive.extractall(tmp_path, filter="data")
+    opened = Desk(RealDisk(tmp_path), SIZES)
+    yield opened
+    opened.store.close(opened.manager.snapshot())
+
+
+def bodies(desk, name):
+    session, _ = desk.client()
+    seen = desk.messages(session, desk.number(session, name), peek=True)
+    return [
+        each.record[HEADER_BYTES + read_header(each.record).properties_bytes :] for each in seen
+    ]
+
+
+def test_there_is_a_golden_store_and_all_of_them_are_small():
+    assert GOLDEN
+    assert sum(path.stat().st_size for path in GOLDEN) < BYTES_MAX
+
+
+def test_its_messages_are_there_in_order_also_those_after_the_last_checkpoint(desk):
+    orders = [b"order %d" % number for number in range(2, 5)]
+    assert bodies(desk, "orders") == [*orders, b"after the checkpoint"]
+    assert bodies(desk, "orders;journal") == [b"order 0", b"order 1"]
+    assert bodies(desk, "urgent") == [b"7", b"4", b"2"]
+    assert bodies(desk, OUTGOING) == [b"to be delivered"]
+
+
+def test_its_large_messages_are_whole(desk):
+    session, _ = desk.client()
+    listed, _ = desk.ask(session, frames.LargeList(desk.number(session, "large"), 0, 10))
+    assert [each.missing for each in listed.entries] == [[], []]
+    assert {each.source for each in listed.entries} == {MANAGER_ID, PEER_ID}
+
+
+def test_its_stream_goes_on_behind_the_last_message_accepted(desk):
+    session = desk.open()
+    desk.ask(session, frames.Hello("manager", PEER_ID))
+    state, _ = desk.ask(session, frames.OpenStream(STREAM, "large"))
+    assert (state.sequence_id, state.upto) == (SEQUENCE, 4)
+
+
+def test_its_queues_have_their_options_and_their_files(desk):
+    session, _ = desk.client()
+    infos = {info.name: info for info in desk.queues(session)}
+    orders = infos["orders"]
+    assert (orders.label, orders.quota, orders.transactional) == ("golden", 1 << 20, True)
+    assert not infos["urgent"].transactional
+    assert desk.manager.notices() == []
+
+
+def test_this_version_still_writes_such_a_directory(tmp_path):
+    make(tmp_path / "again.tar.xz")
+    with tarfile.open(tmp_path / "again.tar.xz") as made, tarfile.open(GOLDEN[-1]) as golden:
+        assert {each.name for each in made} == {each.name for each in golden}

@@ -1,0 +1,139 @@
+"""The bytes of frames and records, kept: a change here is a change of the wire.
+
+`docs/formats/wire.md` explains them. Whoever must change one makes a new version of the format.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.model.classes import Acknowledge, Part
+from dray.model.message import Message
+from dray.wire.frames import (
+    Commit,
+    Data,
+    Done,
+    Envelope,
+    Failed,
+    Hello,
+    OpenStream,
+    Send,
+    StreamState,
+    encode_frame,
+)
+from dray.wire.record import PLAIN, PartMark, encode_record, read_header
+from dray.wire.stream import FrameStream
+
+SEQUENCE_ID = 1_700_000_000 << 32
+ENVELOPE = Envelope(
+    lookup_id=40,
+    length=67,
+    crc=0xDEADBEEF,
+    transaction=1_048_577,
+    sent_us=1_700_000_000_000_000,
+    arrived_us=1_700_000_000_500_000,
+    marks=3,
+    number=13,
+)
+FRAMES = {
+    "hello": (
+        Hello("manager", "ab" * 16, "source"),
+        1,
+        0,
+        (
+            "4452415901010000010000003300000000000000d5ecb201"
+            "94a76d616e61676572d92061626162616261626162616261626162616261626162616261626162616261"
+            "62a6736f75726365a0"
+        ),
+    ),
+    "send": (
+        Send(3, 1_048_577, [67], [0xDEADBEEF]),
+        7,
+        67,
+        "44524159011e0000070000001000000043000000b4debcfd9503ce00100001914391cedeadbeefc3",
+    ),
+    "commit": (
+        Commit(1_048_577, 1),
+        8,
+        0,
+        "44524159011f00000800000007000000000000007a96216d92ce0010000101",
+    ),
+    "done": (Done(1), 8, 0, "445241590105000008000000020000000000000009f2fd7e9101"),
+    "failed": (
+        Failed("queue-not-found", "there is no queue 'x'", {"queue": "x"}),
+        9,
+        0,
+        (
+            "445241590106000009000000300000000000000045f16368"
+            "93af71756575652d6e6f742d666f756e64b57468657265206973206e6f2071756575652027782781a5"
+            "7175657565a178"
+        ),
+    ),
+    "open stream": (
+        OpenStream(4, "orders"),
+        0,
+        0,
+        "44524159013c0000000000000900000000000000ca30e9799204a66f7264657273",
+    ),
+    "stream state": (
+        StreamState(4, SEQUENCE_ID, 12),
+        0,
+        0,
+        "44524159013d0000000000000c00000000000000ec2891a19304cf6553f100000000000c",
+    ),
+    "data": (
+        Data(4, SEQUENCE_ID, 12, [ENVELOPE]),
+        0,
+        67,
+        (
+            "44524159013f00000000000034000000430000002fe1063d9404cf6553f100000000000c"
+            "919e2843cedeadbeefce00100001cf00060a24181e4000cf00060a241825e12003000000000dffff"
+        ),
+    ),
+}
+SOURCE = bytes(range(16))
+RECORDS = {
+    "plain": (
+        Message(body=b"abc"),
+        6,
+        PLAIN,
+        (
+            "444d5347010003010000000003000000000102030405060708090a0b0c0d0e0f"
+            "0600000000000000000000000000000000000000000000000000000000000000616263"
+        ),
+    ),
+    "header of a large message": (
+        Message(
+            body=b"abc",
+            label="lab",
+            app_specific=-9998,
+            acknowledge=Acknowledge.FULL_RECEIVE,
+            use_dead_letter_queue=True,
+        ),
+        5,
+        PartMark(Part.HEADER, 5),
+        (
+            "444d5347010103030c00000003000000000102030405060708090a0b0c0d0e0f"
+            "0500000000000000f2d8ffff0e0000000500000000000000000000000000000097a36c6162c0c400c0c0"
+            "c0c0616263"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("head", "request_id", "body_bytes", "image"), FRAMES.values(), ids=FRAMES)
+def test_a_frame_keeps_its_bytes(head, request_id, body_bytes, image):
+    assert encode_frame(head, request_id, body_bytes).hex() == image
+    stream = FrameStream()
+    data = bytes.fromhex(image) + bytes(body_bytes)
+    stream.buffer()[: len(data)] = data
+    (frame,) = stream.received(len(data))
+    assert (frame.head, frame.request_id, len(frame.body)) == (head, request_id, body_bytes)
+
+
+@pytest.mark.parametrize(("message", "number", "mark", "image"), RECORDS.values(), ids=RECORDS)
+def test_a_record_keeps_its_bytes(message, number, mark, image):
+    head, body = encode_record(message, SOURCE, number, mark)
+    assert (head + bytes(body)).hex() == image
+    header = read_header(bytes.fromhex(image))
+    assert (header.number, header.part) == (number, mark.part)

@@ -1,0 +1,92 @@
+"""Every ratchet over the whole repository."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dray
+from dray import errors
+from tests.house import ratchets
+
+HOUSE = Path(__file__).parents[2]
+SOURCE = HOUSE / "src" / "dray"
+PYPROJECT = HOUSE / "pyproject.toml"
+CORES = {"delivery", "large", "manager", "transfer", "wire"}
+WIRE_ONLY = {"client", "console", "spark"}
+
+
+def source_files() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def repository_texts() -> Iterator[tuple[str, str]]:
+    """Each file that is or could be committed, as text; the lock and binary files left out."""
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    answer = subprocess.run(listing, cwd=HOUSE, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        pytest.skip("not a git checkout")
+    for name in answer.stdout.split("\0"):
+        path = HOUSE / name
+        if name and name != "uv.lock" and path.is_file():
+            content = path.read_bytes()
+            if b"\0" not in content:
+                yield name, content.decode("utf-8", "replace")
+
+
+def all_errors(root: type) -> Iterator[type]:
+    yield root
+    for child in root.__subclasses__():
+        if child.__module__.startswith("dray."):
+            yield from all_errors(child)
+
+
+@pytest.mark.parametrize(
+    "ratchet",
+    [
+        ratchets.long_module,
+        ratchets.long_functions,
+        ratchets.missing_docstring,
+        ratchets.forbidden_name,
+        ratchets.prints,
+        ratchets.clock_and_chance,
+    ],
+)
+def test_source_keeps_the_rule(ratchet):
+    complaints = []
+    for path in source_files():
+        complaints += ratchet(path.relative_to(SOURCE).as_posix(), path.read_text("utf-8"))
+    assert not complaints, "\n".join(complaints)
+
+
+@pytest.mark.parametrize("ratchet", [ratchets.machine_paths, ratchets.unfinished])
+def test_repository_keeps_the_rule(ratchet):
+    complaints = [line for name, text in repository_texts() for line in ratchet(name, text)]
+    assert not complaints, "\n".join(complaints)
+
+
+def test_every_lint_rule_left_out_has_its_reason():
+    assert not list(ratchets.ignores_without_reason("pyproject.toml", PYPROJECT.read_text("utf-8")))
+
+
+def test_lock_names_only_the_public_index():
+    assert not list(ratchets.foreign_hosts("uv.lock", (HOUSE / "uv.lock").read_text("utf-8")))
+
+
+def test_every_error_has_a_code_and_stands_at_the_front_door():
+    classes = list(dict.fromkeys(all_errors(errors.DrayError)))
+    exported = {error.__name__ for error in classes if getattr(dray, error.__name__, None) is error}
+    assert not list(ratchets.weak_errors(classes, exported))
+
+
+@pytest.mark.parametrize(("contract", "wanted"), [("cores", CORES), ("fence", WIRE_ONLY)])
+def test_every_package_stands_inside_its_fence(contract, wanted):
+    contracts = tomllib.loads(PYPROJECT.read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    sources = next(each["source_modules"] for each in contracts if each["id"] == contract)
+    fenced = {name.removeprefix("dray.") for name in sources}
+    present = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert not list(ratchets.unfenced(present, wanted, fenced))

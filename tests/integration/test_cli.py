@@ -1,0 +1,185 @@
+"""The command line against a real queue manager: what goes in comes out, once, whole."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from dray.cli.demo.processes import ManagerProcess
+from tests.integration.commands import dray, environment, finish, started, until, words
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def manager(tmp_path):
+    with ManagerProcess("manager", tmp_path) as process:
+        yield process
+
+
+@pytest.fixture
+def url(manager):
+    with manager.connect() as connected:
+        for name in ("orders", "large", "statusq"):
+            connected.create_queue(name)
+    return manager.url
+
+
+def count(url, queue):
+    return dray("queue", "show", queue, "--json", url=url).assert_good().value["message_count"]
+
+
+def test_a_queue_can_be_made_seen_emptied_and_deleted(manager):
+    url = manager.url
+    dray(
+        "queue", "create", "orders", "--quota", "1MiB", "--label", "what to do", url=url
+    ).assert_good()
+    assert dray("queue", "create", "orders", url=url).assert_error("queue-exists")
+    dray("queue", "create", "orders", "--exist-ok", url=url).assert_good()
+    shown = dray("queue", "show", "orders", "--json", url=url).assert_good().value
+    assert (shown["quota"], shown["label"], shown["transactional"]) == (1 << 20, "what to do", True)
+    listed = dray("queue", "list", url=url).assert_good().out
+    assert ["orders", "private", "yes", "0"] in [row[:4] for row in words(listed)]
+    dray("send", "orders", "-", url=url, stdin=b"one").assert_good()
+    assert "purged 1 message" in dray("queue", "purge", "orders", url=url).assert_good().out
+    dray("queue", "delete", "orders", url=url).assert_good()
+    assert dray("queue", "show", "orders", url=url).assert_error("queue-not-found")
+
+
+def test_standard_input_comes_out_on_standard_output_byte_for_byte(url):
+    body = bytes(range(256)) * 40
+    dray("send", "orders", "--stdin", "--label", "bytes", url=url, stdin=body).assert_good()
+    with started("receive", "orders", url=url) as process:
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (0, body, b"")
+
+
+def test_many_files_travel_in_one_transaction_in_their_order(url, tmp_path):
+    files = [tmp_path / f"file-{number}.txt" for number in range(5)]
+    for number, file in enumerate(files):
+        file.write_text(f"content {number}")
+    sent = dray("send", "orders", *files, "--json", url=url).assert_good().value
+    assert [message["label"] for message in sent["messages"]] == [file.name for file in files]
+    peeked = dray("peek", "orders", "--json", url=url).assert_good().out.splitlines()
+    assert len(peeked) == 5
+    assert all(sent["transaction_id"].replace("\\", "\\\\") in line for line in peeked)
+    out = tmp_path / "out"
+    dray("receive", "orders", "--to", out, "--max", 9, url=url).assert_good()
+    assert [(out / file.name).read_text() for file in files] == [f.read_text() for f in files]
+    assert count(url, "orders") == 0
+
+
+def test_a_large_file_comes_back_the_same(url, tmp_path):
+    payload = tmp_path / "load.bin"
+    payload.write_bytes(os.urandom(9_000_001))
+    dray("send", "large", payload, "--large", url=url).assert_good()
+    assert count(url, "large") == 5
+    received = dray("receive", "large", "--large", "--to", tmp_path / "out", "--json", url=url)
+    assert received.assert_good().value["size"] == 9_000_001
+    assert (tmp_path / "out" / "load.bin").read_bytes() == payload.read_bytes()
+    assert count(url, "large") == 0
+
+
+def test_several_large_messages_are_sent_in_one_transaction(url, tmp_path):
+    files = [tmp_path / name for name in ("a.bin", "empty.bin", "b.bin")]
+    for file, size in zip(files, (5_000_000, 0, 100), strict=True):
+        file.write_bytes(os.urandom(size))
+    dray("send", "large", *files, "--large", "--fragment-size", "1MiB", url=url).assert_good()
+    dray("receive", "large", "--large", "--to", tmp_path / "out", "--max", 3, url=url).assert_good()
+    for file in files:
+        assert (tmp_path / "out" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_an_empty_queue_is_a_timeout_and_no_error_after_the_first(url):
+    dray("receive", "orders", "--timeout", 0, url=url).assert_error("receive-timeout")
+    dray("send", "orders", "-", url=url, stdin=b"one").assert_good()
+    assert dray("receive", "orders", "--max", 5, url=url).assert_good().out == "one"
+
+
+def test_a_label_from_elsewhere_cannot_write_outside_the_directory(url, tmp_path):
+    out = tmp_path / "inside"
+    dray("send", "orders", "-", "--label", "../../escaped", url=url, stdin=b"x").assert_good()
+    said = dray("receive", "orders", "--to", out, "--json", url=url).assert_good()
+    assert said.value["path"] == str(out / "escaped")
+    assert not (tmp_path / "escaped").exists()
+
+
+def test_the_same_label_twice_makes_two_files(url, tmp_path):
+    for body in (b"first", b"second"):
+        dray("send", "orders", "-", "--label", "same.txt", url=url, stdin=body).assert_good()
+    dray("receive", "orders", "--to", tmp_path, "--max", 2, url=url).assert_good()
+    assert (tmp_path / "same.txt").read_bytes() == b"first"
+    assert (tmp_path / "same (2).txt").read_bytes() == b"second"
+
+
+def test_an_interrupt_ends_with_130_and_takes_nothing(url, manager):
+    with started("receive", "orders", url=url) as process, manager.connect() as connected:
+        # The waiting receiver is a session of its own beside this one.
+        until(lambda: _has_socket_to(process.pid))
+        process.send_signal(signal.SIGINT)
+        said = finish(process)
+        assert (said.status, said.err.strip()) == (130, "dray: interrupted")
+        connected.queue("orders").send(b"still here")
+    assert dray("receive", "orders", url=url).assert_good().out == "still here"
+
+
+def test_an_interrupted_receive_to_a_directory_leaves_the_message(url, tmp_path):
+    """The directory cannot be written, so the transaction aborts and the message stays."""
+    dray("send", "orders", "-", "--label", "kept", url=url, stdin=b"kept").assert_good()
+    blocked = tmp_path / "blocked"
+    blocked.write_bytes(b"")
+    dray("receive", "orders", "--to", blocked, url=url).assert_error("invalid-configuration")
+    assert count(url, "orders") == 1
+
+
+def test_messages_outside_transactions_work_on_their_kind_of_queue(manager, tmp_path):
+    url = manager.url
+    dray("queue", "create", "plain", "--non-transactional", url=url).assert_good()
+    dray("send", "plain", "-", url=url, stdin=b"light").assert_good()
+    assert dray("receive", "plain", url=url).assert_good().out == "light"
+
+
+def test_serve_ends_cleanly_on_a_signal_and_keeps_what_it_has(tmp_path):
+    process = ManagerProcess("manager", tmp_path)
+    process.start()
+    dray("queue", "create", "orders", url=process.url).assert_good()
+    dray("send", "orders", "-", url=process.url, stdin=b"kept").assert_good()
+    process.stop()
+    assert not process.running
+    with process:
+        assert dray("receive", "orders", url=process.url).assert_good().out == "kept"
+
+
+def test_an_address_comes_from_the_option_or_the_environment(url):
+    assert dray("--url", url, "queue", "list", url="dray://127.0.0.1:1").assert_good()
+    assert dray("queue", "list", "--url", url).assert_good()
+    assert "DRAY_URL" in environment(url)
+
+
+def _has_socket_to(pid):
+    try:
+        files = list(Path(f"/proc/{pid}/fd").iterdir())
+        return any("socket:" in str(file.readlink()) for file in files)
+    except FileNotFoundError:
+        return False
+
+
+def test_a_hole_is_named_and_its_parts_are_gone(url, manager, tmp_path):
+    payload = tmp_path / "load.bin"
+    payload.write_bytes(os.urandom(5_000_000))
+    send = ("send", "large", payload, "--large", "--fragment-size", 1_000_000)
+    sent = dray(*send, "--json", url=url).assert_good().value
+    with manager.connect() as connected:
+        raw = connected.queue("large", raw=True)
+        first = raw.peek_by_correlation_id(sent["messages"][0]["id"])
+        for fragment in (2, 3):
+            raw.receive_by_lookup_id(first.lookup_id + fragment - 1)
+    said = dray("receive", "large", "--large", "--to", tmp_path / "out", url=url)
+    line = said.assert_error("large-message-hole")
+    print(line)
+    assert sent["messages"][0]["id"] in line
+    assert "2" in line
+    assert "3" in line
+    assert list((tmp_path / "out").iterdir()) == []
+    assert count(url, "large") == 0

@@ -1,0 +1,276 @@
+"""Bad input, through the real command: one clear line, its code, nothing lost, no traceback."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from dray.cli.demo.processes import ManagerProcess
+from tests.integration.commands import COMMAND, dray, environment, finish, started, until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def manager(tmp_path):
+    with ManagerProcess("manager", tmp_path) as process:
+        with process.connect() as connected:
+            for name in ("orders", "large", "statusq"):
+                connected.create_queue(name)
+        yield process
+
+
+def count(manager, queue):
+    with manager.connect() as connected:
+        return connected.queue(queue).info().message_count
+
+
+@pytest.mark.parametrize("large", [[], ["--large"]])
+def test_a_missing_file_sends_nothing_of_the_others(manager, tmp_path, large):
+    (tmp_path / "good").write_bytes(b"good")
+    queue = "large" if large else "orders"
+    said = dray("send", queue, tmp_path / "good", tmp_path / "bad", *large, url=manager.url)
+    assert str(tmp_path / "bad") in said.assert_error("source-unreadable")
+    assert count(manager, queue) == 0
+
+
+@pytest.mark.parametrize("large", [[], ["--large"]])
+def test_a_file_that_cannot_be_read_is_named(manager, tmp_path, large):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    said = dray("send", "orders", folder, *large, url=manager.url)
+    assert str(folder) in said.assert_error("source-unreadable")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read every file")
+def test_a_file_without_permission_is_named(manager, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret")
+    secret.chmod(0)
+    said = dray("send", "orders", secret, url=manager.url)
+    assert str(secret) in said.assert_error("source-unreadable")
+
+
+def test_a_file_that_changes_while_it_is_sent_is_not_sent(manager, tmp_path):
+    growing = tmp_path / "growing"
+    growing.write_bytes(os.urandom(64 << 20))
+    stop = threading.Event()
+
+    def grow():
+        with growing.open("ab") as file:
+            while not stop.wait(0.005):
+                file.write(b"more")
+                file.flush()
+
+    writer = threading.Thread(target=grow)
+    writer.start()
+    try:
+        said = dray("send", "large", growing, "--large", url=manager.url)
+    finally:
+        stop.set()
+        writer.join()
+    assert str(growing) in said.assert_error("source-changed")
+    assert count(manager, "large") == 0
+
+
+def test_a_plain_message_over_the_limit_is_told_of_large_ones(manager, tmp_path):
+    (tmp_path / "big").write_bytes(bytes(5 << 20))
+    said = dray("send", "orders", tmp_path / "big", url=manager.url)
+    assert "--large" in said.assert_error("message-too-large")
+    assert count(manager, "orders") == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [["send", "nowhere", "-"], ["receive", "nowhere"], ["peek", "nowhere"]]
+)
+def test_an_unknown_queue_is_named(manager, arguments):
+    assert "nowhere" in dray(*arguments, url=manager.url).assert_error("queue-not-found")
+
+
+def test_a_name_that_cannot_be_is_explained(manager):
+    said = dray("queue", "create", "a+b", url=manager.url)
+    assert "a+b" in said.assert_error("invalid-queue-name")
+
+
+def test_nobody_listening_is_told_with_the_address():
+    said = dray("queue", "list", url="dray://127.0.0.1:1")
+    assert "127.0.0.1:1" in said.assert_error("connection-lost")
+
+
+def test_an_address_that_cannot_be_is_explained():
+    dray("queue", "list", url="http://127.0.0.1:1").assert_error("invalid-configuration")
+
+
+def test_a_port_in_use_is_told_and_the_first_goes_on(manager, tmp_path):
+    other = tmp_path / "other"
+    said = dray("serve", "--data", other, "--listen", f"127.0.0.1:{manager.port}")
+    assert str(manager.port) in said.assert_error("address-in-use")
+    assert count(manager, "orders") == 0
+
+
+def test_a_data_directory_of_a_live_process_is_told_and_the_first_goes_on(manager):
+    dray("send", "orders", "-", url=manager.url, stdin=b"kept").assert_good()
+    said = dray("serve", "--data", manager.data, "--listen", "127.0.0.1:0")
+    assert str(manager.data) in said.assert_error("store-locked")
+    assert dray("receive", "orders", url=manager.url).assert_good().out == "kept"
+
+
+def test_a_wrong_magic_ends_that_connection_only(manager):
+    with manager.connect() as connected:
+        with socket.create_connection(("127.0.0.1", manager.port), timeout=10) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            answer = bytearray()
+            while piece := stranger.recv(4096):
+                answer += piece
+        assert b"protocol-error" in answer
+        connected.queue("orders").send(b"still here")
+    assert dray("receive", "orders", url=manager.url).assert_good().out == "still here"
+
+
+def test_a_server_that_does_not_speak_dray_is_told():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with started("queue", "list", url=f"dray://127.0.0.1:{port}") as process:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                said = finish(process)
+    said.assert_error("protocol-error")
+
+
+@pytest.mark.parametrize("left", [0, 512, 4096, 20_000])
+def test_a_truncated_log_refuses_to_start_and_leaves_everything_as_it_is(manager, left):
+    dray("send", "orders", "-", url=manager.url, stdin=os.urandom(3 << 20)).assert_good()
+    dray("send", "orders", "-", url=manager.url, stdin=b"kept").assert_good()
+    manager.kill()
+    log = next(manager.data.rglob("QMLog"))
+    whole = log.read_bytes()
+    log.write_bytes(whole[:left])
+    before = _contents(manager.data)
+    said = _serve_until_it_says(manager.data)
+    if said is not None:
+        assert "QMLog" in said.assert_error("store-corrupt")
+        assert _contents(manager.data) == before
+        log.write_bytes(whole)
+    with manager:
+        received = dray("peek", "orders", "--json", url=manager.url).assert_good().out
+    assert [json.loads(line)["size"] for line in received.splitlines()] == [3 << 20, 4]
+
+
+def _serve_until_it_says(data):
+    """How a queue manager ended on a data directory, or None if it began to serve."""
+    with started("serve", "--data", data, "--listen", "127.0.0.1:0") as process:
+        first = process.stdout.readline()
+        if first:
+            process.terminate()
+        said = finish(process)
+    return None if first else said
+
+
+@pytest.mark.parametrize("line", ["port = 1", 'quota = "much"', "not toml at all"])
+def test_a_file_of_options_that_cannot_be_is_explained(tmp_path, line):
+    config = tmp_path / "dray.toml"
+    config.write_text(line)
+    said = dray("serve", "--data", tmp_path / "data", "--config", config)
+    assert str(config) in said.assert_error("invalid-configuration")
+
+
+SMALL_DISK = """
+set -e
+mkdir -p "$1"
+mount -t tmpfs -o size=128m none "$1"
+exec "$2" -m dray.cli serve --data "$1/data" --config "$3" --listen 127.0.0.1:0
+"""
+
+
+def _may_mount():
+    if shutil.which("unshare") is None:
+        return False
+    tried = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"],
+        capture_output=True,
+        check=False,
+    )
+    return tried.returncode == 0
+
+
+@pytest.mark.skipif(not _may_mount(), reason="no mount namespaces here: no small disk to fill")
+def test_a_full_disk_refuses_the_message_and_loses_nothing(tmp_path):
+    config = tmp_path / "dray.toml"
+    config.write_text("log_bytes = 1048576\n")
+    shell = ["unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, "sh"]
+    said = tmp_path / "said"
+    with said.open("wb") as log:
+        process = subprocess.Popen(
+            [*shell, str(tmp_path / "disk"), sys.executable, str(config)],
+            stdout=log,
+            stderr=log,
+            env=environment(),
+        )
+    try:
+        _fill_and_check(_address(said), tmp_path)
+    finally:
+        process.terminate()
+        process.wait(30)
+    assert "Traceback" not in said.read_text()
+
+
+def _fill_and_check(url, tmp_path):
+    for name in ("orders", "large", "statusq"):
+        dray("queue", "create", name, url=url).assert_good()
+    dray("send", "orders", "-", url=url, stdin=b"before").assert_good()
+    payload = tmp_path / "payload"
+    payload.write_bytes(os.urandom(90 << 20))
+    dray("send", "large", payload, "--large", url=url).assert_error("store-full")
+    shown = dray("queue", "show", "large", "--json", url=url).assert_good().value
+    assert shown["message_count"] == 0
+    assert dray("receive", "orders", url=url).assert_good().out == "before"
+    payload.write_bytes(os.urandom(8 << 20))
+    dray("send", "large", payload, "--large", url=url).assert_good()
+    dray("receive", "large", "--large", "--to", tmp_path / "out", url=url).assert_good()
+    assert (tmp_path / "out" / "payload").read_bytes() == payload.read_bytes()
+
+
+def test_a_receiver_whose_disk_is_full_leaves_the_message_in_its_queue(manager, tmp_path):
+    """A limit on the size of files is the full disk that every user can make."""
+    dray(
+        "send", "orders", "-", "--label", "big", url=manager.url, stdin=bytes(1 << 20)
+    ).assert_good()
+    limited = 'ulimit -f 8; exec "$@"'
+    done = subprocess.run(
+        ["bash", "-c", limited, "bash", *COMMAND, "receive", "orders", "--to", tmp_path / "out"],
+        capture_output=True,
+        check=False,
+        # Under this limit Python would leave modules compiled by half behind, for everybody.
+        env={**environment(manager.url), "PYTHONDONTWRITEBYTECODE": "1"},
+        timeout=60,
+    )
+    assert done.stderr.decode().startswith("dray: store-full: "), done
+    assert done.returncode == 44
+    assert count(manager, "orders") == 1
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def _address(said):
+    """The address in the line that says that it is ready."""
+
+    def look():
+        found = [word for word in said.read_text().split() if word.startswith("dray://")]
+        return found[0] if found else None
+
+    return until(look)
+
+
+def _contents(folder):
+    """Everything but what every start writes: the lock, and the manifest of who ran when."""
+    return {
+        path.relative_to(folder): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in {"lock", "manifest.json"}
+    }

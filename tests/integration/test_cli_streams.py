@@ -1,0 +1,66 @@
+"""Standard streams closed, full, gone: one clear line, nothing lost, no traceback."""
+
+import shlex
+import subprocess
+
+import pytest
+
+from dray.cli.demo.processes import ManagerProcess
+from dray.errors import TargetUnwritable
+from tests.integration.commands import COMMAND, environment
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory):
+    with ManagerProcess("manager", tmp_path_factory.mktemp("streams")) as process:
+        yield process
+
+
+@pytest.fixture
+def run(manager):
+    def run(arguments, redirection):
+        command = f"{shlex.join([*COMMAND, *arguments.split()])} {redirection}"
+        done = subprocess.run(
+            ["sh", "-c", command],
+            check=False,
+            capture_output=True,
+            env=environment(manager.url),
+            text=True,
+            timeout=60,
+        )
+        assert "Traceback" not in done.stderr
+        return done
+
+    return run
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_as_good_as_none(run, closed):
+    assert run("queue list", closed).returncode == 0
+
+
+def test_a_reader_that_goes_away_is_no_error(run):
+    done = run("queue list", "| head -1")
+    assert (done.stderr, len(done.stdout.splitlines())) == ("", 1)
+
+
+def test_nothing_is_sent_from_a_closed_standard_input_but_nothing(run, manager):
+    with manager.connect() as connected:
+        queue = connected.create_queue("silent")
+        assert run("send silent --stdin", "<&-").returncode == 0
+        assert queue.receive(0).body == b""
+
+
+@pytest.mark.parametrize("form", ["", "--json "])
+def test_what_cannot_be_printed_stays_in_its_queue(run, manager, form):
+    with manager.connect() as connected:
+        queue = connected.create_queue("full", exist_ok=True)
+        queue.purge()
+        queue.send(b"precious")
+        done = run(f"{form}receive full", "> /dev/full")
+        assert done.returncode == TargetUnwritable.exit_status
+        assert done.stderr.startswith("dray: target-unwritable: ")
+        assert len(done.stderr.splitlines()) == 1
+        assert queue.receive(0).body == b"precious"

@@ -1,0 +1,117 @@
+"""The delivery cores in seeded worlds, and proof that the worlds would notice a missing defence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dray.delivery.events import Transmit
+from dray.delivery.incoming import IncomingStreams, Position
+from dray.delivery.outgoing import OutgoingStream
+from dray.testing.stream_world import BrokenPromiseError, Canary, StreamWorld
+
+WORLDS = 300
+CANARY_WORLDS = 80
+
+
+class AcceptsEverything(IncomingStreams):
+    """No predicate: whatever comes goes into the queue."""
+
+    def admissible(self, *_frame):
+        return 0
+
+    def accepted(self, key, sequence_id, number):
+        self._positions[key] = Position()
+        super().accepted(key, sequence_id, number)
+
+
+class IgnoresGaps(IncomingStreams):
+    """Half a predicate: duplicates are refused, but the previous number is not looked at."""
+
+    def admissible(self, key, sequence_id, _previous, numbers):
+        return super().admissible(key, sequence_id, 0, numbers)
+
+
+class ReusesSequenceIds(OutgoingStream):
+    """Every new sequence has the id of the first."""
+
+    def admitted(self, first, last, when_us):
+        super().admitted(first, last, when_us)
+        self.sequence_id = 1
+
+
+class TrustsAcksOfOtherSequences(OutgoingStream):
+    """Takes an order ack for what it looks like, whatever sequence it speaks of (KB 830639)."""
+
+    def _confirms(self, peer):
+        return self._position() < self.base + peer.upto <= self.last
+
+
+class NeverRewritesPreviousNumbers(OutgoingStream):
+    """Says the predecessor's number even if that message has expired."""
+
+    def _fill_window(self, now):
+        return [
+            each._replace(previous=each.lookup_ids[0] - each.base - 1)
+            if isinstance(each, Transmit)
+            else each
+            for each in super()._fill_window(now)
+        ]
+
+
+def failing(canary):
+    """How many worlds notice that a defence is out."""
+    failures = 0
+    for seed in range(CANARY_WORLDS):
+        try:
+            StreamWorld(seed, canary).run()
+        except BrokenPromiseError:
+            failures += 1
+    return failures
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(3))
+def test_streams_deliver_exactly_once_in_order_through_every_trouble(block):
+    for seed in range(block * WORLDS // 3, (block + 1) * WORLDS // 3):
+        try:
+            StreamWorld(seed).run()
+        except Exception:
+            print(f"\nrun it again: python -m dray.testing.stream_world {seed}")
+            raise
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("canary", "share"),
+    [
+        (Canary(speak_first=True), 0.1),
+        (Canary(incoming=AcceptsEverything), 0.5),
+        (Canary(incoming=IgnoresGaps), 0.5),
+        (Canary(outgoing=ReusesSequenceIds), 0.5),
+        (Canary(outgoing=TrustsAcksOfOtherSequences), 0.5),
+        (Canary(outgoing=NeverRewritesPreviousNumbers), 0.05),
+    ],
+    ids=["speak first", "accept all", "ignore gaps", "reuse ids", "trust acks", "no rewriting"],
+)
+def test_worlds_notice_when_a_defence_is_out(canary, share):
+    assert failing(canary) >= share * CANARY_WORLDS
+
+
+@pytest.mark.slow
+def test_a_seed_lives_the_same_world_under_any_hash_seed():
+    digests = [
+        subprocess.run(
+            [sys.executable, "-m", "dray.testing.stream_world", "7"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert digests[0] == digests[1]
+    assert len(digests[0].strip()) == 16

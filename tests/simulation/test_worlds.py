@@ -1,0 +1,88 @@
+"""Whole queue managers in seeded worlds, and proof that the worlds notice a missing defence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dray.delivery.incoming import IncomingStreams, Position
+from dray.testing.shadow import BrokenPromiseError
+from dray.testing.world import Canary, World
+
+WORLDS = 500
+BLOCKS = 10
+CANARY_WORLDS = 40
+
+
+def broken_worlds(canary=None):
+    """How many worlds notice."""
+    broken = 0
+    for seed in range(CANARY_WORLDS):
+        try:
+            World(seed, canary).run()
+        except BrokenPromiseError:
+            broken += 1
+    return broken
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_managers_keep_every_promise_through_every_trouble(block):
+    for seed in range(block * WORLDS // BLOCKS, (block + 1) * WORLDS // BLOCKS):
+        World(seed).run()
+
+
+@pytest.mark.slow
+def test_managers_that_speak_before_the_sync_are_found_out():
+    assert broken_worlds(Canary(speak_first=True)) >= CANARY_WORLDS // 10
+
+
+@pytest.mark.slow
+def test_managers_that_accept_whatever_comes_are_found_out(monkeypatch):
+    remember = IncomingStreams.accepted
+
+    def forget_first(self, key, sequence_id, number):
+        self._positions[key] = Position()
+        remember(self, key, sequence_id, number)
+
+    monkeypatch.setattr(IncomingStreams, "admissible", lambda *_: 0)
+    monkeypatch.setattr(IncomingStreams, "accepted", forget_first)
+    assert broken_worlds() >= CANARY_WORLDS // 5
+
+
+def test_a_failing_world_says_how_to_run_it_again(monkeypatch):
+    monkeypatch.setattr("dray.testing.world.STEPS_MAX", 10)
+    with pytest.raises(BrokenPromiseError) as failure:
+        World(3).run()
+    assert failure.value.__notes__ == ["run it again: python -m dray.testing.world 3"]
+
+
+@pytest.mark.slow
+def test_a_seed_lives_the_same_world_under_any_hash_seed():
+    digests = [
+        subprocess.run(
+            [sys.executable, "-m", "dray.testing.world", "11"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert digests[0] == digests[1]
+    assert len(digests[0].strip()) == 16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("seed", "what_went_wrong"),
+    [
+        (0, "parts a raw reader had received stayed held, so the hole was never told"),
+        (211, "a transaction that was called aborted was committed by a frame that came late"),
+    ],
+)
+def test_a_seed_that_once_failed_stays_mended(seed, what_went_wrong):
+    World(seed).run()

@@ -1,0 +1,78 @@
+"""One Spark session for the whole run, since it takes ten seconds, and managers to read from."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dray
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """The session, and sources of our own that its workers can load."""
+    from pyspark import cloudpickle
+
+    from dray.spark.session import spark_session
+    from tests.spark import local_queue
+
+    # The tests are no package that Spark's workers could import.
+    cloudpickle.register_pickle_by_value(local_queue)
+    with spark_session(name="dray tests") as session:
+        session.dataSource.register(local_queue.LocalSource)
+        yield session
+
+
+class Daemon:
+    """A queue manager in a process of its own, at an address that it keeps."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.url = "dray://127.0.0.1:0"
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "dray.cli", "serve", "--data", str(self.directory)]
+        command += ["--listen", self.url.removeprefix("dray://")]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        ready = self.process.stdout.readline()
+        found = re.search(r"dray://[\d.]+:\d+", ready)
+        assert found, f"the queue manager said {ready!r}"
+        self.url = found[0]
+
+    def kill(self) -> None:
+        self.end(signal.SIGKILL)
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+        self.process.send_signal(how)
+        self.process.wait(20)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    """A queue manager of the test's own."""
+    running = Daemon(tmp_path / "manager")
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def manager(daemon):
+    """A connection to it, with a queue for large messages."""
+    with dray.connect(daemon.url) as connected:
+        connected.create_queue("parcels")
+        yield connected
+
+
+@pytest.fixture
+def parcels(manager):
+    """The queue, in fragments small enough that every message has some."""
+    return dray.LargeMessageQueue(manager.queue("parcels"), fragment_size=10_000)

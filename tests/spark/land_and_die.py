@@ -1,0 +1,65 @@
+"""A landing that kills its own driver with SIGKILL at a chosen point; run as a program.
+
+land_and_die.py URL OUT POINT, where POINT is one of
+
+    pulling    an executor has pulled some payloads of a batch
+    landed     the table has a batch, the queue has not been settled
+    settled    the queue is settled, Spark's log does not have the batch
+    never      it ends by itself
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from dray.spark import spark_session
+from dray.spark.landing import Landing
+from dray.spark.managers import ManagerPuller, ManagerSettler
+
+
+class DyingPuller(ManagerPuller):
+    """Kills the driver when it comes to a certain message."""
+
+    def __init__(self, driver, label):
+        super().__init__()
+        self.driver = driver
+        self.label = label
+
+    def pull(self, row, target):
+        if row["label"] == self.label:
+            os.kill(self.driver, signal.SIGKILL)
+        return super().pull(row, target)
+
+
+class DyingSettler(ManagerSettler):
+    """Kills the driver before or after the second settling."""
+
+    def __init__(self, point):
+        super().__init__()
+        self.point = point
+        self.count = 0
+
+    def settle(self, key, reached):
+        self.count += 1
+        if self.point == "landed" and self.count == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        settled = super().settle(key, reached)
+        if self.point == "settled" and self.count == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return settled
+
+
+def main(url, out, point):
+    puller = DyingPuller(os.getpid(), "body 5") if point == "pulling" else ManagerPuller()
+    with spark_session() as spark:
+        reader = spark.readStream.format("dray").option("content", "large")
+        reader = reader.option("url", url).option("queue", "parcels")
+        rows = reader.option("maxOffsetsPerTrigger", "4").load()
+        Landing(Path(out), puller, DyingSettler(point)).run(rows)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

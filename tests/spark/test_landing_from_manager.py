@@ -1,0 +1,194 @@
+"""Landing from a real queue manager: holes, labels, its restarts, and kills of the driver."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import dray
+from dray.errors import QueueNotFound
+from dray.spark import land
+from dray.spark.table import LandedTable
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+DRIVER = Path(__file__).with_name("land_and_die.py")
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def land_parcels(spark, daemon, out):
+    """Land the queue "parcels" of the manager."""
+
+    def land_now(**options):
+        return land(daemon.url, "parcels", out, session=spark, **options)
+
+    return land_now
+
+
+def bodies(count, size=25_000):
+    chance = random.Random(7)
+    return [chance.randbytes(size + 11 * number) for number in range(count)]
+
+
+def table(out):
+    return LandedTable(out / "table").read().to_pylist()
+
+
+def assert_landed_once(out, sent):
+    """Each of `sent`, bodies by sequence id, has one row and its payload; nothing else is there."""
+    rows = table(out)
+    assert sorted(row["sequence_id"] for row in rows) == sorted(sent)
+    for row in rows:
+        content = (out / "payload" / row["payload"]).read_bytes()
+        assert content == sent[row["sequence_id"]]
+        assert row["digest"] == hashlib.sha256(content).hexdigest()
+    assert {path.name for path in (out / "payload").iterdir()} == {row["payload"] for row in rows}
+    assert [row["first_lookup_id"] for row in rows] == sorted(
+        row["first_lookup_id"] for row in rows
+    )
+
+
+def test_large_messages_land_with_what_was_said_of_them(land_parcels, manager, parcels, out):
+    sent = {}
+    with manager.transaction() as transaction:
+        for number, body in enumerate(bodies(3)):
+            label = f"../../{number}" if number else ""
+            properties = {"label": label, "app_specific": number, "correlation_id": f"c{number}"}
+            sent[parcels.send(body, transaction=transaction, **properties)] = body
+    sent[parcels.send(b"", label="empty")] = b""
+
+    summary = land_parcels()
+
+    assert_landed_once(out, sent)
+    rows = table(out)
+    assert [row["position_in_transaction"] for row in rows] == [1, 2, 3, 1]
+    assert [row["app_specific"] for row in rows] == [0, 1, 2, 0]
+    assert [row["correlation_id"] for row in rows] == ["c0", "c1", "c2", None]
+    assert [row["label"] for row in rows] == ["", "../../1", "../../2", "empty"]
+    assert len({row["transaction_id"] for row in rows}) == 2
+    assert all(row["sent_time"] <= row["arrived_time"] <= row["landed_time"] for row in rows)
+    assert summary.clean
+    assert summary.files == 4
+    assert manager.queue("parcels").info().message_count == 0
+
+
+def test_holes_are_named_and_the_rest_lands(land_parcels, manager, parcels, out):
+    ids = [parcels.send(body, label=f"body {at}") for at, body in enumerate(bodies(6, 45_000))]
+    raw = manager.queue("parcels", raw=True)
+    positions = {}
+    for message in raw.messages():
+        mine = message.id if message.id in ids else message.correlation_id
+        positions.setdefault(mine, []).append(message.lookup_id)
+    # Of header, fragments 1 to 5 and trailer: a middle, two of them, the header, the trailer.
+    for at, lost in {0: [3], 2: [1, 2, 4], 3: [0], 4: [6]}.items():
+        for index in lost:
+            raw.receive_by_lookup_id(positions[ids[at]][index])
+
+    summary = land_parcels()
+
+    named = {hole.sequence_id: hole.missing for hole in summary.holes}
+    assert named == {
+        ids[0]: ("3",),
+        ids[2]: ("1-2", "4"),
+        ids[3]: ("header",),
+        ids[4]: ("trailer",),
+    }
+    states = {row["sequence_id"]: (row["state"], row["label"]) for row in table(out)}
+    assert states[ids[1]] == ("landed", "body 1")
+    assert states[ids[5]] == ("landed", "body 5")
+    assert states[ids[0]] == ("hole", "body 0")
+    assert states[ids[3]] == ("hole", "")
+    assert (summary.files, len(states)) == (2, 6)
+    assert manager.queue("parcels").info().message_count == 0
+
+
+def test_a_manager_that_is_killed_and_restarted_is_waited_for(land_parcels, daemon, parcels, out):
+    sent = {parcels.send(body): body for body in bodies(6)}
+    killed = []
+
+    def kill_once(_):
+        if not killed:
+            killed.append(True)
+            daemon.kill()
+            daemon.start()
+
+    summary = land_parcels(rows_per_batch=2, report=kill_once)
+
+    assert_landed_once(out, sent)
+    assert (summary.files, summary.batches) == (6, 3)
+
+
+def test_following_lands_what_comes_later_and_ends_when_idle(land_parcels, parcels, out):
+    later = bodies(3)
+    sent = {parcels.send(b"first"): b"first"}
+
+    def send_more(_):
+        if later:
+            body = later.pop()
+            sent[parcels.send(body)] = body
+
+    until = dray.spark.Until(follow=True, idle_s=3.0)
+    summary = land_parcels(until=until, report=send_more)
+
+    assert_landed_once(out, sent)
+    assert summary.files == 4
+
+
+def test_a_queue_that_is_not_there_is_one_clear_sentence(spark, daemon, out):
+    with pytest.raises(QueueNotFound) as caught:
+        land(daemon.url, "nowhere", out, session=spark)
+
+    assert str(caught.value) == f"there is no queue 'nowhere' at {daemon.url}; create it"
+
+
+@pytest.mark.timeout(400)
+def test_killing_the_driver_anywhere_neither_loses_nor_repeats(daemon, manager, parcels, out):
+    sent = {}
+    for number, body in enumerate(bodies(18)):
+        sent[parcels.send(body, label=f"body {number}")] = body
+
+    for point in ("pulling", "landed", "settled", "never"):
+        command = [sys.executable, str(DRIVER), daemon.url, str(out), point]
+        ended = subprocess.run(command, check=False, timeout=120)
+        assert ended.returncode == (0 if point == "never" else -signal.SIGKILL)
+
+    assert_landed_once(out, sent)
+    assert manager.queue("parcels").info().message_count == 0
+
+
+@pytest.mark.timeout(180)
+def test_an_interrupt_ends_a_landing_in_one_line(daemon, manager, parcels, out):
+    sent = {parcels.send(body): body for body in bodies(2)}
+    command = [sys.executable, "-m", "dray.cli", "--url", daemon.url]
+    command += ["spark", "land", "parcels", "--to", str(out), "--follow"]
+    with (out.parent / "said").open("wb") as said:
+        # Like a terminal, which sends the signal to the whole group.
+        landing = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+        try:
+            deadline = time.monotonic() + 120
+            while manager.queue("parcels", raw=True).info().message_count:
+                assert time.monotonic() < deadline
+                assert landing.poll() is None
+            os.killpg(landing.pid, signal.SIGINT)
+            assert landing.wait(30) == 130
+        finally:
+            if landing.poll() is None:
+                os.killpg(landing.pid, signal.SIGKILL)
+                landing.wait(30)
+
+    assert_landed_once(out, sent)
+    assert "Traceback" not in (out.parent / "said").read_text()
+    assert "Exception" not in (out.parent / "said").read_text()

@@ -1,0 +1,175 @@
+"""`format("dray")`: rows of queues, ranges, limits; and that nothing is taken from a queue."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import dray
+from dray.errors import QueueNotFound
+from dray.spark.catalogue import Catalogue, Place
+from dray.spark.failure import plainly
+from dray.spark.offsets import Span
+from dray.spark.options import read_options
+
+slow_spark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture
+def orders(manager):
+    """A queue with ten small messages, sent in two transactions."""
+    queue = manager.create_queue("orders")
+    for start in (0, 5):
+        messages = [
+            dray.Message(body=b"%d" % number * 100, label=f"label {number}", priority=3)
+            for number in range(start, start + 5)
+        ]
+        queue.send_many(messages)
+    return queue
+
+
+@pytest.fixture
+def catalogue(daemon):
+    """Make a catalogue of the manager's queues."""
+    made = []
+
+    def make(queue, **options):
+        made.append(Catalogue(read_options({"url": daemon.url, "queue": queue, **options})))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def place_of(catalogue):
+    (place,) = catalogue.places
+    return place
+
+
+def test_queues_are_found_by_name_and_pattern(catalogue, manager, orders):
+    manager.create_queue("orders-eu")
+
+    assert [place.queue for place in catalogue("ORDERS").places] == ["orders"]
+    found = [place.queue for place in catalogue("orders*,parcels").places]
+    assert sorted(found) == ["orders", "orders-eu", "parcels"]
+    with pytest.raises(QueueNotFound):
+        _ = catalogue("nowhere").places
+    with pytest.raises(QueueNotFound):
+        catalogue("orders").place(Span("f" * 32, "orders", 0, 1))
+
+
+def test_the_reach_of_messages_keeps_to_its_limits(catalogue, orders):
+    found = catalogue("orders")
+    place = place_of(found)
+
+    assert found.reach(place, 0) == 10
+    assert found.reach(place, 4) == 10
+    assert found.reach(place, 10) == 10
+    assert found.reach(place, 4, rows_max=3) == 7
+    assert found.reach(place, 4, upto=6) == 6
+    assert found.reach(place, 6, upto=6) == 6
+    assert found.reach(place, 0, bytes_max=350) == 3
+    assert found.reach(place, 0, bytes_max=1) == 1
+    assert found.latest({}) == {place.manager_id: {"orders": 10}}
+
+
+def test_the_reach_of_messages_begins_at_what_is_there(catalogue, orders):
+    orders.settle(upto=8)
+    found = catalogue("orders")
+
+    assert found.reach(place_of(found), 0, rows_max=1) == 9
+
+
+def test_the_reach_of_large_messages_keeps_to_its_limits(catalogue, parcels):
+    for _ in range(4):
+        parcels.send(bytes(25_000))
+    found = catalogue("parcels", content="large")
+    place = place_of(found)
+    # Header, three fragments, trailer: each begins five positions behind the one before.
+    firsts = [entry.first_lookup_id for entry in found.large_in(Span(place[1], "parcels", 0, 99))]
+
+    assert firsts == [1, 6, 11, 16]
+    assert found.reach(place, 0) == 16
+    assert found.reach(place, 6) == 16
+    assert found.reach(place, 16) == 16
+    assert found.reach(place, 0, rows_max=2) == 6
+    assert found.reach(place, 0, bytes_max=60_000) == 6
+    assert found.reach(place, 0, bytes_max=1) == 1
+    assert found.reach(place, 0, upto=12) == 11
+    assert [each.first_lookup_id for each in found.large_in(Span(place[1], "parcels", 1, 11))] == [
+        6,
+        11,
+    ]
+
+
+def test_a_large_message_that_is_still_being_sent_is_out_of_reach(catalogue, manager, parcels):
+    parcels.send(b"whole")
+    found = catalogue("parcels", content="large")
+    with manager.transaction() as transaction:
+        parcels.send(b"not yet", transaction=transaction)
+        assert found.reach(place_of(found), 0) == 1
+    assert found.reach(place_of(found), 0) == 4
+
+
+class TestInSpark:
+    pytestmark = slow_spark
+
+    @pytest.fixture
+    def read(self, spark, daemon):
+        """Read a queue as a table, without registering anything."""
+
+        def read_now(queue, **options):
+            reader = spark.read.format("dray").option("url", daemon.url).option("queue", queue)
+            return reader.options(**options).load()
+
+        return read_now
+
+    def test_messages_are_rows(self, read, manager, orders):
+        rows = read("orders", minPartitions="3").orderBy("lookup_id").collect()
+
+        assert [row.lookup_id for row in rows] == list(range(1, 11))
+        assert [bytes(row.body) for row in rows] == [b"%d" % n * 100 for n in range(10)]
+        assert [row.label for row in rows] == [f"label {n}" for n in range(10)]
+        assert [row.first_in_transaction for row in rows] == [n in (0, 5) for n in range(10)]
+        assert {row.manager_id for row in rows} == {manager.info().id}
+        assert orders.info().message_count == 10
+
+    def test_bodies_can_be_left_out(self, read, orders):  # noqa: ARG002 - fills the queue
+        rows = read("orders", bodies="reference").collect()
+
+        assert {(row.body, row.body_size) for row in rows} == {(None, 100)}
+
+    def test_an_unknown_queue_is_one_clear_sentence(self, read):
+        with pytest.raises(Exception, match="nowhere") as caught:
+            read("nowhere").collect()
+
+        assert type(plainly(caught.value)) is QueueNotFound
+
+    def test_a_stream_goes_on_from_its_offsets(self, spark, daemon, orders, tmp_path):
+        def run():
+            seen = []
+            reader = spark.readStream.format("dray").option("url", daemon.url)
+            rows = reader.option("queue", "orders").option("maxOffsetsPerTrigger", "4").load()
+            query = (
+                rows.writeStream.foreachBatch(
+                    lambda batch, _: seen.append(sorted(r.lookup_id for r in batch.collect()))
+                )
+                .option("checkpointLocation", str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination()
+            return seen
+
+        assert run() == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
+        orders.send(b"later")
+        assert run() == [[11]]
+        last = max((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"))
+        offsets = json.loads(last.read_text().splitlines()[-1])
+        assert list(offsets.values()) == [{"orders": 11}]
+
+
+def test_a_place_says_where_a_queue_is(catalogue, orders, daemon, manager):
+    assert place_of(catalogue("orders")) == Place(daemon.url, manager.info().id, "orders")

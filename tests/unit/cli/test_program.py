@@ -1,0 +1,76 @@
+"""How the program ends, and what it loads to do so."""
+
+import subprocess
+import sys
+
+import pytest
+
+from dray.cli.program import COMMANDS, one_line, program, run
+from dray.errors import QueueNotFound, every_error
+
+
+def test_every_command_of_the_table_is_there():
+    import click
+
+    context = click.Context(program)
+    for name in COMMANDS:
+        assert isinstance(program.get_command(context, name), click.Command)
+
+
+def test_misuse_of_the_command_line_ends_with_2(capsys):
+    assert run(["no-such-command"]) == 2
+    assert run(["send", "orders"]) == 2
+    assert "Usage:" in capsys.readouterr().err
+
+
+def test_help_ends_with_0(capsys):
+    assert run(["--help"]) == 0
+    assert run(["send", "--help"]) == 0
+
+
+def test_an_error_is_one_line_with_its_code():
+    error = QueueNotFound("there is no queue\n  'orders'", queue="orders")
+    assert one_line(error) == "dray: queue-not-found: there is no queue 'orders'"
+
+
+def test_an_error_ends_with_the_status_of_its_class(capsys, tmp_path):
+    missing = tmp_path / "missing"
+    status = run(["send", "orders", str(missing)])
+    assert status == every_error()["source-unreadable"].exit_status
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"dray: source-unreadable: {missing} cannot be read")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_the_version_needs_nothing_for_terminals():
+    seen = _modules_after("from dray.cli import main; main(['--version'])")
+    assert not {"click", "rich", "asyncio"} & seen
+
+
+@pytest.mark.slow
+def test_sending_loads_neither_rich_nor_spark_nor_the_daemon():
+    seen = _modules_after(
+        "from dray.cli.program import run; run(['--url', 'dray://127.0.0.1:1', 'send', 'q', '-'])"
+    )
+    packages = {name.partition(".")[0] for name in seen}
+    assert not {"rich", "pyspark", "pyarrow", "numpy", "asyncio"} & packages
+    assert "dray.daemon" not in seen
+
+
+def _modules_after(code):
+    """The modules loaded when `code` has run and ended the process."""
+    watch = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: sys.stderr.write('\\nMODULES ' + ' '.join(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", watch + code],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
+    return set(done.stderr.rpartition("MODULES ")[2].split())

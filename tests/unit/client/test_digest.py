@@ -1,0 +1,42 @@
+"""A digest that is taken while the body moves."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+
+import pytest
+
+from dray.client.blocking import BlockingRuntime, run
+from dray.client.digest import RollingDigest
+from dray.client.loops import LoopRuntime
+
+
+async def digest_of(pieces, behind, runtime=None):
+    async with RollingDigest(runtime or BlockingRuntime(), behind) as digest:
+        for piece in pieces:
+            await digest.add(piece)
+        return await digest.digest()
+
+
+@pytest.mark.parametrize("sizes", [[], [5], [1 << 19], [1 << 19, 7, 1 << 18, 0, 1 << 19]])
+@pytest.mark.parametrize("behind", [0, 1, 2])
+def test_pieces_of_any_length_are_taken_in_order(sizes, behind):
+    pieces = [random.Random(size).randbytes(size) for size in sizes]
+    assert run(digest_of(pieces, behind)) == hashlib.sha256(b"".join(pieces)).digest()
+    assert asyncio.run(digest_of(pieces, behind, LoopRuntime())) == run(digest_of(pieces, behind))
+
+
+def test_a_piece_may_change_once_enough_others_have_been_added():
+    buffers = [bytearray(1 << 18) for _ in range(3)]
+    expected = hashlib.sha256()
+
+    def changing():
+        for number in range(30):
+            buffer = buffers[number % 3]
+            buffer[:] = bytes([number]) * len(buffer)
+            expected.update(buffer)
+            yield memoryview(buffer)
+
+    assert run(digest_of(changing(), behind=2)) == expected.digest()

@@ -1,0 +1,103 @@
+"""Where bodies come from."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import pytest
+
+from dray.client.formatters import BytesFormatter, TextFormatter
+from dray.client.sources import PIECES_ALIVE, FileSource, StreamSource, source_of
+from dray.errors import SourceChanged, SourceUnreadable
+
+
+def pieces(source, size):
+    return [bytes(piece) for piece in source.pieces(size)]
+
+
+class OnlyRead:
+    """A stream without readinto that gives little at a time."""
+
+    def __init__(self, data):
+        self._data = io.BytesIO(data)
+
+    def read(self, size):
+        return self._data.read(min(size, 3))
+
+
+class Broken(io.RawIOBase):
+    """A stream on a disk that fails."""
+
+    def readinto(self, _):
+        raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("length", [0, 1, 9, 10, 11, 20, 35])
+def test_every_kind_of_source_is_cut_alike(tmp_path, length):
+    data = bytes(range(length))
+    path = tmp_path / "payload"
+    path.write_bytes(data)
+    expected = [data[at : at + 10] for at in range(0, max(1, length), 10)]
+    chunks = [data[at : at + 4] for at in range(0, length, 4)]
+    for body in (data, bytearray(data), path, io.BytesIO(data), OnlyRead(data), chunks):
+        source = source_of(body, None)
+        assert pieces(source, 10) == expected
+        source.close()
+
+
+def test_known_sizes_are_said_before_the_first_piece(tmp_path):
+    path = tmp_path / "payload"
+    path.write_bytes(b"12345")
+    source = source_of(path, None)
+    assert (source.size, source_of(b"12", None).size) == (5, 2)
+    assert source_of(io.BytesIO(b"12"), None).size == -1
+    source.close()
+
+
+def test_a_piece_stays_as_it_is_while_the_next_few_are_asked_for():
+    given = StreamSource(io.BytesIO(bytes(range(8)))).pieces(1)
+    alive = [next(given) for _ in range(PIECES_ALIVE)]
+    assert [bytes(piece) for piece in alive] == [b"\0", b"\1", b"\2"]
+
+
+def test_views_of_any_shape_are_sent_as_their_bytes():
+    view = memoryview(bytes(range(12)))[::2]
+    assert pieces(source_of(view, None), 4) == [bytes([0, 2, 4, 6]), bytes([8, 10])]
+    wide = memoryview(bytearray(8)).cast("I")
+    assert pieces(source_of(wide, None), 8) == [bytes(8)]
+
+
+def test_bytes_do_not_go_through_the_formatter_and_objects_do():
+    assert pieces(source_of(b"as they are", TextFormatter()), 100) == [b"as they are"]
+    assert pieces(source_of("text", TextFormatter("utf-16-le")), 100) == [
+        "text".encode("utf-16-le")
+    ]
+    assert pieces(source_of([1, 2], BytesFormatter()), 100) == [b"\1\2"]
+
+
+def test_a_stream_that_breaks_is_unreadable():
+    with pytest.raises(SourceUnreadable, match="Input/output error"):
+        pieces(source_of(Broken(), None), 10)
+
+
+def test_a_file_without_a_size_is_read_to_its_end(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = os.open(path, os.O_RDWR)
+    os.write(writer, b"through a pipe")
+    source = FileSource(path)
+    os.close(writer)
+    assert source.size == -1
+    assert pieces(source, 5) == [b"throu", b"gh a ", b"pipe"]
+    source.close()
+
+
+def test_a_file_that_grows_is_noticed_even_while_it_grows(tmp_path):
+    path = tmp_path / "payload"
+    path.write_bytes(b"12345")
+    source = FileSource(path)
+    path.write_bytes(b"1234567")
+    with pytest.raises(SourceChanged, match="it had 5 bytes, now 7"):
+        pieces(source, 100)
+    source.close()

@@ -1,0 +1,132 @@
+"""A tiny real manager over a real store, so that the daemon can be tested without queues.
+
+Commit        a fact, answered by Done once durable
+Send          places its body; a fact; Done with the record's number. In a transaction: only places
+ReadPart      answers at once with the record whose number is `lookup_id`
+Receive       answers with the record in `queue`, a fact that it is gone, and lets go of it
+Describe      no fact, but a held answer
+OpenQueue     dials the host and port in its name; PauseQueue hangs up
+CreateQueue   sends the first record over the link to the host and port in its name
+Lease         raises something nobody foresaw; Outcome raises StoreFull, DeleteQueue StorePoisoned
+Abort         closes the session after a last Done
+"""
+
+from __future__ import annotations
+
+from dray.errors import StoreFull, StorePoisoned
+from dray.manager.events import (
+    Answer,
+    CloseSession,
+    Dial,
+    Effect,
+    Event,
+    HangUp,
+    LinkSend,
+    ManagerConfig,
+    Peer,
+    Request,
+    SessionClosed,
+    SessionOpened,
+)
+from dray.store.checkpoint import Snapshots
+from dray.store.heap import Extent
+from dray.store.store import Store
+from dray.wire import frames
+from dray.wire.stream import Frame
+
+
+class EchoManager:
+    id = "e" * 32
+    name = "echo"
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.events: list[Event] = []
+        self.records: list[Extent] = []
+        self.wake_at: float | None = None
+        self.fails_at: set[type] = set()
+        self.facts: list[bytes] = []
+
+    @classmethod
+    def load(cls, store: Store, _config: ManagerConfig, _now: float) -> EchoManager:
+        manager = cls(store)
+
+        def rebuild(history):
+            manager.facts = ([history.state] if history.state else []) + list(history.facts)
+            return []
+
+        store.recover(rebuild)
+        return manager
+
+    def deadline(self) -> float | None:
+        return self.wake_at
+
+    def notices(self) -> list[str]:
+        return []
+
+    def snapshot(self) -> Snapshots:
+        return Snapshots([b"everything"])
+
+    def handle(self, event: Event, _now: float) -> list[Effect]:
+        frame = getattr(event, "frame", None)
+        kept = event if frame is None else event._replace(frame=_without_body(frame))
+        self.events.append(kept)
+        if type(event) in self.fails_at:
+            raise ZeroDivisionError
+        return self._request(event) if isinstance(event, Request) else []
+
+    def count(self, kind: type) -> int:
+        return sum(isinstance(event, kind) for event in self.events)
+
+    @property
+    def open_sessions(self) -> int:
+        return self.count(SessionOpened) - self.count(SessionClosed)
+
+    def _request(self, request: Request) -> list[Effect]:  # noqa: C901 - a table, one line a frame
+        session, (head, number, body) = request
+        match head:
+            case frames.Commit():
+                self.store.append(b"committed")
+                return [Answer(session, number, frames.Done())]
+            case frames.Send():
+                self.records.append(self.store.place(body))
+                if head.transaction:
+                    return []
+                self.store.append(b"placed")
+                return [Answer(session, number, frames.Done(len(self.records) - 1))]
+            case frames.ReadPart():
+                extent = self.records[head.lookup_id]
+                part = Extent(extent.file, extent.offset + head.offset, head.length)
+                return [Answer(session, number, frames.Range(), (part,), held=False)]
+            case frames.Receive():
+                extent = self.records[head.queue]
+                self.store.append(b"gone")
+                self.store.release(extent)
+                return [Answer(session, number, frames.Messages([]), (extent,))]
+            case frames.Describe():
+                return [Answer(session, number, frames.Done(-1))]
+            case frames.OpenQueue(name):
+                return [Dial(_peer(name)), Answer(session, number, frames.Done())]
+            case frames.PauseQueue(name):
+                return [HangUp(_peer(name)), Answer(session, number, frames.Done())]
+            case frames.CreateQueue(name):
+                body = tuple(self.records[:1])
+                return [LinkSend(_peer(name), frames.Data(1, 2, 3, []), body)]
+            case frames.Lease():
+                raise ZeroDivisionError
+            case frames.Outcome():
+                raise StoreFull("there is no room; make some", file="p1")
+            case frames.DeleteQueue():
+                raise StorePoisoned("the disk is gone", file="p1")
+            case frames.Abort():
+                return [Answer(session, number, frames.Done()), CloseSession(session)]
+        return []
+
+
+def _peer(name: str) -> Peer:
+    host, _, port = name.rpartition(":")
+    return Peer(host, int(port))
+
+
+def _without_body(frame: Frame) -> Frame:
+    return frame._replace(body=memoryview(bytes(frame.body)))

@@ -1,0 +1,57 @@
+"""A real disk whose syncs wait at a gate, or fail, and which has no room, when told to."""
+
+from __future__ import annotations
+
+import threading
+
+from dray.errors import StoreFull, StorePoisoned
+from dray.store.disk import ReadableBuffer, RealDisk, RealFile
+
+
+class Gate:
+    """Open at first. `waiting` is set while a sync stands before a closed gate."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.open.set()
+        self.waiting = threading.Event()
+        self.broken = False
+        self.no_room_for = ""
+        self.passed = 0
+
+    def close(self) -> None:
+        self.waiting.clear()
+        self.open.clear()
+
+    def pass_through(self, name: str) -> None:
+        if not self.open.is_set():
+            self.waiting.set()
+            assert self.open.wait(30), "nobody opened the gate"
+        if self.broken:
+            raise StorePoisoned(f"Could not sync {name}: the test broke it.", file=name)
+        self.passed += 1
+
+
+class GatedFile(RealFile):
+    gate: Gate
+
+    def write(self, data: ReadableBuffer, offset: int) -> None:
+        if self.gate.no_room_for and self.name.startswith(self.gate.no_room_for):
+            raise StoreFull(f"There is no room to write {self.name}: the test took it.")
+        super().write(data, offset)
+
+    def sync(self) -> None:
+        self.gate.pass_through(self.name)
+        super().sync()
+
+
+class GatedDisk(RealDisk):
+    def __init__(self, path: str, gate: Gate) -> None:
+        super().__init__(path)
+        self.gate = gate
+
+    def open(self, name: str, *, size: int = 0) -> GatedFile:
+        plain = super().open(name, size=size)
+        gated = GatedFile(name, plain.descriptor())
+        gated.gate = self.gate
+        return gated

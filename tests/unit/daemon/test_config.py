@@ -1,0 +1,98 @@
+"""Options: what can be said, and how clearly it is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.daemon.config import listen_address, read_options
+from dray.errors import InvalidConfiguration
+from dray.manager.events import Peer
+from dray.model.limits import QUOTA_BYTES_DEFAULT, RESEND_SCHEDULE_S
+
+
+def test_defaults_are_those_of_the_limits():
+    config = read_options(data="d").manager_config("a" * 32)
+    assert config.quota == QUOTA_BYTES_DEFAULT
+    assert config.resend_schedule_s == RESEND_SCHEDULE_S
+    assert config.manager_id == "a" * 32
+    assert config.name
+
+
+def test_a_file_is_read_and_what_is_given_wins(tmp_path):
+    file = tmp_path / "dray.toml"
+    file.write_text(
+        'data = "queues"\nlisten = "127.0.0.1:7341"\n'
+        'quota = "500 MB"\njournal_quota = "unlimited"\n'
+        "resend_schedule_s = [1, 2.5]\nreconnect_delay_s = 1\nwindow_bytes = '8MiB'\n"
+    )
+    options = read_options(file, name="source", listen=None)
+    config = options.manager_config("a" * 32)
+    assert (options.data, options.listen, config.name) == ("queues", "127.0.0.1:7341", "source")
+    assert (config.quota, config.journal_quota) == (500_000_000, None)
+    assert config.resend_schedule_s == (1.0, 2.5)
+    assert config.window_bytes == 8 << 20
+
+
+def test_routes_name_managers_as_addresses_do():
+    routes = {"C": "dray://b:7341", "[::1]:1": "b"}
+    config = read_options(data="d", routes=routes).manager_config("a" * 32)
+    expected = {Peer("c", 7340): Peer("b", 7341), Peer("::1", 1): Peer("b", 7340)}
+    assert config.routes == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"quota": "many"}, "quota: 'many' is not a size"),
+        ({"quotas": 3}, "unknown field `quotas`"),
+        ({"listen": "7340"}, "'7340' is no address"),
+        ({"listen": "127.0.0.1:99999"}, "at most 65535"),
+        ({"window_messages": 0}, "above zero"),
+        ({"window_bytes": "0"}, "above zero"),
+        ({"window_messages": "many"}, "window_messages"),
+        ({"resend_schedule_s": []}, "resend_schedule_s"),
+        ({"resend_schedule_s": [1.0, float("nan")]}, "resend_schedule_s"),
+        ({"reconnect_delay_s": -1}, "reconnect_delay_s"),
+        ({"log_level": "loud"}, "log_level"),
+        ({"name": "two\nlines"}, "printable"),
+        ({"name": "x" * 256}, "printable"),
+        ({"log_bytes": "1KiB"}, "log_bytes"),
+        ({"idle_transaction_s": 0}, "idle_transaction_s"),
+        ({"routes": {"c:7340": "dray://"}}, "routes"),
+        ({"routes": {"c": "c:7340"}}, "leads to itself"),
+        ({"log_bytes": "unlimited"}, "log_bytes"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(given, sentence):
+    with pytest.raises(InvalidConfiguration, match=sentence):
+        read_options(data="d", **given)
+
+
+def test_a_missing_data_directory_is_named():
+    with pytest.raises(InvalidConfiguration, match="data"):
+        read_options()
+
+
+@pytest.mark.parametrize("text", ['data = "d', "data = 1", "\xff"])
+def test_a_file_that_cannot_be_understood_is_named(tmp_path, text):
+    file = tmp_path / "dray.toml"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(InvalidConfiguration, match=r"dray\.toml"):
+        read_options(file)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InvalidConfiguration, match=r"cannot read .*none\.toml: No such file"):
+        read_options(tmp_path / "none.toml")
+
+
+def test_a_log_size_is_rounded_up_to_whole_sectors():
+    assert read_options(data="d", log_bytes=1_000_001).log_size == 1_000_448
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("localhost:0", ("localhost", 0)), ("[::1]:7340", ("::1", 7340)), ("h:1", ("h", 1))],
+)
+def test_addresses_are_host_and_port(text, address):
+    assert listen_address(text) == address

@@ -1,0 +1,170 @@
+"""One connection: what bad bytes do, who is kept waiting, and how it ends."""
+
+from __future__ import annotations
+
+import select
+import socket
+
+import pytest
+
+from dray.daemon.connection import tune
+from dray.daemon.limits import OUTBOX_ITEMS_MAX, SPARE_BODIES_MAX
+from dray.errors import ProtocolError
+from dray.wire import frames
+from tests.unit.daemon.raw_client import RawClient, connected
+
+GARBAGE = [
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    bytes(64),
+    b"\xff" * 64,
+    frames.encode_frame(frames.Describe())[:4]
+    + b"\x02"
+    + frames.encode_frame(frames.Describe())[5:],
+    frames.encode_frame(frames.Describe())[:-1] + b"\xff",
+    frames.FRAME_HEADER.pack(b"DRAY", 1, 19, 0, 1, 1 << 31, 0, 0),
+    frames.FRAME_HEADER.pack(b"DRAY", 1, 200, 0, 1, 0, 0, 0),
+]
+
+
+def takes_more(sock: socket.socket, within_s: float) -> bool:
+    """Whether bytes can be sent; a long suite has more files open than select() can name."""
+    poll = select.poll()
+    poll.register(sock, select.POLLOUT)
+    return bool(poll.poll(within_s * 1000))
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize("piece", [1, 1000])
+def test_bytes_that_are_no_frame_are_answered_and_end_that_connection_only(echo, garbage, piece):
+    with echo.client() as other, echo.tcp_client() as client:
+        client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            for start in range(0, len(garbage), piece):
+                client.socket.sendall(garbage[start : start + piece])
+        except (BrokenPipeError, ConnectionResetError):
+            assert piece == 1, "a garbled message in one piece is taken whole"
+        failed = client.hear_head(frames.Failed)
+        assert failed.error == ProtocolError.code
+        assert client.is_hung_up()
+        assert isinstance(other.ask(frames.Describe()).head, frames.Done)
+
+
+def test_last_words_are_heard_by_one_who_keeps_talking(echo):
+    """Unread input must not make the kernel throw away what we said."""
+    with echo.tcp_client() as client:
+        echo.gate.close()
+        client.say(frames.Commit(1, 0), 1)
+        assert echo.gate.waiting.wait(20)
+        client.socket.sendall(b"garbage" * 10_000)
+        echo.gate.open.set()
+        client.hear_head(frames.Done)
+        assert client.hear_head(frames.Failed).error == ProtocolError.code
+        assert client.is_hung_up()
+
+
+def test_frames_in_single_bytes_are_understood(echo):
+    with echo.client() as client:
+        for byte in frames.encode_frame(frames.Describe(), 5) * 2:
+            client.socket.sendall(bytes([byte]))
+        assert [client.hear().request_id for _ in range(2)] == [5, 5]
+
+
+def test_a_session_ends_when_the_client_hangs_up_in_mid_frame(echo, wait_until):
+    client = echo.client()
+    client.ask(frames.Describe())
+    client.socket.sendall(frames.encode_frame(frames.Send(0, 0, [], []), 1, 1 << 20) + b"x" * 1000)
+    assert echo.manager.open_sessions == 1
+    client.socket.close()
+    wait_until(lambda: echo.manager.open_sessions == 0)
+
+
+def test_a_session_that_the_manager_ends_hears_what_was_said_before(echo, wait_until):
+    with echo.client() as client:
+        client.say(frames.Abort(1), 4)
+        assert client.hear().request_id == 4
+        assert client.is_hung_up()
+    wait_until(lambda: echo.manager.open_sessions == 0)
+
+
+@pytest.mark.slow
+def test_one_who_does_not_fetch_answers_is_not_read_from(echo):
+    asked = OUTBOX_ITEMS_MAX * 8
+    with echo.client() as client, echo.client() as other:
+        client.ask(frames.Send(0, 0, [], []), 1, b"x" * 20_000)
+        request = frames.encode_frame(frames.ReadPart(0, 0, 0, 20_000), 2)
+        pending, sent = memoryview(request * asked), 0
+        client.socket.setblocking(False)
+        while takes_more(client.socket, within_s=0.5):
+            sent += client.socket.send(pending[sent : sent + 65_536])
+        handled = len(echo.manager.events)
+        assert handled < asked / 2
+        # Others are served, and nothing is lost once the answers are fetched.
+        assert isinstance(other.ask(frames.Describe()).head, frames.Done)
+        client.socket.settimeout(20)
+        for _ in range(sent // len(request)):
+            assert len(client.hear().body) == 20_000
+
+
+@pytest.mark.slow
+def test_a_talkative_session_leaves_the_others_their_share(echo):
+    with echo.client() as loud, echo.client() as other:
+        loud.socket.setblocking(False)
+        flood = frames.encode_frame(frames.Describe(), 0) * 50_000
+        sent = 0
+        for _ in range(20):
+            if takes_more(loud.socket, within_s=0.0):
+                sent += loud.socket.send(memoryview(flood)[sent : sent + 200_000])
+            assert isinstance(other.ask(frames.Describe()).head, frames.Done)
+
+
+def test_small_frames_go_out_at_once_on_tcp():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sock = socket.create_connection(server.getsockname())
+        with sock:
+            tune(sock)
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert not sock.getblocking()
+
+
+def test_large_answers_pass_through_both_kinds_of_socket(echo_daemon, tmp_path):
+    record = bytes(range(256)) * (4 << 12)
+    with echo_daemon("d", listen="127.0.0.1:0", socket=str(tmp_path / "s")) as echo:
+        clients = [connected(address) for address in echo.daemon.addresses]
+        clients[0].ask(frames.Send(0, 0, [], []), 1, record)
+        for client in clients:
+            with client:
+                for number in range(8):
+                    client.say(frames.ReadPart(0, 0, number, len(record) - number), number)
+                for number in range(8):
+                    frame = client.hear()
+                    assert frame.request_id == number
+                    assert frame.body == record[number:]
+
+
+def test_an_answer_for_one_who_is_gone_lets_go_of_its_file(echo, wait_until):
+    with echo.client() as other:
+        other.ask(frames.Send(0, 0, [], []), 1, b"x" * 100_000)
+        for _ in range(5):
+            client = RawClient(echo.daemon.connect())
+            for number in range(200):
+                client.say(frames.ReadPart(0, 0, 0, 100_000), number)
+            client.socket.close()
+        wait_until(lambda: echo.manager.open_sessions == 1)
+        (extent,) = echo.manager.records
+        assert echo.manager.store._heap._files[extent.file].readers == 0
+
+
+def test_only_a_few_connections_keep_memory_for_large_frames(echo):
+    clients = [echo.client() for _ in range(SPARE_BODIES_MAX + 3)]
+    for client in [*clients, clients[0]]:
+        client.say(frames.Send(0, 1, [], []), 1, b"x" * 100_000)
+        client.ask(frames.Describe())
+    (server,) = echo.servers
+    kept = [
+        connection._stream._spare is not None and len(connection._stream._spare) > 65_536
+        for connection in server._sessions.values()
+    ]
+    assert kept == [True, *[False] * 3, *[True] * (SPARE_BODIES_MAX - 1)]
+    for client in clients:
+        client.socket.close()

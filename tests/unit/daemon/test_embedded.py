@@ -1,0 +1,82 @@
+"""A queue manager in this process."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.daemon.config import read_options
+from dray.daemon.embedded import EmbeddedDaemon
+from dray.errors import AddressInUse, ConnectionLost, StoreLocked
+from dray.wire import frames
+from tests.unit.daemon.raw_client import RawClient
+
+
+def test_a_session_over_a_socket_pair_is_served(tmp_path):
+    daemon = EmbeddedDaemon(tmp_path / "data")
+    daemon.start()
+    with RawClient(daemon.connect()) as client:
+        welcome = client.ask(frames.Hello("client")).head
+        assert isinstance(welcome, frames.Welcome)
+    daemon.stop()
+
+
+def test_the_manager_id_is_drawn_once_and_kept(tmp_path):
+    ids = []
+    for _ in range(2):
+        daemon = EmbeddedDaemon(tmp_path / "data")
+        daemon.start()
+        with RawClient(daemon.connect()) as client:
+            ids.append(client.ask(frames.Hello("client")).head.manager_id)
+        daemon.stop()
+    assert ids[0] == ids[1]
+    assert len(bytes.fromhex(ids[0])) == 16
+
+
+def test_several_run_in_one_process_each_with_its_own_directory(tmp_path):
+    daemons = [EmbeddedDaemon(tmp_path / str(number)) for number in range(3)]
+    ids = set()
+    for daemon in daemons:
+        daemon.start()
+    for daemon in daemons:
+        with RawClient(daemon.connect()) as client:
+            ids.add(client.ask(frames.Hello("client")).head.manager_id)
+    for daemon in daemons:
+        daemon.stop()
+    assert len(ids) == 3
+
+
+def test_a_directory_in_use_is_refused_in_the_callers_thread(tmp_path):
+    first = EmbeddedDaemon(tmp_path / "data")
+    first.start()
+    with pytest.raises(StoreLocked):
+        EmbeddedDaemon(tmp_path / "data").start()
+    first.stop()
+    second = EmbeddedDaemon(tmp_path / "data")
+    second.start()
+    second.stop()
+
+
+def test_an_address_in_use_leaves_the_directory_free(tmp_path):
+    first = EmbeddedDaemon(tmp_path / "1", read_options(data="", listen="127.0.0.1:0"))
+    first.start()
+    port = first.addresses[0].rpartition(":")[2]
+    taken = read_options(data="", listen=f"127.0.0.1:{port}")
+    with pytest.raises(AddressInUse):
+        EmbeddedDaemon(tmp_path / "2", taken).start()
+    first.stop()
+    again = EmbeddedDaemon(tmp_path / "2", taken)
+    again.start()
+    again.stop()
+
+
+def test_after_stop_there_is_no_connecting_and_stopping_again_is_harmless(tmp_path):
+    daemon = EmbeddedDaemon(tmp_path / "data")
+    daemon.stop()
+    daemon.start()
+    client = RawClient(daemon.connect())
+    daemon.stop()
+    daemon.stop()
+    assert client.is_hung_up()
+    client.socket.close()
+    with pytest.raises(ConnectionLost):
+        daemon.connect()

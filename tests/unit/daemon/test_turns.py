@@ -1,0 +1,264 @@
+"""The turn: nothing is said before the sync of everything it rests on."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from dray.errors import StorePoisoned
+from dray.manager.events import Tick
+from dray.wire import frames
+
+RECORD = bytes(range(256)) * 4096
+
+
+def test_an_answer_is_released_only_after_its_sync(echo, wait_until):
+    with echo.client() as client:
+        client.ask(frames.Send(0, 0, [], []), 1, RECORD)
+        wait_until(lambda: echo.manager.store.counters.syncs == 1)
+        echo.gate.close()
+        client.say(frames.Commit(1, 0), 2)
+        assert echo.gate.waiting.wait(20)
+        # The loop is alive and serves what needs no sync, yet the commit stays unanswered.
+        at_once = client.ask(frames.ReadPart(0, 0, 0, 100), 3)
+        assert (at_once.request_id, bytes(at_once.body)) == (3, RECORD[:100])
+        echo.gate.open.set()
+        assert client.hear().request_id == 2
+
+
+def test_an_answer_without_facts_waits_for_the_facts_before_it(echo, wait_until):
+    with echo.client() as client, echo.client() as other:
+        client.ask(frames.Send(0, 0, [], []), 1, RECORD)
+        wait_until(lambda: echo.manager.store.counters.syncs == 1)
+        echo.gate.close()
+        client.say(frames.Commit(1, 0), 2)
+        assert echo.gate.waiting.wait(20)
+        other.say(frames.Describe(), 3)
+        assert other.ask(frames.ReadPart(0, 0, 0, 1), 4).request_id == 4
+        echo.gate.open.set()
+        assert client.hear().request_id == 2
+        assert other.hear().request_id == 3
+
+
+def test_answers_come_in_the_order_in_which_they_were_decided(echo):
+    with echo.client() as client:
+        heads = [frames.Commit(1, 0), frames.Describe()] * 50
+        for number, head in enumerate(heads, 1):
+            client.say(head, number)
+        assert [client.hear().request_id for _ in heads] == list(range(1, 101))
+
+
+def test_what_arrives_during_a_sync_shares_the_next_one(echo):
+    clients = [echo.client() for _ in range(8)]
+    clients[0].ask(frames.Send(0, 0, [], []), 1, RECORD)
+    before = echo.manager.store.counters.syncs
+    echo.gate.close()
+    clients[0].say(frames.Commit(1, 0), 2)
+    assert echo.gate.waiting.wait(20)
+    for client in clients:
+        for number in range(10, 20):
+            client.say(frames.Commit(1, 0), number)
+        client.say(frames.ReadPart(0, 0, 0, 1), 5)
+    for client in clients:
+        assert client.hear().request_id == 5
+    echo.gate.open.set()
+    assert clients[0].hear().request_id == 2
+    for client in clients:
+        assert [client.hear().request_id for _ in range(10)] == list(range(10, 20))
+        client.socket.close()
+    assert echo.manager.store.counters.syncs - before == 2
+
+
+def test_a_failed_sync_fails_every_waiting_answer_and_ends_the_daemon(echo):
+    with echo.client() as client, echo.client() as other:
+        client.ask(frames.Send(0, 0, [], []), 1, RECORD)
+        echo.gate.close()
+        echo.gate.broken = True
+        client.say(frames.Commit(1, 0), 2)
+        assert echo.gate.waiting.wait(20)
+        other.say(frames.Commit(1, 0), 3)
+        assert other.ask(frames.ReadPart(0, 0, 0, 1), 4).request_id == 4
+        echo.gate.open.set()
+        for each, number in ((client, 2), (other, 3)):
+            frame = each.hear()
+            assert frame.request_id == number
+            assert isinstance(frame.head, frames.Failed)
+            assert frame.head.error == StorePoisoned.code
+            assert each.is_hung_up()
+    with pytest.raises(StorePoisoned, match="the test broke it"):
+        echo.daemon.stop()
+
+
+def test_an_unforeseen_failure_is_answered_and_ends_that_session_only(echo, caplog):
+    with echo.client() as client, echo.client() as other:
+        client.say(frames.Lease(), 7)
+        frame = client.hear()
+        assert frame.request_id == 7
+        assert isinstance(frame.head, frames.Failed)
+        assert frame.head.error == "error"
+        assert client.is_hung_up()
+        assert isinstance(other.ask(frames.Commit(1, 0)).head, frames.Done)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_known_error_that_the_manager_let_pass_is_answered(echo):
+    with echo.client() as client:
+        failed = client.ask(frames.Outcome("1"), 9).head
+        assert isinstance(failed, frames.Failed)
+        assert failed.error == "store-full"
+        assert isinstance(client.ask(frames.Commit(1, 0)).head, frames.Done)
+
+
+def test_bytes_of_an_answer_survive_until_they_have_gone_out(echo):
+    """The record is gone and its heap file wanted by others, while nobody reads the answer."""
+    records = [bytes([number]) * (4 << 20) for number in range(12)]
+    with echo.client() as slow, echo.client() as busy:
+        assert slow.ask(frames.Send(0, 0, [], []), 1, records[0]).head == frames.Done(0)
+        for record in records[1:6]:
+            busy.ask(frames.Send(0, 0, [], []), 1, record)
+        slow.say(frames.Receive(0, 0, None), 2)
+        for number in range(3):
+            slow.say(frames.ReadPart(0, 1, 0, 4 << 20), 3 + number)
+        for record in records[6:]:
+            busy.ask(frames.Send(0, 0, [], []), 1, record)
+        bodies = {}
+        for _ in range(4):
+            frame = slow.hear()
+            bodies[frame.request_id] = bytes(frame.body)
+        assert bodies[2] == records[0]
+        assert bodies[3] == bodies[5] == records[1]
+        files = {extent.file for extent in echo.manager.records[6:]}
+        assert echo.manager.records[0].file not in files
+
+
+@pytest.mark.slow
+def test_a_checkpoint_frees_the_log_while_commits_go_on(echo_daemon):
+    with echo_daemon("small", log_bytes="64 KiB") as echo, echo.client() as client:
+        for _ in range(60):
+            for number in range(1, 101):
+                client.say(frames.Commit(1, 0), number)
+            assert [client.hear().request_id for _ in range(100)] == list(range(1, 101))
+            client.ask(frames.Commit(1, 0))
+        counters = echo.manager.store.counters
+        assert counters.log_bytes > 64 << 10
+        assert counters.checkpoints >= 1
+
+
+def test_full_heap_files_are_synced_before_the_commit(echo, wait_until):
+    with echo.client() as client:
+        client.ask(frames.Commit(1, 0))
+        syncs, echo.gate.passed = echo.manager.store.counters.syncs, 0
+        for _ in range(8):
+            client.say(frames.Send(0, 1, [], []), 0, b"x" * (4 << 20))
+        wait_until(lambda: echo.gate.passed)
+        assert echo.manager.store.counters.syncs == syncs
+
+
+def test_the_deadline_of_the_manager_is_kept(echo, wait_until):
+    with echo.client() as client:
+        ticks = len(echo.manager.events)
+        echo.manager.wake_at = 1.0
+        client.ask(frames.Describe())
+        wait_until(lambda: len(echo.manager.events) > ticks + 1)
+        echo.manager.wake_at = None
+
+
+def test_without_room_for_a_checkpoint_everything_waits_and_goes_on_when_there_is(
+    echo_daemon, wait_until, caplog, monkeypatch
+):
+    monkeypatch.setattr("dray.daemon.turns.CHECKPOINT_RETRY_S", 0.01)
+    with echo_daemon("small", log_bytes="16 KiB") as echo, echo.client() as client:
+        client.ask(frames.Commit(1, 0))
+        echo.gate.no_room_for = "MQTrans"
+        # In one piece: single small ones would fill the socket, which nobody reads from meanwhile.
+        flood = [frames.encode_frame(frames.Commit(1, 0), n) for n in range(1, 2001)]
+        client.socket.sendall(b"".join(flood))
+        wait_until(lambda: "no room for a checkpoint" in caplog.text)
+        echo.gate.no_room_for = ""
+        assert [client.hear().request_id for _ in range(2000)] == list(range(1, 2001))
+        for _ in range(60):
+            client.ask(frames.Commit(1, 0))
+        assert echo.manager.store.counters.checkpoints
+
+
+def test_a_failed_checkpoint_ends_the_daemon(echo_daemon):
+    with echo_daemon("small", log_bytes="16 KiB") as echo, echo.client() as client:
+        echo.gate.broken = True
+        client.say(frames.Commit(1, 0))
+        assert client.hear_head(frames.Failed).error == StorePoisoned.code
+        with pytest.raises(StorePoisoned):
+            echo.daemon.stop()
+
+
+def test_a_failed_early_flush_ends_the_daemon(echo, wait_until):
+    with echo.client() as client:
+        client.ask(frames.Commit(1, 0))
+        wait_until(lambda: echo.manager.store.counters.syncs == 1)
+        echo.gate.broken = True
+        with suppress(ConnectionError):
+            for _ in range(8):
+                client.say(frames.Send(0, 1, [], []), 0, b"x" * (4 << 20))
+        assert client.is_hung_up()
+    with pytest.raises(StorePoisoned):
+        echo.daemon.stop()
+
+
+def test_a_write_that_poisons_the_store_ends_the_daemon(echo):
+    with echo.client() as client:
+        client.say(frames.DeleteQueue("q"))
+        assert client.is_hung_up()
+    with pytest.raises(StorePoisoned, match="the disk is gone"):
+        echo.daemon.stop()
+
+
+def test_while_too_much_waits_for_the_disk_nobody_is_read_from(echo, wait_until, monkeypatch):
+    monkeypatch.setattr("dray.daemon.turns.GATHERED_EFFECTS_MAX", 10)
+    with echo.client() as client, echo.client() as other:
+        client.ask(frames.Commit(1, 0))
+        wait_until(lambda: echo.manager.store.counters.syncs == 1)
+        echo.gate.close()
+        client.say(frames.Commit(1, 0), 0)
+        assert echo.gate.waiting.wait(20)
+        for number in range(1, 20):
+            client.say(frames.Commit(1, 0), number)
+        (server,) = echo.servers
+        wait_until(lambda: server.overfull)
+        wait_until(lambda: not any(each._reading for each in server._numbers))
+        handled = len(echo.manager.events)
+        other.say(frames.Describe(), 5)
+        assert len(echo.manager.events) == handled
+        echo.gate.open.set()
+        assert other.hear().request_id == 5
+        assert [client.hear().request_id for _ in range(20)] == list(range(20))
+
+
+def test_a_failing_tick_is_tried_again_later(echo, wait_until, monkeypatch):
+    monkeypatch.setattr("dray.daemon.turns.TICK_S_AFTER_FAILURE", 0.05)
+    with echo.client() as client:
+        echo.manager.fails_at = {Tick}
+        echo.manager.wake_at = 1.0
+        client.ask(frames.Describe())
+        before = echo.manager.count(Tick)
+        wait_until(lambda: echo.manager.count(Tick) >= before + 2)
+        echo.manager.wake_at = None
+        assert isinstance(client.ask(frames.Describe()).head, frames.Done)
+
+
+def test_facts_that_would_outgrow_a_group_are_written_in_several(echo_daemon, wait_until):
+    """A long sync, and meanwhile more facts than one group of this small log can hold."""
+    with echo_daemon("small", log_bytes="64 KiB") as echo:
+        clients = [echo.client() for _ in range(8)]
+        clients[0].ask(frames.Commit(1, 0))
+        echo.gate.close()
+        clients[0].say(frames.Commit(1, 0))
+        assert echo.gate.waiting.wait(20)
+        flood = b"".join(frames.encode_frame(frames.Commit(1, 0), n) for n in range(1, 1001))
+        for client in clients:
+            client.socket.sendall(flood)
+        echo.gate.open.set()
+        assert clients[0].hear().request_id == 1
+        for client in clients:
+            assert [client.hear().request_id for _ in range(1000)] == list(range(1, 1001))
+            client.socket.close()
+        assert echo.manager.store.counters.groups > 3

@@ -1,0 +1,395 @@
+"""Numbering, the window, going back, acks and the resend schedule of one outgoing stream."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.delivery.events import (
+    Confirmed,
+    DeliverySettings,
+    Diverged,
+    Grown,
+    LinkLost,
+    LinkReady,
+    Open,
+    Paused,
+    PeerForgot,
+    PeerState,
+    Refused,
+    Resumed,
+    StreamCondition,
+    Tick,
+)
+from dray.delivery.outgoing import OutgoingStream
+from tests.unit.delivery.sender import NOON_ID, NOON_US, SETTINGS, Queue, Sender, sent
+
+# ------------------------------------------------------------------------- numbers and sequences
+
+
+def test_the_first_sequence_takes_its_id_from_the_time_of_day_and_counts_from_one():
+    sender = Sender()
+    sender.admit(2)
+    assert sender.stream.sequence_id == NOON_ID
+    assert sent(sender.connect()) == [(0, [1, 2])]
+
+
+def test_a_sequence_stays_open_while_anything_is_unacknowledged():
+    sender = Sender()
+    sender.admit(2)
+    sender.connect()
+    sender.ack(1)
+    assert sent(sender.admit(1)) == [(2, [3])]
+    assert sender.stream.sequence_id == NOON_ID
+
+
+def test_the_next_admission_after_everything_was_acknowledged_begins_a_new_sequence():
+    sender = Sender()
+    sender.admit(2)
+    sender.connect()
+    sender.ack(2)
+    assert sent(sender.admit(1)) == [(0, [1])]
+    assert sender.stream.sequence_id == NOON_ID + 1
+
+
+def test_a_sequence_id_only_ever_rises_even_if_the_clock_goes_back():
+    sender = Sender()
+    sender.admit(1)
+    sender.connect()
+    sender.ack(1)
+    sender.admit(1, when_us=NOON_US - 3_600_000_000)
+    assert sender.stream.sequence_id == NOON_ID + 1
+
+
+def test_numbers_do_not_change_over_a_restart():
+    sender = Sender()
+    sender.admit(3)
+    sender.connect()
+    sender.ack(2)
+    before = sender.stream.state()
+    sender.restart()
+    assert sender.stream.state() == before
+    assert sent(sender.connect(NOON_ID, 2)) == [(0, [3])]
+
+
+def test_admissions_must_follow_each_other():
+    stream = OutgoingStream(1, "orders", Queue())
+    stream.admitted(1, 3, NOON_US)
+    with pytest.raises(AssertionError, match="joined after 3"):
+        stream.admitted(3, 4, NOON_US)
+
+
+def test_what_was_never_admitted_cannot_be_acknowledged():
+    stream = OutgoingStream(1, "orders", Queue())
+    with pytest.raises(AssertionError, match="only 0 ever admitted"):
+        stream.acknowledged(1)
+
+
+# ------------------------------------------------------------------------------ the conversation
+
+
+def test_a_connection_begins_with_the_question_what_the_peer_has():
+    sender = Sender()
+    sender.admit(1)
+    assert sender.give(LinkReady()) == [Open()]
+    assert sender.stream.condition is StreamCondition.WAITING
+
+
+def test_nothing_is_asked_while_nothing_waits():
+    sender = Sender()
+    assert sender.give(LinkReady()) == []
+    assert sender.stream.condition is StreamCondition.INACTIVE
+    assert sender.admit(1) == [Open()]
+
+
+def test_nothing_is_sent_without_a_connection():
+    sender = Sender()
+    assert sender.admit(2) == []
+    assert sender.stream.wants_link
+    assert sender.stream.deadline() is None
+
+
+def test_a_new_connection_goes_back_to_the_first_unacknowledged():
+    sender = Sender()
+    sender.admit(5)
+    sender.connect()
+    sender.ack(2)
+    sender.give(LinkLost())
+    assert sender.stream.in_flight == (0, 0)
+    assert sent(sender.connect(NOON_ID, 2)) == [(0, [3, 4, 5])]
+
+
+def test_the_answer_to_the_question_counts_as_an_order_ack():
+    sender = Sender()
+    sender.admit(5)
+    sender.connect()
+    sender.give(LinkLost())
+    effects = sender.connect(NOON_ID, 3)
+    assert effects[0] == Confirmed(3)
+    assert sent(effects) == [(0, [4, 5])]
+    assert sender.stream.condition is StreamCondition.CONNECTED
+
+
+def test_a_peer_at_an_older_sequence_is_sent_everything():
+    sender = Sender()
+    sender.admit(2)
+    assert sent(sender.connect(NOON_ID - 1, 99)) == [(0, [1, 2])]
+
+
+def test_an_unanswered_question_is_asked_again_by_the_schedule():
+    sender = Sender()
+    sender.admit(1)
+    sender.give(LinkReady())
+    assert sender.give(Grown()) == []
+    assert sender.stream.deadline() == 30.0
+    assert sender.give(Tick(), at=29.0) == []
+    assert sender.give(Tick(), at=30.0) == [Open()]
+
+
+def test_a_refused_stream_keeps_its_messages_and_asks_again():
+    sender = Sender()
+    sender.admit(1)
+    sender.give(LinkReady())
+    assert sender.give(Refused("no queue orders")) == []
+    assert sender.stream.counters.refusal == "no queue orders"
+    assert sender.give(Grown()) == []
+    assert sender.give(Tick(), at=30.0) == [Open()]
+    assert sent(sender.give(PeerState(0, 0))) == [(0, [1])]
+
+
+def test_a_refusal_after_the_connection_is_gone_means_nothing():
+    sender = Sender()
+    sender.admit(1)
+    sender.give(Refused("late"))
+    assert sender.stream.deadline() is None
+    assert sender.stream.counters.refusals == 0
+
+
+def test_a_stream_can_be_refused_in_the_middle():
+    sender = Sender()
+    sender.admit(2)
+    sender.connect()
+    sender.give(Refused("the queue was deleted"))
+    assert sender.stream.in_flight == (0, 0)
+    assert sender.give(PeerState(NOON_ID, 1)) == []
+    assert sender.stream.counters.ignored_acks == 1
+
+
+# ------------------------------------------------------------------------------------ the window
+
+
+def test_no_more_messages_are_in_flight_than_the_window_holds():
+    sender = Sender(SETTINGS._replace(window_messages=4))
+    sender.admit(9)
+    assert sent(sender.connect()) == [(0, [1, 2, 3]), (3, [4])]
+    assert sender.stream.in_flight == (4, 40)
+    assert sent(sender.ack(2)) == [(4, [5, 6])]
+    assert sender.stream.in_flight == (4, 40)
+
+
+def test_no_more_bytes_are_in_flight_than_the_window_holds():
+    sender = Sender(SETTINGS._replace(window_bytes=35))
+    sender.admit(5)
+    assert sent(sender.connect()) == [(0, [1, 2, 3])]
+    assert sender.admit(1) == []
+
+
+def test_a_message_larger_than_the_window_travels_alone():
+    sender = Sender(SETTINGS._replace(window_bytes=5))
+    sender.admit(2)
+    assert sent(sender.connect()) == [(0, [1])]
+    assert sent(sender.ack(1)) == [(0, [2])]
+
+
+def test_frames_are_packed_up_to_their_bounds():
+    sender = Sender(SETTINGS._replace(frame_bytes=25))
+    sender.admit(5)
+    assert sent(sender.connect()) == [(0, [1, 2]), (2, [3, 4]), (4, [5])]
+
+
+def test_the_house_settings_fit_a_frame():
+    settings = DeliverySettings()
+    assert settings.frame_bytes <= 4 << 20
+    assert settings.frame_messages <= 256
+    assert OutgoingStream(1, "q", Queue()).state().queue == "q"
+
+
+# ------------------------------------------------------------------------------ previous numbers
+
+
+def test_expired_messages_are_bridged_by_previous_numbers():
+    sender = Sender()
+    sender.admit(6)
+    sender.expire(2, 3, 5)
+    assert sent(sender.connect()) == [(0, [1, 4, 6])]
+
+
+def test_what_expired_in_flight_is_bridged_when_it_is_resent():
+    sender = Sender()
+    sender.admit(5)
+    sender.connect()
+    sender.expire(1, 2)
+    assert sent(sender.give(Tick(), at=30.0)) == [(0, [3, 4, 5])]
+
+
+def test_a_queue_that_expired_whole_neither_waits_nor_resends():
+    sender = Sender()
+    sender.admit(2)
+    sender.connect()
+    sender.expire(1, 2)
+    assert sender.give(Tick(), at=30.0) == []
+    assert sender.stream.deadline() is None
+    assert sent(sender.admit(1)) == [(0, [3])]
+
+
+# ---------------------------------------------------------------------------------- acks, resend
+
+
+def test_an_order_ack_is_cumulative():
+    sender = Sender()
+    sender.admit(6)
+    sender.connect()
+    assert sender.ack(4) == [Confirmed(4)]
+    assert sender.stream.in_flight == (2, 20)
+    assert sender.stream.counters.last_ack == 4
+
+
+@pytest.mark.parametrize("upto", [0, 2])
+def test_an_old_order_ack_changes_nothing(upto):
+    sender = Sender()
+    sender.admit(4)
+    sender.connect()
+    sender.ack(2)
+    assert sender.ack(upto) == []
+
+
+def test_everything_unacknowledged_is_resent_when_the_wait_is_over():
+    sender = Sender()
+    sender.admit(4)
+    sender.connect()
+    sender.ack(1)
+    assert sent(sender.give(Tick(), at=30.0)) == [(0, [2, 3, 4])]
+    assert sender.stream.counters.resends == 1
+
+
+def test_the_waits_follow_the_schedule_and_its_last_step_repeats():
+    sender = Sender()
+    sender.admit(1)
+    sender.connect()
+    waits = []
+    for _ in range(5):
+        due = sender.stream.deadline()
+        waits.append(due - sender.now)
+        sender.give(Tick(), at=due)
+    assert waits == [30.0, 30.0, 300.0, 300.0, 300.0]
+
+
+def test_progress_begins_the_schedule_anew():
+    sender = Sender()
+    sender.admit(3)
+    sender.connect()
+    sender.give(Tick(), at=30.0)
+    sender.give(Tick(), at=60.0)
+    sender.ack(1)
+    assert sender.stream.deadline() == 60.0 + 30.0
+
+
+def test_nothing_in_flight_means_no_deadline():
+    sender = Sender()
+    sender.admit(3)
+    sender.connect()
+    sender.ack(3)
+    assert sender.stream.deadline() is None
+
+
+# --------------------------------------------------------------------------------- pause, resume
+
+
+def test_a_paused_stream_sends_nothing_and_waits_for_nothing():
+    sender = Sender()
+    sender.admit(2)
+    sender.connect()
+    sender.give(Paused())
+    assert sender.admit(1) == []
+    assert sender.stream.deadline() is None
+    assert not sender.stream.wants_link
+    assert sender.stream.condition is StreamCondition.ON_HOLD
+    assert sender.ack(1) == [Confirmed(1)]
+    assert sender.stream.deadline() is None
+
+
+def test_a_resumed_stream_goes_on_where_it_was():
+    sender = Sender()
+    sender.admit(2)
+    sender.connect()
+    sender.give(Paused())
+    sender.admit(1)
+    assert sent(sender.give(Resumed())) == [(2, [3])]
+    assert sender.stream.deadline() == 30.0
+
+
+def test_a_pause_outlasts_the_connection():
+    sender = Sender()
+    sender.admit(1)
+    sender.give(Paused())
+    assert sender.give(LinkReady()) == []
+    assert sender.give(Resumed()) == [Open()]
+
+
+def test_a_question_asked_before_a_pause_is_still_waited_for_after_it():
+    sender = Sender()
+    sender.admit(1)
+    sender.give(LinkReady())
+    sender.give(Paused())
+    assert sender.give(Resumed()) == []
+    assert sender.stream.deadline() == 30.0
+
+
+def test_resuming_asks_a_peer_that_refused_at_once():
+    sender = Sender()
+    sender.admit(1)
+    sender.give(LinkReady())
+    sender.give(Refused("no"))
+    sender.give(Paused())
+    assert sender.give(Resumed()) == [Open()]
+
+
+def test_an_answer_that_comes_during_a_pause_is_acted_on_after_it():
+    sender = Sender()
+    sender.admit(1)
+    sender.give(LinkReady())
+    sender.give(Paused())
+    assert sender.give(PeerState(0, 0)) == []
+    assert sent(sender.give(Resumed())) == [(0, [1])]
+
+
+# ------------------------------------------------------------------------ peers that know otherwise
+
+
+@pytest.mark.parametrize("claim", [(NOON_ID, 3), (NOON_ID + 1, 1)])
+def test_a_peer_that_has_more_than_was_ever_sent_stops_the_stream_and_nothing_is_lost(claim):
+    sender = Sender()
+    sender.admit(2)
+    assert sender.connect(*claim) == [Diverged(*claim)]
+    assert sender.stream.condition is StreamCondition.NEED_VALIDATION
+    assert sender.admit(1) == []
+    assert sorted(sender.queue.lengths) == [1, 2, 3]
+
+
+def test_a_diverged_stream_asks_again_in_case_the_peer_was_mended():
+    sender = Sender()
+    sender.admit(2)
+    sender.connect(NOON_ID, 9)
+    assert sender.give(Tick(), at=30.0) == [Open()]
+    assert sent(sender.give(PeerState(0, 0))) == [(0, [1, 2])]
+
+
+@pytest.mark.parametrize("memory", [(0, 0), (NOON_ID, 1), (NOON_ID - 5, 40)])
+def test_a_peer_that_forgot_what_it_acknowledged_is_reported_and_goes_on(memory):
+    sender = Sender()
+    sender.admit(4)
+    sender.connect()
+    sender.ack(2)
+    sender.give(LinkLost())
+    effects = sender.connect(*memory)
+    assert effects[0] == PeerForgot(*memory)
+    assert sent(effects) == [(0, [3, 4])]

@@ -1,0 +1,163 @@
+"""A large message as parts."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dray.errors import ProtocolError
+from dray.large.split import (
+    Control,
+    LargeMessageParameters,
+    PartMessage,
+    Split,
+    check_fragment_size,
+    read_control,
+)
+from dray.model.classes import Acknowledge, Part
+from dray.model.ids import ManagerId
+from dray.model.message import Message
+from dray.wire.record import PartMark, encode_record
+
+MANAGER = ManagerId("0a" * 16)
+
+
+def split_of(message, **options):
+    parameters = options.get("parameters", LargeMessageParameters())
+    return Split(message, MANAGER, 70, parameters=parameters, fragment_size=1000)
+
+
+def test_header_fragments_and_trailer_are_chained_by_the_headers_number():
+    split = split_of(Message(label="blob", correlation_id="mine", app_specific=5))
+    parts = [split.header(), split.fragment(b"a"), split.fragment(b"b"), split.trailer(b"d" * 32)]
+    chain = f"{MANAGER}\\70"
+    assert split.sequence_id == chain
+    assert [part.mark for part in parts] == [
+        PartMark(Part.HEADER, 70, 0),
+        PartMark(Part.FRAGMENT, 70, 0),
+        PartMark(Part.FRAGMENT, 70, 0),
+        PartMark(Part.TRAILER, 70, 2),
+    ]
+    assert [part.message.app_specific for part in parts] == [-9998, 1, 2, -9999]
+    assert [part.message.correlation_id for part in parts] == ["mine", chain, chain, chain]
+    assert [part.message.label for part in parts] == [
+        "blob", "blob.part.1", "blob.part.2", "blob.part.-9999",
+    ]  # fmt: skip
+
+
+def test_the_trailer_counts_and_measures_what_the_header_could_not_know():
+    split = split_of(Message(label="blob", app_specific=-7, extension=b"x"))
+    header = split.header()
+    split.fragment(b"a" * 10)
+    split.fragment(b"b" * 5)
+    trailer = split.trailer(b"d" * 32)
+    assert read_control(header.message.body) == Control(
+        1, 0, -7, None, "blob", -1, 1000, "sha256", b"", b"x"
+    )
+    assert read_control(trailer.message.body) == Control(
+        1, 2, -7, None, "blob", 15, 1000, "sha256", b"d" * 32, b"x"
+    )
+    assert split.size == 15
+
+
+def test_the_control_record_is_the_one_in_the_documentation():
+    split = split_of(Message(label="blob", correlation_id="mine", app_specific=5))
+    assert split.header().message.body == bytes.fromhex(
+        "9d 01 00 05 a4 6d696e65 a4 626c6f62 ff cd03e8 a6 736861323536 c400 c400 c0 c0 00"
+    )
+
+
+def test_every_part_is_kept_as_the_application_asked_and_only_the_trailer_is_acknowledged():
+    message = Message(
+        acknowledge=Acknowledge.FULL_RECEIVE,
+        administration_queue="acks",
+        use_dead_letter_queue=True,
+        use_journal_queue=True,
+        time_to_reach_queue=5.0,
+        time_to_be_received=6.0,
+        recoverable=False,
+        priority=6,
+    )
+    split = split_of(message)
+    parts = [split.header(), split.fragment(b""), split.trailer(b"")]
+    for name in (
+        "use_dead_letter_queue", "use_journal_queue", "time_to_reach_queue",
+        "time_to_be_received", "recoverable", "priority",
+    ):  # fmt: skip
+        assert {getattr(part.message, name) for part in parts} == {getattr(message, name)}
+    assert [part.message.acknowledge for part in parts] == [
+        Acknowledge.NONE, Acknowledge.NONE, Acknowledge.FULL_RECEIVE,
+    ]  # fmt: skip
+    assert parts[2].message.administration_queue == "acks"
+
+
+def test_a_fragment_is_not_copied():
+    body = memoryview(bytearray(100))
+    part = split_of(Message()).fragment(body)
+    assert isinstance(part, PartMessage)
+    assert part.message.body is body
+
+
+def test_a_long_label_makes_room_for_the_number_of_the_part():
+    split = split_of(Message(label="x" * 249))
+    labels = [split.fragment(b"").message.label, split.trailer(b"").message.label]
+    assert [len(label) for label in labels] == [249, 249]
+    assert labels[0].endswith("x.part.1")
+    assert read_control(split.header().message.body).label == "x" * 249
+
+
+@pytest.mark.parametrize(("given_size", "used"), [(0, 4_000_000), (1, 1), (4_000_000, 4_000_000)])
+def test_a_fragment_size_of_zero_means_the_largest(given_size, used):
+    assert check_fragment_size(given_size) == used
+
+
+@pytest.mark.parametrize("size", [-1, 4_000_001])
+def test_a_fragment_size_out_of_bounds_is_refused(size):
+    with pytest.raises(ValueError, match="fragment_size"):
+        check_fragment_size(size)
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [{"header": 0}, {"trailer": 1}, {"header": -(1 << 31) - 1}, {"header": -5, "trailer": -5}],
+)
+def test_marks_that_could_be_fragment_numbers_or_each_other_are_refused(marks):
+    with pytest.raises(ValueError, match="mark"):
+        LargeMessageParameters(**marks)
+
+
+@pytest.mark.parametrize("change", [{"version": 2}, {"digest_kind": "md5"}])
+def test_a_control_record_from_the_future_is_refused(change):
+    control = Control(1, 0, 0, None, "", 0, 1, "sha256", b"")
+    encoded = msgspec.msgpack.encode(msgspec.structs.replace(control, **change))
+    with pytest.raises(ProtocolError, match="version 1"):
+        read_control(encoded)
+
+
+def test_a_control_record_may_grow_at_its_end():
+    values = [1, 0, 0, None, "", 0, 1, "sha256", b"", b"", None, None, 0, "later"]
+    assert read_control(msgspec.msgpack.encode(values)).label == ""
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_give_a_control_record_or_a_protocol_error(data):
+    try:
+        control = read_control(data)
+    except ProtocolError:
+        return
+    assert control.version == 1
+
+
+@given(st.integers(0, 12_000), st.text(max_size=249), st.none() | st.text(max_size=100))
+def test_the_room_to_reserve_is_never_too_small_and_hardly_too_large(size, label, correlation_id):
+    message = Message(label=label, correlation_id=correlation_id)
+    split = split_of(message)
+    bound = split.record_bytes_max(size)
+    pieces = [bytes(min(1000, size - at)) for at in range(0, max(1, size), 1000)]
+    assert len(pieces) == split.fragments_of(size)
+    parts = [split.header(size), *map(split.fragment, pieces), split.trailer(bytes(32))]
+    records = [encode_record(part.message, bytes(16), 0, part.mark) for part in parts]
+    used = sum(len(head) + len(body) for head, body in records)
+    assert used <= bound <= used + 16 * len(parts)

@@ -1,0 +1,175 @@
+"""A desk at which tests sit: a real manager over a real store, spoken to in frames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import crc32c
+import pytest
+
+from dray.errors import from_code
+from dray.manager.events import (
+    Answer,
+    Effect,
+    Event,
+    LinkSend,
+    ManagerConfig,
+    Request,
+    SessionOpened,
+    Tick,
+)
+from dray.manager.turn import Manager
+from dray.model.message import Message
+from dray.model.queue import QueueOptions
+from dray.store.disk import RealDisk
+from dray.store.heap import Extent
+from dray.store.store import Store
+from dray.wire import frames
+from dray.wire.record import PLAIN, PartMark, encode_record
+from dray.wire.stream import Frame
+
+HEAP_FILE_BYTES = 1 << 16
+LOG_BYTES = 1 << 18
+
+
+class Desk:
+    """Drives one manager; every call is a turn with its sync, unless `sync` is false."""
+
+    def __init__(self, path: Path, manager_id: str = "a" * 32, **config: object) -> None:
+        self.path, self.manager_id, self.config = path, manager_id, config
+        self.now = 1_700_000_000.0
+        self.sessions = 0
+        self.start()
+
+    def start(self) -> None:
+        self.disk = RealDisk(self.path)
+        self.store = Store(self.disk, heap_file_bytes=HEAP_FILE_BYTES, log_bytes=LOG_BYTES)
+        config = ManagerConfig(manager_id=self.manager_id, name="test", **self.config)
+        self.manager = Manager.load(self.store, config, self.now)
+        self.store.sync()
+        self.effects: list[Effect] = []
+        self.turn(Tick())
+
+    def crash(self) -> None:
+        """Forget everything in memory; what was synced stays."""
+        self.disk.close()
+        self.start()
+
+    def turn(self, event: Event, *, sync: bool = True) -> list[Effect]:
+        effects = self.manager.handle(event, self.now)
+        if self.store.checkpoint_due:
+            self.store.checkpoint(self.manager.snapshot())
+        if sync:
+            self.store.sync()
+        self.effects += effects
+        return effects
+
+    def body_of(self, effect: Answer | LinkSend) -> bytes:
+        return b"".join(
+            self.store.read(piece) if isinstance(piece, Extent) else bytes(piece)
+            for piece in effect.body
+        )
+
+    def session(self) -> Caller:
+        self.sessions += 1
+        self.turn(SessionOpened(self.sessions))
+        return Caller(self, self.sessions)
+
+    def advance(self, seconds: float) -> list[Effect]:
+        self.now += seconds
+        return self.turn(Tick())
+
+
+class Caller:
+    """One client session at the desk."""
+
+    def __init__(self, desk: Desk, number: int) -> None:
+        self.desk, self.number, self.requests = desk, number, 0
+        welcome = self.call(frames.Hello("client"))
+        assert isinstance(welcome, frames.Welcome)
+        self.next_number = welcome.first_number
+        self.queues: dict[str, int] = {}
+
+    def ask(self, head: frames.Head, body: bytes = b"") -> int:
+        """Send a request; its answers stand among the desk's effects."""
+        self.requests += 1
+        frame = Frame(head, self.requests, memoryview(bytearray(body)))
+        self.desk.turn(Request(self.number, frame))
+        return self.requests
+
+    def answers(self, request: int) -> list[Answer]:
+        return [
+            effect
+            for effect in self.desk.effects
+            if isinstance(effect, Answer)
+            and (effect.session, effect.request_id) == (self.number, request)
+        ]
+
+    def call(self, head: frames.Head, body: bytes = b"") -> frames.Head:
+        """Send a request that is answered at once; raise what it is refused with."""
+        return self.call_whole(head, body)[0]
+
+    def call_whole(self, head: frames.Head, body: bytes = b"") -> tuple[frames.Head, bytes]:
+        (answer,) = self.answers(self.ask(head, body))
+        if isinstance(answer.head, frames.Failed):
+            raise from_code(answer.head.error, answer.head.sentence, answer.head.fields)
+        return answer.head, self.desk.body_of(answer)
+
+    def number_for(self) -> int:
+        self.next_number += 1
+        return self.next_number
+
+    def create(self, name: str, **options: object) -> int:
+        self.call(frames.CreateQueue(name, QueueOptions(**options)))
+        return self.open(name)
+
+    def open(self, name: str) -> int:
+        opened = self.call(frames.OpenQueue(name))
+        assert isinstance(opened, frames.Opened)
+        return opened.number
+
+    def send(
+        self,
+        queue: int,
+        *messages: Message,
+        transaction: int = 0,
+        marks: tuple[PartMark, ...] = (),
+        guarded: bool = True,
+    ) -> list[int]:
+        source = bytes.fromhex(self.desk.manager_id)
+        numbers, records = [], []
+        for at, message in enumerate(messages):
+            number = self.number_for()
+            mark = marks[at] if marks else PLAIN
+            head, body = encode_record(message, source, number, mark)
+            records.append(head + bytes(body))
+            numbers.append(number)
+        sizes, crcs = [len(r) for r in records], [crc32c.crc32c(r) for r in records]
+        send = frames.Send(queue, transaction, sizes, crcs, guarded)
+        if transaction:
+            assert not self.answers(self.ask(send, b"".join(records)))
+        else:
+            self.call(send, b"".join(records))
+        return numbers
+
+    def commit(self, transaction: int, sends: int) -> frames.Head:
+        return self.call(frames.Commit(transaction, sends))
+
+    def receive(self, queue: int, **options: object) -> tuple[list[frames.Envelope], list[bytes]]:
+        """Receive now; envelopes and message bodies."""
+        wanted = {"transaction": 0, "timeout": 0.0, "max_messages": 100, **options}
+        head, body = self.call_whole(frames.Receive(queue, **wanted))
+        assert isinstance(head, frames.Messages)
+        found, at = [], 0
+        for envelope in head.envelopes:
+            record = body[at : at + envelope.length]
+            assert crc32c.crc32c(record) == envelope.crc
+            properties = int.from_bytes(record[8:12], "little")
+            found.append(record[64 + properties :])
+            at += envelope.length
+        return head.envelopes, found
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path / "data")

@@ -1,0 +1,146 @@
+"""Any number of managers at one table; `deliver` carries what they say to each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dray.manager.events import (
+    Answer,
+    CloseSession,
+    Dial,
+    HangUp,
+    LinkDown,
+    LinkFrame,
+    LinkSend,
+    LinkUp,
+    Peer,
+    Request,
+    SessionClosed,
+    SessionOpened,
+)
+from dray.wire import frames
+from dray.wire.stream import Frame
+
+from .conftest import Desk
+
+
+def address(host: str, queue: str) -> str:
+    return f"dray://{host}:7340/{queue}"
+
+
+def peer(host: str) -> Peer:
+    return Peer(host, 7340)
+
+
+class Net:
+    """Managers by host; `routes` gives for each the hosts it reaches by way of others."""
+
+    def __init__(
+        self,
+        path: Path,
+        hosts: str,
+        routes: dict[str, dict[str, str]] | None = None,
+        ids: dict[str, str] | None = None,
+    ) -> None:
+        self.desks = {
+            host: Desk(
+                path / host,
+                (ids or {}).get(host, host) * 32,
+                routes={peer(g): peer(v) for g, v in (routes or {}).get(host, {}).items()},
+            )
+            for host in hosts
+        }
+        self.lives = dict.fromkeys(hosts, 0)
+        self.lines: dict[int, tuple[str, str]] = {}
+        self.next_line = 1000
+        self.blocked: set[tuple[str, str]] = set()
+        self.said: list[tuple[str, str, frames.Head]] = []
+
+    def __getitem__(self, host: str) -> Desk:
+        return self.desks[host]
+
+    def deliver(self) -> None:
+        """Carry frames until nothing is said any more."""
+        while sum(self._carry(host) for host in self.desks):
+            pass
+
+    def block(self, source: str, destination: str) -> None:
+        """Cut the line and let no other be made."""
+        self.blocked.add((source, destination))
+        self.cut(source, destination)
+
+    def unblock(self, source: str, destination: str) -> None:
+        self.blocked.discard((source, destination))
+
+    def cut(self, source: str, destination: str) -> None:
+        line = self._line(source, destination)
+        if line is not None:
+            del self.lines[line]
+            self.desks[source].turn(LinkDown(peer(destination), "cut"))
+            self.desks[destination].turn(SessionClosed(line))
+
+    def crash(self, host: str) -> None:
+        for source, destination in list(self.lines.values()):
+            if host in (source, destination):
+                self.cut(source, destination)
+        self.desks[host].effects.clear()
+        self.lives[host] += 1
+        self.desks[host].crash()
+
+    def advance(self, seconds: float) -> None:
+        for desk in self.desks.values():
+            desk.advance(seconds)
+        self.deliver()
+
+    def _line(self, source: str, destination: str) -> int | None:
+        ends = (source, destination)
+        return next((line for line, each in self.lines.items() if each == ends), None)
+
+    def _carry(self, host: str) -> int:
+        desk = self.desks[host]
+        effects, desk.effects = desk.effects, []
+        carried = 0
+        for effect in effects:
+            if isinstance(effect, Dial):
+                self._dial(host, effect.peer)
+            elif isinstance(effect, HangUp):
+                self._hang_up(host, effect.peer.host)
+            elif isinstance(effect, LinkSend):
+                body = desk.body_of(effect)
+                self._tell(host, effect.peer.host, effect.head, body)
+            elif isinstance(effect, Answer) and effect.session in self.lines:
+                source, _ = self.lines[effect.session]
+                self.said.append((host, source, effect.head))
+                frame = Frame(effect.head, 0, memoryview(desk.body_of(effect)))
+                self.desks[source].turn(LinkFrame(peer(host), frame))
+            elif isinstance(effect, CloseSession) and effect.session in self.lines:
+                self.cut(*self.lines[effect.session])
+            else:
+                continue
+            carried += 1
+        return carried
+
+    def _dial(self, source: str, goal: Peer) -> None:
+        if (source, goal.host) in self.blocked:
+            self.desks[source].turn(LinkDown(goal, "unreachable"))
+            return
+        self.next_line += 1
+        self.lines[self.next_line] = (source, goal.host)
+        self.desks[goal.host].turn(SessionOpened(self.next_line))
+        self.desks[source].turn(LinkUp(goal))
+        name = self.desks[source].manager.id
+        hello = frames.Hello("manager", name, source, f"{source}{self.lives[source]}")
+        self._tell(source, goal.host, hello, b"")
+
+    def _hang_up(self, source: str, destination: str) -> None:
+        line = self._line(source, destination)
+        if line is not None:
+            del self.lines[line]
+            self.desks[destination].turn(SessionClosed(line))
+
+    def _tell(self, source: str, destination: str, head: frames.Head, body: bytes) -> None:
+        line = self._line(source, destination)
+        self.said.append((source, destination, head))
+        if line is not None:
+            frame = Frame(head, 0, memoryview(bytearray(body)))
+            self.desks[destination].turn(Request(line, frame))

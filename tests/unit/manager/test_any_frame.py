@@ -1,0 +1,95 @@
+"""Whatever a caller says, the manager answers, refuses or hangs up: it never fails itself."""
+
+from __future__ import annotations
+
+import random
+import types
+import typing
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from dray import errors
+from dray.manager.events import CloseSession, Request
+from dray.model.message import Message
+from dray.wire import frames
+from dray.wire.stream import Frame
+
+NUMBERS = [-(1 << 63), -1, 0, 1, 2, 3, 16, 17, 18, (1 << 31) - 1, 1 << 32, 1 << 63, (1 << 64) - 1]
+TEXTS = [
+    "", "x", "q", "plain", "q;retry", "q;journal", "system$;deadxact", "order_queue$", "\x00",
+    "dray://127.0.0.1:1/q", "dray://h/", "a" * 32 + "\\1", "a" * 32 + "\\" + "9" * 30, "é" * 300,
+    "first", "id", "correlation", "lookup", "after", "client", "manager",
+]  # fmt: skip
+TIMES = [-1.0, 0.0, 0.5, 1e300, float("nan"), float("inf"), -float("inf")]
+
+
+class Babbler:
+    """Makes values of any type that a frame has."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def value(self, kind: object) -> object:
+        origin, inner = typing.get_origin(kind), typing.get_args(kind)
+        if origin in {typing.Union, types.UnionType}:
+            return self.value(self.random.choice(inner))
+        if origin is typing.Annotated:
+            return self.value(inner[0])
+        if origin is list:
+            return [self.value(inner[0]) for _ in range(self.random.choice([0, 1, 1, 3]))]
+        if origin is tuple:
+            return tuple(self.value(each) for each in inner if each is not ...)
+        if origin is dict:
+            return {}
+        if hasattr(kind, "__supertype__"):
+            return self.value(kind.__supertype__)
+        if hasattr(kind, "__members__"):
+            return self.random.choice(list(kind))
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            return self.struct(kind)
+        return self.plain(kind)
+
+    def plain(self, kind: object) -> object:
+        choices = {int: NUMBERS, str: TEXTS, float: TIMES, bool: [True, False]}
+        choices |= {bytes: [b"", b"\xaa" * 16, b"x"], type(None): [None]}
+        return self.random.choice(choices.get(kind, [None]))
+
+    def struct(self, kind: type[msgspec.Struct]) -> object:
+        hints = typing.get_type_hints(kind, include_extras=True)
+        given = {name: self.value(hints[name]) for name in kind.__struct_fields__}
+        if "queue" in given and self.random.random() < 0.8:
+            given["queue"] = self.random.choice([4, 6, 7, 16, 17, 18, 19])
+        if "transaction" in given and self.random.random() < 0.8:
+            given["transaction"] = self.random.choice([0, 0, 1 << 30, (1 << 30) + 1])
+        return kind(**given)
+
+    def heads(self, count: int) -> Iterator[frames.Head]:
+        """What came over a wire: only what a frame can hold."""
+        kinds = list(frames.FRAME_TYPES.values())
+        for _ in range(count):
+            try:
+                encoded = memoryview(frames.encode_frame(self.struct(self.random.choice(kinds)), 1))
+                fixed, head = encoded[:24], encoded[24:]
+                yield frames.decode_head(frames.read_frame_header(fixed), fixed, head)
+            except errors.DrayError:
+                continue
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_no_frame_whatever_makes_the_manager_fail(desk, seed):
+    babbler = Babbler(seed)
+    caller = desk.session()
+    for name, transactional in (("q", True), ("plain", False)):
+        caller.send(caller.create(name, transactional=transactional), Message(body=b"x"))
+    for head in babbler.heads(600):
+        body = memoryview(bytearray(babbler.random.randbytes(babbler.random.choice([0, 0, 100]))))
+        effects = desk.turn(Request(caller.number, Frame(head, 1, body)))
+        if any(isinstance(each, CloseSession) for each in effects):
+            caller = desk.session()
+        if babbler.random.random() < 0.02:
+            desk.advance(babbler.random.choice([0.1, 10.0, 3600.0]))
+    desk.crash()
+    assert isinstance(desk.session().call(frames.Describe()), frames.ManagerState)

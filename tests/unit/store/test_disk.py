@@ -1,0 +1,374 @@
+"""The contract of a disk, held against the real one and the simulated one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from random import Random
+
+import pytest
+
+from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StorePoisoned
+from dray.store.disk import RealDisk
+from dray.testing.disk import Fate, SimDisk
+
+
+@pytest.fixture(params=["real", "simulated"])
+def disk(request, tmp_path):
+    disk = RealDisk(tmp_path) if request.param == "real" else SimDisk(Random(1))
+    yield disk
+    disk.close()
+
+
+@pytest.fixture
+def file(disk):
+    file = disk.open("f")
+    yield file
+    file.close()
+
+
+def content(file, length: int, offset: int = 0) -> bytes:
+    image = bytearray(length)
+    got = file.read_into(memoryview(image), offset)
+    return bytes(image[:got])
+
+
+def test_what_was_written_is_read(file):
+    file.write(b"abc", 5)
+    file.write(memoryview(b"xy"), 6)
+    assert content(file, 100) == bytes(5) + b"axy"
+    assert content(file, 2, 6) == b"xy"
+    assert content(file, 2, 8) == b""
+    assert file.size() == 8
+
+
+def test_an_opened_file_has_at_least_the_size_asked_for(disk):
+    file = disk.open("f", size=1000)
+    assert content(file, 2000) == bytes(1000)
+    file.write(b"x", 0)
+    file.sync()
+    again = disk.open("f", size=500)
+    assert again.size() == 1000
+    assert content(again, 1) == b"x"
+    file.close()
+    again.close()
+
+
+def test_truncate_cuts_and_extends(file):
+    file.write(b"abcdef", 0)
+    file.truncate(2)
+    file.truncate(4)
+    assert content(file, 10) == b"ab\0\0"
+
+
+def test_names_come_and_go(disk):
+    assert disk.names() == []
+    disk.open("b").close()
+    disk.open("a").close()
+    assert disk.names() == ["a", "b"]
+    disk.rename("a", "c")
+    disk.remove("b")
+    disk.sync_directory()
+    assert disk.names() == ["c"]
+    assert disk.exists("c")
+    assert not disk.exists("b")
+
+
+def test_names_may_lie_in_a_folder_of_their_own(disk):
+    assert disk.names("lqs") == []
+    disk.open("lqs/b").close()
+    disk.open("lqs/a").close()
+    disk.open("f").close()
+    assert disk.names() == ["f"]
+    assert disk.names("lqs") == ["a", "b"]
+    disk.rename("lqs/a", "quarantine/a")
+    disk.remove("lqs/b")
+    for folder in ("", "lqs", "quarantine"):
+        disk.sync_directory(folder)
+    assert disk.names("lqs") == []
+    assert disk.names("quarantine") == ["a"]
+    assert disk.exists("quarantine/a")
+
+
+def test_the_lock_is_exclusive_until_the_disk_is_closed(disk):
+    disk.lock()
+    other = disk if isinstance(disk, SimDisk) else RealDisk(disk.path)
+    with pytest.raises(StoreLocked):
+        other.lock()
+    disk.close()
+    other.lock()
+    other.close()
+
+
+def test_free_bytes_says_what_is_left(disk):
+    assert disk.free_bytes() > 0
+
+
+# ------------------------------------------------------------------------------- the real one
+
+
+def test_a_live_process_keeps_others_out_and_is_named(tmp_path):
+    program = (
+        "import sys; from dray.store.disk import RealDisk; disk = RealDisk(sys.argv[1]);"
+        "disk.lock(); print('locked', flush=True); sys.stdin.read()"
+    )
+    owner = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"locked\n"
+        disk = RealDisk(tmp_path)
+        with pytest.raises(StoreLocked, match=f"process {owner.pid}") as raised:
+            disk.lock()
+        assert raised.value.directory == str(tmp_path)
+        assert raised.value.pid == str(owner.pid)
+        owner.kill()
+    disk.lock()
+    disk.close()
+
+
+def test_a_data_directory_that_cannot_be_made_is_one_clear_error(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="cannot be used as data directory"):
+        RealDisk(tmp_path / "file")
+
+
+def test_no_room_to_preallocate_is_store_full_and_leaves_no_file(tmp_path):
+    disk = RealDisk(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        with pytest.raises(StoreFull):
+            disk.open("new", size=2 << 20)
+        old = disk.open("old", size=1 << 20)
+        with pytest.raises(StoreFull):
+            disk.open("old", size=2 << 20)
+        with pytest.raises(StoreFull):
+            old.write(b"x", 1 << 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert disk.names() == ["old"]
+    old.close()
+
+
+@pytest.mark.parametrize(
+    ("act", "number", "error"),
+    [
+        ("pwrite", errno.EIO, StorePoisoned),
+        ("pwrite", errno.ENOSPC, StoreFull),
+        ("pwrite", errno.EDQUOT, StoreFull),
+        ("fdatasync", errno.EIO, StorePoisoned),
+        ("fdatasync", errno.ENOSPC, StorePoisoned),
+        ("ftruncate", errno.EIO, StorePoisoned),
+        ("preadv", errno.EIO, StoreCorrupt),
+    ],
+)
+def test_errors_of_the_system_are_translated_once(tmp_path, monkeypatch, *, act, number, error):
+    file = RealDisk(tmp_path).open("f", size=10)
+
+    def fails(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, act, fails)
+    calls = {
+        "pwrite": lambda: file.write(b"x", 0),
+        "fdatasync": file.sync,
+        "ftruncate": lambda: file.truncate(0),
+        "preadv": lambda: file.read_into(memoryview(bytearray(1)), 0),
+    }
+    with pytest.raises(error) as raised:
+        calls[act]()
+    assert isinstance(raised.value.__cause__, OSError)
+    file.close()
+
+
+def test_a_write_taken_in_bites_is_written_whole(tmp_path, monkeypatch):
+    file = RealDisk(tmp_path).open("f")
+    whole = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: whole(fd, data[:3], offset))
+    file.write(b"abcdefgh", 2)
+    assert content(file, 20) == b"\0\0abcdefgh"
+    file.close()
+
+
+def test_a_real_file_has_a_descriptor_until_it_is_closed(tmp_path):
+    file = RealDisk(tmp_path).open("f", size=3)
+    assert os.fstat(file.descriptor()).st_size == 3
+    file.close()
+    file.close()
+    assert file.descriptor() == -1
+
+
+class Told:
+    def __init__(self) -> None:
+        self.all: list[str] = []
+
+    def comes(self, name: str) -> None:
+        self.all.append(f"+{name}")
+
+    def goes(self, name: str) -> None:
+        self.all.append(f"-{name}")
+
+    def closes(self, name: str) -> None:
+        self.all.append(f"={name}")
+
+
+def test_it_tells_what_it_is_about_to_do_to_names(tmp_path):
+    told = Told()
+    disk = RealDisk(tmp_path, changes=told)
+    file = disk.open("lqs/f")
+    disk.open("lqs/f").close()
+    file.close()
+    file.close()
+    disk.rename("lqs/f", "g")
+    disk.remove("g")
+    assert told.all == ["+lqs", "+lqs/f", "=lqs/f", "=lqs/f", "-lqs/f", "+g", "-g"]
+
+
+# -------------------------------------------------------------------------- the simulated one
+
+
+def test_a_crash_loses_what_was_not_synced():
+    disk = SimDisk(Random(1))
+    file = disk.open("f")
+    file.write(b"durable", 0)
+    file.sync()
+    disk.sync_directory()
+    file.write(b"lost", 0)
+    file.truncate(100)
+    disk.open("gone").sync()
+    after = disk.crash(Fate.LOST)
+    assert after.names() == ["f"]
+    assert after.image("f") == b"durable"
+
+
+def test_a_crash_may_keep_everything():
+    disk = SimDisk(Random(1))
+    disk.open("old").write(b"kept", 2)
+    disk.rename("old", "f")
+    disk.open("x")
+    disk.remove("x")
+    after = disk.crash(Fate.KEPT)
+    assert after.names() == ["f"]
+    assert after.image("f") == b"\0\0kept"
+
+
+def test_a_kill_keeps_everything_but_makes_nothing_durable():
+    disk = SimDisk(Random(1))
+    file = disk.open("f")
+    file.write(b"a", 0)
+    file.sync()
+    disk.sync_directory()
+    file.write(b"b", 0)
+    disk.open("new")
+    disk.open("old")
+    disk.remove("old")
+    after = disk.kill()
+    assert after.image("f") == b"b"
+    assert after.names() == ["f", "new"]
+    last = after.crash(Fate.LOST)
+    assert last.names() == ["f"]
+    assert last.image("f") == b"a"
+
+
+def test_a_dead_disk_answers_nothing():
+    disk = SimDisk(Random(1))
+    file = disk.open("f")
+    disk.crash()
+    for act in (disk.lock, disk.names, file.sync, file.size, lambda: file.write(b"x", 0)):
+        with pytest.raises(StorePoisoned):
+            act()
+
+
+def test_writes_tear_by_sectors_or_bytes_and_never_beyond_themselves():
+    found = set()
+    for seed in range(200):
+        disk = SimDisk(Random(seed))
+        file = disk.open("f", size=2048)
+        file.write(b"a" * 2048, 0)
+        file.sync()
+        disk.sync_directory()
+        file.write(b"b" * 1000, 100)
+        image = disk.crash().image("f")
+        assert image[:100] == b"a" * 100
+        assert image[1100:] == b"a" * 948
+        found.add(image)
+    assert len(found) > 20
+
+
+def test_faults_come_when_they_were_asked_for():
+    disk = SimDisk(Random(1))
+    file = disk.open("f", size=4)
+    disk.fail_write(2)
+    file.write(b"x", 0)
+    with pytest.raises(StorePoisoned):
+        file.write(b"yyyy", 0)
+    disk.fail_sync()
+    with pytest.raises(StorePoisoned):
+        file.sync()
+    file.sync()
+    disk.full_after(10)
+    disk.open("g", size=10)
+    with pytest.raises(StoreFull):
+        disk.open("h", size=1)
+    with pytest.raises(StoreFull):
+        file.write(b"12345", 0)
+    assert disk.names() == ["f", "g"]
+    with pytest.raises(NotImplementedError):
+        file.descriptor()
+
+
+def test_damage_is_durable():
+    disk = SimDisk(Random(1))
+    file = disk.open("f", size=4)
+    disk.open("g")
+    file.sync()
+    disk.sync_directory()
+    disk.damage("f", 1, b"!")
+    assert disk.after_crash(Fate.LOST).image("f") == b"\0!\0\0"
+    disk.cut_off("f", 2)
+    disk.lose("g")
+    after = disk.crash(Fate.LOST)
+    assert after.names() == ["f"]
+    assert after.image("f") == b"\0!"
+
+
+def test_names_of_a_folder_are_durable_after_its_own_sync():
+    disk = SimDisk(Random(1))
+    disk.open("lqs/a")
+    disk.open("f")
+    disk.sync_directory("lqs")
+    assert disk.after_crash(Fate.LOST).names("lqs") == ["a"]
+    assert disk.after_crash(Fate.LOST).names() == []
+    disk.rename("lqs/a", "quarantine/a")
+    disk.sync_directory("quarantine")
+    after = disk.crash(Fate.LOST)
+    assert (after.names("lqs"), after.names("quarantine")) == ([], ["a"])
+
+
+def test_a_recording_can_be_done_again():
+    operations = []
+    disk = SimDisk(Random(1)).recorded(operations)
+    file = disk.open("f", size=4)
+    file.write(b"ab", 1)
+    file.sync()
+    disk.open("g")
+    disk.rename("g", "h")
+    disk.open("i")
+    disk.remove("i")
+    disk.open("lqs/k")
+    disk.sync_directory("lqs")
+    disk.sync_directory()
+    again = SimDisk(Random(1))
+    for operation in operations:
+        again.replay(operation)
+    after = again.crash(Fate.LOST)
+    assert after.names() == ["f", "h"]
+    assert after.names("lqs") == ["k"]
+    assert after.image("f") == b"\0ab\0"

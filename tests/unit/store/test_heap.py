@@ -1,0 +1,314 @@
+"""Where payload is put, when its bytes may be used again, and which descriptors stay open."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from dray.errors import StoreCorrupt, StoreFull
+from dray.store import heap as heap_module
+from dray.store.group import Range
+from dray.store.heap import Extent, Heap, Occupancy
+from dray.store.kinds import Kind
+from dray.testing.disk import SimDisk
+
+FILE_BYTES = 1000
+
+
+@pytest.fixture
+def disk():
+    return SimDisk(Random(1))
+
+
+@pytest.fixture
+def heap(disk):
+    heap = Heap(disk, FILE_BYTES)
+    yield heap
+    heap.close()
+
+
+def read(heap: Heap, extent: Extent) -> bytes:
+    image = bytearray(extent.length)
+    heap.read_into(extent, memoryview(image))
+    return bytes(image)
+
+
+def synced(heap: Heap) -> None:
+    captures = heap.capture()
+    for capture in captures:
+        capture.file.sync()
+    heap.captured(captures)
+
+
+def test_payload_is_read_back_whole_or_in_part(heap):
+    extent = heap.place(b"0123456789")
+    assert read(heap, extent) == b"0123456789"
+    view = memoryview(bytearray(100))
+    assert heap.read_into(extent, view, 4) == 6
+    assert bytes(view[:7]) == b"456789\0"
+    assert heap.live_bytes == heap.bytes_written == 10
+
+
+def test_any_kind_of_buffer_is_placed(heap):
+    numbers = memoryview(bytearray(8)).cast("Q")
+    assert heap.place(numbers).length == 8
+    assert heap.place(bytearray(b"abc")).length == 3
+
+
+def test_nothing_takes_no_room(heap):
+    extent = heap.place(b"")
+    assert read(heap, extent) == b""
+    heap.free(extent)
+    heap.free(extent)
+
+
+def test_small_pieces_fill_the_tails_that_large_ones_leave(heap):
+    large = [heap.place(bytes(900)) for _ in range(4)]
+    assert [each.file for each in large] == [1, 2, 3, 4]
+    small = [heap.place(bytes(50)) for _ in range(8)]
+    assert {each.file for each in small} == {1, 2, 3, 4}
+    assert heap.place(bytes(50)).file == 5
+
+
+def test_no_more_than_a_few_files_are_open(heap):
+    for _ in range(6):
+        heap.place(bytes(900))
+    assert heap.place(bytes(100)).file not in {1, 2}
+
+
+def test_an_empty_file_is_recycled_lowest_number_first(heap):
+    extents = [heap.place(bytes(1000)) for _ in range(8)]
+    heap.free(extents[2])
+    heap.free(extents[1])
+    assert (heap.files, heap.free_files) == (8, 2)
+    assert heap.place(bytes(10)).file == 2
+    assert heap.free_files == 1
+
+
+def test_an_open_file_that_becomes_empty_begins_anew(heap):
+    first = heap.place(bytes(600))
+    heap.free(first)
+    assert heap.place(bytes(600)) == first
+    assert heap.files == 1
+
+
+def test_an_empty_open_file_that_is_shut_is_recycled(heap):
+    first = heap.place(bytes(600))
+    heap.free(first)
+    for _ in range(4):
+        heap.place(bytes(1000))
+    assert heap.files == 4
+
+
+def test_files_that_are_not_needed_go_back_to_the_file_system(disk, heap, monkeypatch):
+    monkeypatch.setattr(heap_module, "HEAP_FREE_FILES", 2)
+    extents = [heap.place(bytes(1000)) for _ in range(9)]
+    held = heap.capture()
+    heap.free(extents[0])
+    heap.free(extents[1])
+    heap.free(extents[2])
+    assert heap.free_files == 3
+    heap.captured(held)
+    heap.free(extents[3])
+    assert (heap.free_files, heap.files) == (3, 8)
+    assert "p0000004.mq" not in disk.names()
+
+
+def test_a_file_without_a_descriptor_goes_back_to_the_file_system_too(disk, heap, monkeypatch):
+    monkeypatch.setattr(heap_module, "HEAP_FREE_FILES", 0)
+    monkeypatch.setattr(heap_module, "HEAP_DESCRIPTORS", 2)
+    extents = [heap.place(bytes(1000)) for _ in range(6)]
+    heap.free(extents[0])
+    assert "p0000001.mq" not in disk.names()
+
+
+def test_an_unpinned_file_that_is_free_already_stays_free(heap):
+    extent = heap.place(bytes(10))
+    heap.free(extent)
+    heap.pin(extent.file)
+    heap.unpin(extent.file)
+    assert heap.place(bytes(10)) == extent
+
+
+def test_a_full_disk_refuses_a_piece_and_keeps_nothing_of_it(disk, heap):
+    kept = heap.place(b"kept" * 200)
+    disk.full_after(0)
+    before = (heap.files, heap.live_bytes, heap.bytes_written)
+    with pytest.raises(StoreFull):
+        heap.place(bytes(900))
+    assert (heap.files, heap.live_bytes, heap.bytes_written) == before
+    assert heap.place(b"fits").file == 1
+    assert read(heap, kept) == b"kept" * 200
+
+
+def test_a_piece_longer_than_a_file_is_our_mistake(heap):
+    with pytest.raises(AssertionError):
+        heap.place(bytes(1001))
+
+
+def test_freeing_twice_is_our_mistake(heap):
+    heap.place(bytes(5))
+    extent = heap.place(bytes(10))
+    heap.free(extent)
+    with pytest.raises(AssertionError):
+        heap.free(extent)
+
+
+# -------------------------------------------------------------------------------- being dirty
+
+
+def test_dirty_ranges_are_what_no_ended_sync_covered(heap):
+    heap.place(bytes(100))
+    captures = heap.capture()
+    heap.place(bytes(50))
+    heap.captured(captures)
+    assert heap.dirty_ranges() == [Range(1, 100, 150)]
+    synced(heap)
+    assert heap.dirty_ranges() == []
+    assert heap.dirty_files == 0
+    heap.place(bytes(5))
+    assert heap.dirty_ranges() == [Range(1, 150, 155)]
+
+
+def test_an_older_sync_that_ends_later_makes_nothing_dirty_again(heap):
+    heap.place(bytes(100))
+    older = heap.capture()
+    heap.place(bytes(50))
+    newer = heap.capture()
+    heap.captured(newer)
+    heap.captured(older)
+    assert heap.dirty_ranges() == []
+
+
+def test_a_sync_from_before_a_rewind_says_nothing_about_after(heap):
+    extent = heap.place(bytes(100))
+    captures = heap.capture()
+    heap.free(extent)
+    assert heap.dirty_ranges() == []
+    heap.place(bytes(30))
+    heap.captured(captures)
+    assert heap.dirty_ranges() == [Range(1, 0, 30)]
+
+
+def test_full_files_are_handed_out_once_until_they_come_back(heap):
+    for _ in range(6):
+        heap.place(bytes(1000))
+    captures = heap.hand_out()
+    assert [each.heap_file.number for each in captures] == [1, 2]
+    assert heap.hand_out() == []
+    for capture in captures:
+        heap.hand_back(capture)
+    assert {each.file for each in heap.dirty_ranges()} == {3, 4, 5, 6}
+    assert heap.hand_out() == []
+
+
+def test_no_more_files_are_handed_out_than_the_bound(heap, monkeypatch):
+    monkeypatch.setattr(heap_module, "HEAP_HANDED_OUT", 3)
+    for _ in range(12):
+        heap.place(bytes(1000))
+    captures = heap.hand_out()
+    assert len(captures) == 3
+    heap.hand_back(captures[0])
+    assert len(heap.hand_out()) == 1
+
+
+def test_a_file_recycled_while_handed_out_stays_dirty_when_it_comes_back(heap):
+    extents = [heap.place(bytes(1000)) for _ in range(5)]
+    (capture,) = heap.hand_out()
+    heap.free(extents[0])
+    assert heap.place(bytes(1000)).file == 1
+    heap.hand_back(capture)
+    assert Range(1, 0, 1000) in heap.dirty_ranges()
+
+
+# -------------------------------------------------------------------------------- descriptors
+
+
+def test_descriptors_are_bounded_and_files_reopened(heap, monkeypatch):
+    monkeypatch.setattr(heap_module, "HEAP_DESCRIPTORS", 6)
+    extents = []
+    for number in range(20):
+        extents.append(heap.place(bytes([number]) * 1000))
+        synced(heap)
+        assert len(heap._descriptors) <= 6
+    assert [read(heap, each)[0] for each in extents] == list(range(20))
+
+
+def test_who_writes_without_syncing_pays_with_a_sync(disk, heap, monkeypatch):
+    monkeypatch.setattr(heap_module, "HEAP_DESCRIPTORS", 6)
+    for _ in range(20):
+        heap.place(bytes(1000))
+    assert disk.syncs == 14
+    assert len(heap._descriptors) == 6
+
+
+def test_a_descriptor_that_a_sync_needs_is_never_closed(heap, monkeypatch):
+    monkeypatch.setattr(heap_module, "HEAP_DESCRIPTORS", 6)
+    for _ in range(6):
+        heap.place(bytes(1000))
+    captures = heap.capture()
+    heap.place(bytes(1000))
+    assert len(heap._descriptors) == 7
+    assert all(each.heap_file.file is each.file for each in captures)
+    heap.captured(captures)
+    heap.place(bytes(1000))
+    assert len(heap._descriptors) == 6
+
+
+# --------------------------------------------------------------------------------- coming back
+
+
+def test_a_new_life_goes_on_behind_what_is_live(disk, heap):
+    extents = [heap.place(bytes([number]) * 300) for number in range(4)]
+    again = Heap(disk, FILE_BYTES)
+    again.restore({1: Occupancy(300, 600)})
+    assert read(again, extents[1]) == b"\1" * 300
+    assert (again.files, again.free_files, again.live_bytes) == (2, 1, 300)
+    assert again.place(bytes(400)) == Extent(1, 600, 400)
+    assert again.place(bytes(400)).file == 2
+    assert again.place(bytes(900)).file == 3
+
+
+def test_a_new_life_reopens_the_roomiest_files_only(disk):
+    heap = Heap(disk, FILE_BYTES)
+    for _ in range(8):
+        heap.place(bytes(1000))
+    again = Heap(disk, FILE_BYTES)
+    again.restore({n: Occupancy(100, 100 * n + 300) for n in range(1, 8)} | {8: Occupancy(9, 1000)})
+    assert sorted(each.number for each in again._shelves[Kind.RECOVERABLE].open) == [1, 2, 3, 4]
+    full = Heap(disk, FILE_BYTES)
+    full.restore({n: Occupancy(1000, 1000) for n in range(1, 9)})
+    assert full._shelves[Kind.RECOVERABLE].open == []
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_missing_file_is_named(heap, known):
+    if known:
+        heap.restore({7: Occupancy(10, 10)})
+    for act in (
+        lambda: read(heap, Extent(7, 0, 5)),
+        lambda: heap.descriptor(7),
+        lambda: heap.pin(7),
+    ):
+        with pytest.raises(StoreCorrupt, match=r"p0000007\.mq") as raised:
+            act()
+        assert raised.value.event == 2083
+        assert raised.value.file == "p0000007.mq"
+
+
+def test_a_file_that_ends_too_early_is_named(disk, heap):
+    extent = heap.place(bytes(600))
+    disk.cut_off("p0000001.mq", 599)
+    with pytest.raises(StoreCorrupt, match=r"p0000001\.mq") as raised:
+        read(heap, extent)
+    assert raised.value.event == 2083
+
+
+def test_a_recycled_file_that_lost_its_size_gets_it_back(disk, heap):
+    heap.place(bytes(600))
+    disk.cut_off("p0000001.mq", 0)
+    again = Heap(disk, FILE_BYTES)
+    again.restore({})
+    again.place(b"x")
+    assert disk.open("p0000001.mq").size() == FILE_BYTES

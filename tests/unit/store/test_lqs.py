@@ -1,0 +1,208 @@
+"""The text of queues' files: golden, readable after any edit, refused when it is none of ours."""
+
+from __future__ import annotations
+
+import contextlib
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dray.errors import StoreFull
+from dray.store.lqs import (
+    FILE_BYTES_MAX,
+    FOLDER,
+    Description,
+    FileName,
+    NotAFileOfOursError,
+    QueueFiles,
+    decode,
+    encode,
+    file_name,
+    parse_file_name,
+    path_hash,
+    public_file_name,
+)
+from dray.testing.disk import Fate, SimDisk
+
+ORDERS = Description(
+    "\\private$\\orders", "private", "what people order", 1 << 30, None, journal=True
+)
+GUID = "0123456789abcdef0123456789abcdef"
+GOLDEN = b"""\
+[Properties]
+Label=what people order
+Type=private
+QueueName=\\private$\\orders
+Quota=1073741824
+JQuota=none
+Journal=yes
+Transaction=yes
+SystemQueue=no
+[Signature]
+Signature=Dray
+Checksum=9f3220ff
+"""
+
+
+def test_the_bytes_are_what_they_always_were():
+    assert encode(ORDERS) == GOLDEN
+    assert decode(GOLDEN) == (ORDERS, True)
+    assert file_name(16, ORDERS.path) == "00000010.8774014b"
+    assert public_file_name(GUID.upper(), ORDERS.path) == f"{GUID}.8774014b"
+
+
+def test_names_are_taken_apart():
+    assert parse_file_name("00000010.8774014b") == FileName(16, "", 0x8774014B)
+    assert parse_file_name(f"{GUID}.8774014b") == FileName(None, GUID, 0x8774014B)
+    for other in ("notes.txt", "10.8774014b", "00000010.8774014B", "00000010.8774014b.new", ""):
+        assert parse_file_name(other) is None
+
+
+def test_the_hash_is_that_of_the_name_in_any_case():
+    assert path_hash("\\private$\\ORDERS") == path_hash("\\private$\\orders")
+    assert path_hash("a") != path_hash("b")
+
+
+@given(
+    label=st.text(st.characters(exclude_categories=["Cs"]), max_size=249),
+    quota=st.none() | st.integers(0, 1 << 62),
+    journal=st.booleans(),
+)
+def test_whatever_a_label_holds_it_comes_back(label, quota, journal):
+    description = ORDERS._replace(label=label, quota=quota, journal=journal)
+    assert decode(encode(description)) == (description, True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"\n", b"\r\n"),
+        (b"[Properties]", b"\xef\xbb\xbf# mine\n\n[Properties]"),
+        (b"Quota=1073741824", b"quota = 1 GiB"),
+        (b"Journal=yes", b"JOURNAL=TRUE"),
+        (b"Checksum=9f3220ff", b"Checksum=00000000"),
+        (b"[Signature]\nSignature=Dray\nChecksum=9f3220ff\n", b""),
+    ],
+)
+def test_an_edited_file_says_the_same_unsigned(old, new):
+    edited = GOLDEN.replace(old, new, -1 if old == b"\n" else 1)
+    assert edited != GOLDEN
+    found = decode(edited)
+    assert found == (ORDERS, False)
+
+
+@pytest.mark.parametrize(
+    ("image", "why"),
+    [
+        (b"", "no readable section"),
+        (b"\0" * 400, "no readable section"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"x" * (FILE_BYTES_MAX + 1), "more than"),
+        (GOLDEN.replace(b"Quota=1073741824", b"Quota=-1"), "no size"),
+        (GOLDEN.replace(b"Transaction=yes", b"Transaction=2"), "neither yes nor no"),
+        (GOLDEN.replace(b"Transaction=yes\n", b""), "does not say Transaction"),
+        (GOLDEN.replace(b"Label=", b"Lable="), "nobody knows what 'lable'"),
+        (GOLDEN + b"[More]\nx=y\n", "nobody knows what 'More'"),
+        (GOLDEN.replace(b"Label=", b"Label=a\nLabel="), "no readable section"),
+        (GOLDEN.replace(b"Label=", b"Label=\\q"), "backslash before 'q'"),
+        (GOLDEN.replace(b"Label=", b"Label=\\ud800"), "half of a character"),
+        (GOLDEN.replace(b"Label=", b"Label=" + b"y" * 250), "more than 249"),
+    ],
+)
+def test_what_is_no_file_of_ours_is_said_to_be_none(image, why):
+    with pytest.raises(NotAFileOfOursError, match=why):
+        decode(image)
+
+
+@given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
+def test_any_bytes_are_a_file_or_refused(image):
+    with contextlib.suppress(NotAFileOfOursError):
+        decode(image)
+
+
+def test_every_damaged_byte_is_noticed_or_taken_for_an_edit():
+    for at in range(len(GOLDEN)):
+        for damage in (0x01, 0x80):
+            image = bytearray(GOLDEN)
+            image[at] ^= damage
+            try:
+                found = decode(bytes(image))
+            except NotAFileOfOursError:
+                continue
+            assert found.description == ORDERS or not found.signed
+
+
+# ------------------------------------------------------------------------------- the folder
+
+
+@pytest.fixture
+def disk():
+    return SimDisk(Random(1))
+
+
+def text_of(disk, name):
+    return disk.image(f"{FOLDER}/{name}")
+
+
+def test_only_what_was_captured_is_flushed_and_then_it_is_durable(disk):
+    files = QueueFiles(disk)
+    files.write("a", ORDERS)
+    captured = files.captured
+    files.write("b", ORDERS)
+    files.flush(captured)
+    after = disk.after_crash(Fate.LOST)
+    assert after.names(FOLDER) == ["a"]
+    assert text_of(after, "a") == GOLDEN
+    files.flush(files.captured)
+    assert files.captured == 0
+    files.remove("a")
+    files.remove("never")
+    files.flush(files.captured)
+    assert disk.after_crash(Fate.LOST).names(FOLDER) == ["b"]
+
+
+def test_of_several_changes_the_last_one_counts(disk):
+    files = QueueFiles(disk)
+    files.write("a", ORDERS)
+    files.remove("a")
+    files.write("b", ORDERS)
+    files.write("b", ORDERS._replace(quota=5))
+    files.flush(files.captured)
+    assert disk.names(FOLDER) == ["b"]
+    assert decode(text_of(disk, "b")).description.quota == 5
+
+
+def test_a_full_disk_keeps_changes_waiting_and_refuses_nothing(disk):
+    files = QueueFiles(disk)
+    disk.full_after(10)
+    files.write("a", ORDERS)
+    files.flush(files.captured)
+    assert isinstance(files.refused, StoreFull)
+    assert disk.names(FOLDER) == ["a.new"]
+    disk.full_after(10_000)
+    files.flush(files.captured)
+    assert files.refused is None
+    assert disk.names(FOLDER) == ["a"]
+
+
+def test_a_damaged_file_stays_where_it_is_when_the_disk_is_full(disk):
+    files = QueueFiles(disk)
+    disk.open(f"{FOLDER}/a").write(b"damaged", 0)
+    disk.full_after(10)
+    assert files.replace_damaged("a", ORDERS) == f"{FOLDER}/a"
+    assert text_of(disk, "a") == b"damaged"
+    disk.full_after(10_000)
+    assert files.replace_damaged("a", ORDERS) == "quarantine/a.1"
+    assert text_of(disk, "a") == GOLDEN
+
+
+def test_a_file_that_cannot_be_read_is_none_of_ours(disk, monkeypatch):
+    files = QueueFiles(disk)
+    files.write("a", ORDERS)
+    files.flush(files.captured)
+    assert files.read("a") == (ORDERS, True)
+    disk.crash()
+    with pytest.raises(NotAFileOfOursError, match="cannot be read"):
+        files.read("a")

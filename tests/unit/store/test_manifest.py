@@ -1,0 +1,113 @@
+"""What the manifest notes, and what a comparison with it finds."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from dray.store.manifest import (
+    FileMark,
+    Identity,
+    Manifest,
+    differences,
+    identity_of,
+    is_own_name,
+    read_manifest,
+    take_stock,
+    was_moved,
+    write_manifest,
+)
+
+HERE = Identity("/here/storage", 1, 2)
+
+
+@pytest.fixture
+def data(tmp_path):
+    (tmp_path / "storage" / "lqs").mkdir(parents=True)
+    return tmp_path
+
+
+def test_every_file_is_noted_but_the_lock(data):
+    storage = data / "storage"
+    (storage / "lock").write_text("1")
+    (storage / "lqs" / "a").write_text("text")
+    (storage / "large").write_bytes(bytes(65_537))
+    (storage / "link").symlink_to("large")
+    os.utime(storage / "large", ns=(7, 7))
+    stock = take_stock(data)
+    assert list(stock) == ["large", "link", "lqs", "lqs/a"]
+    assert stock["large"] == FileMark(65_537, 7, "")
+    assert len(stock["lqs/a"].digest) == 64
+    assert stock["lqs"].folder
+    assert not stock["link"].digest
+
+
+def test_differences_are_named_with_what_changed():
+    before = {
+        "gone": FileMark(1, 1),
+        "longer": FileMark(1, 1),
+        "other": FileMark(1, 1, "a"),
+        "rewritten": FileMark(1, 1),
+        "same": FileMark(1, 1),
+    }
+    now = {
+        "longer": FileMark(2, 1),
+        "new": FileMark(3, 1),
+        "other": FileMark(1, 1, "b"),
+        "rewritten": FileMark(1, 2),
+        "same": FileMark(1, 1),
+    }
+    assert [tuple(each) for each in differences(before, now)] == [
+        ("deleted", "gone", "it had 1 bytes"),
+        ("edited", "longer", "it had 1 bytes and has 2"),
+        ("added", "new", "3 bytes"),
+        ("edited", "other", "its 1 bytes are other ones"),
+        ("edited", "rewritten", "its 1 bytes were written again"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("now", "how"),
+    [
+        (HERE, ""),
+        (Identity(HERE.path, 9, 2), ""),
+        (Identity("/there/storage", 1, 2), "renamed from /here/storage"),
+        (Identity(HERE.path, 1, 9), "put in the place"),
+        (Identity("/there/storage", 9, 9), "moved from /here/storage"),
+    ],
+)
+def test_a_folder_that_is_elsewhere_is_told_from_one_that_is_not(now, how):
+    assert how in was_moved(HERE, now)
+    assert bool(how) == bool(was_moved(HERE, now))
+
+
+def test_a_copy_beside_its_original_is_told_as_such(data, tmp_path):
+    (data / "storage" / "QMLog").touch()
+    assert "copied from" in was_moved(identity_of(data), Identity("/there", 9, 9))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "p0000001.mq", "r0000001.mq", "QMLog", "MQTrans.lg1", "MQInSeqs.lg2", "lqs", "quarantine",
+        "lqs/00000010.8774014b", "lqs/00000010.8774014b.new", "quarantine/anything.1",
+    ],
+)  # fmt: skip
+def test_these_names_a_manager_gives(name):
+    assert is_own_name(name)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "p1.mq", "lqs/notes", "QMLog~", "sub/QMLog"])
+def test_these_names_it_never_gives(name):
+    assert not is_own_name(name)
+
+
+def test_a_manifest_comes_back_and_damage_is_no_manifest(data):
+    assert read_manifest(data) is None
+    manifest = Manifest(closed=True, identity=HERE, files={"a": FileMark(1, 2, "3")})
+    write_manifest(data, manifest)
+    assert read_manifest(data) == manifest
+    (data / "manifest.json").write_text("{}")
+    with pytest.raises(ValueError, match="missing required field"):
+        read_manifest(data)

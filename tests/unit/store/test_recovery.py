@@ -1,0 +1,456 @@
+"""The decision table: complete, without overlap, and true on a disk row by row."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from dray.errors import StoreCorrupt, StoreLocked
+from dray.store.checkpoint import NAMES, SEQUENCES, TRANSACTIONS
+from dray.store.decisions import TABLE, Act, Finding, LogState, Pair, decide
+from dray.store.kinds import file_name
+from dray.testing.disk import Fate, SimDisk
+from tests.unit.store.ledger import HEAP_BYTES, LOG_BYTES, Ledger, busy_turn, opened, small_store
+
+LG1, LG2 = TRANSACTIONS
+FINDINGS = [Finding(*each) for each in product(Pair, Pair, LogState, (False, True))]
+ON_A_DISK = list(product(Pair, Pair, LogState))
+
+
+@pytest.mark.parametrize("finding", FINDINGS)
+def test_every_finding_matches_exactly_one_row(finding):
+    assert decide(finding) in TABLE
+
+
+def test_every_row_is_matched_and_every_refusal_names_event_and_file():
+    assert {decide(finding) for finding in FINDINGS} == set(TABLE)
+    for row in TABLE:
+        assert (row.act is Act.REFUSE) == bool(row.event) == bool(row.file) == bool(row.why)
+
+
+# A store is brought into every finding there is, from one that was really used.
+
+
+def used(*, checkpoints: int, later: bool) -> tuple[SimDisk, Ledger]:
+    rng = Random(5)
+    disk = SimDisk(rng)
+    store, ledger = opened(disk)
+    while store.counters.checkpoints < checkpoints or (later and store._log.head < LOG_BYTES):
+        busy_turn(store, ledger, rng)
+        if store.checkpoint_due or not later:
+            store.checkpoint(ledger.snapshot())
+        store.sync()
+    busy_turn(store, ledger, rng)
+    store.sync()
+    store.close()
+    return disk.crash(Fate.KEPT), ledger
+
+
+def spoil_pair(disk: SimDisk, names: tuple[str, ...], pair: Pair) -> None:
+    for name in names:
+        if pair is Pair.NONE and disk.exists(name):
+            disk.lose(name)
+        if pair is Pair.RUINED:
+            disk.damage(name, 520, b"\xff\xff\xff\xff")
+            disk.damage(name, 0, b"????")
+
+
+def spoil_log(disk: SimDisk, log: LogState) -> None:
+    if log is LogState.ABSENT:
+        disk.lose("QMLog")
+    elif log is LogState.BLANK:
+        disk.damage("QMLog", 0, bytes(LOG_BYTES))
+
+
+def found(finding: Finding) -> tuple[SimDisk, Ledger]:
+    disk, ledger = used(checkpoints=2, later=finding.log is LogState.LATER)
+    spoil_pair(disk, TRANSACTIONS, finding.transactions)
+    spoil_pair(disk, SEQUENCES, finding.sequences)
+    spoil_log(disk, finding.log)
+    if not finding.heap:
+        for name in disk.names():
+            if name.startswith(("p", "j")):
+                disk.lose(name)
+    return disk, ledger
+
+
+@pytest.mark.parametrize(("transactions", "sequences", "log"), ON_A_DISK)
+def test_a_used_store_in_this_finding_does_what_the_row_says(transactions, sequences, log):
+    finding = Finding(transactions, sequences, log, heap=True)
+    disk, before = found(finding)
+    row = decide(finding)
+    ledger = Ledger()
+    store = small_store(disk)
+    if row.act is Act.REFUSE:
+        images = {name: disk.image(name) for name in disk.names()}
+        with pytest.raises(StoreCorrupt) as raised:
+            store.recover(ledger.load)
+        assert (raised.value.event, raised.value.file) == (row.event, row.file)
+        assert row.file in str(raised.value)
+        left = {name: disk.image(name) for name in disk.names() if name != "lock"}
+        assert left == images
+    else:
+        assert store.recover(ledger.load).act is row.act
+        assert ledger.state() == before.state()
+
+
+@pytest.mark.parametrize(("transactions", "sequences", "log"), ON_A_DISK)
+def test_a_store_without_message_files_in_this_finding_loses_nothing_silently(
+    transactions, sequences, log
+):
+    finding = Finding(transactions, sequences, log, heap=False)
+    disk, _ = found(finding)
+    row = decide(finding)
+    ledger = Ledger()
+    if row.act is Act.FRESH:
+        assert small_store(disk).recover(ledger.load).act is Act.FRESH
+        assert ledger.state() == (0, {}, 0)
+    else:
+        with pytest.raises(StoreCorrupt) as raised:
+            small_store(disk).recover(ledger.load)
+        assert raised.value.event == (row.event or 2083)
+
+
+# ------------------------------------------------------------------------- beyond the table
+
+
+def recovered(disk: SimDisk) -> Ledger:
+    store, ledger = opened(disk)
+    ledger.check(store)
+    store.close()
+    return ledger
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("how", ["damaged", "absent"])
+def test_either_checkpoint_alone_is_enough(name, how):
+    disk, before = used(checkpoints=5, later=True)
+    if how == "damaged":
+        disk.damage(name, 40, b"\xff")
+    else:
+        disk.lose(name)
+    store, ledger = opened(disk)
+    assert ledger.state() == before.state()
+    ledger.check(store)
+
+
+def test_a_damaged_checkpoint_is_reported_and_replaced_at_once():
+    disk, before = used(checkpoints=5, later=True)
+    disk.damage(LG1, 40, b"\xff")
+    ledger = Ledger()
+    store = small_store(disk)
+    report = store.recover(ledger.load)
+    assert report.damaged == (LG1,)
+    assert report.checkpoint == LG2
+    assert store.checkpoint_due
+    store.checkpoint(ledger.snapshot())
+    assert not store.checkpoint_due
+    store.close()
+    disk.damage(LG2, 40, b"\xff")
+    assert recovered(disk).state() == before.state()
+
+
+def test_recovery_that_refuses_gives_the_lock_back():
+    disk, _ = found(Finding(Pair.NONE, Pair.NONE, LogState.LATER, heap=True))
+    for _ in range(2):
+        with pytest.raises(StoreCorrupt):
+            small_store(disk).recover(Ledger().load)
+
+
+def test_a_disk_in_use_is_refused():
+    disk = SimDisk(Random(1))
+    opened(disk)
+    with pytest.raises(StoreLocked):
+        small_store(disk).recover(Ledger().load)
+
+
+@pytest.mark.parametrize(("state", "sequences"), list(product(TRANSACTIONS, SEQUENCES)))
+@pytest.mark.parametrize("how", ["damaged", "absent"])
+def test_one_file_of_each_pair_may_be_gone_at_the_same_time(state, sequences, how):
+    disk, before = used(checkpoints=5, later=True)
+    for name in (state, sequences):
+        if how == "damaged":
+            disk.damage(name, 40, b"\xff")
+        else:
+            disk.lose(name)
+    store, ledger = opened(disk)
+    assert ledger.state() == before.state()
+    ledger.check(store)
+    assert store.checkpoint_due or how == "absent"
+    store.checkpoint(ledger.snapshot())
+    store.sync()
+    for name in ({*TRANSACTIONS} - {state}) | ({*SEQUENCES} - {sequences}):
+        disk.damage(name, 40, b"\xff")
+    assert opened(disk.crash(Fate.KEPT))[1].state() == before.state()
+
+
+def test_halves_of_different_age_each_get_the_facts_after_their_own_mark():
+    disk, before = used(checkpoints=5, later=True)
+    examined = {name: int.from_bytes(disk.image(name)[8:16], "little") for name in NAMES}
+    newest = max(examined.values())
+    for name, generation in examined.items():
+        if (generation == newest) == (name in TRANSACTIONS):
+            disk.lose(name)
+    store, ledger = opened(disk)
+    report = store.report
+    assert examined[report.checkpoint] != examined[report.sequences]
+    assert ledger.state() == before.state()
+
+
+def test_halves_that_no_log_joins_are_refused():
+    """The newest of one pair and the oldest of the other are left, and the log between is not."""
+    disk = SimDisk(Random(1))
+    store, ledger = opened(disk)
+    for turn in range(3):
+        ledger.put(store, turn, b"x")
+        ledger.end_turn(store)
+        store.sync()
+        store.checkpoint(ledger.snapshot())
+    while store._log.fits(0):
+        ledger.put(store, 1000 + len(ledger.pieces), b"y")
+    store.checkpoint(ledger.snapshot())
+    after = disk.crash(Fate.LOST)
+    newest = store._newest.name
+    older_sequences = next(
+        name for name in SEQUENCES if name != store._pairs._newest[SEQUENCES].name
+    )
+    for name in NAMES:
+        if name not in {newest, older_sequences}:
+            after.lose(name)
+    with pytest.raises(StoreCorrupt) as raised:
+        small_store(after).recover(Ledger().load)
+    assert raised.value.event == 2078
+    assert {*raised.value.file.split(" and ")} == {newest, older_sequences}
+
+
+def test_a_log_that_ends_before_a_checkpoint_was_written_is_damaged():
+    disk, _ = used(checkpoints=2, later=False)
+    store, ledger = opened(disk)
+    ledger.end_turn(store)
+    store.sync()
+    lsn = store._log.head
+    ledger.end_turn(store)
+    store.checkpoint(ledger.snapshot())
+    generation = store._newest.generation
+    disk = disk.crash(Fate.KEPT)
+    for name in NAMES:
+        if int.from_bytes(disk.image(name)[8:16], "little") == generation and name in SEQUENCES:
+            disk.damage(name, 40, b"\xff")
+    disk.damage("QMLog", lsn % LOG_BYTES, bytes(512))
+    with pytest.raises(StoreCorrupt) as raised:
+        small_store(disk).recover(Ledger().load)
+    assert (raised.value.event, raised.value.file) == (2079, "QMLog")
+
+
+# --------------------------------------------------------------------------------- quarantine
+
+
+def many_files() -> tuple[SimDisk, Ledger]:
+    disk = SimDisk(Random(6))
+    store, ledger = opened(disk)
+    for key in range(9):
+        ledger.put(store, key, Random(key).randbytes(3000))
+    ledger.end_turn(store)
+    store.sync()
+    store.close()
+    return disk, ledger
+
+
+def test_messages_in_a_missing_file_are_put_aside_by_name_and_the_rest_starts():
+    disk, before = many_files()
+    lost = before.pieces[4][0]
+    disk.lose(file_name(lost.file))
+    store, ledger = opened(disk)
+    assert store.report.quarantined == (lost,)
+    assert "2083" in store.report.notices()[0]
+    assert file_name(lost.file) in store.report.notices()[0]
+    assert ledger.state() == before.state()
+    for key, (extent, _) in ledger.pieces.items():
+        if key == 4:
+            with pytest.raises(StoreCorrupt):
+                store.read(extent)
+        else:
+            assert len(store.read(extent)) == 3000
+    assert not disk.exists(file_name(lost.file))
+
+
+def test_what_was_put_aside_is_there_again_when_its_file_is():
+    disk, before = many_files()
+    lost = before.pieces[4][0]
+    image = disk.image(file_name(lost.file))
+    disk.lose(file_name(lost.file))
+    store, ledger = opened(disk)
+    for key in range(100, 110):
+        ledger.put(store, key, bytes(1000))
+    ledger.end_turn(store)
+    store.sync()
+    store.close()
+    disk.open(file_name(lost.file)).write(image, 0)
+    store, ledger = opened(disk)
+    assert store.report.quarantined == ()
+    ledger.check(store)
+
+
+def test_a_file_that_was_cut_off_is_not_written_to_again():
+    disk, before = many_files()
+    lost = before.pieces[4][0]
+    disk.cut_off(file_name(lost.file), lost.offset + 10)
+    store, ledger = opened(disk)
+    assert lost in store.report.quarantined
+    for key in range(100, 130):
+        ledger.put(store, key, bytes(900))
+        assert ledger.pieces[key][0].file != lost.file
+    ledger.take(store, 4)
+    store.sync()
+    assert lost.file not in {each[0].file for each in ledger.pieces.values()}
+
+
+def test_the_place_of_what_was_put_aside_is_forgotten_once_nothing_names_it():
+    disk, before = many_files()
+    lost = before.pieces[4][0]
+    disk.lose(file_name(lost.file))
+    store, ledger = opened(disk)
+    ledger.take(store, 4)
+    ledger.end_turn(store)
+    store.sync()
+    assert small_store(disk.crash(Fate.LOST)).recover(Ledger().load).quarantined == ()
+
+
+def test_a_store_whose_message_files_are_all_missing_refuses_and_touches_nothing():
+    disk, before = many_files()
+    names = sorted({file_name(extent.file) for extent, _ in before.pieces.values()})
+    for name in names:
+        disk.lose(name)
+    images = {each: disk.image(each) for each in disk.names()}
+    with pytest.raises(StoreCorrupt) as raised:
+        small_store(disk).recover(Ledger().load)
+    assert (raised.value.event, raised.value.file) == (2083, names[0])
+    assert {each: disk.image(each) for each in disk.names()} == images
+
+
+def test_a_suspect_that_cannot_be_read_is_kept_and_put_aside(monkeypatch):
+    disk = SimDisk(Random(1))
+    store, ledger = opened(disk)
+    ledger.put(store, 1, b"told" * 100)
+    ledger.end_turn(store)
+    store.begin_sync()
+    after = disk.crash(Fate.KEPT)
+    extent, _ = ledger.pieces[1]
+    after.make_unreadable(file_name(extent.file))
+    store = small_store(after)
+    again = Ledger()
+    report = store.recover(again.load)
+    assert report.quarantined == (extent,)
+    assert again.state() == ledger.state()
+
+
+# -------------------------------------------------------------------------------------- groups
+
+
+def test_a_group_whose_heap_bytes_did_not_arrive_is_cut_and_load_called_again():
+    disk = SimDisk(Random(1))
+    store, ledger = opened(disk)
+    ledger.put(store, 1, b"told" * 100)
+    ledger.end_turn(store)
+    store.sync()
+    ledger.put(store, 2, b"torn" * 100)
+    ledger.end_turn(store)
+    assert store.begin_sync() is not None
+    extent, _ = ledger.pieces[2]
+    after = disk.crash(Fate.KEPT)
+    after.damage(f"p{extent.file:07d}.mq", extent.offset + 3, b"?")
+    again = Ledger()
+    store = small_store(after)
+    report = store.recover(again.load)
+    assert (report.cut_groups, again.loads) == (1, 2)
+    assert report.verified_extents > 0
+    assert again.turn == 1
+    assert again.pieces.keys() == {1}
+
+
+def test_bytes_that_were_durable_are_not_read_again_at_the_next_start():
+    disk = SimDisk(Random(1))
+    store, ledger = opened(disk)
+    ledger.put(store, 1, b"told" * 100)
+    store.sync()
+    store.close()
+    report = small_store(disk).recover(Ledger().load)
+    assert report.verified_extents == 0
+
+
+def test_an_extent_over_several_verification_pieces_is_verified(monkeypatch):
+    monkeypatch.setattr("dray.store.recovery.LOG_SCAN_BYTES", 100)
+    disk = SimDisk(Random(1))
+    store, ledger = opened(disk)
+    ledger.put(store, 1, Random(2).randbytes(950))
+    ledger.put(store, 2, b"")
+    ledger.put(store, 3, Random(3).randbytes(HEAP_BYTES))
+    store.begin_sync()
+    again = Ledger()
+    report = small_store(disk.crash(Fate.KEPT)).recover(again.load)
+    assert report.verified_extents == 2
+    assert again.state() == ledger.state()
+
+
+def test_facts_that_only_a_ruined_checkpoint_had_are_missed_aloud():
+    """The group did not fit, the checkpoint took its facts, and the power failed in between."""
+    disk = SimDisk(Random(1))
+    store, ledger = opened(disk)
+    for key in range(20):
+        ledger.put(store, key, b"x")
+        ledger.end_turn(store)
+        store.sync()
+    store.checkpoint(ledger.snapshot())
+    while store._log.fits(0):
+        ledger.put(store, 1000 + len(ledger.pieces), b"y")
+    store.checkpoint(ledger.snapshot())
+    state = ledger.state()
+    after = disk.crash(Fate.LOST)
+    store, again = opened(after.after_crash(Fate.KEPT))
+    assert again.state() == state
+    assert store.checkpoint_due
+    again.end_turn(store)
+    store.checkpoint(again.snapshot())
+    store.sync()
+    store, again = opened(after)
+    again.end_turn(store)
+    store.sync()
+    newest = store._newest.name
+    after = after.crash(Fate.LOST)
+    after.damage(newest, 40, b"\xff")
+    with pytest.raises(StoreCorrupt) as raised:
+        small_store(after).recover(Ledger().load)
+    assert (raised.value.event, raised.value.file) == (2064, newest)
+
+
+def test_a_gap_without_a_ruined_checkpoint_is_the_logs_fault():
+    disk = SimDisk(Random(1))
+    store, ledger = opened(disk)
+    ledger.end_turn(store)
+    store._log.next_fact += 5
+    store.sync()
+    store.close()
+    with pytest.raises(StoreCorrupt) as raised:
+        small_store(disk).recover(Ledger().load)
+    assert (raised.value.event, raised.value.file) == (2079, "QMLog")
+
+
+def test_a_store_keeps_the_log_it_was_made_with():
+    disk, before = used(checkpoints=2, later=True)
+    from dray.store.store import Store
+
+    ledger = Ledger()
+    store = Store(disk, heap_file_bytes=HEAP_BYTES, log_bytes=4 * LOG_BYTES)
+    store.recover(ledger.load)
+    assert ledger.state() == before.state()
+    assert store._log.capacity == LOG_BYTES
+
+
+def test_the_page_tells_every_row():
+    page = (Path(__file__).parents[3] / "docs" / "explanation" / "recovery.md").read_text()
+    for row in TABLE:
+        refused = f"refuse, {row.event} {row.file.split('.')[0]}: {row.why}"
+        assert (refused if row.event else row.act.value) in page

@@ -1,0 +1,76 @@
+"""Everything that can be said on the wire, for Hypothesis, read off the frames themselves."""
+
+from __future__ import annotations
+
+import enum
+import types
+import typing
+
+import msgspec
+from hypothesis import strategies as st
+
+from dray.wire.frames import FRAME_TYPES, encode_frame
+from dray.wire.stream import FrameStream
+
+_SIMPLE = {
+    bool: st.booleans(),
+    int: st.integers(0, (1 << 64) - 1),
+    float: st.floats(allow_nan=False),
+    str: st.text(max_size=20),
+    bytes: st.binary(max_size=20),
+    type(None): st.none(),
+    typing.Any: st.one_of(st.none(), st.integers(0, 9), st.text(max_size=5)),
+}
+
+
+def values(kind):
+    """Values of an annotation."""
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is list:
+        return st.lists(values(inner[0]), max_size=4)
+    if origin is dict:
+        return st.dictionaries(values(inner[0]), values(inner[1]), max_size=3)
+    if origin in (typing.Union, types.UnionType):
+        return st.one_of(*map(values, inner))
+    if isinstance(kind, typing.NewType):
+        return values(kind.__supertype__)
+    if issubclass(kind, enum.Enum):
+        return st.sampled_from(kind)
+    return structs(kind)
+
+
+def structs(kind):
+    """Structs of a class."""
+    hints = typing.get_type_hints(kind)
+    names = [field.name for field in msgspec.structs.fields(kind)]
+    return st.builds(kind, **{name: values(hints[name]) for name in names})
+
+
+heads = st.sampled_from(sorted(FRAME_TYPES.values(), key=lambda cls: cls.code)).flatmap(structs)
+bodies = st.one_of(
+    st.binary(max_size=100),
+    st.integers(0, 200_000).map(lambda size: bytes(size % 251 for _ in range(1)) * size),
+)
+spoken = st.tuples(heads, st.integers(0, (1 << 32) - 1), bodies)
+
+
+def encoded(head, request_id=0, body=b""):
+    return encode_frame(head, request_id, len(body)) + body
+
+
+def heard(data, cuts=()):
+    """What a stream makes of bytes that come in pieces, as (head, request id, body)."""
+    stream = FrameStream()
+    frames, start = [], 0
+    for end in [*sorted(cuts), len(data)]:
+        while start < end:
+            room = stream.buffer()
+            count = min(len(room), end - start)
+            room[:count] = data[start : start + count]
+            start += count
+            for frame in stream.received(count):
+                frames.append((frame.head, frame.request_id, bytes(frame.body)))
+                stream.give_back(frame.body)
+    return frames

@@ -1,0 +1,143 @@
+"""The message record: what goes in comes out, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dray.errors import MessageTooLarge, Misuse, ProtocolError
+from dray.model.classes import Acknowledge, Part
+from dray.model.limits import (
+    CORRELATION_ID_CHARACTERS_MAX,
+    LABEL_CHARACTERS_MAX,
+    MESSAGE_BYTES_MAX,
+    PRIORITY_MAX,
+    PROPERTIES_BYTES_MAX,
+)
+from dray.model.message import Message
+from dray.wire.record import (
+    HEADER_BYTES,
+    PLAIN,
+    PartMark,
+    acknowledge_of,
+    encode_record,
+    read_header,
+    read_properties,
+    within_app_specific,
+)
+
+SOURCE = bytes(range(16))
+
+messages = st.builds(
+    Message,
+    body=st.binary(max_size=300),
+    label=st.text(max_size=LABEL_CHARACTERS_MAX),
+    correlation_id=st.none() | st.text(max_size=CORRELATION_ID_CHARACTERS_MAX),
+    app_specific=st.integers(-(1 << 31), (1 << 31) - 1),
+    extension=st.binary(max_size=50),
+    priority=st.integers(0, PRIORITY_MAX),
+    recoverable=st.sampled_from([None, True, False]),
+    time_to_reach_queue=st.none() | st.floats(0, 1e9),
+    time_to_be_received=st.none() | st.floats(0, 1e9),
+    administration_queue=st.none() | st.text(max_size=50),
+    acknowledge=st.sampled_from([Acknowledge.NONE, Acknowledge.FULL_RECEIVE]),
+    response_queue=st.none() | st.text(max_size=50),
+    use_dead_letter_queue=st.booleans(),
+    use_journal_queue=st.booleans(),
+)
+marks = st.builds(
+    PartMark,
+    st.sampled_from(Part),
+    st.integers(0, (1 << 64) - 1),
+    st.integers(0, (1 << 32) - 1),
+)
+
+
+def record(message, number=1, mark=PLAIN):
+    head, body = encode_record(message, SOURCE, number, mark)
+    return head + bytes(body)
+
+
+@given(messages, st.integers(0, (1 << 64) - 1), marks, st.integers(0, 40))
+def test_what_goes_in_comes_out_at_any_offset(message, number, mark, offset):
+    data = bytes(offset) + record(message, number, mark)
+    header = read_header(data, offset)
+    assert header.record_bytes == len(data) - offset
+    assert data[len(data) - header.body_bytes :] == message.body
+    assert (header.source, header.number) == (SOURCE, number)
+    assert (header.part, header.sequence, header.fragment_count) == mark
+    assert header.app_specific == message.app_specific
+    assert header.priority == message.priority
+    assert acknowledge_of(header) == message.acknowledge
+    properties = read_properties(data, header, offset)
+    for name in ("label", "correlation_id", "extension", "time_to_reach_queue", "response_queue"):
+        assert getattr(properties, name) == getattr(message, name)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_record_or_a_protocol_error(data):
+    with contextlib.suppress(ProtocolError):
+        read_properties(data, read_header(data))
+
+
+@given(messages, st.data())
+def test_a_damaged_record_is_read_or_refused_and_nothing_else(message, data):
+    image = bytearray(record(message))
+    image[data.draw(st.integers(0, len(image) - 1))] ^= data.draw(st.integers(1, 255))
+    with contextlib.suppress(ProtocolError):
+        read_properties(image, read_header(image))
+
+
+def test_the_header_is_64_bytes_and_a_message_of_defaults_has_no_properties():
+    assert HEADER_BYTES == 64
+    assert len(record(Message(body=b"abc"))) == 67
+
+
+def test_the_largest_message_fits_and_one_byte_more_does_not():
+    most = MESSAGE_BYTES_MAX - HEADER_BYTES
+    head, body = encode_record(Message(body=bytes(most)), SOURCE, 1)
+    assert len(head) + len(body) == MESSAGE_BYTES_MAX
+    with pytest.raises(MessageTooLarge) as refused:
+        encode_record(Message(body=bytes(most + 1)), SOURCE, 1)
+    assert (refused.value.size, refused.value.limit) == (MESSAGE_BYTES_MAX + 1, MESSAGE_BYTES_MAX)
+
+
+def test_a_body_counts_in_bytes_whatever_its_items_are():
+    wide = memoryview(bytes(32)).cast("Q")
+    head, _ = encode_record(Message(body=wide), SOURCE, 1)
+    assert read_header(head).body_bytes == 32
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        (Message(label="x" * (LABEL_CHARACTERS_MAX + 1)), Misuse),
+        (Message(correlation_id="x" * (CORRELATION_ID_CHARACTERS_MAX + 1)), Misuse),
+        (Message(extension=bytes(PROPERTIES_BYTES_MAX + 1)), MessageTooLarge),
+        (Message(priority=PRIORITY_MAX + 1), Misuse),
+        (Message(priority=-1), Misuse),
+        (Message(priority=256), Misuse),
+        (Message(app_specific=1 << 31), Misuse),
+    ],
+    ids=["label", "correlation", "extension", "priority 8", "priority -1", "priority 256", "app"],
+)
+def test_what_is_out_of_bounds_is_refused_at_the_sender(message, error):
+    with pytest.raises(error):
+        encode_record(message, SOURCE, 1)
+
+
+def test_app_specific_is_a_signed_32_bit_number():
+    assert within_app_specific(-(1 << 31))
+    assert within_app_specific((1 << 31) - 1)
+    assert not within_app_specific(1 << 31)
+
+
+@pytest.mark.parametrize(("at", "size"), [(8, PROPERTIES_BYTES_MAX + 1), (12, MESSAGE_BYTES_MAX)])
+def test_a_record_that_says_it_is_longer_than_a_message_may_be_is_refused(at, size):
+    image = bytearray(record(Message(body=b"abc")))
+    image[at : at + 4] = size.to_bytes(4, "little")
+    with pytest.raises(ProtocolError, match="longer than a message may be"):
+        read_header(image)

@@ -1,0 +1,157 @@
+"""Bytes in any pieces give whole frames, or ProtocolError, and never anything else."""
+
+from __future__ import annotations
+
+import struct
+
+import crc32c
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dray.errors import ProtocolError
+from dray.model.limits import FRAME_BODY_BYTES_MAX, FRAME_HEAD_BYTES_MAX
+from dray.wire.frames import (
+    FRAME_HEADER_BYTES,
+    FRAME_TYPES,
+    Abort,
+    Done,
+    Failed,
+    Range,
+    encode_frame,
+    read_frame_header,
+)
+from dray.wire.stream import FrameStream
+from tests.unit.wire.speech import encoded, heard, spoken
+
+
+def outcome(data, cuts=()):
+    """The frames, or that they are none."""
+    try:
+        return heard(data, cuts)
+    except ProtocolError:
+        return ProtocolError
+
+
+@given(st.lists(spoken, max_size=5), st.data())
+def test_what_was_said_is_heard_however_it_is_cut(said, data):
+    stream = b"".join(encoded(*frame) for frame in said)
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=10))
+    assert heard(stream, cuts) == said
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_give_frames_or_a_protocol_error_whole_and_byte_by_byte(data):
+    whole = outcome(data)
+    by_byte = outcome(data, range(len(data)))
+    assert whole == by_byte
+
+
+@given(st.binary(max_size=60), st.integers(0, 80), st.binary(max_size=200))
+def test_any_head_behind_a_good_fixed_part_gives_a_frame_or_a_protocol_error(head, kind, rest):
+    fixed = struct.pack("<4sBBHIIII", b"DRAY", 1, kind, 0, 7, len(head), 0, 0)
+    assert outcome(fixed + head + rest, range(5)) in (ProtocolError, [])
+
+
+@given(st.binary(max_size=60), st.sampled_from(sorted(FRAME_TYPES)))
+def test_any_head_with_the_right_checksum_is_a_frame_or_a_protocol_error(head, kind):
+    checked = struct.pack("<4sBBHIII", b"DRAY", 1, kind, 0, 7, len(head), 0)
+    crc = crc32c.crc32c(head, crc32c.crc32c(checked))
+    found = outcome(checked + crc.to_bytes(4, "little") + head)
+    assert found is ProtocolError or isinstance(found[0][0], FRAME_TYPES[kind])
+
+
+def test_a_head_nested_beyond_all_measure_is_refused():
+    head = b"\x93\xa0\xa0\x81\xa1x" + b"\x91" * 100_000 + b"\xc0"
+    checked = struct.pack("<4sBBHIII", b"DRAY", 1, Failed.code, 0, 7, len(head), 0)
+    crc = crc32c.crc32c(head, crc32c.crc32c(checked))
+    with pytest.raises(ProtocolError, match="cannot be read"):
+        heard(checked + crc.to_bytes(4, "little") + head)
+
+
+@given(spoken, st.data())
+def test_a_damaged_head_is_never_taken_for_another(frame, data):
+    good = bytearray(encoded(*frame))
+    covered = len(good) - len(frame[2])
+    at = data.draw(st.integers(0, covered - 1))
+    good[at] ^= data.draw(st.integers(1, 255))
+    assert outcome(bytes(good)) in (ProtocolError, [])
+
+
+@given(spoken, st.data())
+def test_a_frame_cut_short_is_waited_for(frame, data):
+    whole = encoded(*frame)
+    kept = data.draw(st.integers(0, len(whole) - 1))
+    assert heard(whole[:kept]) == []
+
+
+def test_the_memory_of_a_large_body_serves_the_next_one():
+    stream = FrameStream()
+    data = encoded(Range(), 1, b"x" * 200_000)
+    memories = []
+    for _ in range(3):
+        start = 0
+        while start < len(data):
+            room = stream.buffer()
+            count = min(len(room), len(data) - start)
+            room[:count] = data[start : start + count]
+            start += count
+            for frame in stream.received(count):
+                memories.append(id(frame.body.obj))
+                stream.give_back(frame.body)
+    assert len(set(memories)) == 1
+
+
+def test_memory_that_was_given_back_can_be_let_go():
+    stream = FrameStream()
+    stream.give_back(memoryview(bytearray(200_000)))
+    stream.forget_spare()
+    assert stream.buffer().nbytes < 200_000
+
+
+def test_bodies_of_one_piece_do_not_share_memory():
+    stream = FrameStream()
+    data = encoded(Range(), 1, b"one") + encoded(Range(), 2, b"two")
+    stream.buffer()[: len(data)] = data
+    assert [bytes(frame.body) for frame in stream.received(len(data))] == [b"one", b"two"]
+
+
+def test_a_head_larger_than_the_buffer_comes_through():
+    head = Failed("error", "x" * 300_000)
+    assert heard(encoded(Abort(1)) + encoded(head, 3) + encoded(Done(2), 4)) == [
+        (Abort(1), 0, b""),
+        (head, 3, b""),
+        (Done(2), 4, b""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fixed", "complaint"),
+    [
+        ((b"HTTP", 1, 5, 0, 0, 0, 0, 0), "does not speak Dray"),
+        ((b"DRAY", 2, 5, 0, 0, 0, 0, 0), "speaks version 2"),
+        ((b"DRAY", 1, 250, 0, 0, 0, 0, 0), "no frame of type 250"),
+        ((b"DRAY", 1, 5, 1, 0, 0, 0, 0), "no frame of type 5"),
+        ((b"DRAY", 1, 5, 0, 0, FRAME_HEAD_BYTES_MAX + 1, 0, 0), "longer than a frame may be"),
+        ((b"DRAY", 1, 5, 0, 0, 0, FRAME_BODY_BYTES_MAX + 1, 0), "longer than a frame may be"),
+    ],
+)
+def test_a_bad_beginning_is_refused_with_its_reason(fixed, complaint):
+    with pytest.raises(ProtocolError, match=complaint):
+        read_frame_header(struct.pack("<4sBBHIIII", *fixed))
+
+
+def test_a_bad_beginning_is_refused_before_its_body_is_waited_for():
+    with pytest.raises(ProtocolError):
+        heard(b"GET / HTTP/1.1\r\nHost: x\r\n")
+
+
+def test_frames_over_the_bounds_are_not_made():
+    with pytest.raises(ProtocolError, match="over the bounds"):
+        encode_frame(Range(), 1, FRAME_BODY_BYTES_MAX + 1)
+    with pytest.raises(ProtocolError, match="over the bounds"):
+        encode_frame(Failed("e", "x" * (FRAME_HEAD_BYTES_MAX + 1)))
+
+
+def test_the_fixed_part_is_24_bytes():
+    assert FRAME_HEADER_BYTES == 24
