@@ -1,0 +1,74 @@
+"""`python -m benches [NAME...]`: run benchmarks, print tables, and keep them when asked to."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from benches.conditions import Conditions, conditions
+from benches.results import Result, append_history, print_results
+from dray.errors import DrayError
+from dray.model.sizes import size_in_bytes
+
+# Small first: what gigabytes leave for the disk to tidy up makes every sync slow for a while.
+NAMES = (
+    "small",
+    "storage_commits",
+    "storage_writes",
+    "local_large",
+    "transfer",
+    "delivery",
+    "memory",
+    "storage_depth",
+    "storage_reopen",
+)
+HISTORY = Path(__file__).parent / "history"
+
+
+def main() -> int:
+    """Run what was asked for; 1 if a benchmark failed."""
+    arguments = _arguments()
+    here = conditions(arguments.work)
+    print(here.text)
+    status = 0
+    for name in arguments.names or list(NAMES):
+        module = importlib.import_module(f"benches.{name}")
+        # What another benchmark, or anyone, left for the disk to write would be counted as ours.
+        os.sync()
+        with tempfile.TemporaryDirectory(prefix="dray-bench-", dir=arguments.work) as folder:
+            try:
+                results = module.run(Path(folder), size_in_bytes(arguments.size), arguments.rounds)
+            except DrayError as error:
+                print(f"{name} failed: dray: {error.code}: {error}", file=sys.stderr)
+                status = 1
+                continue
+        _show(name, results, here, record=arguments.record)
+    return status
+
+
+def _show(name: str, results: list[Result], here: Conditions, *, record: bool) -> None:
+    print_results(name, results)
+    if record:
+        append_history(HISTORY, name, results, here)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benches", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--size", default="1GiB", help="size of the large payload (1GiB)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds; medians are shown (3)")
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()), help="where")
+    parser.add_argument("--record", action="store_true", help="append to benches/history")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(NAMES)
+    if unknown:
+        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}: {', '.join(NAMES)}")
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""Clients of benchmarks, each run in a process of its own by `benches.processes.client`.
+
+A client prints one JSON object: seconds, and by how many bytes its memory grew at most.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import dray
+from benches.processes import peak, reset_peak
+
+
+def send_large(url: str, queue: str, path: str) -> dict[str, float]:
+    """Send one file as a large message; timed from the first byte to the commit's answer."""
+    with dray.connect(url) as manager:
+        large = dray.LargeMessageQueue(manager.queue(queue))
+        before = reset_peak("self")
+        began = time.perf_counter()
+        with manager.transaction() as transaction:
+            large.send(Path(path), label=Path(path).name, transaction=transaction)
+        seconds = time.perf_counter() - began
+        return {"seconds": seconds, "growth": peak("self") - before}
+
+
+def receive_large(url: str, queue: str, to: str) -> dict[str, float]:
+    """Receive one large message into a file; timed from asking to the commit's answer."""
+    with dray.connect(url) as manager:
+        large = dray.LargeMessageQueue(manager.queue(queue))
+        before = reset_peak("self")
+        began = time.perf_counter()
+        with (
+            manager.transaction() as transaction,
+            large.receive(timeout=60, transaction=transaction) as message,
+        ):
+            message.save_to(to)
+        seconds = time.perf_counter() - began
+        return {"seconds": seconds, "growth": peak("self") - before, "size": message.size}
+
+
+def send_small(
+    url: str, queue: str, *, count: int, size: int, batch: int, threads: int
+) -> dict[str, float]:
+    """Send `count` messages of `size` bytes, `batch` in each transaction.
+
+    Each of the `threads` waits for the commit of its transaction before it begins another.
+    """
+    body = os.urandom(size)
+    with dray.connect(url) as manager:
+        target = manager.queue(queue)
+        target.send(body)
+        before = manager.info()
+
+        def send(_: int) -> None:
+            messages = [dray.Message(body=body, app_specific=index) for index in range(batch)]
+            with manager.transaction() as transaction:
+                target.send_many(messages, transaction=transaction)
+
+        began = time.perf_counter()
+        with ThreadPoolExecutor(threads) as pool:
+            deque(pool.map(send, range(count // batch)), maxlen=0)
+        seconds = time.perf_counter() - began
+        after = manager.info()
+    return {
+        "seconds": seconds,
+        "syncs": after.syncs - before.syncs,
+        "groups": after.groups - before.groups,
+    }
+
+
+def receive_small(url: str, queue: str, *, count: int, batch: int) -> dict[str, float]:
+    """Receive `count` messages, `batch` in each transaction."""
+    with dray.connect(url) as manager:
+        source = manager.queue(queue)
+        began = time.perf_counter()
+        taken = 0
+        while taken < count:
+            with manager.transaction() as transaction:
+                taken += len(source.receive_many(batch, timeout=10, transaction=transaction))
+        return {"seconds": time.perf_counter() - began}
+
+
+def send_big(url: str, queue: str, *, sizes: list[int], count: int, batch: int) -> dict[str, float]:
+    """Send `count` messages of those sizes in turn, `batch` in each transaction, one by one."""
+    bodies = [os.urandom(size) for size in sizes]
+    done = 0
+    with dray.connect(url) as manager:
+        target = manager.queue(queue)
+        target.send(b"first")
+        began = time.perf_counter()
+        for start in range(0, count, batch):
+            with manager.transaction() as transaction:
+                for index in range(start, start + batch):
+                    body = bodies[index % len(bodies)]
+                    target.send(body, transaction=transaction)
+                    done += len(body)
+        seconds = time.perf_counter() - began
+    return {"seconds": seconds, "bytes": done}
+
+
+def commit_alone(url: str, queue: str, *, count: int, size: int) -> dict[str, float]:
+    """How long commits of one message take, and sends without a transaction, in microseconds."""
+    body = os.urandom(size)
+    commits, sends = [], []
+    with dray.connect(url) as manager:
+        target = manager.queue(queue)
+        target.send(body)
+        for _ in range(count):
+            transaction = manager.transaction()
+            target.send(body, transaction=transaction)
+            began = time.perf_counter()
+            transaction.commit()
+            commits.append((time.perf_counter() - began) * 1e6)
+        for _ in range(count):
+            began = time.perf_counter()
+            target.send(body)
+            sends.append((time.perf_counter() - began) * 1e6)
+    commits.sort()
+    return {
+        "commit": statistics.median(commits),
+        "commit p99": commits[count * 99 // 100],
+        "send": statistics.median(sends),
+    }
+
+
+def commit_together(
+    url: str, queue: str, *, count: int, size: int, clients: int
+) -> dict[str, float]:
+    """Commit `count` transactions of one message from many connections, each its own thread."""
+    body = os.urandom(size)
+    with ExitStack() as stack:
+        managers = [stack.enter_context(dray.connect(url)) for _ in range(clients)]
+        targets = [manager.queue(queue) for manager in managers]
+        before = managers[0].info()
+
+        def send(which: int) -> None:
+            for _ in range(count // clients):
+                with managers[which].transaction() as transaction:
+                    targets[which].send(body, transaction=transaction)
+
+        began = time.perf_counter()
+        with ThreadPoolExecutor(clients) as pool:
+            deque(pool.map(send, range(clients)), maxlen=0)
+        seconds = time.perf_counter() - began
+        after = managers[0].info()
+    return {"seconds": seconds, "syncs": after.syncs - before.syncs}
+
+
+CLIENTS: dict[str, Callable[..., dict[str, float]]] = {
+    function.__name__: function
+    for function in (
+        send_large,
+        receive_large,
+        send_small,
+        receive_small,
+        send_big,
+        commit_alone,
+        commit_together,
+    )
+}
+
+if __name__ == "__main__":
+    print(json.dumps(CLIENTS[sys.argv[1]](**json.loads(sys.argv[2]))))

@@ -1,0 +1,91 @@
+"""Between two queue managers on loopback, durable on both: small messages, 4 MB ones, a long line.
+
+End to end: from the first send until the last message is in the queue at the other manager. The
+long line is a proxy in this process that holds every byte back for 50 ms each way.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from benches.limits import write_fresh_mb_s
+from benches.processes import client
+from benches.results import Result
+from dray.cli.demo.processes import ManagerProcess
+from dray.errors import DrayError
+from dray.testing.bad_line import BadLine
+
+SMALL_BYTES, SMALL_COUNT, BATCH = 1024, 50_000, 100
+BIG_BYTES, BIG_BATCH = 4_000_000, 10
+SMALL_BAR_PER_S = 20_000
+BIG_BAR, DELAY_BAR = 0.35, 0.8
+DELAY_S = 0.05
+ARRIVAL_WITHIN_S = 300.0
+
+
+def run(folder: Path, size: int, rounds: int) -> list[Result]:
+    """Measure; `size` bytes of 4 MB messages in each round."""
+    count = max(BIG_BATCH, size // BIG_BYTES // BIG_BATCH * BIG_BATCH)
+    limit, small, near, proxied, far = [], [], [], [], []
+    for turn in range(rounds):
+        work = folder / f"round-{turn}"
+        work.mkdir()
+        limit.append(write_fresh_mb_s(work, count * BIG_BYTES))
+        small.append(SMALL_COUNT / _small(work / "small"))
+        for rates, delay_s in ((near, None), (proxied, 0.0), (far, DELAY_S)):
+            seconds = _big(work / f"big-{delay_s}", count, delay_s)
+            rates.append(count * BIG_BYTES / seconds / 1e6)
+    against = "write+fdatasync, fresh file"
+    return [
+        Result("1 KiB, 100 a transaction, arrived", "messages/s", small,
+               note=_verdict(statistics.median(small) / SMALL_BAR_PER_S, 1,
+                             f"{SMALL_BAR_PER_S:,}/s")),
+        Result("4 MB messages, arrived", "MB/s", near, against, limit,
+               note=_verdict(statistics.median(near) / statistics.median(limit), BIG_BAR,
+                             f"{BIG_BAR} of the raw rate")),
+        Result("the same through the proxy", "MB/s", proxied, against, limit),
+        Result("the same, 50 ms each way", "MB/s", far, "without delay", proxied,
+               note=_verdict(statistics.median(far) / statistics.median(proxied), DELAY_BAR,
+                             f"{DELAY_BAR} of the rate without delay")),
+    ]  # fmt: skip
+
+
+def _verdict(reached: float, bar: float, text: str) -> str:
+    return f"bar {text}: {'good' if reached >= bar else 'MISSED'}"
+
+
+def _small(folder: Path) -> float:
+    arguments = {"count": SMALL_COUNT, "size": SMALL_BYTES, "batch": BATCH, "threads": 4}
+    return _timed(folder, None, "send_small", arguments)
+
+
+def _big(folder: Path, count: int, delay_s: float | None) -> float:
+    arguments = {"sizes": [BIG_BYTES], "count": count, "batch": BIG_BATCH}
+    return _timed(folder, delay_s, "send_big", arguments)
+
+
+def _timed(folder: Path, delay_s: float | None, sender: str, arguments: dict[str, Any]) -> float:
+    """Seconds from the client's first send, as it says, until all is in the other queue."""
+    folder.mkdir()
+    options = ["--quota", "64GiB"]
+    with ExitStack() as stack:
+        source = stack.enter_context(ManagerProcess("source", folder, options))
+        there = stack.enter_context(ManagerProcess("there", folder, options))
+        port = there.port
+        if delay_s is not None:
+            port = stack.enter_context(BadLine(there.port, delay_s)).port
+        manager = stack.enter_context(there.connect())
+        queue = manager.create_queue("orders")
+        sent = client(sender, url=source.url, queue=f"dray://127.0.0.1:{port}/orders", **arguments)
+        began = time.perf_counter()
+        deadline = time.monotonic() + ARRIVAL_WITHIN_S
+        # Clients send one message more, before their time begins.
+        while queue.info().message_count < arguments["count"] + 1:
+            if time.monotonic() > deadline:
+                raise DrayError(f"not everything arrived within {ARRIVAL_WITHIN_S:.0f} s")
+            time.sleep(0.005)
+        return sent["seconds"] + time.perf_counter() - began
