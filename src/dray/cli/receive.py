@@ -136,6 +136,7 @@ class Taker:
                 "label": message.label,
                 "size": message.size,
                 "digest": message.digest.hex(),
+                "digest_kind": message.digest_kind,
                 "path": str(path),
             }
 

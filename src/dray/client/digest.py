@@ -1,11 +1,12 @@
-"""The digest of a body, taken by a worker while the body moves; hashlib lets go of the GIL."""
+"""The digest of a body, taken by a worker while the body moves."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self
+
+from dray.large.digests import DIGEST_KIND_DEFAULT, DIGESTS
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -17,15 +18,15 @@ _WORTH_A_THREAD_BYTES = 1 << 18
 
 
 class RollingDigest:
-    """SHA-256 over pieces. At most `behind` pieces are waited for later; use `async with`."""
+    """The digest over pieces. At most `behind` pieces are waited for later; use `async with`."""
 
-    def __init__(self, runtime: Runtime, behind: int) -> None:
+    def __init__(self, runtime: Runtime, behind: int, kind: str = DIGEST_KIND_DEFAULT) -> None:
         """Begin with no piece; a piece must stay as it is until `behind` more have been added."""
-        self._hash = hashlib.sha256()
+        self._hash = DIGESTS[kind]()
         self._runtime = runtime
         self._behind = behind
         self._worker: ThreadPoolExecutor | None = None
-        self._under_way: deque[Future[None]] = deque()
+        self._under_way: deque[Future[object]] = deque()
 
     async def add(self, piece: memoryview | bytes) -> None:
         """Take in a piece, in the background if it is long."""

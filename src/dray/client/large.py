@@ -8,6 +8,7 @@ from dray.client.awaited.large import PARAMETERS
 from dray.client.awaited.large import LargeMessageQueue as AwaitedLargeMessageQueue
 from dray.client.blocking import Face, blocking, blocking_as
 from dray.client.large_message import LargeMessage
+from dray.large.digests import DIGEST_KIND_DEFAULT
 from dray.model.limits import FRAGMENT_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -25,14 +26,19 @@ class LargeMessageQueue(Face[AwaitedLargeMessageQueue]):
         fragment_size: int = FRAGMENT_BYTES_MAX,
         status_queue: str = "statusq",
         parameters: LargeMessageParameters = PARAMETERS,
+        digest: str = DIGEST_KIND_DEFAULT,
     ) -> None:
-        """Take a queue; a `fragment_size` of 0 means the largest. Raises `ValueError`."""
+        """Take a queue; a `fragment_size` of 0 means the largest. Raises `ValueError`.
+
+        `digest` says which one goes with what is sent, "blake3" or "sha256"; both are received.
+        """
         super().__init__(
             AwaitedLargeMessageQueue(
                 queue,
                 fragment_size=fragment_size,
                 status_queue=status_queue,
                 parameters=parameters,
+                digest=digest,
             )
         )
 

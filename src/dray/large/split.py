@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from dray.errors import ProtocolError
+from dray.large.digests import DIGEST_BYTES, DIGEST_KIND_DEFAULT, DIGESTS
 from dray.model.classes import Acknowledge, Part
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import FRAGMENT_BYTES_MAX, LABEL_CHARACTERS_MAX
@@ -23,8 +24,6 @@ from dray.wire.record import PartMark, encode_record
 CONTROL_VERSION = 1
 SIZE_UNKNOWN = -1
 """In a header, when the source does not say how long it is."""
-DIGEST_KIND = "sha256"
-DIGEST_BYTES = 32
 _SOURCE_BYTES = 16
 HEADER_MARK_DEFAULT = -9998
 TRAILER_MARK_DEFAULT = -9999
@@ -87,10 +86,11 @@ def read_control(body: Buffer) -> Control:
         control = _decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ProtocolError(f"a large message has an unreadable control record: {error}") from error
-    if control.version != CONTROL_VERSION or control.digest_kind != DIGEST_KIND:
+    if control.version != CONTROL_VERSION or control.digest_kind not in DIGESTS:
         raise ProtocolError(
             f"a large message has a control record of version {control.version} with digest"
-            f" {control.digest_kind!r}; this is version {CONTROL_VERSION} with {DIGEST_KIND!r}"
+            f" {control.digest_kind!r}; this is version {CONTROL_VERSION} with"
+            f" {' or '.join(DIGESTS)}"
         )
     return control
 
@@ -106,12 +106,14 @@ class Split:
         *,
         parameters: LargeMessageParameters,
         fragment_size: int,
+        digest_kind: str = DIGEST_KIND_DEFAULT,
     ) -> None:
         """Take the application's message (its body is not looked at) and the header's number."""
         self._message = message
         self._sequence = sequence
         self._parameters = parameters
         self._fragment_size = fragment_size
+        self._digest_kind = digest_kind
         self.sequence_id = join_id(manager, sequence)
         # What every part shares: that it is kept, and what becomes of it when it cannot arrive.
         self._part = Message(
@@ -191,7 +193,7 @@ class Split:
             message.label,
             size,
             self._fragment_size,
-            DIGEST_KIND,
+            self._digest_kind,
             digest,
             message.extension,
             message.response_queue,

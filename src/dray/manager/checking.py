@@ -19,7 +19,6 @@ message that it is, and what would be done with it, are named.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -28,6 +27,7 @@ import crc32c
 import msgspec
 
 from dray.errors import DrayError, ProtocolError, StoreCorrupt
+from dray.large.digests import DIGESTS
 from dray.large.split import read_control
 from dray.manager.checking_files import check_audit, check_checkpoints, check_queue_files
 from dray.manager.findings import CheckReport, Findings
@@ -266,16 +266,16 @@ def _check_large(offline: Offline, findings: Findings, damaged: set[tuple[str, i
 
 
 def _digest_fits(offline: Offline, queue: Queue, assembly: Assembly) -> bool:
-    digest, size = hashlib.sha256(), 0
-    for lookup_id in assembly.fragments:
-        body = _body(offline, queue, lookup_id)
-        digest.update(body)
-        size += len(body)
     try:
         control = read_control(_body(offline, queue, assembly.trailer))
     except (DrayError, msgspec.MsgspecError):
         # A trailer that cannot be read fits nothing.
         return False
+    digest, size = DIGESTS[control.digest_kind](), 0
+    for lookup_id in assembly.fragments:
+        body = _body(offline, queue, lookup_id)
+        digest.update(body)
+        size += len(body)
     return control.digest == digest.digest() and control.size == size
 
 

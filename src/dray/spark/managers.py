@@ -18,7 +18,6 @@ from dray.client.large_message import LargeMessage
 from dray.client.manager import Manager, connect
 from dray.client.requests import ANSWER_GRACE_S
 from dray.errors import ConnectionLost, LargeMessageHole, MessageNotFound
-from dray.large.split import DIGEST_KIND
 from dray.model.ids import ManagerId, join_id
 from dray.spark.positions import Range, ranges_of
 from dray.wire.frames import LargeEntry, LargeFound, LargeList, LargeListed, LargeReceive
@@ -109,7 +108,7 @@ def _describe_whole(queue: Queue, entry: LargeEntry) -> dict[str, Any]:
         "label": message.label,
         "size": message.size,
         "digest": message.digest.hex(),
-        "digest_kind": DIGEST_KIND,
+        "digest_kind": message.digest_kind,
         "fragments_present": message.fragment_count,
         "app_specific": message.app_specific,
         "correlation_id": message.correlation_id,

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dray.errors import LargeMessageCorrupt
+from dray.large.digests import DIGESTS
 from dray.spark.failure import disk_told
 
 _NAME_BYTES_MAX = 200
@@ -28,7 +29,6 @@ _NAME_BYTES_MAX = 200
 _UNSAFE = re.compile(r"[^\w.\-+@=,() ]+")
 _UNSAFE_IN_ID = re.compile(r"[^0-9A-Za-z]+")
 _HASHED_AT_ONCE = 1 << 20
-_DIGESTS = {"sha256": hashlib.sha256}
 PARTIAL_SUFFIX = ".partial"
 
 
@@ -109,7 +109,7 @@ class Target:
 
 def file_digest(file: BinaryIO, kind: str) -> str:
     """The digest of a whole file, at constant memory."""
-    digest = _DIGESTS[kind]()
+    digest = DIGESTS[kind]()
     buffer = bytearray(_HASHED_AT_ONCE)
     view = memoryview(buffer)
     while count := file.readinto(buffer):  # type: ignore[attr-defined]

@@ -6,13 +6,13 @@ held against what was sent.
 
 from __future__ import annotations
 
-import hashlib
 from random import Random
 from typing import Final, NamedTuple
 
 import crc32c
 from msgspec.structs import replace
 
+from dray.large.digests import DIGEST_KIND_DEFAULT, DIGESTS
 from dray.large.split import LargeMessageParameters, PartMessage, Split
 from dray.model.ids import ManagerId
 from dray.model.message import Message
@@ -136,7 +136,9 @@ def _parts(manager: str, sequence: int, bodies: list[bytes]) -> list[PartMessage
     )
     header = split.header()
     fragments = [split.fragment(body) for body in bodies]
-    return [header, *fragments, split.trailer(hashlib.sha256(b"".join(bodies)).digest())]
+    digest = DIGESTS[DIGEST_KIND_DEFAULT]()
+    digest.update(b"".join(bodies))
+    return [header, *fragments, split.trailer(digest.digest())]
 
 
 def _record(part: PartMessage, manager: str, number: int) -> bytes:

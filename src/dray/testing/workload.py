@@ -6,12 +6,12 @@ known. An outcome in doubt is asked for on the next connection before anything e
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Generator
 from typing import Any
 
 import crc32c
 
+from dray.large.digests import DIGEST_KIND_DEFAULT, DIGESTS
 from dray.large.split import LargeMessageParameters, Split
 from dray.model.ids import ManagerId, join_id
 from dray.model.message import Message
@@ -150,7 +150,9 @@ class Producer:
         large.bodies = dict(enumerate(pieces, 1))
         made: list[tuple[int | str, Any]] = [("header", split.header())]
         made += [(number, split.fragment(body)) for number, body in large.bodies.items()]
-        made.append(("trailer", split.trailer(hashlib.sha256(b"".join(pieces)).digest())))
+        digest = DIGESTS[DIGEST_KIND_DEFAULT]()
+        digest.update(b"".join(pieces))
+        made.append(("trailer", split.trailer(digest.digest())))
         lossy = rng.random() < LOSSY
         batch = []
         for part, (message, mark) in made:

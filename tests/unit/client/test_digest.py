@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import random
 
 import pytest
@@ -11,10 +10,11 @@ import pytest
 from dray.client.blocking import BlockingRuntime, run
 from dray.client.digest import RollingDigest
 from dray.client.loops import LoopRuntime
+from dray.large.digests import DIGEST_KIND_DEFAULT, DIGESTS
 
 
-async def digest_of(pieces, behind, runtime=None):
-    async with RollingDigest(runtime or BlockingRuntime(), behind) as digest:
+async def digest_of(pieces, behind, runtime=None, kind=DIGEST_KIND_DEFAULT):
+    async with RollingDigest(runtime or BlockingRuntime(), behind, kind) as digest:
         for piece in pieces:
             await digest.add(piece)
         return await digest.digest()
@@ -22,15 +22,18 @@ async def digest_of(pieces, behind, runtime=None):
 
 @pytest.mark.parametrize("sizes", [[], [5], [1 << 19], [1 << 19, 7, 1 << 18, 0, 1 << 19]])
 @pytest.mark.parametrize("behind", [0, 1, 2])
-def test_pieces_of_any_length_are_taken_in_order(sizes, behind):
+@pytest.mark.parametrize("kind", DIGESTS)
+def test_pieces_of_any_length_are_taken_in_order(sizes, behind, kind):
     pieces = [random.Random(size).randbytes(size) for size in sizes]
-    assert run(digest_of(pieces, behind)) == hashlib.sha256(b"".join(pieces)).digest()
-    assert asyncio.run(digest_of(pieces, behind, LoopRuntime())) == run(digest_of(pieces, behind))
+    whole = DIGESTS[kind]()
+    whole.update(b"".join(pieces))
+    assert run(digest_of(pieces, behind, kind=kind)) == whole.digest()
+    assert asyncio.run(digest_of(pieces, behind, LoopRuntime(), kind)) == whole.digest()
 
 
 def test_a_piece_may_change_once_enough_others_have_been_added():
     buffers = [bytearray(1 << 18) for _ in range(3)]
-    expected = hashlib.sha256()
+    expected = DIGESTS[DIGEST_KIND_DEFAULT]()
 
     def changing():
         for number in range(30):

@@ -6,7 +6,6 @@ the table of what was landed, and the files; each is read here again.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from typing import Any
 
 from dray.cli.demo.loss import Hole, ranges
 from dray.cli.demo.sending import SentFile
+from dray.large.digests import DIGESTS, SHA256
 
 HASHED_AT_ONCE = 1 << 20
 HASHING_THREADS = 2
@@ -78,14 +78,15 @@ def read_rows(table: Path) -> list[Row]:
     return sorted(rows, key=lambda row: row["first_lookup_id"])
 
 
-def sha256_of(path: Path) -> str:
-    """The digest of a whole file."""
-    digest = hashlib.sha256()
+def digests_of(path: Path, *kinds: str) -> list[str]:
+    """The digests of a whole file, in hexadecimal."""
+    digests = [DIGESTS[kind]() for kind in kinds]
     buffer = memoryview(bytearray(HASHED_AT_ONCE))
     with path.open("rb", buffering=0) as file:
         while count := file.readinto(buffer):
-            digest.update(buffer[:count])
-    return digest.hexdigest()
+            for digest in digests:
+                digest.update(buffer[:count])
+    return [digest.hexdigest() for digest in digests]
 
 
 def _judge_presence(verdict: Verdict, sent: Sequence[SentFile], landed: Sequence[Row]) -> None:
@@ -147,16 +148,18 @@ def _judge_contents(
     out: Path,
     checked: Callable[[int], None],
 ) -> None:
-    """Each landed file has the SHA-256 of its origin, and so has its row."""
+    """Each landed file has the SHA-256 of its origin, and the digest that its row names."""
     origins = {file.sequence_id: file.origin for file in sent}
     pairs = [(origins[row["sequence_id"]], row) for row in landed if row["sequence_id"] in origins]
     done = 0
     with ThreadPoolExecutor(HASHING_THREADS) as pool:
-        before = pool.map(lambda pair: sha256_of(pair[0].path), pairs)
-        after = pool.map(lambda pair: sha256_of(_payload(out, pair[1])), pairs)
-        for (origin, row), theirs, ours in zip(pairs, before, after, strict=True):
+        before = pool.map(lambda pair: digests_of(pair[0].path, SHA256), pairs)
+        after = pool.map(
+            lambda pair: digests_of(_payload(out, pair[1]), SHA256, pair[1]["digest_kind"]), pairs
+        )
+        for (origin, row), [theirs], [ours, landed_as] in zip(pairs, before, after, strict=True):
             same = theirs == ours and row["size"] == origin.size and row["label"] == origin.label
-            if same and row["digest"] == theirs:
+            if same and row["digest"] == landed_as:
                 verdict.identical += 1
             else:
                 verdict.complain(f"{_payload(out, row)} differs from {origin.path}")

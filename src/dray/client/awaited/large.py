@@ -28,6 +28,7 @@ from dray.errors import (
     TransactionAborted,
     TransactionUsage,
 )
+from dray.large.digests import DIGEST_KIND_DEFAULT, check_digest_kind
 from dray.large.split import (
     SIZE_UNKNOWN,
     LargeMessageParameters,
@@ -67,12 +68,17 @@ class LargeMessageQueue:
         fragment_size: int = FRAGMENT_BYTES_MAX,
         status_queue: str = "statusq",
         parameters: LargeMessageParameters = PARAMETERS,
+        digest: str = DIGEST_KIND_DEFAULT,
     ) -> None:
-        """Take a queue; a `fragment_size` of 0 means the largest. Raises `ValueError`."""
+        """Take a queue; a `fragment_size` of 0 means the largest. Raises `ValueError`.
+
+        `digest` says which one goes with what is sent, "blake3" or "sha256"; both are received.
+        """
         self.fragment_size = check_fragment_size(fragment_size)
         self._way = queue.awaited.way
         self._status_queue = str(parse_queue_address(status_queue))
         self._parameters = parameters
+        self._digest_kind = check_digest_kind(digest)
         self._receivable: Connection | None = None
 
     def __repr__(self) -> str:
@@ -155,6 +161,7 @@ class LargeMessageQueue:
             first,
             parameters=self._parameters,
             fragment_size=self.fragment_size,
+            digest_kind=self._digest_kind,
         )
 
         async def send(part: PartMessage, number: int) -> None:
@@ -172,7 +179,9 @@ class LargeMessageQueue:
                 await connection.ask(
                     Reserve(queue, number, split.record_bytes_max(source.size)), Done
                 )
-            async with RollingDigest(runtime, behind=PIECES_ALIVE - 1) as digest:
+            async with RollingDigest(
+                runtime, behind=PIECES_ALIVE - 1, kind=self._digest_kind
+            ) as digest:
                 await send(split.header(source.size), first)
                 async for piece in pieces_of(source, self.fragment_size, runtime):
                     await digest.add(piece)

@@ -103,6 +103,7 @@ class Described:
         self.app_specific = control.app_specific
         self.size = control.size
         self.digest = control.digest
+        self.digest_kind = control.digest_kind
         self.fragment_count = control.fragment_count
         self.extension = control.extension
         self.response_queue = control.response_queue
@@ -271,7 +272,7 @@ class LargeMessage(Described):
         """Read the body from its beginning; each piece is valid until the next is asked for."""
         runtime, connection, size, number = self._origin.runtime, self._origin.connection, 0, 0
         async with (
-            RollingDigest(runtime, behind=1) as digest,
+            RollingDigest(runtime, behind=1, kind=self.digest_kind) as digest,
             aclosing(self._records()) as records,
         ):
             async for part, record in records:
