@@ -8,6 +8,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.leaks import Leaks
+
 # Started in the background by a shell, a process ignores SIGINT, and so do its children; the tests
 # that interrupt something would then wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -22,6 +24,10 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("house")
 
 SPARK = Path(__file__).parent / "spark"
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(Leaks(), "leaks")
 
 
 @pytest.hookimpl(trylast=True)

@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import dray
 import dray.aio
@@ -23,7 +24,8 @@ _WRAPPED = (
     dray.aio.LargeMessage,
     dray.aio.Cursor,
 )
-DEADLINE_S = 60
+DEADLINE_S = 100
+THREADS = 6
 
 
 class BlockingFace:
@@ -46,6 +48,7 @@ class AwaitedFace:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(all_started())
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
 
@@ -137,6 +140,15 @@ class OutsideReceiver(Outside):
             await asyncio.to_thread(handler, message, Outside(self._face, transaction))
 
         return self._face.wait(self._wrapped.handle_next(handle, timeout))
+
+
+def all_started() -> ThreadPoolExecutor:
+    """Threads that all run from the start, so that no test is the one that started one."""
+    executor = ThreadPoolExecutor(THREADS)
+    together = threading.Barrier(THREADS, timeout=DEADLINE_S)
+    for waiting in [executor.submit(together.wait) for _ in range(THREADS)]:
+        waiting.result(DEADLINE_S)
+    return executor
 
 
 def inside(value):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,16 +11,17 @@ from dray.manager.checking import check_store
 from dray.manager.restoring import restore
 from dray.wire import frames
 from tests.formats.make_backup import GOLDEN, MOMENT
-from tests.unit.manager.conftest import LOG_BYTES, Desk
+from tests.unit.manager.conftest import LOG_BYTES, Desk, die_out
 from tests.unit.manager.test_large_messages import take_large
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> Iterator[Desk]:
     report = restore(GOLDEN, tmp_path / "data", now=MOMENT + 60, log_bytes=LOG_BYTES)
     assert (report.manager_id, report.taken) == ("0123456789abcdef" * 2, MOMENT)
     assert check_store(tmp_path / "data").clean
-    return Desk(tmp_path / "data", report.manager_id)
+    yield Desk(tmp_path / "data", report.manager_id)
+    die_out()
 
 
 def test_the_bytes_begin_as_the_page_says():

@@ -55,10 +55,12 @@ def test_a_name_that_comes_is_told(disk, data):
 
 
 def test_a_file_that_is_written_to_is_told(disk, data):
-    disk.open("QMLog", size=100).write(b"x", 0)
+    log = disk.open("QMLog", size=100)
+    log.write(b"x", 0)
     with (data / "storage" / "QMLog").open("r+b") as file:
         file.write(b"y")
     eventually(lambda: ("edited", "QMLog", "running") in told(data))
+    log.close()
 
 
 def test_a_file_that_goes_is_told(disk, data):
@@ -174,13 +176,15 @@ def same_size_and_time(path) -> None:
 
 def test_a_crash_causes_no_false_alarms(data):
     disk = opened(data)
-    disk.open("QMLog", size=100)
+    disk.open("QMLog", size=100).close()
     disk.close()
     disk = opened(data)
-    disk.open("QMLog").write(b"more", 0)
-    disk.open("p0000001.mq", size=10)
+    unclosed = [disk.open("QMLog"), disk.open("p0000001.mq", size=10)]
+    unclosed[0].write(b"more", 0)
     disk.open("lqs/00000010.12345678").close()
     crashed(disk)
+    for file in unclosed:
+        os.close(file.descriptor())
     opened(data).close()
     assert told(data) == []
 

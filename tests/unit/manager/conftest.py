@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import crc32c
@@ -21,7 +22,7 @@ from dray.manager.events import (
 from dray.manager.turn import Manager
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
-from dray.store.disk import RealDisk
+from dray.store.disk import RealDisk, RealFile
 from dray.store.heap import Extent
 from dray.store.store import Store
 from dray.wire import frames
@@ -30,6 +31,38 @@ from dray.wire.stream import Frame
 
 HEAP_FILE_BYTES = 1 << 16
 LOG_BYTES = 1 << 18
+
+
+class MortalDisk(RealDisk):
+    """A disk that closes its files with itself, as the system does when a process ends."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._files: list[RealFile] = []
+
+    def open(self, name: str, *, size: int = 0) -> RealFile:
+        file = super().open(name, size=size)
+        self._files.append(file)
+        return file
+
+    def close(self) -> None:
+        while self._files:
+            self._files.pop().close()
+        super().close()
+
+
+DISKS: list[MortalDisk] = []
+"""What `die_out` closes when a test ends, however it ends."""
+
+
+def new_disk(path: Path) -> MortalDisk:
+    DISKS.append(MortalDisk(path))
+    return DISKS[-1]
+
+
+def die_out() -> None:
+    while DISKS:
+        DISKS.pop().close()
 
 
 class Desk:
@@ -42,7 +75,7 @@ class Desk:
         self.start()
 
     def start(self) -> None:
-        self.disk = RealDisk(self.path)
+        self.disk = new_disk(self.path)
         self.store = Store(self.disk, heap_file_bytes=HEAP_FILE_BYTES, log_bytes=LOG_BYTES)
         config = ManagerConfig(manager_id=self.manager_id, name="test", **self.config)
         self.manager = Manager.load(self.store, config, self.now)
@@ -168,6 +201,12 @@ class Caller:
             found.append(record[64 + properties :])
             at += envelope.length
         return head.envelopes, found
+
+
+@pytest.fixture(autouse=True)
+def mortal() -> Iterator[None]:
+    yield
+    die_out()
 
 
 @pytest.fixture

@@ -11,13 +11,12 @@ from dray.manager.events import ManagerConfig, Request, SessionOpened
 from dray.manager.turn import Manager
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
-from dray.store.disk import RealDisk
 from dray.store.lqs import decode, file_name
 from dray.store.store import Store
 from dray.testing.disk import SimDisk
 from dray.wire import frames
 from dray.wire.stream import Frame
-from tests.unit.manager.conftest import HEAP_FILE_BYTES, LOG_BYTES, Desk
+from tests.unit.manager.conftest import HEAP_FILE_BYTES, LOG_BYTES, Desk, new_disk
 
 ORDERS = file_name(16, "\\private$\\orders")
 ADMIN, NOTIFY, ORDER = (
@@ -38,7 +37,7 @@ class FilesDesk(Desk):
         return self.path / "storage" / "quarantine"
 
     def start(self, *, rebuild: bool = False) -> None:
-        self.disk = RealDisk(self.path)
+        self.disk = new_disk(self.path)
         self.store = Store(
             self.disk, heap_file_bytes=HEAP_FILE_BYTES, log_bytes=LOG_BYTES, queue_files=True
         )

@@ -1,0 +1,84 @@
+"""A test that leaves something open fails by its name, and one that tidies up does not."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+HOUSE = Path(__file__).parents[2]
+
+CONFTEST = """
+import threading
+import pytest
+from tests import leaks
+
+leaks.PATIENCE_S = 0.0
+
+def pytest_configure(config):
+    config.pluginmanager.register(leaks.Leaks())
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("shared")
+    with (directory / "kept").open("w") as file:
+        yield directory
+"""
+
+TESTS = """
+import os, socket, subprocess, sys, threading
+import pytest
+
+over = threading.Event()
+kept = []
+
+def test_bad_file(tmp_path):
+    kept.append((tmp_path / "forgotten").open("w"))
+
+def test_bad_socket():
+    kept.append(socket.socket())
+
+def test_bad_thread():
+    threading.Thread(target=over.wait, name="lingering", daemon=True).start()
+
+def test_bad_process():
+    kept.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
+
+def test_good_tidy(tmp_path):
+    with (tmp_path / "f").open("w"), socket.socket():
+        thread = threading.Thread(target=print)
+        thread.start()
+        thread.join()
+        subprocess.run([sys.executable, "-c", ""], check=True)
+
+def test_good_user_of_what_is_shared(shared):
+    kept.append((shared / "opened later").open("w"))
+
+def test_end():
+    over.set()
+"""
+
+
+def test_what_a_test_leaves_behind_is_named_and_the_tidy_pass(tmp_path):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_samples.py").write_text(TESTS)
+    # Without our own settings: there a forgotten file is an error of another kind, at random.
+    options = ["-c", "/dev/null", "--rootdir", ".", "-p", "no:randomly", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", *options, f"--basetemp={tmp_path / 'base'}"]
+    done = subprocess.run(
+        [*command, "test_samples.py"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(HOUSE), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    told = r"ERROR at teardown of test_(\w+) _+\nthe test left behind: (.*)"
+    left = dict(re.findall(told, done.stdout))
+    assert "7 passed, 4 errors" in done.stdout, done.stdout
+    assert "forgotten (descriptor" in left["bad_file"]
+    assert left["bad_socket"].startswith("socket:")
+    assert "thread lingering" in left["bad_thread"]
+    assert "process " in left["bad_process"]

@@ -1,0 +1,127 @@
+"""A test leaves nothing behind: no open file or socket, no thread, no child process.
+
+What stays open adds up over thousands of tests, until a limit is met far from its cause. So what is
+open before a test and after it is compared, and the test that left something fails, by name.
+
+Fixtures of a wider scope than one test may keep what they open: what is new while such a fixture
+is set up is theirs, and so are files in directories that they made, since a manager that serves
+many tests opens its files when it needs them.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PATIENCE_S = 20.0
+"""The other end of a socket is closed by a thread that may have to wait for its turn."""
+_PAUSE_S = 0.002
+
+
+class Open(NamedTuple):
+    """What one process has open; each by a name that people can read."""
+
+    descriptors: frozenset[str]
+    threads: frozenset[str]
+    children: frozenset[str]
+
+    def without(self, others: Open) -> Open:
+        return Open(*(mine - theirs for mine, theirs in zip(self, others, strict=True)))
+
+    def with_(self, others: Open) -> Open:
+        return Open(*(mine | theirs for mine, theirs in zip(self, others, strict=True)))
+
+    def __str__(self) -> str:
+        return ", ".join(sorted(name for names in self for name in names))
+
+
+NOTHING = Open(frozenset(), frozenset(), frozenset())
+
+
+def open_now() -> Open:
+    """What this process has open at the moment."""
+    return Open(
+        frozenset(_descriptors()),
+        frozenset(f"thread {each.name} ({each.ident})" for each in threading.enumerate()),
+        frozenset(_children()),
+    )
+
+
+def _descriptors() -> Iterator[str]:
+    for each in Path("/proc/self/fd").iterdir():
+        try:
+            yield f"{each.readlink()} (descriptor {each.name})"
+        except FileNotFoundError:
+            continue  # It was the one that listed the directory, or another thread closed it.
+
+
+def _children() -> Iterator[str]:
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            found = (task / "children").read_text("ascii")
+        except FileNotFoundError:
+            continue
+        for child in found.split():
+            yield f"process {child}"
+
+
+class Leaks:
+    """The plugin: one for each run."""
+
+    def __init__(self) -> None:
+        self._theirs = NOTHING
+        self._directories: set[str] = set()
+        self._before = NOTHING
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef, request):
+        """Keep apart what fixtures of a wider scope open."""
+        if fixturedef.scope == "function":
+            return (yield)
+        before, directories = open_now(), self._made(request)
+        result = yield
+        self._theirs = self._theirs.with_(open_now().without(before))
+        self._directories |= self._made(request) - directories
+        return result
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self):
+        self._before = open_now()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item):
+        result = yield
+        if item.get_closest_marker("spark") is None and (left := self._left_behind()) != NOTHING:
+            pytest.fail(f"the test left behind: {left}", pytrace=False)
+        return result
+
+    def _left_behind(self) -> Open:
+        left = self._left()
+        if left == NOTHING:
+            return left
+        gc.collect()
+        deadline = time.monotonic() + PATIENCE_S
+        while (left := self._left()) != NOTHING and time.monotonic() < deadline:
+            time.sleep(_PAUSE_S)
+        return left
+
+    def _left(self) -> Open:
+        left = open_now().without(self._before).without(self._theirs)
+        return left._replace(
+            descriptors=frozenset(each for each in left.descriptors if not self._in_theirs(each))
+        )
+
+    def _in_theirs(self, name: str) -> bool:
+        return any(name.startswith(directory) for directory in self._directories)
+
+    @staticmethod
+    def _made(request) -> set[str]:
+        factory = request.config._tmp_path_factory
+        return {f"{each}/" for each in factory.getbasetemp().iterdir()}
