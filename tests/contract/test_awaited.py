@@ -12,7 +12,7 @@ from blake3 import blake3
 import dray
 import dray.aio
 
-DEADLINE_S = 30
+DEADLINE_S = 100
 
 
 @pytest.fixture(params=["tcp", "unix"])

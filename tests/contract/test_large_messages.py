@@ -337,7 +337,7 @@ def test_a_waiting_receive_takes_what_another_thread_sends(large):
     waiting = threading.Thread(target=lambda: taken.append(received(large)))
     waiting.start()
     large.send(some_bytes(5000))
-    waiting.join(10)
+    waiting.join(100)
     assert taken == [some_bytes(5000)]
 
 
@@ -355,7 +355,7 @@ def test_concurrent_receivers_take_each_message_once(large):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(100)
     assert sorted(taken) == sorted(some_bytes(4000, seed) for seed in range(count))
 
 

@@ -28,7 +28,7 @@ def test_a_waiting_receive_takes_what_another_thread_sends_over_the_same_connect
     waiting = threading.Thread(target=lambda: taken.append(queue.receive()))
     waiting.start()
     queue.send(b"at last")
-    waiting.join(10)
+    waiting.join(100)
     assert [message.body for message in taken] == [b"at last"]
 
 
@@ -49,10 +49,10 @@ def test_many_threads_share_one_connection_and_each_message_comes_once(manager, 
     for thread in [*takers, *senders]:
         thread.start()
     for thread in senders:
-        thread.join(30)
+        thread.join(100)
     queue.send_many([b"end"] * 3)
     for thread in takers:
-        thread.join(30)
+        thread.join(100)
     assert sorted(taken) == sorted(
         b"%d-%d" % (worker, number) for worker in range(3) for number in range(50)
     )
@@ -167,7 +167,7 @@ def test_a_wait_of_years_ends_when_something_comes(queue):
     waiting = threading.Thread(target=lambda: taken.append(queue.receive(1e9 - 1)))
     waiting.start()
     queue.send(b"at last")
-    waiting.join(10)
+    waiting.join(100)
     assert [message.body for message in taken] == [b"at last"]
 
 

@@ -78,5 +78,5 @@ def test_a_whole_transaction_is_waited_for(manager, queue):
     waiting = threading.Thread(target=lambda: taken.append(queue.receive_transaction(30)))
     waiting.start()
     send(manager, queue, b"1", b"2")
-    waiting.join(30)
+    waiting.join(100)
     assert [message.body for message in taken[0].messages] == [b"1", b"2"]

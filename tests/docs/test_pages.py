@@ -16,7 +16,7 @@ from tools.write_reference import REFERENCE, command_line_page, errors_page
 HOUSE = Path(__file__).resolve().parent.parent.parent
 SERVE = "dray serve --data queues\n"
 PAGES = ["README.md", "docs/tutorials/first-messages.md"]
-BLOCK_WITHIN_S = 60
+BLOCK_WITHIN_S = 200
 
 
 def blocks(page, language):

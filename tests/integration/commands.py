@@ -90,7 +90,7 @@ def finish(process):
     return Said(process.returncode, out.decode(), err.decode())
 
 
-def until(condition, within_s=30.0):
+def until(condition, within_s=100.0):
     """Ask again and again until it is true; fails when the time is over."""
     deadline = time.monotonic() + within_s
     while not (value := condition()):

@@ -17,7 +17,7 @@ from dray.cli.doubt import connect_again
 from tests.integration.kill_loop_journal import Journal
 
 AT_ONCE = 50
-PATIENCE_S = 60.0
+PATIENCE_S = 100.0
 
 
 class Receiver:

@@ -19,7 +19,7 @@ from dray.errors import BackupDamaged, ConnectionLost, Misuse
 from tests.integration.commands import until
 
 DRAY = [sys.executable, "-m", "dray.cli"]
-WITHIN_S = 30
+WITHIN_S = 100
 
 
 class Daemon:

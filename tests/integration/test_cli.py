@@ -51,7 +51,7 @@ def test_standard_input_comes_out_on_standard_output_byte_for_byte(url):
     body = bytes(range(256)) * 40
     dray("send", "orders", "--stdin", "--label", "bytes", url=url, stdin=body).assert_good()
     with started("receive", "orders", url=url) as process:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=100)
     assert (process.returncode, out, err) == (0, body, b"")
 
 

@@ -122,7 +122,7 @@ def test_a_data_directory_of_a_live_process_is_told_and_the_first_goes_on(manage
 
 def test_a_wrong_magic_ends_that_connection_only(manager):
     with manager.connect() as connected:
-        with socket.create_connection(("127.0.0.1", manager.port), timeout=10) as stranger:
+        with socket.create_connection(("127.0.0.1", manager.port), timeout=100) as stranger:
             stranger.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             answer = bytearray()
             while piece := stranger.recv(4096):
@@ -217,7 +217,7 @@ def test_a_full_disk_refuses_the_message_and_loses_nothing(tmp_path):
         _fill_and_check(_address(said), tmp_path)
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(100)
     assert "Traceback" not in said.read_text()
 
 
@@ -249,7 +249,7 @@ def test_a_receiver_whose_disk_is_full_leaves_the_message_in_its_queue(manager, 
         check=False,
         # Under this limit Python would leave modules compiled by half behind, for everybody.
         env={**environment(manager.url), "PYTHONDONTWRITEBYTECODE": "1"},
-        timeout=60,
+        timeout=200,
     )
     assert done.stderr.decode().startswith("dray: store-full: "), done
     assert done.returncode == 44

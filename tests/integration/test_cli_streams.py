@@ -28,7 +28,7 @@ def run(manager):
             capture_output=True,
             env=environment(manager.url),
             text=True,
-            timeout=60,
+            timeout=200,
         )
         assert "Traceback" not in done.stderr
         return done

@@ -86,7 +86,7 @@ def test_a_port_in_use_is_refused_in_one_line(tmp_path):
 def test_it_does_not_run_without_assertions(tmp_path):
     optimised = [sys.executable, "-O", *COMMAND[1:], "serve", "--data", tmp_path / "d"]
     done = subprocess.run(
-        optimised, capture_output=True, text=True, timeout=60, env=environment(), check=False
+        optimised, capture_output=True, text=True, timeout=100, env=environment(), check=False
     )
     assert done.returncode == 21
     assert done.stderr.startswith("dray: invalid-configuration: dray does not run with python -O")
@@ -97,7 +97,7 @@ def test_a_stale_socket_file_is_no_obstacle_after_a_kill(tmp_path):
     for _ in range(2):
         with serving(tmp_path / "d", "--socket", path) as (process, _):
             process.kill()
-            process.wait(60)
+            process.wait(100)
         assert path.exists()
 
 
@@ -118,7 +118,7 @@ def test_a_kill_under_traffic_loses_nothing_that_was_answered(tmp_path):
                             queue.send(b"%d.%d" % (sent, part), transaction=transaction)
                     answered.append(sent)
             killer.join()
-            process.wait(60)
+            process.wait(100)
             manager.close()
     with serving(data) as (_, address), dray.connect(address) as manager:
         found = bodies(manager.queue("orders"))
@@ -149,7 +149,7 @@ def test_messages_pass_between_two_managers_once_and_in_order_while_both_are_kil
                     expected.append(body)
             for process in (source, destination):
                 process.kill()
-                process.wait(60)
+                process.wait(100)
     with (
         serving(tmp_path / "b", listen=listen) as (_, there),
         serving(tmp_path / "a", "--config", quick),

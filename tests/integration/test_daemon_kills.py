@@ -41,7 +41,7 @@ class House:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(60)
+        self.process.wait(100)
 
 
 class Traffic:

@@ -51,7 +51,7 @@ class Daemon:
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         self.process.send_signal(how)
-        self.process.wait(20)
+        self.process.wait(100)
         assert self.process.stdout is not None
         self.process.stdout.close()
 

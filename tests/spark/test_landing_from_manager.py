@@ -183,11 +183,11 @@ def test_an_interrupt_ends_a_landing_in_one_line(daemon, manager, parcels, out):
                 assert time.monotonic() < deadline
                 assert landing.poll() is None
             os.killpg(landing.pid, signal.SIGINT)
-            assert landing.wait(30) == 130
+            assert landing.wait(100) == 130
         finally:
             if landing.poll() is None:
                 os.killpg(landing.pid, signal.SIGKILL)
-                landing.wait(30)
+                landing.wait(100)
 
     assert_landed_once(out, sent)
     assert "Traceback" not in (out.parent / "said").read_text()

@@ -71,6 +71,6 @@ def _modules_after(code):
         text=True,
         check=False,
         stdin=subprocess.DEVNULL,
-        timeout=60,
+        timeout=200,
     )
     return set(done.stderr.rpartition("MODULES ")[2].split())

@@ -111,7 +111,7 @@ class Visit:
         # The client may have hung up already.
         with contextlib.suppress(OSError):
             self.hang_up()
-        self._thread.join(10)
+        self._thread.join(100)
         self._sock.close()
         if self._error is not None:
             raise self._error

@@ -34,7 +34,7 @@ from dray.wire.frames import (
 )
 from tests.unit.client.peer import MANAGER_ID, Peer, keep_silent
 
-DEADLINE_S = 10
+DEADLINE_S = 100
 
 
 @pytest.fixture

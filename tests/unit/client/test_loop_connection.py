@@ -33,7 +33,7 @@ from dray.wire.frames import (
 )
 from tests.unit.client.peer import MANAGER_ID, hang_up, keep_silent
 
-DEADLINE_S = 10
+DEADLINE_S = 100
 
 
 @pytest.fixture

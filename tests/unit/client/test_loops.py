@@ -12,7 +12,7 @@ import pytest
 from dray.client.blocking import BlockingRuntime, run
 from dray.client.loops import LoopRuntime
 
-DEADLINE_S = 10
+DEADLINE_S = 100
 
 
 def in_loop(act):

@@ -16,7 +16,7 @@ from tests.unit.daemon.gated_disk import Gate, GatedDisk
 from tests.unit.daemon.raw_client import RawClient, connected
 
 
-def eventually(what: Callable[[], object], patience_s: float = 20.0) -> None:
+def eventually(what: Callable[[], object], patience_s: float = 100.0) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + patience_s
     while not what():

@@ -26,7 +26,7 @@ class Gate:
     def pass_through(self, name: str) -> None:
         if not self.open.is_set():
             self.waiting.set()
-            assert self.open.wait(30), "nobody opened the gate"
+            assert self.open.wait(100), "nobody opened the gate"
         if self.broken:
             raise StorePoisoned(f"Could not sync {name}: the test broke it.", file=name)
         self.passed += 1

@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 from dray.wire.frames import Head, encode_frame
 from dray.wire.stream import Frame, FrameStream
 
-PATIENCE_S = 20.0
+PATIENCE_S = 100.0
 SomeHead = TypeVar("SomeHead", bound=Head)
 
 

@@ -13,7 +13,7 @@ from tests.unit.daemon.raw_client import RawClient
 
 def listening() -> tuple[socket.socket, Peer]:
     server = socket.create_server(("127.0.0.1", 0))
-    server.settimeout(20)
+    server.settimeout(100)
     return server, Peer("127.0.0.1", server.getsockname()[1])
 
 

@@ -50,7 +50,7 @@ def test_a_stop_waits_for_the_sync_that_is_under_way(echo_daemon):
     with echo_daemon("d") as echo, echo.client() as client:
         echo.gate.close()
         client.say(frames.Commit(1, 0), 1)
-        assert echo.gate.waiting.wait(20)
+        assert echo.gate.waiting.wait(100)
         echo.daemon._in_loop(echo.daemon._stop_wanted.set)
         echo.gate.open.set()
         assert client.hear().request_id == 1
@@ -92,7 +92,7 @@ def test_what_nobody_foresaw_ends_the_daemon_and_leaves_nobody_waiting(echo, cap
         client.ask(frames.Describe())
         echo.gate.close()
         client.say(frames.Commit(1, 0), 2)
-        assert echo.gate.waiting.wait(20)
+        assert echo.gate.waiting.wait(100)
 
         def fail() -> None:
             raise ZeroDivisionError

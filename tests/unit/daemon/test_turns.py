@@ -19,7 +19,7 @@ def test_an_answer_is_released_only_after_its_sync(echo, wait_until):
         wait_until(lambda: echo.manager.store.counters.syncs == 1)
         echo.gate.close()
         client.say(frames.Commit(1, 0), 2)
-        assert echo.gate.waiting.wait(20)
+        assert echo.gate.waiting.wait(100)
         # The loop is alive and serves what needs no sync, yet the commit stays unanswered.
         at_once = client.ask(frames.ReadPart(0, 0, 0, 100), 3)
         assert (at_once.request_id, bytes(at_once.body)) == (3, RECORD[:100])
@@ -33,7 +33,7 @@ def test_an_answer_without_facts_waits_for_the_facts_before_it(echo, wait_until)
         wait_until(lambda: echo.manager.store.counters.syncs == 1)
         echo.gate.close()
         client.say(frames.Commit(1, 0), 2)
-        assert echo.gate.waiting.wait(20)
+        assert echo.gate.waiting.wait(100)
         other.say(frames.Describe(), 3)
         assert other.ask(frames.ReadPart(0, 0, 0, 1), 4).request_id == 4
         echo.gate.open.set()
@@ -55,7 +55,7 @@ def test_what_arrives_during_a_sync_shares_the_next_one(echo):
     before = echo.manager.store.counters.syncs
     echo.gate.close()
     clients[0].say(frames.Commit(1, 0), 2)
-    assert echo.gate.waiting.wait(20)
+    assert echo.gate.waiting.wait(100)
     for client in clients:
         for number in range(10, 20):
             client.say(frames.Commit(1, 0), number)
@@ -76,7 +76,7 @@ def test_a_failed_sync_fails_every_waiting_answer_and_ends_the_daemon(echo):
         echo.gate.close()
         echo.gate.broken = True
         client.say(frames.Commit(1, 0), 2)
-        assert echo.gate.waiting.wait(20)
+        assert echo.gate.waiting.wait(100)
         other.say(frames.Commit(1, 0), 3)
         assert other.ask(frames.ReadPart(0, 0, 0, 1), 4).request_id == 4
         echo.gate.open.set()
@@ -219,7 +219,7 @@ def test_while_too_much_waits_for_the_disk_nobody_is_read_from(echo, wait_until,
         wait_until(lambda: echo.manager.store.counters.syncs == 1)
         echo.gate.close()
         client.say(frames.Commit(1, 0), 0)
-        assert echo.gate.waiting.wait(20)
+        assert echo.gate.waiting.wait(100)
         for number in range(1, 20):
             client.say(frames.Commit(1, 0), number)
         (server,) = echo.servers
@@ -252,7 +252,7 @@ def test_facts_that_would_outgrow_a_group_are_written_in_several(echo_daemon, wa
         clients[0].ask(frames.Commit(1, 0))
         echo.gate.close()
         clients[0].say(frames.Commit(1, 0))
-        assert echo.gate.waiting.wait(20)
+        assert echo.gate.waiting.wait(100)
         flood = b"".join(frames.encode_frame(frames.Commit(1, 0), n) for n in range(1, 1001))
         for client in clients:
             client.socket.sendall(flood)
