@@ -14,14 +14,17 @@ from pathlib import Path
 
 from dray.delivery.tables import CONFIRMATION, INCOMING, OUTGOING, Judged, Row
 from dray.manager.tables import TRANSACTION
+from dray.transfer.tables import CONSUMER, PRODUCER, Step
 
 HOUSE = Path(__file__).resolve().parent.parent
 EXPLANATION = HOUSE / "docs" / "explanation"
-TABLES: dict[str, tuple[Row | Judged, ...]] = {
+TABLES: dict[str, tuple[Row | Judged | Step, ...]] = {
     "outgoing": OUTGOING,
     "incoming": INCOMING,
     "confirmation": CONFIRMATION,
     "transaction": TRANSACTION,
+    "producer": PRODUCER,
+    "consumer": CONSUMER,
 }
 END = "<!-- end of table -->"
 MARKED = re.compile(rf"<!-- table: (\w+) -->\n.*?{END}\n", re.DOTALL)
@@ -51,11 +54,11 @@ def _table(name: str) -> str:
     return "\n".join([*lines, "", *_diagram(rows)])
 
 
-def _diagram(rows: Iterable[Row | Judged]) -> list[str]:
+def _diagram(rows: Iterable[Row | Judged | Step]) -> list[str]:
     """The ways between states, without those that lead back to where they began."""
     ways: dict[tuple[str, str], dict[str, None]] = {}
     for row in rows:
-        if isinstance(row, Row) and row.state != row.next:
+        if isinstance(row, Row | Step) and row.state != row.next:
             ways.setdefault((row.state, row.next), {})[row.event] = None
     if not ways:
         return []

@@ -56,12 +56,16 @@ from dray.errors import (
     TransactionAborted,
     TransactionSequence,
     TransactionUsage,
+    TransferCancelled,
+    TransferRefused,
+    TransferSourceChanged,
     TransferTimeout,
 )
 from dray.large.split import LargeMessageParameters
 from dray.model.classes import Acknowledge, MessageClass, TransactionStatus
 from dray.model.message import Message
 from dray.model.queue import ManagerInfo, QueueInfo
+from dray.model.transfer import TransferState, TransferStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,6 +132,11 @@ __all__ = [
     "TransactionSequence",
     "TransactionStatus",
     "TransactionUsage",
+    "TransferCancelled",
+    "TransferRefused",
+    "TransferSourceChanged",
+    "TransferState",
+    "TransferStatus",
     "TransferTimeout",
     "__version__",
     "connect",

@@ -7,6 +7,7 @@ DrayError
 │   ├── MessageTooLarge         ├── MessageNotFound       ├── AccessDenied
 │   ├── LargeMessageMixing      ├── StatusQueueMissing    ├── InvalidConfiguration
 │   ├── SourceUnreadable        ├── SourceChanged         ├── TargetUnwritable
+│   │                           │   └── TransferSourceChanged
 │   ├── JavaMissing             ├── MessageAlreadyReceived
 │   └── IllegalCursorAction
 ├── QuotaExceeded               a quota would be passed
@@ -18,7 +19,7 @@ DrayError
 │   ├── StoreFull               ├── BackupDamaged         └── StoreMoved
 ├── PeerError
 │   ├── ConnectionLost          ├── ProtocolError         ├── AddressInUse
-│   └── TransferTimeout
+│   ├── TransferTimeout        ├── TransferCancelled     └── TransferRefused
 └── LargeMessageError
     ├── LargeMessageHole        └── LargeMessageCorrupt
 
@@ -165,6 +166,18 @@ class SourceChanged(Misuse):
     exit_status = 23
     retryable = True
     path: str
+
+
+class TransferSourceChanged(SourceChanged):
+    """An offered file is no longer what it was when it was offered; `transfer_id` names the offer.
+
+    Nobody gets a file that was not offered so: offer it anew.
+    """
+
+    code = "transfer-source-changed"
+    exit_status = 28
+    retryable = False
+    transfer_id: str
 
 
 class JavaMissing(Misuse):
@@ -327,6 +340,25 @@ class TransferTimeout(PeerError):
 
     code = "transfer-timeout"
     exit_status = 54
+    transfer_id: str
+
+
+class TransferCancelled(PeerError):
+    """A file transfer was cancelled, here or at its other end; nothing of it can be resumed."""
+
+    code = "transfer-cancelled"
+    exit_status = 55
+    retryable = False
+    transfer_id: str
+
+
+class TransferRefused(PeerError):
+    """The producer of an offered file has another consumer, or takes no more of them."""
+
+    code = "transfer-refused"
+    exit_status = 56
+    retryable = False
+    transfer_id: str
 
 
 class LargeMessageError(DrayError):

@@ -72,3 +72,28 @@ RESEND_SCHEDULE_S: Final = (30.0,) * 3 + (300.0,) * 3 + (1800.0,) * 3 + (21600.0
 """The original's (semantics 2.5); the last step repeats until the message expires."""
 RECONNECT_DELAY_S: Final = 5.0
 """The original's (semantics 2.5), as the ceiling of a backoff from 0.2 s."""
+TRANSFER_FRAGMENT_BYTES_MAX: Final = FRAME_BODY_BYTES_MAX
+"""A fragment of a file transfer travels in one frame."""
+TRANSFER_FRAGMENTS_MAX: Final = 1 << 26
+"""Their checksums are held while a file is offered, 4 bytes each: 256 MiB for 64 TiB."""
+TRANSFER_WINDOW_MAX: Final = 1 << 16
+TRANSFER_KEY_CHARACTERS_MAX: Final = 64
+"""Ids are 32 hexadecimal digits; what others make up for them is bounded, too."""
+TRANSFER_CONSUMERS_MAX: Final = 1_000
+"""Consumers of one offer: each has a window and a row in the offer's state file."""
+TRANSFER_RETRY_S: Final = 2.0
+"""A consumer that hears nothing for so long asks again; doubled each time, up to the next."""
+TRANSFER_RETRY_S_MAX: Final = 8.0
+TRANSFER_ACK_DELAY_S: Final = 0.2
+"""What was written is acknowledged after so long, be it less than a quarter of a window."""
+TRANSFER_SILENCE_S: Final = 30.0
+"""Nothing heard for so long: the other end is gone for now, and the transfer can be resumed."""
+TRANSFER_FAREWELL_S: Final = 10.0
+"""A file that is whole does not wait longer than this to hear that its producer knows."""
+BOXES_MAX: Final = 10_000
+"""Boxes known at one queue manager: two a transfer."""
+BOX_CHARACTERS_MAX: Final = 2 * TRANSFER_KEY_CHARACTERS_MAX + 1
+RELAYED_BYTES_MAX: Final = 16 * MIB
+"""Posted frames on their way to one connection; what would be more is dropped, and sent again."""
+RELAY_WINDOW_BYTES: Final = 4 * MIB
+"""What a producer has on its way through queue managers to one consumer, at least one fragment."""

@@ -81,6 +81,7 @@ from dray.wire.queue_frames import (
     QueueState,
     SetQuota,
 )
+from dray.wire.transfer_frames import AttachBox, Credit, Post
 
 __all__ = [
     "FRAME_HEADER",
@@ -89,11 +90,13 @@ __all__ = [
     "MAGIC",
     "VERSION",
     "Abort",
+    "AttachBox",
     "Commit",
     "Confirmations",
     "ConfirmationsTaken",
     "Confirmed",
     "CreateQueue",
+    "Credit",
     "Data",
     "DeleteQueue",
     "Describe",
@@ -123,6 +126,7 @@ __all__ = [
     "OutcomeIs",
     "PartAt",
     "PauseQueue",
+    "Post",
     "Prepare",
     "PreparedList",
     "PurgeQueue",

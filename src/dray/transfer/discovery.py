@@ -1,0 +1,54 @@
+"""Who may be a consumer of an offer, and until when the offer is open (S1-1, S1-2, R110, R111).
+
+To one: the first handshake closes it. To many: it stays open for the whole of `request_timeout`.
+Who has joined before may always come back.
+"""
+
+from __future__ import annotations
+
+from dray.model.limits import TRANSFER_CONSUMERS_MAX
+
+
+class Discovery:
+    """The time in which consumers may join."""
+
+    def __init__(self, *, many: bool, until: float) -> None:
+        """Be open until a time, or if not `many` until one has joined."""
+        self.many = many
+        self.until = until
+        self.joined = 0
+        self._closed = False
+
+    @property
+    def open(self) -> bool:
+        """Whether another consumer may join."""
+        return not self._closed and (self.many or not self.joined)
+
+    def deadline(self) -> float | None:
+        """When it closes if nobody joins."""
+        return self.until if self.open else None
+
+    def rejoined(self) -> None:
+        """Count one who had joined in an earlier life of the program."""
+        self.joined += 1
+
+    def ask(self, now: float) -> str:
+        """Admit one more consumer, or give the sentence that refuses it."""
+        self.tick(now)
+        if not self.many and self.joined:
+            return "the file is offered to one consumer, and another one has it"
+        if self._closed:
+            return "the time in which consumers may join is over"
+        if self.joined >= TRANSFER_CONSUMERS_MAX:
+            return f"the file has {TRANSFER_CONSUMERS_MAX} consumers, which is the most"
+        self.joined += 1
+        return ""
+
+    def tick(self, now: float) -> None:
+        """Close when the time is over."""
+        if now >= self.until:
+            self._closed = True
+
+    def close(self) -> None:
+        """Let nobody join any more."""
+        self._closed = True

@@ -1,0 +1,155 @@
+"""What the two cores of a transfer are told, and what they want done: plain values.
+
+Effects are to be done in their order: what is kept is on disk before what is told goes out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dray.errors import DrayError
+from dray.wire.transfer_frames import AnyMessage
+
+
+class Terms(NamedTuple):
+    """What the offer says of how the file is sent; known to both ends before it moves."""
+
+    size: int
+    fragment_size: int
+    window_size: int
+
+    @property
+    def fragment_count(self) -> int:
+        """Fragments of the file; none of an empty one."""
+        return -(-self.size // self.fragment_size)
+
+    def length(self, number: int) -> int:
+        """Bytes of a fragment, in which only the last one may be shorter."""
+        return min(self.fragment_size, self.size - number * self.fragment_size)
+
+    def bytes_before(self, number: int) -> int:
+        """Bytes of all fragments before one."""
+        return min(self.size, number * self.fragment_size)
+
+
+class Heard(NamedTuple):
+    """A message of the other end came; a fragment comes as PieceCame instead."""
+
+    message: AnyMessage
+
+
+class PieceCame(NamedTuple):
+    """A fragment came; `intact` says that its CRC32C fits."""
+
+    number: int
+    size: int
+    intact: bool
+
+
+class Stirred(NamedTuple):
+    """Bytes of something came that is not whole yet: the line is slow, not dead."""
+
+
+class Room(NamedTuple):
+    """The way to a consumer takes one more fragment."""
+
+    key: str
+
+
+class WayLost(NamedTuple):
+    """The connection to the other end broke; what was on it may be lost."""
+
+    key: str
+
+
+class Suspend(NamedTuple):
+    """Stop for now; to one consumer, or to all of them."""
+
+    key: str = ""
+
+
+class Resume(NamedTuple):
+    """Go on."""
+
+    key: str = ""
+
+
+class Cancel(NamedTuple):
+    """End it for good."""
+
+    key: str = ""
+
+
+class SourceChecked(NamedTuple):
+    """The file that is offered was read again for a consumer whose digest does not fit."""
+
+    key: str
+
+
+class SourceBroke(NamedTuple):
+    """The file that is offered has changed or cannot be read."""
+
+    error: DrayError
+
+
+class Checked(NamedTuple):
+    """The file that came was checked; if it is good, it is durable under its name by now."""
+
+    good: bool
+
+
+class Begin(NamedTuple):
+    """Begin to ask for the file."""
+
+
+class Tick(NamedTuple):
+    """The time has come."""
+
+
+ProducerEvent = (
+    Heard | Room | WayLost | Suspend | Resume | Cancel | SourceChecked | SourceBroke | Tick
+)
+ConsumerEvent = (
+    Begin | Heard | PieceCame | Stirred | WayLost | Suspend | Resume | Cancel | Checked | Tick
+)
+
+
+class Tell(NamedTuple):
+    """Send a message to the other end; at a producer, to the consumer that the message names."""
+
+    message: AnyMessage
+
+
+class SendPiece(NamedTuple):
+    """Send a fragment to a consumer."""
+
+    key: str
+    number: int
+
+
+class Keep(NamedTuple):
+    """Make the state of the transfer durable."""
+
+
+class CheckSource(NamedTuple):
+    """Read the offered file again; SourceChecked or SourceBroke says what was found."""
+
+    key: str
+
+
+class Store(NamedTuple):
+    """Write the fragment that has just come."""
+
+    number: int
+
+
+class Check(NamedTuple):
+    """Compare the digest of what came; if it fits, put the file under its name. Then Checked."""
+
+
+class StartOver(NamedTuple):
+    """Drop everything that came."""
+
+
+ProducerEffect = Tell | SendPiece | Keep | CheckSource
+ConsumerEffect = Tell | Keep | Store | Check | StartOver
