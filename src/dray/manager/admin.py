@@ -292,12 +292,12 @@ def _create(context: Context, address: QueueAddress, options: QueueOptions) -> Q
     kind = QueueKind.OUTGOING if address.remote else QueueKind.PRIVATE
     if len(state.queues) >= QUEUES_MAX:
         raise Misuse(f"a queue manager has at most {QUEUES_MAX} queues")
-    where = _next_hop(context, address) if address.remote else ("", 0, "")
+    where = next_hop(context, address) if address.remote else ("", 0, "")
     context.record(QueueCreated(state.next_queue, name, str(kind), options, *where))
     return state.queues.named(name)
 
 
-def _next_hop(context: Context, address: QueueAddress) -> tuple[str, int, str]:
+def next_hop(context: Context, address: QueueAddress) -> tuple[str, int, str]:
     """Which manager an outgoing queue delivers to, and what it asks for there.
 
     Fixed when the queue is made: what was told of its messages comes back by the same way.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dray.manager.events import ManagerConfig
     from dray.manager.lives import Lives
     from dray.manager.queues import Queue
+    from dray.manager.relay import Relay
     from dray.manager.state import State
     from dray.manager.transactions import OpenTransaction
     from dray.model.queue import DeliveryInfo
@@ -49,6 +50,8 @@ class Session:
         self.told: dict[int, int] = {}
         """How far the source of each stream was told of its messages on this connection."""
         self.backup: BackupRun | None = None
+        self.boxes: set[str] = set()
+        """Boxes of file transfers that are attached on this connection."""
 
 
 class Context:
@@ -88,6 +91,8 @@ class Context:
         self.delivery_of: Callable[[Queue], DeliveryInfo | None]
         self.resolve: Callable[[str], Queue]
         """Find or make the queue of a name; raises `QueueNotFound`."""
+        self.relay: Relay
+        """Who has which box of a file transfer."""
         self.source = bytes.fromhex(state.manager_id)
 
     @property

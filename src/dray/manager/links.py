@@ -44,6 +44,7 @@ from dray.manager.index import Entry, lookup_id_of, unpack
 from dray.manager.linking import Link, LinkState
 from dray.manager.quarantine import only_intact
 from dray.manager.receiving import bodies, envelope_of
+from dray.manager.relay import size_of
 from dray.manager.telling import act_on
 from dray.manager.transactions import take
 from dray.model.classes import MessageClass
@@ -52,9 +53,11 @@ from dray.wire.frames import (
     Confirmations,
     ConfirmationsTaken,
     Confirmed,
+    Credit,
     Data,
     Failed,
     OpenStream,
+    Post,
     StreamRefused,
     StreamState,
     Welcome,
@@ -137,6 +140,7 @@ class Links:
             return
         link.changed(LinkState.DOWN, reason, self._context.now)
         link.told.clear()
+        self._context.relay.down(peer)
         link.dial_at = link.backoff.failed(self._context.now, link.jitter)
         for queue in self._leading_to(link):
             self.steer(queue, LinkLost())
@@ -149,9 +153,16 @@ class Links:
                 link.changed(LinkState.WELCOMED, "", self._context.now)
                 link.backoff.succeeded()
                 self._doubt(link, doubted=False)
+                self._context.relay.up(self._context, peer)
                 for queue in self._leading_to(link):
                     link.told.add(queue.number)
                     self.steer(queue, LinkReady())
+            case Post():
+                credit = Credit(size_of(frame.head, frame.body))
+                self._context.effects.append(LinkSend(peer, credit))
+                self._context.relay.post(self._context, frame.head, frame.body)
+            case Credit(size):
+                self._context.relay.link_credit(peer, size)
             case StreamState(stream, sequence_id, upto):
                 self._to_stream(peer, stream, PeerState(sequence_id, upto))
             case StreamRefused():
@@ -176,6 +187,8 @@ class Links:
                 del self._deadlines[number]
             if queue is not None and queue.stream is not None and queue.stream.deadline() == at:
                 self.steer(queue, StreamTick())
+        for peer in self._context.relay.wanted():
+            self._link(peer)
         for link in list(self._links.values()):
             if link.state is LinkState.CONNECTED and link.welcome_by <= now:
                 sentence = f"it did not answer our Hello within {WELCOME_TIMEOUT_S:g} seconds"
@@ -186,6 +199,8 @@ class Links:
     def deadline(self) -> float | None:
         """When the next attempt or resend is due."""
         times = []
+        for peer in self._context.relay.wanted():
+            self._link(peer)
         for link in self._links.values():
             if link.state is LinkState.CONNECTED:
                 times.append(link.welcome_by)
@@ -239,7 +254,12 @@ class Links:
             self._context.effects.append(Dial(link.peer))
 
     def _wanted(self, link: Link) -> bool:
-        """Whether a queue has something to send there; messages also leave by other ways."""
+        """Whether a queue has something to send there; messages also leave by other ways.
+
+        Or whether a file transfer goes that way.
+        """
+        if self._context.relay.wants(link.peer):
+            return True
         while link.wanting:
             number = next(iter(link.wanting))
             queue = self._context.state.queues.get(number)

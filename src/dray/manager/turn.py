@@ -25,6 +25,7 @@ from dray.manager import (
     moving,
     prepared,
     receiving,
+    relay,
     sending,
     telling,
     transactions,
@@ -95,14 +96,20 @@ _FOR_CLIENTS: dict[type[frames.Head], _Handler] = {
     frames.ReadPart: receiving.handle_read_part,
     frames.LargeReceive: large_messages.handle_large_receive,
     frames.LargeList: large_messages.handle_large_list,
+    frames.AttachBox: relay.handle_attach,
+    frames.Credit: relay.handle_credit,
 }
 _FOR_MANAGERS: dict[type[frames.Head], _Handler] = {
     frames.OpenStream: arrivals.handle_open_stream,
     frames.ConfirmationsTaken: telling.handle_taken,
+    frames.AttachBox: relay.handle_attach,
+    frames.Credit: relay.handle_credit,
 }
 _WITH_BODY: dict[tuple[str, type[frames.Head]], _BodyHandler] = {
     ("client", frames.Send): sending.handle_send,
+    ("client", frames.Post): relay.handle_post,
     ("manager", frames.Data): arrivals.handle_data,
+    ("manager", frames.Post): relay.handle_post,
 }
 
 
@@ -112,6 +119,7 @@ class Manager:
     def __init__(self, state: State, store: Store, config: ManagerConfig, now: float) -> None:
         """Use `load`, which recovers the state first."""
         self._context = Context(state, store, config, now)
+        self._context.relay = relay.Relay()
         self._links = links.Links(self._context)
         self._context.steer = self._links.steer
         self._context.delivery_of = self._links.delivery_of
@@ -283,6 +291,7 @@ class Manager:
         if session is None:
             return
         backup.end_backup(self._context, session)
+        self._context.relay.closed(self._context, session)
         for transaction in list(session.transactions.values()):
             transactions.abort(self._context, transaction)
         for stream in session.told:
