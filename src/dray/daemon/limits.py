@@ -23,6 +23,24 @@ GATHERED_EFFECTS_MAX: Final = 50_000
 frames, far more than the slowest healthy disk takes for one sync."""
 GATHERED_BYTES_MAX: Final = 256 << 20
 """Bytes received since the last sync began: what a sync then has to move at most."""
+GATHER_SESSIONS_MIN: Final = 4
+"""Fewer are not waited for: what one sync less would save is not worth anyone's time."""
+GATHER_TURNS: Final = 4
+"""Who will come again is learned from so many turns: two would let their size shrink by chance, and
+each turn that was small would make the next one small."""
+GATHER_S_MAX: Final = 0.004
+"""The longest that a commit waits for others: about what 20 of them take to arrive from 64 clients
+on two cores. Only sessions that hardly ever come alone pay it, and never all of it for long."""
+STALE_TURN_S: Final = 0.05
+"""A turn longer ago says nothing about who comes next."""
+QUICK_SYNC_BYTES: Final = 64 << 10
+"""Above this a sync takes longer than handing it over."""
+QUICK_SYNC_S: Final = 0.001
+"""The loop waits for a sync itself where this was enough, handing over included; its other callers
+are held up that long."""
+QUICK_SYNCS: Final = 16
+"""So many quick syncs in a row earn the disk that trust; one slow one loses it. A slow disk with a
+quick moment now and then holds the loop up for one sync in this many at most."""
 GROUP_SHARE: Final = 4
 """A group is written when its facts take one part in this many of what the log could hold."""
 

@@ -3,6 +3,7 @@
     event -> manager.handle -> effects           as it comes, many in one pass of the loop
     end of the pass: store.begin_sync            writes the facts so far as one group
     two workers: Sync.halves                     fdatasync; the next turn gathers meanwhile
+                                                 (when, and who else: see `pace`)
     store.end_sync, release the effects          in the order in which they were decided
 
 At most one sync is under way, so a busy daemon syncs once for everything that came during the last
@@ -35,6 +36,7 @@ from dray.daemon.limits import (
     TICK_S_MIN,
 )
 from dray.daemon.outbox import merged, pin_all, unpin_all
+from dray.daemon.pace import Gathering, SyncPace
 from dray.daemon.timekeeper import Timekeeper, draw_jitter
 from dray.daemon.worker import Worker
 from dray.errors import DrayError, StoreFull, StorePoisoned
@@ -48,6 +50,7 @@ from dray.manager.events import (
     LinkFrame,
     LinkSend,
     Request,
+    SessionClosed,
     Tick,
 )
 from dray.store.checkpoint import Snapshots
@@ -126,6 +129,10 @@ class Turns:
         self._performer = performer
         self._syncers = (Worker(loop, "dray-sync-1"), Worker(loop, "dray-sync-2"))
         self._halves_left = 0
+        self._pace = SyncPace()
+        self._began_at = 0.0
+        self._gathering = Gathering()
+        self._waits: asyncio.TimerHandle | None = None
         self._keeper = Worker(loop, "dray-checkpoint")
         self._at_once: list[Effect] = []
         self._gathered: list[Effect] = []
@@ -158,8 +165,10 @@ class Turns:
         if isinstance(event, Request | LinkFrame):
             self._gathered_bytes += len(event.frame.body)
             self._bytes_since_flush += len(event.frame.body)
-        if isinstance(event, LinkDown):
+        elif isinstance(event, LinkDown):
             event = event._replace(jitter=draw_jitter())
+        elif isinstance(event, SessionClosed):
+            self._gathering.left(event.session)
         try:
             effects = self._manager.handle(event, self._clock.now())
         except StorePoisoned as error:
@@ -191,8 +200,10 @@ class Turns:
             pin_all(self._store, effect.body)
         if isinstance(effect, Answer) and not effect.held:
             self._at_once.append(effect)
-        else:
-            self._gathered.append(effect)
+            return
+        self._gathered.append(effect)
+        if isinstance(effect, Answer):
+            self._gathering.joined(effect.session, self._loop.time())
 
     def _end_pass(self) -> None:
         self._pass_ends = False
@@ -201,7 +212,7 @@ class Turns:
         if self._at_once:
             at_once, self._at_once = self._at_once, []
             self._performer.perform(at_once)
-        if self._running is None:
+        if self._running is None and not self._more_will_come():
             self._begin()
         if self._bytes_since_flush >= HEAP_FILE_BYTES:
             self._flush_early()
@@ -212,8 +223,26 @@ class Turns:
 
     # ------------------------------------------------------------------------ sync and release
 
+    def _more_will_come(self) -> bool:
+        """Whether the sync had better wait a moment for others; then a timer begins it."""
+        if not self._store.waiting_bytes:
+            return False
+        wait_s = self._gathering.wait_s(self._loop.time())
+        if wait_s and self._waits is None:
+            self._waits = self._loop.call_later(wait_s, self._waited)
+        return wait_s > 0
+
+    def _waited(self) -> None:
+        self._waits = None
+        if not self._failed and self._running is None:
+            self._begin()
+            self._weigh()
+
     def _begin(self) -> None:
         """Begin the sync of what has gathered; release it at once if nothing has to be synced."""
+        if self._waits is not None:
+            self._waits.cancel()
+            self._waits = None
         if self._store.checkpoint_due:
             self._begin_checkpoint()
         try:
@@ -226,8 +255,10 @@ class Turns:
             return
         effects, self._gathered, self._gathered_bytes = self._gathered, [], 0
         if sync is None:
+            self._gathering.dismissed()
             self._performer.perform(effects)
         else:
+            self._gathering.began(self._loop.time())
             self._lined_up.append(_Turn(sync, effects))
             self._start()
 
@@ -236,11 +267,28 @@ class Turns:
         if self._running is not None or not self._lined_up:
             return
         self._running = self._lined_up.popleft()
+        self._began_at = self._loop.time()
+        if self._is_over_soon(self._running):
+            self._sync_here(self._running)
+            return
         # One half alone is run by both workers: see the busy machine in docs/decisions/0012.
         halves = islice(cycle(self._running.sync.halves()), len(self._syncers))
         self._halves_left = len(self._syncers)
         for worker, half in zip(self._syncers, halves, strict=True):
             worker.submit(half, self._synced)
+
+    def _is_over_soon(self, turn: _Turn) -> bool:
+        """Whether one answer is all that waits, for a sync not worth handing over."""
+        lone = len(turn.effects) == 1 and isinstance(turn.effects[0], Answer)
+        return lone and not self._stopping and self._pace.is_quick(turn.sync.heap_bytes)
+
+    def _sync_here(self, turn: _Turn) -> None:
+        try:
+            turn.sync.run()
+        except StorePoisoned as error:
+            self.fail(error)
+            return
+        self._release(turn)
 
     def _synced(self, error: BaseException | None) -> None:
         if self._failed:
@@ -252,15 +300,20 @@ class Turns:
         if self._halves_left:
             return
         assert self._running is not None, "only one sync is under way"
-        turn, self._running = self._running, None
-        turn.sync.done = True
+        self._running.sync.done = True
+        self._release(self._running)
+
+    def _release(self, turn: _Turn) -> None:
+        """The sync of a turn has ended: do what waited for it, and go on."""
+        self._running = None
+        self._pace.took(self._loop.time() - self._began_at, turn.sync.heap_bytes)
         self._store.end_sync(turn.sync)
         self._performer.perform(turn.effects)
         if self._lined_up:
             self._start()
-        elif self._gathered:
+        elif self._gathered and not self._more_will_come():
             self._begin()
-        else:
+        elif not self._gathered:
             self._rest()
         self._weigh()
 
@@ -373,7 +426,7 @@ class Turns:
     async def stop(self) -> None:
         """End the threads and close the store, with a last checkpoint. Raises `StoreError`."""
         self._stopping = True
-        for timer in (self._timer, self._quiet):
+        for timer in (self._timer, self._quiet, self._waits):
             if timer is not None:
                 timer.cancel()
         for worker in (*self._syncers, self._keeper):

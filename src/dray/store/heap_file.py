@@ -91,6 +91,7 @@ class Capture(NamedTuple):
     heap_file: HeapFile
     file: File
     writes: int
+    start: int
     position: int
     era: int
 
@@ -170,7 +171,7 @@ class HeapFile:
     def capture(self, file: File) -> Capture:
         """Note what a sync that begins now will cover."""
         self.pins += 1
-        return Capture(self, file, self.writes, self.position, self.era)
+        return Capture(self, file, self.writes, self.dirty_from, self.position, self.era)
 
     def captured_is_durable(self, capture: Capture) -> None:
         """A sync of `capture` has ended."""

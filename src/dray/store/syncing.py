@@ -33,6 +33,8 @@ class Sync:
         self._queue_files = queue_files
         self.captures = captures
         self.reached = reached
+        self.heap_bytes = sum(each.position - each.start for each in captures)
+        """How many heap bytes this makes durable."""
         self.done = False
 
     def run(self) -> None:

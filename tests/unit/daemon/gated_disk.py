@@ -18,6 +18,7 @@ class Gate:
         self.broken = False
         self.no_room_for = ""
         self.passed = 0
+        self.threads: list[str] = []
 
     def close(self) -> None:
         self.waiting.clear()
@@ -30,6 +31,7 @@ class Gate:
         if self.broken:
             raise StorePoisoned(f"Could not sync {name}: the test broke it.", file=name)
         self.passed += 1
+        self.threads.append(threading.current_thread().name)
 
 
 class GatedFile(RealFile):

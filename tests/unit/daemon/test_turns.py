@@ -70,6 +70,81 @@ def test_what_arrives_during_a_sync_shares_the_next_one(echo):
     assert echo.manager.store.counters.syncs - before == 2
 
 
+@pytest.fixture
+def trusting(monkeypatch):
+    """Two syncs, however long they take, and the loop waits for the disk itself."""
+    monkeypatch.setattr("dray.daemon.pace.QUICK_SYNC_S", 3600.0)
+    monkeypatch.setattr("dray.daemon.pace.QUICK_SYNCS", 2)
+
+
+@pytest.mark.usefixtures("trusting")
+def test_the_loop_itself_syncs_for_a_lone_answer_where_the_disk_is_quick(echo):
+    with echo.client() as client:
+        for number in range(1, 3):
+            client.ask(frames.Commit(1, 0), number)
+        by_workers, echo.gate.threads = echo.gate.threads, []
+        assert client.ask(frames.Commit(1, 0), 3).request_id == 3
+        assert not any(name.startswith("dray-sync") for name in echo.gate.threads)
+        assert any(name.startswith("dray-sync") for name in by_workers)
+
+
+@pytest.mark.usefixtures("trusting")
+def test_a_sync_of_the_loop_that_fails_fails_the_answer_and_ends_the_daemon(echo):
+    with echo.client() as client:
+        for number in range(1, 3):
+            client.ask(frames.Commit(1, 0), number)
+        echo.gate.threads, echo.gate.broken = [], True
+        failed = client.ask(frames.Commit(1, 0), 3).head
+        assert isinstance(failed, frames.Failed)
+        assert failed.error == StorePoisoned.code
+        assert client.is_hung_up()
+    with pytest.raises(StorePoisoned, match="the test broke it"):
+        echo.daemon.stop()
+
+
+def test_where_the_disk_is_slow_the_loop_never_waits_for_it(echo, monkeypatch):
+    monkeypatch.setattr("dray.daemon.pace.QUICK_SYNC_S", -1.0)
+    with echo.client() as client:
+        echo.gate.threads = []
+        for number in range(1, 50):
+            client.ask(frames.Commit(1, 0), number)
+        assert all(name.startswith("dray-sync") for name in echo.gate.threads)
+
+
+def test_half_of_many_sessions_are_waited_for_and_share_one_sync(echo_daemon, monkeypatch):
+    for name, value in (("GATHER_TURNS", 8), ("STALE_TURN_S", 3600.0), ("GATHER_S_MAX", 3600.0)):
+        monkeypatch.setattr(f"dray.daemon.pace.{name}", value)
+    with echo_daemon("many") as echo:
+        clients = [echo.client() for _ in range(8)]
+        clients[0].ask(frames.Send(0, 0, [], []), 1, RECORD)
+        for number, client in enumerate(clients):
+            client.ask(frames.Commit(1, 0), number)
+        before = echo.manager.store.counters.syncs
+        for number, client in enumerate(clients[:3]):
+            client.say(frames.Commit(1, 0), number)
+            # It is through with what came before, and has begun no sync.
+            assert client.ask(frames.ReadPart(0, 0, 0, 1), 50).request_id == 50
+        assert echo.manager.store.counters.syncs == before
+        clients[3].say(frames.Commit(1, 0), 3)
+        for number, client in enumerate(clients[:4]):
+            assert client.hear().request_id == number
+        assert echo.manager.store.counters.syncs == before + 1
+        for client in clients:
+            client.socket.close()
+
+
+def test_who_waits_for_others_in_vain_is_served_all_the_same(echo_daemon, monkeypatch):
+    monkeypatch.setattr("dray.daemon.pace.GATHER_TURNS", 8)
+    monkeypatch.setattr("dray.daemon.pace.STALE_TURN_S", 3600.0)
+    with echo_daemon("many") as echo:
+        clients = [echo.client() for _ in range(8)]
+        for number, client in enumerate(clients):
+            client.ask(frames.Commit(1, 0), number)
+        assert clients[0].ask(frames.Commit(1, 0), 9).request_id == 9
+        for client in clients:
+            client.socket.close()
+
+
 def test_a_failed_sync_fails_every_waiting_answer_and_ends_the_daemon(echo):
     with echo.client() as client, echo.client() as other:
         client.ask(frames.Send(0, 0, [], []), 1, RECORD)

@@ -1,0 +1,88 @@
+"""When a turn's sync begins, and who waits for it: learned from what the last turns were like.
+
+Two questions, each a small core that is told what happened and what time it is.
+
+*How long to gather.* Sessions that committed in the last few turns will mostly come again. While
+many of them are on their way, a sync that began now would serve the few that are here and make the
+others wait for it and for their own; so half of them are waited for, for a bounded time. Few
+sessions are never waited for: a lone commit is synced at once.
+
+*Who waits.* Handing a sync to a worker and hearing back costs two wake-ups of threads, about as
+much as the sync of one small group itself. Where the answer of one request is all that a sync
+will release, and little is to be written, and the disk has been quick for a while, the loop runs
+it itself. One sync that was not quick ends that until the disk has earned trust again, so the loop
+is held up by a slow disk once in a while, and by a quick one no longer than it takes to tell.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from dray.daemon.limits import (
+    GATHER_S_MAX,
+    GATHER_SESSIONS_MIN,
+    GATHER_TURNS,
+    QUICK_SYNC_BYTES,
+    QUICK_SYNC_S,
+    QUICK_SYNCS,
+    STALE_TURN_S,
+)
+
+
+class Gathering:
+    """How many sessions wait for the next sync, and whether more are worth waiting for."""
+
+    def __init__(self) -> None:
+        """Begin with nobody."""
+        self._here: set[int] = set()
+        self._since = 0.0
+        self._turns: deque[set[int]] = deque(maxlen=GATHER_TURNS)
+        self._last_turn = float("-inf")
+
+    def joined(self, session: int, now: float) -> None:
+        """Note that a session waits for the next sync."""
+        if not self._here:
+            self._since = now
+        self._here.add(session)
+
+    def left(self, session: int) -> None:
+        """Note that a session is over: it will not come again."""
+        for turn in (self._here, *self._turns):
+            turn.discard(session)
+
+    def began(self, now: float) -> None:
+        """Note that the sync of those who are here begins."""
+        if self._here:
+            self._turns.append(self._here)
+            self._here = set()
+            self._last_turn = now
+
+    def dismissed(self) -> None:
+        """Note that nothing had to be synced for those who are here."""
+        self._here.clear()
+
+    def wait_s(self, now: float) -> float:
+        """For how many seconds more others are worth waiting for; 0 to begin at once."""
+        if now - self._last_turn > STALE_TURN_S:
+            return 0.0
+        wanted = len(set().union(*self._turns)) // 2
+        if wanted < GATHER_SESSIONS_MIN or len(self._here) >= wanted:
+            return 0.0
+        return max(0.0, self._since + GATHER_S_MAX - now)
+
+
+class SyncPace:
+    """Whether the loop may wait for a sync itself."""
+
+    def __init__(self) -> None:
+        """Begin without trust."""
+        self._quick = 0
+
+    def took(self, seconds: float, heap_bytes: int) -> None:
+        """Note how long a sync took, from its beginning to when the loop knew of its end."""
+        if heap_bytes <= QUICK_SYNC_BYTES:
+            self._quick = self._quick + 1 if seconds <= QUICK_SYNC_S else 0
+
+    def is_quick(self, heap_bytes: int) -> bool:
+        """Whether a sync of so many dirty bytes is likely to be over in a moment."""
+        return heap_bytes <= QUICK_SYNC_BYTES and self._quick >= QUICK_SYNCS

@@ -1,0 +1,133 @@
+"""When a sync begins and who waits for it, as learned from the turns before."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.daemon.limits import (
+    GATHER_S_MAX,
+    GATHER_SESSIONS_MIN,
+    QUICK_SYNC_BYTES,
+    QUICK_SYNC_S,
+    QUICK_SYNCS,
+    STALE_TURN_S,
+)
+from dray.daemon.pace import Gathering, SyncPace
+
+MANY = 64
+
+
+def turn(gathering: Gathering, sessions: range, now: float) -> None:
+    for session in sessions:
+        gathering.joined(session, now)
+    gathering.began(now)
+
+
+@pytest.fixture
+def busy() -> Gathering:
+    """Two cohorts of 32 sessions, which have committed by turns until time 0."""
+    gathering = Gathering()
+    for _ in range(2):
+        turn(gathering, range(32), 0.0)
+        turn(gathering, range(32, MANY), 0.0)
+    return gathering
+
+
+def test_nobody_is_waited_for_at_first():
+    gathering = Gathering()
+    gathering.joined(1, 0.0)
+    assert not gathering.wait_s(0.0)
+
+
+def test_a_lone_session_is_never_kept_waiting():
+    gathering = Gathering()
+    for number in range(100):
+        turn(gathering, range(1), number / 1000)
+        gathering.joined(0, number / 1000)
+        assert not gathering.wait_s(number / 1000)
+
+
+def test_a_few_sessions_are_never_kept_waiting():
+    gathering = Gathering()
+    few = 2 * GATHER_SESSIONS_MIN - 1
+    for _ in range(10):
+        turn(gathering, range(few), 0.0)
+    gathering.joined(0, 0.0)
+    assert not gathering.wait_s(0.0)
+
+
+def test_of_many_sessions_half_are_waited_for(busy):
+    for session in range(31):
+        busy.joined(session, 0.001)
+        assert busy.wait_s(0.001) == pytest.approx(GATHER_S_MAX)
+    busy.joined(31, 0.001)
+    assert not busy.wait_s(0.001)
+
+
+def test_one_session_that_asks_often_is_counted_once(busy):
+    for _ in range(MANY):
+        busy.joined(7, 0.001)
+    assert busy.wait_s(0.001)
+
+
+def test_the_wait_is_bounded_from_when_the_first_came(busy):
+    busy.joined(1, 0.001)
+    busy.joined(2, 0.003)
+    assert busy.wait_s(0.003) == pytest.approx(GATHER_S_MAX - 0.002)
+    assert not busy.wait_s(0.001 + GATHER_S_MAX)
+
+
+def test_sessions_that_are_over_are_not_waited_for(busy):
+    for session in range(3, MANY):
+        busy.left(session)
+    busy.joined(0, 0.001)
+    assert not busy.wait_s(0.001)
+
+
+def test_what_was_long_ago_says_nothing(busy):
+    now = 1.01 * STALE_TURN_S
+    busy.joined(1, now)
+    assert not busy.wait_s(now)
+
+
+def test_turns_without_a_sync_are_not_learned_from(busy):
+    for _ in range(10):
+        busy.joined(1, 0.001)
+        busy.dismissed()
+    busy.joined(1, 0.001)
+    assert busy.wait_s(0.001)
+
+
+def test_small_turns_by_chance_do_not_make_all_turns_small(busy):
+    turn(busy, range(2), 0.001)
+    turn(busy, range(2, 4), 0.001)
+    busy.joined(5, 0.001)
+    assert busy.wait_s(0.001)
+
+
+def trusted() -> SyncPace:
+    pace = SyncPace()
+    for _ in range(QUICK_SYNCS):
+        assert not pace.is_quick(0)
+        pace.took(QUICK_SYNC_S, 1024)
+    return pace
+
+
+def test_a_disk_earns_trust_by_quick_syncs_in_a_row():
+    assert trusted().is_quick(QUICK_SYNC_BYTES)
+
+
+def test_one_slow_sync_loses_it():
+    pace = trusted()
+    pace.took(1.01 * QUICK_SYNC_S, 1024)
+    assert not pace.is_quick(0)
+    for _ in range(QUICK_SYNCS - 1):
+        pace.took(0.0, 1024)
+        assert not pace.is_quick(0)
+
+
+def test_much_to_write_is_never_quick_and_says_nothing_about_little():
+    pace = trusted()
+    assert not pace.is_quick(QUICK_SYNC_BYTES + 1)
+    pace.took(1.0, QUICK_SYNC_BYTES + 1)
+    assert pace.is_quick(0)
