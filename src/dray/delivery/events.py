@@ -92,6 +92,14 @@ class Transmit(NamedTuple):
     base: int
 
 
+class PassOver(NamedTuple):
+    """Send one Passed frame: nothing up to a number comes any more that was not sent."""
+
+    sequence_id: int
+    previous: int
+    upto: int
+
+
 class Confirmed(NamedTuple):
     """The peer has all up to a lookup id: append the fact, remove them, call `acknowledged`."""
 
@@ -118,7 +126,7 @@ class Renewed(NamedTuple):
     sequence_id: int
 
 
-Effect = Open | Transmit | Confirmed | Diverged | PeerForgot | Renewed
+Effect = Open | Transmit | PassOver | Confirmed | Diverged | PeerForgot | Renewed
 
 
 class StreamCondition(enum.StrEnum):

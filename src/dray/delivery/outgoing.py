@@ -16,7 +16,9 @@ schedule runs out, it goes back likewise on the same connection; if the peer nev
 refused, it asks again.
 
 A message's previous number is that of the message before it still in this outgoing queue, or 0. So
-what expired or was purged is bridged, and what was acknowledged is not referred to. Therefore a
+what expired or was purged is bridged, and what was acknowledged is not referred to. Where nothing
+follows that could bridge it, the peer is told (PassOver), and acknowledges that like a message: it
+has to know when a transaction ends short of its last message. Therefore a
 peer that forgot what it had acknowledged (its disk was lost or is an old copy) can go on: that is
 reported as `PeerForgot`, and 0 is acceptable to whatever it remembers. The reverse must not go on:
 a peer that has seen *more* than this manager ever admitted. Then this manager is the old copy, or
@@ -47,6 +49,7 @@ from dray.delivery.events import (
     LinkLost,
     LinkReady,
     Open,
+    PassOver,
     Paused,
     PeerForgot,
     PeerState,
@@ -100,6 +103,7 @@ class OutgoingStream:
         self._confirmed = self._doubtful = 0
         self._flight: deque[tuple[int, int]] = deque()
         self._flight_bytes = 0
+        self._passed = 0
         self._resend_index = 0
         self._resend_at: float | None = None
 
@@ -311,7 +315,7 @@ class OutgoingStream:
         self._leave_flight(upto)
         self._resend_index = 0
         self._resend_at = None
-        if self._flight:
+        if self._flight or self._passed > upto:
             self._arm(now)
         self.counters = self.counters._replace(last_ack=peer.upto, last_ack_time=now)
         return [Confirmed(upto), *self._fill_window(now)]
@@ -355,8 +359,10 @@ class OutgoingStream:
         frame: list[int] = []
         frame_bytes = 0
         start = self._flight[-1][0] if self._flight else self._position()
+        more = False
         for lookup_id, length in self._backlog.after(start):
             if not self._has_room(length):
+                more = True
                 break
             full = frame_bytes + length > settings.frame_bytes
             if frame and (full or len(frame) >= settings.frame_messages):
@@ -369,9 +375,20 @@ class OutgoingStream:
             self._flight_bytes += length
         if frame:
             effects.append(Transmit(self.sequence_id, previous, frame, self.base))
-        if self._flight and self._resend_at is None:
+        if not more:
+            effects += self._pass_over()
+        if (self._flight or self._passed) and self._resend_at is None:
             self._arm(now)
         return effects
+
+    def _pass_over(self) -> list[Effect]:
+        """Let the peer know that what was admitted behind all that was sent has gone."""
+        sent = self._flight[-1][0] if self._flight else self._position()
+        if self.last <= max(sent, self._passed):
+            return []
+        self._passed = self.last
+        previous = max(0, sent - self.base) if self._flight else 0
+        return [PassOver(self.sequence_id, previous, self.last - self.base)]
 
     def _has_room(self, length: int) -> bool:
         """Whether one more fits; a message larger than the window travels alone."""
@@ -382,12 +399,14 @@ class OutgoingStream:
         )
 
     def _leave_flight(self, upto: int) -> None:
+        if self._passed <= upto:
+            self._passed = 0
         while self._flight and self._flight[0][0] <= upto:
             self._flight_bytes -= self._flight.popleft()[1]
 
     def _forget_flight(self) -> None:
         self._flight.clear()
-        self._flight_bytes = 0
+        self._flight_bytes = self._passed = 0
         self._resend_at = None
 
     def _arm(self, now: float) -> None:

@@ -16,7 +16,14 @@ from dray.delivery.incoming import StreamKey
 from dray.errors import AccessDenied, DrayError, ProtocolError, QueueNotFound
 from dray.manager.departures import Departures
 from dray.manager.facts import Accepted
-from dray.manager.index import MARK_LAST, MARK_SINGLE, WANTS_ACKNOWLEDGMENTS, pack_tail, with_hops
+from dray.manager.index import (
+    MARK_FIRST,
+    MARK_LAST,
+    MARK_SINGLE,
+    WANTS_ACKNOWLEDGMENTS,
+    pack_tail,
+    with_hops,
+)
 from dray.manager.parts import seen_in_record
 from dray.manager.telling import tell_source
 from dray.manager.ways import Way
@@ -24,7 +31,7 @@ from dray.model.classes import MessageClass, QueueKind
 from dray.model.limits import HOPS_MAX
 from dray.model.names import parse_queue_address
 from dray.store.heap import Extent
-from dray.wire.frames import Data, Envelope, OpenStream, StreamRefused, StreamState
+from dray.wire.frames import Data, Envelope, OpenStream, Passed, StreamRefused, StreamState
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_properties
 
 if TYPE_CHECKING:
@@ -84,16 +91,8 @@ def handle_data(
     context: Context, session: Session, _request_id: int, head: Data, *, body: memoryview
 ) -> None:
     """Admit what the predicate lets in, in the fact that also advances the stream; order ack."""
-    number = session.streams.get(head.stream)
-    if number is None:
-        sentence = "the stream is not open on this connection"
-        context.answer(session, 0, StreamRefused(head.stream, NOT_OPEN, sentence))
-        return
-    queue = context.state.queues.get(number)
+    queue = _open_queue(context, session, head.stream)
     if queue is None:
-        del session.streams[head.stream]
-        gone = QueueNotFound("the queue has been deleted", queue="")
-        _refuse(context, session, head.stream, gone)
         return
     headers = _check_records(head, body)
     key = StreamKey(session.peer_id, head.stream)
@@ -108,6 +107,46 @@ def handle_data(
             _refuse(context, session, head.stream, error)
             return
     _say_position(context, session, head.stream)
+
+
+def handle_passed(context: Context, session: Session, _request_id: int, head: Passed) -> None:
+    """Go on over messages that do not come, and note which transactions have ended by that."""
+    queue = _open_queue(context, session, head.stream)
+    if queue is None:
+        return
+    key = StreamKey(session.peer_id, head.stream)
+    if not context.state.incoming.admissible(key, head.sequence_id, head.previous, [head.upto]):
+        going = {(each.origin, each.transaction) for each in head.going}
+        ended = [
+            (number, way, transaction)
+            for number, way, transaction in context.state.ways.going_by(*key)
+            if way.queue == queue.number and (way.origin, transaction) not in going
+        ]
+        context.record(
+            Accepted(
+                key.source, key.stream, head.sequence_id, head.upto, queue.number, context.now_us,
+                b"", going=[(way.origin, 0) for _, way, _ in ended],
+                passed=queue.outgoing and bool(ended),
+            )
+        )  # fmt: skip
+        for number, _, transaction in ended:
+            queue.parts.source_went_on(number, transaction, ended=True)
+        context.touch(queue)
+    _say_position(context, session, head.stream)
+
+
+def _open_queue(context: Context, session: Session, stream: int) -> Queue | None:
+    """The queue to which a stream leads that is open on a session; else its source is told."""
+    number = session.streams.get(stream)
+    if number is None:
+        sentence = "the stream is not open on this connection"
+        context.answer(session, 0, StreamRefused(stream, NOT_OPEN, sentence))
+        return None
+    queue = context.state.queues.get(number)
+    if queue is None:
+        del session.streams[stream]
+        _refuse(context, session, stream, QueueNotFound("the queue has been deleted", queue=""))
+    return queue
 
 
 class _Arrival(NamedTuple):
@@ -189,18 +228,55 @@ def _admit(context: Context, queue: Queue, arrival: _Arrival) -> None:
             departures.tell(headers[at], properties, arrived, way=way, final=False)
     told = [each for _, _, confirmations in departures.confirmations() for each in confirmations]
     upto = head.envelopes[judged[-1][0]].number
+    going, cut_short = _going(context, queue, arrival, judged)
     context.record(
         Accepted(
             key.source, key.stream, head.sequence_id, upto, queue.number, context.now_us,
-            b"".join(tails), told, ways.new_origins,
+            b"".join(tails), told, ways.new_origins, going, queue.outgoing and cut_short,
         )
     )  # fmt: skip
     if told:
         context.to_tell[key] = None
-    if admitted:
+    if admitted and queue.large_use and not queue.outgoing:
+        _watch_parts(context, queue, arrival, admitted)
+    if cut_short:
+        for origin, transaction in going:
+            number = context.state.ways.number(Way(key.source, key.stream, origin, queue.number))
+            queue.parts.source_went_on(number, transaction, ended=not transaction)
+    if admitted or cut_short:
         context.touch(queue)
-        if queue.large_use and not queue.outgoing:
-            _watch_parts(context, queue, arrival, admitted)
+
+
+def _going(
+    context: Context,
+    queue: Queue,
+    arrival: _Arrival,
+    judged: list[tuple[int, int, MessageClass | None]],
+) -> tuple[list[tuple[str, int]], bool]:
+    """Of which transactions more may come, where that changes: by origin, 0 for none any more.
+
+    And whether one of them has ended without its last message: that may not enter, or never came.
+    """
+    before: dict[str, int] = {}
+    after: dict[str, int] = {}
+    cut_short = False
+    ways = context.state.ways
+    for at, _, why in judged:
+        envelope, origin = arrival.head.envelopes[at], arrival.headers[at].source.hex()
+        if (
+            envelope.marks & (MARK_FIRST | MARK_LAST) == MARK_FIRST | MARK_LAST
+            and not ways.any_going
+        ):
+            continue
+        if origin not in before:
+            before[origin] = after[origin] = ways.going(ways.number(arrival.way(at, queue)))
+        if after[origin] not in (0, envelope.transaction):
+            cut_short = True
+        last = envelope.marks & MARK_LAST or not envelope.transaction
+        after[origin] = 0 if last else envelope.transaction
+        if last and why is not None and not envelope.marks & MARK_FIRST:
+            cut_short = True
+    return [each for each in after.items() if each[1] != before[each[0]]], cut_short
 
 
 class _Numbering:
@@ -240,6 +316,7 @@ def _tail(  # noqa: PLR0917 - what is known of one arriving message
         header.part,
         0 if transactional else header.priority,
         header.copies,
+        envelope.following if transactional else 0,
     )
     return with_hops(tail, envelope.move_count + 1) if queue.outgoing else tail
 

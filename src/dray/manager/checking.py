@@ -250,7 +250,7 @@ def _check_large(offline: Offline, findings: Findings, damaged: set[tuple[str, i
     for queue in offline.state.queues:
         if queue.stream is not None or any(name == queue.name for name, _ in damaged):
             continue
-        find_parts(offline.heap, queue)
+        find_parts(offline.heap, queue, offline.state.ways)
         for assembly in queue.parts:
             key = join_id(ManagerId(assembly.key.source.hex()), assembly.key.sequence)
             missing = assembly.missing()

@@ -96,6 +96,10 @@ class Accepted(Fact, frozen=True, tag=6):
     confirmations: list[Confirmation] = []
     origins: list[str] = []
     """Origins whose messages have never come by this stream into this queue before."""
+    going: list[tuple[str, int]] = []
+    """Of origins for which that has changed: the transaction of which more may come, 0 for none."""
+    passed: bool = False
+    """Whether an outgoing queue has to tell on that a transaction has ended short of its last."""
 
 
 class Delivered(Fact, frozen=True, tag=7):

@@ -109,6 +109,10 @@ class Happening:
         context.record(fact)
         for source, stream, _ in fact.confirmations:
             context.to_tell[StreamKey(source, stream)] = None
+        for queue, _ in self._leaving:
+            # Streams pass over what left, and who waits for a whole transaction may have it now.
+            if queue.stream is not None or queue.waiters:
+                context.touch(queue)
         for (queue, staged, _), first in zip(self._sends, firsts, strict=True):
             self._watch(queue, staged, first)
         for target, first, _ in self._moving:
@@ -187,6 +191,7 @@ def packed_tails(staged: list[Staged], transaction: int, when_us: int, marks: in
                 each.part,
                 each.priority,
                 each.copies,
+                last - at if transaction else 0,
             )
             for at, each in enumerate(staged)
         ]

@@ -11,6 +11,7 @@ position:
 
     kind: part 2 bits, priority 3, then one each if the sender asked for dead letters, for the
     journal, for acknowledgments
+    ordinal: place in its transaction 22 bits, then 10 of how many follow it there (1023: or more)
 
 The part behind the key (the *tail*, 70 bytes) is what facts carry: positions are given when a fact
 is applied, and a replay gives the same ones. Entries that a transaction has taken are *held*: out
@@ -51,6 +52,9 @@ _TWO_BITS = 3
 _PRIORITY_AT = 2
 _THREE_BITS = 7
 _COPIES_AT = 5
+_ORDINAL_BITS = 22
+_ORDINAL_MAX = (1 << _ORDINAL_BITS) - 1
+FOLLOWING_MAX = (1 << 32 - _ORDINAL_BITS) - 1
 
 COPY_DEAD_LETTER = 1
 COPY_JOURNAL = 2
@@ -89,6 +93,8 @@ class Entry(NamedTuple):
     priority: int
     copies: int
     """`COPY_DEAD_LETTER`, `COPY_JOURNAL` and `WANTS_ACKNOWLEDGMENTS`, as the sender asked."""
+    following: int = 0
+    """How many messages its transaction sent to the queue behind it, `FOLLOWING_MAX` at most."""
 
     @property
     def extent(self) -> Extent:
@@ -111,8 +117,10 @@ def pack_tail(  # noqa: PLR0917 - one argument a field, on the path of every mes
     part: int,
     priority: int,
     copies: int,
+    following: int = 0,
 ) -> bytes:
-    """Pack what a fact carries of a message; `copies` as in `Entry`."""
+    """Pack what a fact carries of a message; `copies` and `following` as in `Entry`."""
+    ordinal |= min(following, FOLLOWING_MAX) << _ORDINAL_BITS
     return _TAIL.pack(
         extent.file, extent.offset, extent.length, crc, number, transaction, sent_us, arrived_us,
         expires_us, stream, ordinal, marks, message_class,
@@ -210,13 +218,19 @@ def with_key(tail: bytes, lookup_id: int) -> bytes:
 def unpack(entry: bytes) -> Entry:
     """Read an entry."""
     fields = _TAIL_IN_ENTRY.unpack(entry)
-    *others, kind, aborts, moves = fields
+    *others, ordinal, marks, message_class, kind, aborts, moves = fields
     part, priority, copies = (
         kind & _TWO_BITS,
         kind >> _PRIORITY_AT & _THREE_BITS,
         kind >> _COPIES_AT,
     )
-    return Entry._make((lookup_id_of(entry), *others, aborts, moves, part, priority, copies))
+    following, ordinal = ordinal >> _ORDINAL_BITS, ordinal & _ORDINAL_MAX
+    return Entry._make(
+        (
+            lookup_id_of(entry), *others, ordinal, marks, message_class, aborts, moves,
+            part, priority, copies, following,
+        )
+    )  # fmt: skip
 
 
 def lookup_id_of(entry: bytes) -> int:
@@ -323,6 +337,10 @@ class QueueIndex:
     def held_positions(self) -> list[int]:
         """Positions of all held entries."""
         return list(self._held)
+
+    def held_entries(self) -> Iterator[bytes]:
+        """All held entries."""
+        return (entry for entry, _ in self._held.values())
 
     def hold(self, entry: bytes, transaction: int) -> None:
         """Take an available entry out of sight, for a transaction."""

@@ -26,6 +26,7 @@ from dray.delivery.events import (
     LinkLost,
     LinkReady,
     Open,
+    PassOver,
     PeerForgot,
     PeerState,
     Refused,
@@ -56,7 +57,9 @@ from dray.wire.frames import (
     Credit,
     Data,
     Failed,
+    Going,
     OpenStream,
+    Passed,
     Post,
     StreamRefused,
     StreamState,
@@ -102,6 +105,8 @@ class Links:
                     self._context.effects.append(LinkSend(queue.route.peer, head))
                 case Transmit():
                     self._transmit(queue, effect)
+                case PassOver():
+                    self._pass_over(queue, effect)
                 case StreamConfirmed():
                     self._delivered(queue, effect.upto)
                 case Renewed(sequence_id):
@@ -354,6 +359,15 @@ class Links:
         self._context.effects.append(
             LinkSend(queue.route.peer, head, bodies(self._context, entries))
         )
+
+    def _pass_over(self, queue: Queue, effect: PassOver) -> None:
+        assert queue.route is not None, "an outgoing queue has a route"
+        if queue.index.aside_count:
+            # A message that cannot be read has not gone: it may be mended.
+            return
+        going = [Going(*each) for each in self._context.state.ways.going_into(queue.number)]
+        head = Passed(queue.number, *effect, going)
+        self._context.effects.append(LinkSend(queue.route.peer, head))
 
     def _left_us(self, entry: Entry) -> tuple[int, int]:
         """How long a message has to reach its queue, and how long it may stay there; -1: for ever.

@@ -86,7 +86,7 @@ def _with_its_parts(
 def handle_receive_transaction(
     context: Context, session: Session, request_id: int, head: ReceiveTransaction
 ) -> None:
-    """Answer with all messages of one transaction, or let the request wait for its last."""
+    """Answer with all messages of one transaction, or let the request wait for one to end."""
     queue = context.state.queues.numbered(head.queue)
     check_may_take(queue)
     if not head.transaction or not queue.options.transactional:
@@ -104,16 +104,17 @@ def handle_receive_transaction(
 def receive_transaction_now(
     context: Context, session: Session, request_id: int, head: ReceiveTransaction
 ) -> bool:
-    """Answer if the last message of some transaction is there; tell whether one was."""
+    """Answer if some transaction of which there is something can have no more; tell whether."""
     queue = context.state.queues.numbered(head.queue)
-    found = _first_ended(queue)
+    found = _first_ended(context, queue)
     if not found:
         return False
     owner = open_transaction(context, session, head.transaction)
     owner.note_operations(context, len(found))
     entries = [unpack(packed) for packed in found]
     there = {entry.ordinal for entry in entries}
-    missing = [n for n in range(1, entries[-1].ordinal + 1) if n not in there]
+    count = entries[-1].ordinal + entries[-1].following
+    missing = [n for n in range(1, count + 1) if n not in there]
     fitting, total = 0, 0
     for entry in entries:
         total += entry.length
@@ -128,16 +129,33 @@ def receive_transaction_now(
     return True
 
 
-def _first_ended(queue: Queue) -> list[bytes]:
-    """The messages of the first transaction whose last message is available, in order.
+def _first_ended(context: Context, queue: Queue) -> list[bytes]:
+    """The messages of the first transaction of which no more can come, in order.
 
-    A transaction some of whose messages another transaction holds is passed over.
+    Its last message is there, or was given up on the way (`ways.py`), or has left since. One some
+    of whose messages another transaction holds is passed over.
     """
-    groups: dict[tuple[int, int], list[bytes]] = {}
+    ways = context.state.ways
+    held = {_group_of(packed) for packed in queue.index.held_entries()}
+    groups: dict[int, tuple[int, list[bytes]]] = {}
     for packed in queue.index.available():
         entry = unpack(packed)
-        group = groups.setdefault((entry.stream, entry.transaction), [])
-        group.append(packed)
-        if entry.marks & MARK_LAST or not entry.transaction:
+        way, transaction = entry.stream, entry.transaction
+        if (way, transaction) in held:
+            continue
+        earlier, group = groups.setdefault(way, (transaction, []))
+        if earlier != transaction:
+            # By one way transactions come one after another.
             return group
-    return []
+        group.append(packed)
+        if entry.marks & MARK_LAST or not transaction:
+            return group
+    over = (
+        group for way, (number, group) in groups.items() if not way or ways.going(way) != number
+    )
+    return next(over, [])
+
+
+def _group_of(packed: bytes) -> tuple[int, int]:
+    entry = unpack(packed)
+    return entry.stream, entry.transaction

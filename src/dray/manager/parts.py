@@ -14,6 +14,7 @@ from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_prope
 
 if TYPE_CHECKING:
     from dray.manager.queues import Queue
+    from dray.manager.ways import Ways
     from dray.store.heap import Extent
 
 
@@ -59,7 +60,7 @@ def seen_in_record(header: RecordHeader, record: bytes | memoryview, offset: int
     )
 
 
-def find_parts(store: Records, queue: Queue) -> list[bytes]:
+def find_parts(store: Records, queue: Queue, ways: Ways) -> list[bytes]:
     """Rebuild what is known of a queue's large messages after a start, from its records.
 
     Gives the entries whose records cannot be read: one of them must not keep a manager from
@@ -70,6 +71,9 @@ def find_parts(store: Records, queue: Queue) -> list[bytes]:
         watch_arrivals(store, queue, 1, damaged)
         # This manager's own transactions are there whole or not at all: none is in flight.
         queue.parts.source_went_on(0, 0, ended=True)
+        for way in ways.into(queue.number):
+            going = ways.going(way)
+            queue.parts.source_went_on(way, going, ended=not going)
     return damaged
 
 

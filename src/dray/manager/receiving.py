@@ -185,6 +185,7 @@ def envelope_of(
         number,
         remaining_us,
         reaching_us,
+        entry.following,
     )
 
 

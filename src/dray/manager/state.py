@@ -106,6 +106,7 @@ class _Snapshot(msgspec.Struct, array_like=True):
     certain_from: int = 0
     queue_files_kept: bool = False
     ways: list[Way] = []
+    going: list[tuple[int, int]] = []
 
 
 class State:
@@ -209,6 +210,17 @@ class State:
         self._admit(self.queues.numbered(fact.queue), fact.tails, fact.when_us)
         for origin in fact.origins:
             self.ways.add(Way(fact.source, fact.stream, origin, fact.queue))
+        for origin, transaction in fact.going:
+            way = Way(fact.source, fact.stream, origin, fact.queue)
+            number = self.ways.number(way)
+            if number:
+                # Of a transaction none of which may enter nobody waits for more.
+                self.ways.went_on(number, transaction)
+        queue = self.queues.numbered(fact.queue)
+        if fact.passed and queue.stream is not None:
+            # A position that no message has: the stream passes over it, and so tells on.
+            queue.next_lookup_id += 1
+            queue.stream.admitted(queue.next_lookup_id - 1, queue.next_lookup_id - 1, fact.when_us)
 
     def _keep_queue_files(self, _fact: QueueFilesKept) -> None:
         self.queue_files_kept = True
@@ -385,6 +397,7 @@ class State:
             self.outcomes.certain_from,
             self.queue_files_kept,
             self.ways.state(),
+            self.ways.going_state(),
         )
         for item in (head, *map(_queue_record, self.queues)):
             encoded = _encode(item)
@@ -399,7 +412,7 @@ class State:
         self.next_number, self.next_queue = head.next_number, head.next_queue
         self.outcomes = Outcomes(head.committed, head.forgotten, head.certain_from)
         self.queue_files_kept = head.queue_files_kept
-        self.ways = Ways(head.ways)
+        self.ways = Ways(head.ways, head.going)
         self.heard = dict(head.heard)
         self.prepared = {each.transaction: each for each in head.prepared}
         if head.quotas_set is not None:

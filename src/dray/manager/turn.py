@@ -101,6 +101,7 @@ _FOR_CLIENTS: dict[type[frames.Head], _Handler] = {
 }
 _FOR_MANAGERS: dict[type[frames.Head], _Handler] = {
     frames.OpenStream: arrivals.handle_open_stream,
+    frames.Passed: arrivals.handle_passed,
     frames.ConfirmationsTaken: telling.handle_taken,
     frames.AttachBox: relay.handle_attach,
     frames.Credit: relay.handle_credit,
@@ -161,7 +162,7 @@ class Manager:
         damaged: list[tuple[Queue, list[bytes]]] = []
         for queue in state.queues:
             if queue.stream is None:
-                damaged.append((queue, find_parts(store, queue)))
+                damaged.append((queue, find_parts(store, queue, state.ways)))
                 continue
             queue.stream.began_anew()
             if queue.paused:

@@ -5,6 +5,9 @@ sent at (its origin, another one where the source forwards) and the queue it lea
 keeps the number of its way, so that what becomes of the message can be told back: to the source of
 the stream, about the origin. Numbers are given in the order of facts, from 1; 0 is no way: sent
 here.
+
+An origin's transactions come one after another by a way. So at most one is *going on*: its last
+message has neither come nor been given up. All others there is no more of.
 """
 
 from __future__ import annotations
@@ -30,13 +33,16 @@ class Way(NamedTuple):
 class Ways:
     """All ways that ever were used."""
 
-    def __init__(self, ways: Iterable[Way] = ()) -> None:
+    def __init__(self, ways: Iterable[Way] = (), going: Iterable[tuple[int, int]] = ()) -> None:
         """Begin with what a checkpoint knew."""
         self._ways: list[Way] = []
         self._numbers: dict[Way, int] = {}
         self._back: dict[tuple[str, int], Way] = {}
+        self._going: dict[int, int] = {}
         for way in ways:
             self.add(way)
+        for number, transaction in going:
+            self.went_on(number, transaction)
 
     def __len__(self) -> int:
         """How many there are: the highest number."""
@@ -60,6 +66,46 @@ class Ways:
         """By which way messages of an origin last came into an outgoing queue."""
         return self._back.get((origin, queue))
 
+    def went_on(self, number: int, transaction: int) -> None:
+        """Apply the fact that more of a transaction may come by a way; of none if it is 0."""
+        if transaction:
+            self._going[number] = transaction
+        else:
+            self._going.pop(number, None)
+
+    @property
+    def any_going(self) -> bool:
+        """Whether more may come of any transaction."""
+        return bool(self._going)
+
+    def going(self, number: int) -> int:
+        """The transaction of which more may come by a way; 0 for none."""
+        return self._going.get(number, 0)
+
+    def going_by(self, source: str, stream: int) -> list[tuple[int, Way, int]]:
+        """What is going on in a stream: number of the way, the way, the transaction."""
+        return [
+            (number, self._ways[number - 1], transaction)
+            for number, transaction in self._going.items()
+            if self._ways[number - 1][:2] == (source, stream)
+        ]
+
+    def going_into(self, queue: int) -> list[tuple[str, int]]:
+        """Of what is going on into a queue: origin and transaction."""
+        return [
+            (self._ways[number - 1].origin, transaction)
+            for number, transaction in self._going.items()
+            if self._ways[number - 1].queue == queue
+        ]
+
+    def into(self, queue: int) -> list[int]:
+        """The numbers of all ways into a queue."""
+        return [number for number, way in enumerate(self._ways, 1) if way.queue == queue]
+
     def state(self) -> list[Way]:
-        """Everything, for a checkpoint."""
+        """All ways, for a checkpoint."""
         return list(self._ways)
+
+    def going_state(self) -> list[tuple[int, int]]:
+        """By way, the transactions of which more may come, for a checkpoint."""
+        return list(self._going.items())

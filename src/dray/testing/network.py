@@ -18,10 +18,18 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from dray.wire.frames import Data, Head, OpenStream, StreamRefused, StreamState, encode_frame
+from dray.wire.frames import (
+    Data,
+    Head,
+    OpenStream,
+    Passed,
+    StreamRefused,
+    StreamState,
+    encode_frame,
+)
 from dray.wire.stream import Frame, FrameStream
 
-_EXPENDABLE = (Data, OpenStream, StreamRefused, StreamState)
+_EXPENDABLE = (Data, Passed, OpenStream, StreamRefused, StreamState)
 STALL, OVERTAKEN = 100, 10
 """How many times as long as others a frame takes that is stalled, or overtaken."""
 _PIECES_MAX = 3

@@ -29,6 +29,7 @@ from dray.delivery.events import (
     LinkLost,
     LinkReady,
     Open,
+    PassOver,
     Paused,
     PeerState,
     Refused,
@@ -41,7 +42,7 @@ from dray.delivery.events import (
 from dray.delivery.incoming import IncomingSnapshot, IncomingStreams, StreamKey
 from dray.delivery.outgoing import OutgoingStream
 from dray.testing.network import Endpoint, Faults, Link, Schedule
-from dray.wire.frames import Data, Envelope, Head, OpenStream, StreamRefused, StreamState
+from dray.wire.frames import Data, Envelope, Head, OpenStream, Passed, StreamRefused, StreamState
 from dray.wire.stream import Frame
 
 START = 1_700_000_000.0
@@ -292,6 +293,8 @@ class Node:
                     for each, body in zip(lookup_ids, bodies, strict=True)
                 ]
                 return Data(stream.stream, sequence_id, previous, envelopes), b"".join(bodies)
+            case PassOver():
+                return Passed(stream.stream, *effect), b""
             case Diverged():
                 raise BrokenPromiseError(f"{self.name} to {peer}: {effect} without a copied store")
         return None
@@ -312,6 +315,10 @@ class Node:
                 if self.newest.get(other.name, link) is not link:
                     return []
                 return [(link, self.data(StreamKey(other.name, head.stream), head, frame), b"")]
+            case Passed():
+                if self.newest.get(other.name, link) is not link:
+                    return []
+                return [(link, self.passed(StreamKey(other.name, head.stream), head), b"")]
             case StreamState(_, sequence_id, upto):
                 return self.outgoing(other.name, PeerState(sequence_id, upto))
             case StreamRefused(_, _, sentence):
@@ -337,6 +344,12 @@ class Node:
         self.life.incoming.visited(key, start, self.world.schedule.now)
         if start < len(numbers):
             self.append("accepted", key, head.sequence_id, numbers[-1], bodies[start:])
+        return self.position(key)
+
+    def passed(self, key: StreamKey, head: Passed) -> StreamState:
+        """Let the position go on over what has gone."""
+        if not self.life.incoming.admissible(key, head.sequence_id, head.previous, [head.upto]):
+            self.append("accepted", key, head.sequence_id, head.upto, [])
         return self.position(key)
 
     def position(self, key: StreamKey) -> StreamState:

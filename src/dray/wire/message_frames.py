@@ -93,9 +93,10 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True):
     """What managers know of one record.
 
     Times in microseconds since the epoch; `marks`: 1 first and 2 last in its transaction;
-    `ordinal` its place in its transaction, from 1. Between managers only, `number` is its number in
-    the stream, `move_count` how many managers have forwarded it, `remaining_us` the time until it
-    expires in its queue and `reaching_us` the time it has left to get there (-1: for ever).
+    `ordinal` its place in its transaction, from 1, and `following` how many come behind it there,
+    1023 for that many or more. Between managers only, `number` is its number in the stream,
+    `move_count` how many managers have forwarded it, `remaining_us` the time until it expires in
+    its queue and `reaching_us` the time it has left to get there (-1: for ever).
     """
 
     lookup_id: int
@@ -112,6 +113,7 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True):
     number: int = 0
     remaining_us: int = -1
     reaching_us: int = -1
+    following: int = 0
 
 
 class Messages(Head, frozen=True):
@@ -153,7 +155,7 @@ class Reject(Head, frozen=True):
 
 
 class ReceiveTransaction(Head, frozen=True):
-    """Take all messages that one transaction sent to a queue, once its last is there.
+    """Take all messages that one transaction sent to a queue, once no more of it can come.
 
     Answered by TransactionMessages, or Failed when `timeout` seconds passed.
     """

@@ -1,4 +1,4 @@
-"""Frames between managers: streams, order acks, confirmations (codes 60 to 65)."""
+"""Frames between managers: streams, order acks, confirmations (codes 60 to 66)."""
 
 from __future__ import annotations
 
@@ -73,6 +73,28 @@ class ConfirmationsTaken(Head, frozen=True):
     code = 65
     stream: int
     upto: int
+
+
+class Going(msgspec.Struct, array_like=True, frozen=True):
+    """A transaction of which more may still come: the manager it began at, and its number."""
+
+    origin: str
+    transaction: int
+
+
+class Passed(Head, frozen=True):
+    """Nothing up to a number comes any more: what was not sent has expired or was removed.
+
+    Judged and acknowledged like a message of that number. Every transaction of the stream has ended
+    by it, but those that are `going` on.
+    """
+
+    code = 66
+    stream: int
+    sequence_id: int
+    previous: int
+    upto: int
+    going: list[Going] = msgspec.field(default_factory=list)
 
 
 class Data(Head, frozen=True):

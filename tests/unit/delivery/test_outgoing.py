@@ -12,6 +12,7 @@ from dray.delivery.events import (
     LinkLost,
     LinkReady,
     Open,
+    PassOver,
     Paused,
     PeerForgot,
     PeerState,
@@ -236,9 +237,34 @@ def test_a_queue_that_expired_whole_neither_waits_nor_resends():
     sender.admit(2)
     sender.connect()
     sender.expire(1, 2)
-    assert sender.give(Tick(), at=30.0) == []
+    assert sender.give(Tick(), at=30.0) == [PassOver(NOON_ID, 0, 2)]
+    assert sender.ack(2) == [Confirmed(2)]
     assert sender.stream.deadline() is None
-    assert sent(sender.admit(1)) == [(0, [3])]
+    assert sent(sender.admit(1)) == [(0, [1])]
+
+
+def test_what_has_gone_behind_all_that_was_sent_is_passed_over_once_and_again_if_unheard():
+    sender = Sender()
+    sender.admit(5)
+    sender.expire(3, 4, 5)
+    effects = sender.connect()
+    assert sent(effects) == [(0, [1, 2])]
+    assert effects[-1] == PassOver(NOON_ID, 2, 5)
+    assert sender.ack(2) == [Confirmed(2)]
+    assert sender.stream.deadline() == 30.0
+    assert sender.give(Tick(), at=30.0) == [PassOver(NOON_ID, 0, 5)]
+    assert sender.connect(NOON_ID, 2) == [PassOver(NOON_ID, 0, 5)]
+    assert sender.ack(5) == [Confirmed(5)]
+    assert sender.stream.deadline() is None
+
+
+def test_what_the_window_has_no_room_for_is_not_passed_over():
+    sender = Sender()
+    sender.admit(8)
+    sender.expire(8)
+    effects = sender.connect()
+    assert not [each for each in effects if isinstance(each, PassOver)]
+    assert PassOver(NOON_ID, 7, 8) in sender.ack(3)
 
 
 # ---------------------------------------------------------------------------------- acks, resend

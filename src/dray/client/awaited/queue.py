@@ -239,9 +239,10 @@ class Queue:
     async def receive_transaction(
         self, timeout: float | None = None, transaction: InTransaction | None = None
     ) -> ReceivedTransaction:
-        """Take all messages that one transaction has sent here, once its last one is there.
+        """Take all messages that one transaction has sent here, once no more of it can come.
 
-        They are complete, or their result names the missing ones. Raises `ReceiveTimeout`.
+        They are complete, or their result names those that expired, were refused on the way or
+        have left the queue. Raises `ReceiveTimeout`.
         """
         if transaction is None:
             return await self._in_own(lambda own: self.receive_transaction(timeout, own))
