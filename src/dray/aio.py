@@ -26,8 +26,11 @@ from dray.client.link import Link
 from dray.client.loops import LoopRuntime
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-    from typing import Any
+    from typing import Any, BinaryIO
+
+    from dray.model.backup import BackupReport
 
 __all__ = [
     "Cursor",
@@ -39,6 +42,7 @@ __all__ = [
     "Transaction",
     "connect",
     "open",
+    "restore",
 ]
 
 
@@ -64,3 +68,18 @@ def open(  # noqa: A001 - the name of the public face, as in dray
             path, quota=quota, journal_quota=journal_quota, name=name, listen=listen, **config
         )
     )
+
+
+async def restore(
+    archive: str | Path | BinaryIO,
+    path: str | Path,
+    *,
+    progress: Callable[[int, int], object] | None = None,
+) -> BackupReport:
+    """Make a data directory from a backup without stopping the event loop; see `dray.restore`.
+
+    `progress` is called in another thread. Once begun it goes on to its end, cancelled or not.
+    """
+    from dray.embedded import restore_here
+
+    return await LoopRuntime().offload(restore_here, archive, path, progress)

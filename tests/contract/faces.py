@@ -33,6 +33,7 @@ class BlockingFace:
 
     open = staticmethod(dray.open)
     connect = staticmethod(dray.connect)
+    restore = staticmethod(dray.restore)
     LargeMessageQueue = dray.LargeMessageQueue
     Receiver = dray.Receiver
 
@@ -57,6 +58,9 @@ class AwaitedFace:
 
     def connect(self, url):
         return self.wait(dray.aio.connect(url))
+
+    def restore(self, archive, path, **options):
+        return self.wait(dray.aio.restore(archive, path, **options))
 
     def LargeMessageQueue(self, queue, **options):  # noqa: N802 - the name of the class
         return Outside(self, dray.aio.LargeMessageQueue(inside(queue), **options))

@@ -58,6 +58,24 @@ def test_what_is_in_a_directory_is_there_when_it_is_opened_again(face, tmp_path)
         assert manager.queue("orders").receive(0).body == b"kept"
 
 
+def test_a_backup_is_restored_into_a_new_directory(face, tmp_path):
+    with face.open(tmp_path / "data") as manager:
+        manager.create_queue("orders").send(b"kept")
+        manager.backup(tmp_path / "a.dray")
+    told = []
+    report = face.restore(
+        tmp_path / "a.dray", tmp_path / "new", progress=lambda *done: told.append(done)
+    )
+    assert report.messages == 1
+    assert told[-1][0] == told[-1][1]
+    with face.open(tmp_path / "new") as manager:
+        assert manager.queue("orders").receive(0).body == b"kept"
+    (tmp_path / "b.dray").write_bytes(b"none")
+    with pytest.raises(dray.BackupDamaged):
+        face.restore(tmp_path / "b.dray", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
 def test_an_embedded_queue_manager_can_listen_too(face, tmp_path):
     with face.open(tmp_path / "data", listen="127.0.0.1:0", quota=None) as manager:
         assert manager.info().quota is None

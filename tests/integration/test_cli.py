@@ -47,6 +47,20 @@ def test_a_queue_can_be_made_seen_emptied_and_deleted(manager):
     assert dray("queue", "show", "orders", url=url).assert_error("queue-not-found")
 
 
+def test_an_outgoing_queue_shows_how_its_delivery_stands(manager):
+    url, there = manager.url, "dray://127.0.0.1:1/orders"
+    dray("send", there, "--stdin", url=url, stdin=b"waits").assert_good()
+    until(lambda: "refused" in dray("queue", "show", there, url=url).assert_good().out)
+    rows = words(dray("queue", "show", there, url=url).assert_good().out)
+    shown = {row[0]: row[-1] for row in rows}
+    assert (shown["next hop"], shown["unacknowledged"]) == ("127.0.0.1:1", "1")
+    assert any("disconnected" in value for key, value in shown.items() if "change" in key)
+    assert "delivery" not in shown
+    plain = dray("queue", "create", "plain", url=url)
+    plain.assert_good()
+    assert "next hop" not in dray("queue", "show", "plain", url=url).assert_good().out
+
+
 def test_standard_input_comes_out_on_standard_output_byte_for_byte(url):
     body = bytes(range(256)) * 40
     dray("send", "orders", "--stdin", "--label", "bytes", url=url, stdin=body).assert_good()

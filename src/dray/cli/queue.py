@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 import msgspec
 
-from dray.cli.output import print_json, print_record, print_table, size_text
+from dray.cli.output import print_json, print_record, print_table, size_text, time_text
 from dray.cli.settings import Settings, everywhere
-from dray.model.queue import QueueInfo
+from dray.model.queue import DeliveryInfo, QueueInfo
 from dray.model.sizes import optional_size
 
 
@@ -80,10 +80,28 @@ def show(settings: Settings, name: str) -> None:
         print_json(info)
         return
     told = {key: str(value) for key, value in msgspec.structs.asdict(info).items()}
+    del told["delivery"]
     for size in ("byte_count", "journal_bytes", "quota", "journal_quota"):
         told[size] = size_text(getattr(info, size))
     told["transactional"] = _yes_or_no(info.transactional)
+    if info.delivery is not None:
+        told |= _delivery(info.delivery)
     print_record({key.replace("_", " "): value for key, value in told.items()})
+
+
+def _delivery(delivery: DeliveryInfo) -> dict[str, str]:
+    """How the delivery of an outgoing queue stands, and what its connection has been through."""
+    told = {key: str(value) for key, value in msgspec.structs.asdict(delivery).items()}
+    del told["history"]
+    for time in ("next_attempt", "last_ack_time", "next_resend"):
+        told[time] = time_text(getattr(delivery, time))
+    told["in_flight_bytes"] = size_text(delivery.in_flight_bytes)
+    told["sequence_id"] = f"{delivery.sequence_id:#x}"
+    for at, change in enumerate(delivery.history, 1):
+        times = f", {change.times} times" if change.times > 1 else ""
+        reason = f": {change.reason}" if change.reason else ""
+        told[f"change {at}"] = f"{time_text(change.until)} {change.state}{times}{reason}"
+    return told
 
 
 @command.command()

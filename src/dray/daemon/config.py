@@ -51,6 +51,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     window_bytes: Size = LINK_WINDOW_BYTES
     window_messages: int = LINK_WINDOW_MESSAGES
     routes: dict[str, str] = {}
+    addresses: tuple[str, ...] = ()
     idle_transaction_s: float = IDLE_TRANSACTION_S
     log_bytes: Size = LOG_BYTES
     log_level: str = "warning"
@@ -67,6 +68,8 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
         if not _positive(self.idle_transaction_s):
             raise InvalidConfiguration("idle_transaction_s must be above zero")
         _routes(self.routes)
+        for each in self.addresses:
+            _manager(each, "addresses")
         if not _positive(self.reconnect_delay_s):
             raise InvalidConfiguration("reconnect_delay_s must be above zero")
         if self.window_messages < 1 or not _size("window_bytes", self.window_bytes):
@@ -153,11 +156,11 @@ def _routes(given: dict[str, str]) -> dict[Peer, Peer]:
     return routes
 
 
-def _manager(text: str) -> Peer:
+def _manager(text: str, option: str = "routes") -> Peer:
     try:
         return Peer(*parse_manager_address(text))
     except InvalidQueueName as error:
-        raise InvalidConfiguration(f"routes: {text!r} is not HOST:PORT") from error
+        raise InvalidConfiguration(f"{option}: {text!r} is not HOST:PORT") from error
 
 
 def _limit(field: str, value: Size | None) -> int | None:

@@ -18,6 +18,7 @@ from typing import Any, Protocol, assert_never
 
 import msgspec
 
+from dray.daemon.addresses import own_addresses
 from dray.daemon.config import ServeOptions, check_named, listen_address
 from dray.daemon.connection import Connection, Surroundings
 from dray.daemon.descriptors import raise_limit, sessions_max
@@ -39,6 +40,7 @@ from dray.manager.events import (
     LinkSend,
     ManagerConfig,
     Peer,
+    Reachable,
     Request,
     SessionClosed,
     SessionOpened,
@@ -136,6 +138,7 @@ class Server:
         self._stopping = False
         self._all_gone = asyncio.Event()
         self._listeners: list[Listener] = []
+        self._own: frozenset[Peer] = frozenset()
         self.ended: asyncio.Future[Exception] = loop.create_future()
         """Done when the daemon cannot go on, with the reason."""
         clock = Timekeeper()
@@ -156,6 +159,7 @@ class Server:
         self._turns = Turns(loop, self._store, self._manager, clock=clock, performer=self)
         self._links = Links(self._around, self._hello, self._turns)
         loop.set_exception_handler(self._unforeseen)
+        self._turns.deliver(Reachable(self._own))
         self._turns.deliver(Tick())
 
     @property
@@ -304,7 +308,9 @@ class Server:
 
     def _listen(self, options: ServeOptions) -> None:
         if options.listen is not None:
-            sock, address = listen_tcp(*listen_address(options.listen))
+            host, port = listen_address(options.listen)
+            sock, address = listen_tcp(host, port)
+            self._own = own_addresses(host, sock, options.addresses)
             if not ip_address(sock.getsockname()[0]).is_loopback:
                 _log.warning("%s has no lock: anyone who reaches it may use it", address)
             self._listeners.append(Listener(self._loop, sock, address, self.adopt))

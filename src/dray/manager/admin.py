@@ -10,6 +10,7 @@ from dray.delivery.events import Paused, Resumed, StreamCondition
 from dray.errors import AccessDenied, Misuse, ProtocolError, QueueExists, QueueNotFound
 from dray.manager.accounts import Account
 from dray.manager.events import CloseSession, Peer
+from dray.manager.expiry import give_up
 from dray.manager.facts import NumbersLeased, QueueCreated, QueueDeleted, QueuePaused, QuotaSet
 from dray.manager.index import lookup_id_of
 from dray.manager.lives import Lives
@@ -125,6 +126,8 @@ def _let_go(context: Context, queue: Queue) -> None:
 
     Of what a transaction holds too: that transaction cannot commit any more.
     """
+    if queue.outgoing:
+        give_up(context, queue)
     lookup_ids = [lookup_id_of(packed) for packed in queue.index.everything()]
     if lookup_ids:
         why = MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_DELETED
@@ -133,18 +136,26 @@ def _let_go(context: Context, queue: Queue) -> None:
 
 def resolve(context: Context, name: str) -> Queue:
     """Find the queue of a name; outgoing queues, journals and sub-queues are made when needed."""
-    address = parse_queue_address(name)
+    address = _seen_from_here(context, name)
     if not address.remote:
         return _local(context, address)
     queue = context.state.queues.find(str(address))
     return queue or _create(context, address, QueueOptions(transactional=True))
 
 
+def _seen_from_here(context: Context, name: str) -> QueueAddress:
+    """A name taken apart; the address of a queue of this manager's own is its plain name."""
+    address = parse_queue_address(name)
+    if address.remote and Peer(address.host, address.port) in context.own_addresses:
+        return QueueAddress(address.queue, address.sub_queue)
+    return address
+
+
 def handle_describe_queue(
     context: Context, session: Session, request_id: int, head: DescribeQueue
 ) -> None:
     """Tell how a queue stands."""
-    queue = context.state.queues.named(str(parse_queue_address(head.name)))
+    queue = context.state.queues.named(str(_seen_from_here(context, head.name)))
     info = msgspec.structs.replace(queue.info(), delivery=context.delivery_of(queue))
     context.answer(session, request_id, QueueState(info))
 
@@ -157,7 +168,7 @@ def handle_list(context: Context, session: Session, request_id: int, _head: List
 
 def handle_delete(context: Context, session: Session, request_id: int, head: DeleteQueue) -> None:
     """Delete a queue with its messages; those who wait at it are told."""
-    queue = context.state.queues.named(str(parse_queue_address(head.name)))
+    queue = context.state.queues.named(str(_seen_from_here(context, head.name)))
     if queue.kind in (QueueKind.SYSTEM, QueueKind.JOURNAL):
         raise AccessDenied(f"{queue.name!r} belongs to the queue manager and cannot be deleted")
     family = [queue, *queue.sub_queues]
@@ -215,7 +226,7 @@ def handle_describe(context: Context, session: Session, request_id: int, _head: 
 
 def handle_pause(context: Context, session: Session, request_id: int, head: PauseQueue) -> None:
     """Stop the delivery of an outgoing queue, or let it go on."""
-    queue = context.state.queues.named(str(parse_queue_address(head.name)))
+    queue = context.state.queues.named(str(_seen_from_here(context, head.name)))
     if queue.stream is None:
         raise Misuse(f"{queue.name!r} is not an outgoing queue: there is no delivery to pause")
     if queue.paused != head.paused:

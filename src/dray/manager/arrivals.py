@@ -14,14 +14,17 @@ import crc32c
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import AccessDenied, DrayError, ProtocolError, QueueNotFound
-from dray.manager.departures import Departures
+from dray.manager.departures import KEPT_THERE, Departures
 from dray.manager.facts import Accepted
+from dray.manager.happening import bury
 from dray.manager.index import (
+    COPY_DEAD_LETTER,
     MARK_FIRST,
     MARK_LAST,
     MARK_SINGLE,
     WANTS_ACKNOWLEDGMENTS,
     pack_tail,
+    with_class,
     with_hops,
 )
 from dray.manager.parts import seen_in_record
@@ -57,25 +60,35 @@ def handle_open_stream(
     try:
         queue = _destination(context, head)
     except DrayError as error:
+        session.streams.pop(head.stream, None)
         _refuse(context, session, head.stream, error)
+        # What has come of earlier messages is told all the same, also of a queue that is deleted.
+        _tell_on(context, session, key, newest)
         return
-    if newest is not None:
-        newest.streams.pop(head.stream, None)
     session.streams[head.stream] = queue.number
-    session.told[head.stream] = 0
+    _say_position(context, session, queue, head.stream)
+    _tell_on(context, session, key, newest)
+
+
+def _tell_on(context: Context, session: Session, key: StreamKey, newest: Session | None) -> None:
+    """Tell the source on this session what became of its messages, and on no older one."""
+    if newest is not None and newest is not session:
+        newest.streams.pop(key.stream, None)
+    session.told[key.stream] = 0
     context.confirmed[key] = session
-    _say_position(context, session, head.stream)
     tell_source(context, key)
 
 
 def _destination(context: Context, head: OpenStream) -> Queue:
     """The queue that a stream leads to; another manager's is that manager's outgoing queue here."""
     if parse_queue_address(head.queue).remote:
-        return context.resolve(head.queue)
-    queue = context.state.queues.find(head.queue)
-    if queue is None:
-        raise QueueNotFound(f"there is no queue {head.queue!r} here", queue=head.queue)
-    if queue.kind is not QueueKind.PRIVATE:
+        queue = context.resolve(head.queue)
+    else:
+        found = context.state.queues.find(head.queue)
+        if found is None:
+            raise QueueNotFound(f"there is no queue {head.queue!r} here", queue=head.queue)
+        queue = found
+    if queue.kind is not QueueKind.PRIVATE and not queue.outgoing:
         raise AccessDenied(f"only the queue manager itself sends to {queue.name!r}")
     return queue
 
@@ -106,7 +119,7 @@ def handle_data(
         except DrayError as error:
             _refuse(context, session, head.stream, error)
             return
-    _say_position(context, session, head.stream)
+    _say_position(context, session, queue, head.stream)
 
 
 def handle_passed(context: Context, session: Session, _request_id: int, head: Passed) -> None:
@@ -132,7 +145,7 @@ def handle_passed(context: Context, session: Session, _request_id: int, head: Pa
         for number, _, transaction in ended:
             queue.parts.source_went_on(number, transaction, ended=True)
         context.touch(queue)
-    _say_position(context, session, head.stream)
+    _say_position(context, session, queue, head.stream)
 
 
 def _open_queue(context: Context, session: Session, stream: int) -> Queue | None:
@@ -207,21 +220,28 @@ def _admit(context: Context, queue: Queue, arrival: _Arrival) -> None:
     """Admit what may enter; what may not is consumed all the same, and its source told (R63)."""
     key, head, headers, body, _ = arrival
     judged = _judge(context, queue, arrival)
-    size = sum(head.envelopes[at].length for at, _, why in judged if why is None)
+    kept_here = {at for at, _, why in judged if _stays(queue, headers[at], head.envelopes[at], why)}
+    size = sum(head.envelopes[at].length for at, _, why in judged if why is None or at in kept_here)
     context.check_disk(size)
     departures = Departures(context)
     tails: list[bytes] = []
+    dead: list[bytes] = []
     admitted: list[tuple[int, int]] = []
     ways = _Numbering(context)
     for at, offset, why in judged:
         properties = read_properties(body, headers[at], offset)
         way = arrival.way(at, queue)
-        if why is not None:
+        if why is not None and at not in kept_here:
             departures.tell(headers[at], properties, why, way=way)
             continue
         record = body[offset : offset + head.envelopes[at].length]
         place = context.store.place(record)
-        tails.append(_tail(context, queue, arrival, at, place, ways.number(way)))
+        tail = _tail(context, queue, arrival, at, place, ways.number(way))
+        if why is not None:
+            departures.tell(headers[at], properties, why | KEPT_THERE, way=way)
+            dead.append(with_class(tail, why))
+            continue
+        tails.append(tail)
         admitted.append((at, offset))
         if headers[at].copies & WANTS_ACKNOWLEDGMENTS and not queue.outgoing:
             arrived = MessageClass.ACK_REACH_QUEUE
@@ -235,6 +255,8 @@ def _admit(context: Context, queue: Queue, arrival: _Arrival) -> None:
             b"".join(tails), told, ways.new_origins, going, queue.outgoing and cut_short,
         )
     )  # fmt: skip
+    if dead:
+        bury(context, dead)
     if told:
         context.to_tell[key] = None
     if admitted and queue.large_use and not queue.outgoing:
@@ -245,6 +267,18 @@ def _admit(context: Context, queue: Queue, arrival: _Arrival) -> None:
             queue.parts.source_went_on(number, transaction, ended=not transaction)
     if admitted or cut_short:
         context.touch(queue)
+
+
+def _stays(
+    queue: Queue, header: RecordHeader, envelope: Envelope, why: MessageClass | None
+) -> bool:
+    """Whether what may not enter becomes a dead letter here, and not at its source.
+
+    What is outside transactions has its dead letters where it could not be delivered
+    (semantics 1.8).
+    """
+    outside = envelope.marks & MARK_SINGLE and not (queue.options.transactional or queue.outgoing)
+    return why is not None and bool(outside and header.copies & COPY_DEAD_LETTER)
 
 
 def _going(
@@ -354,6 +388,7 @@ def _check_records(head: Data, body: memoryview) -> list[RecordHeader]:
     return headers
 
 
-def _say_position(context: Context, session: Session, stream: int) -> None:
+def _say_position(context: Context, session: Session, queue: Queue, stream: int) -> None:
     position = context.state.incoming.position(StreamKey(session.peer_id, stream))
-    context.answer(session, 0, StreamState(stream, position.sequence_id, position.number))
+    state = StreamState(stream, *position, transactional=queue.options.transactional)
+    context.answer(session, 0, state)

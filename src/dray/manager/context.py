@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dray.delivery.incoming import StreamKey
     from dray.manager.accounts import Ledger
     from dray.manager.backup import BackupRun
-    from dray.manager.events import ManagerConfig
+    from dray.manager.events import ManagerConfig, Peer
     from dray.manager.lives import Lives
     from dray.manager.queues import Queue
     from dray.manager.relay import Relay
@@ -85,6 +85,8 @@ class Context:
         """Called with each fact, so that queues' files say the same."""
         self.lives: dict[str, Lives] = {}
         """Of each manager that called: which of its lives."""
+        self.own_addresses: frozenset[Peer] = frozenset()
+        """Under which this manager is reached: a queue that is named by one is a queue here."""
         self.room_was_refused = False
         """Whether something was refused in this turn because the disk is almost full."""
         self.steer: Callable[[Queue, StreamEvent], None]

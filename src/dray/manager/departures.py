@@ -25,6 +25,7 @@ from dray.manager.facts import Confirmation
 from dray.manager.index import (
     COPY_DEAD_LETTER,
     COPY_JOURNAL,
+    MARK_SINGLE,
     WANTS_ACKNOWLEDGMENTS,
     at_place,
     extent_of,
@@ -33,6 +34,8 @@ from dray.manager.index import (
     unpack,
     with_class,
     with_expiry,
+    with_way,
+    without_dead_letter,
 )
 from dray.manager.parts import watch_arrivals
 from dray.manager.system import COMPUTER_JOURNAL, DEAD_LETTERS, DEAD_TRANSACTIONAL
@@ -95,7 +98,7 @@ class Departures:
 
     def confirmed(self, packed: bytes, message_class: int) -> None:
         """A message that was delivered leaves the order queue, by what its destination tells."""
-        copies, tail = unpack(packed).copies, tail_of(packed)
+        copies, tail = unpack(packed).copies, with_way(tail_of(packed), 0)
         if message_class == RECEIVED:
             if copies & COPY_JOURNAL:
                 self.move(COMPUTER_JOURNAL, with_expiry(tail, 0))
@@ -242,15 +245,22 @@ def entries_at(queue: Queue, lookup_ids: list[int]) -> list[bytes]:
 
 
 def delivered(context: Context, queue: Queue, upto: int) -> bytes:
-    """What of an outgoing queue's delivered messages waits for its confirmation, as tails."""
+    """What of an outgoing queue's delivered messages waits for its confirmation, as tails.
+
+    What was sent outside transactions to a queue that is not transactional has its dead letters
+    there (semantics 1.8), so it waits only if a journal wants it.
+    """
     waiting = []
     for packed in queue.index.available():
         if lookup_id_of(packed) > upto:
             break
-        entry = unpack(packed)
-        if entry.copies & _KEPT and not entry.stream:
+        entry, tail = unpack(packed), with_way(tail_of(packed), queue.number)
+        kept = entry.copies & _KEPT
+        if not queue.destination_transactional and entry.marks & MARK_SINGLE:
+            kept, tail = entry.copies & COPY_JOURNAL, without_dead_letter(tail)
+        if kept and not entry.stream:
             ends_us = _ends_us(context, entry) if entry.expires_us else 0
-            waiting.append(with_expiry(tail_of(packed), ends_us))
+            waiting.append(with_expiry(tail, ends_us))
     return b"".join(waiting)
 
 

@@ -70,11 +70,17 @@ class LinkFrame(NamedTuple):
     frame: Frame
 
 
+class Reachable(NamedTuple):
+    """Under which addresses this manager itself can be reached."""
+
+    addresses: frozenset[Peer]
+
+
 class Tick(NamedTuple):
     """The deadline has come, or may have."""
 
 
-Event = SessionOpened | SessionClosed | Request | LinkUp | LinkDown | LinkFrame | Tick
+Event = SessionOpened | SessionClosed | Request | LinkUp | LinkDown | LinkFrame | Reachable | Tick
 
 
 class Answer(NamedTuple):

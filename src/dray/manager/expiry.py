@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from dray.manager.happening import Happening, forget_parts
-from dray.manager.index import expires_us_of, unpack
+from dray.manager.index import expires_us_of, lookup_id_of, unpack
 from dray.manager.system import ORDER_QUEUE
 from dray.model.classes import MessageClass
 
@@ -51,6 +51,27 @@ def expire(context: Context) -> None:
             lookup_ids = _leave_doubtful(happening, queue, queue.stream, lookup_ids)
         forget_parts(context, queue, lookup_ids, 0)
         happening.leave(queue, lookup_ids, _why(queue))
+    happening.record()
+
+
+def give_up(context: Context, queue: Queue) -> None:
+    """Keep in doubt what of an outgoing queue may have arrived, as no more word of it can come.
+
+    What is delivered and waits for its confirmation in the order queue, and what was sent and is
+    not acknowledged.
+    """
+    assert queue.stream is not None, "an outgoing queue has a stream"
+    waiting = context.state.queues.numbered(ORDER_QUEUE)
+    happening = Happening(context)
+    unconfirmed = [
+        lookup_id_of(packed)
+        for packed in waiting.index.everything()
+        if unpack(packed).stream == queue.number
+    ]
+    _in_doubt(happening, waiting, unconfirmed)
+    context.awaiting.forget(unconfirmed)
+    sent = [lookup_id_of(packed) for packed in queue.index.available()]
+    _leave_doubtful(happening, queue, queue.stream, sent)
     happening.record()
 
 

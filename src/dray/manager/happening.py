@@ -18,6 +18,7 @@ from dray.manager.index import (
     MARK_FIRST,
     MARK_LAST,
     MARK_SINGLE,
+    extent_of,
     moved,
     pack_tail,
     split_tails,
@@ -25,6 +26,7 @@ from dray.manager.index import (
     unpack,
 )
 from dray.manager.parts import part_seen, watch_arrivals
+from dray.manager.system import DEAD_LETTERS
 from dray.model.classes import Part
 
 if TYPE_CHECKING:
@@ -149,6 +151,18 @@ class Happening:
                 transaction = self._transaction
                 queue.parts.added(each.seen._replace(lookup_id=lookup_id, transaction=transaction))
         queue.parts.source_went_on(0, self._transaction, ended=True)
+
+
+def bury(context: Context, tails: list[bytes]) -> None:
+    """Let messages that never were in a queue join the dead letters, in a fact of their own.
+
+    What the quota has no room for is let go (semantics 1.8).
+    """
+    happening = Happening(context)
+    for tail in tails:
+        if not happening.departures.move(DEAD_LETTERS, tail):
+            context.store.discard(extent_of(tail))
+    happening.record()
 
 
 def forget_parts(context: Context, queue: Queue, lookup_ids: list[int], held: int) -> None:

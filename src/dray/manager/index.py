@@ -46,6 +46,8 @@ _CLASS = struct.Struct("<H")
 _CLASS_AT = _KIND_AT - _CLASS.size
 _EXPIRES = struct.Struct("<Q")
 _EXPIRES_AT = _CLASS_AT - 1 - 2 * 4 - _EXPIRES.size
+_WAY = struct.Struct("<I")
+_WAY_AT = _CLASS_AT - 1 - 2 * 4
 _COUNT_MAX = 255
 _PRIORITY_TOP = 7
 _TWO_BITS = 3
@@ -81,7 +83,8 @@ class Entry(NamedTuple):
     expires_us: int
     """When it leaves its queue if nobody takes it before; 0 is never."""
     stream: int
-    """The way it came by (`ways.py`); 0 if it was sent here."""
+    """The way it came by (`ways.py`); 0 if it was sent here. In the order queue the number of the
+    outgoing queue that it left by."""
     ordinal: int
     """Its place among what its transaction sent to the queue, from 1; 0 outside transactions."""
     marks: int
@@ -166,6 +169,20 @@ def with_expiry(tail: bytes, expires_us: int) -> bytes:
     """The tail of the same message with another time to expire; 0 is never."""
     packed = bytearray(tail)
     _EXPIRES.pack_into(packed, _EXPIRES_AT, expires_us)
+    return bytes(packed)
+
+
+def with_way(tail: bytes, way: int) -> bytes:
+    """The tail of the same message with another number for the way it came, or goes, by."""
+    packed = bytearray(tail)
+    _WAY.pack_into(packed, _WAY_AT, way)
+    return bytes(packed)
+
+
+def without_dead_letter(tail: bytes) -> bytes:
+    """The tail of the same message as if its sender had not asked for dead letters."""
+    packed = bytearray(tail)
+    packed[_KIND_AT] &= ~(COPY_DEAD_LETTER << _COPIES_AT)
     return bytes(packed)
 
 

@@ -168,8 +168,8 @@ class Links:
                 self._context.relay.post(self._context, frame.head, frame.body)
             case Credit(size):
                 self._context.relay.link_credit(peer, size)
-            case StreamState(stream, sequence_id, upto):
-                self._to_stream(peer, stream, PeerState(sequence_id, upto))
+            case StreamState():
+                self._stated(peer, frame.head)
             case StreamRefused():
                 self._refused(peer, frame.head)
             case Confirmations(stream, first, told):
@@ -284,10 +284,11 @@ class Links:
                 found.append(queue)
         return found
 
-    def _to_stream(self, peer: Peer, stream: int, event: StreamEvent) -> None:
-        queue = self._of_peer(peer, stream)
+    def _stated(self, peer: Peer, state: StreamState) -> None:
+        queue = self._of_peer(peer, state.stream)
         if queue is not None:
-            self.steer(queue, event)
+            queue.destination_transactional = state.transactional
+            self.steer(queue, PeerState(state.sequence_id, state.upto))
 
     def _of_peer(self, peer: Peer, stream: int) -> Queue | None:
         """The outgoing queue of a stream; a peer may only speak of its own (KB 830639)."""

@@ -52,6 +52,8 @@ class Queue:
         self.parts = LargeParts()
         self.waiters: deque[Waiter] = deque()
         self.staged_bytes = 0
+        self.destination_transactional = True
+        """Of an outgoing queue: of which kind the queue is that it leads to, as far as is known."""
         self.journal_skipped = 0
         """Copies that were not made because a journal's quota was used up."""
         self.account = account_of(number)
@@ -95,6 +97,12 @@ class Queue:
     def bytes_used(self) -> int:
         """Bytes that count against it."""
         return self.index.byte_count + sum(sub.index.byte_count for sub in self.sub_queues)
+
+    def skip_position(self, when_us: int) -> None:
+        """Use up a position of an outgoing queue for no message: its stream will pass it over."""
+        skipped, self.next_lookup_id = self.next_lookup_id, self.next_lookup_id + 1
+        if self.stream is not None:
+            self.stream.admitted(skipped, skipped, when_us)
 
     def info(self) -> QueueInfo:
         """The queue as it stands."""

@@ -208,19 +208,9 @@ class State:
 
     def _accept(self, fact: Accepted) -> None:
         self._admit(self.queues.numbered(fact.queue), fact.tails, fact.when_us)
-        for origin in fact.origins:
-            self.ways.add(Way(fact.source, fact.stream, origin, fact.queue))
-        for origin, transaction in fact.going:
-            way = Way(fact.source, fact.stream, origin, fact.queue)
-            number = self.ways.number(way)
-            if number:
-                # Of a transaction none of which may enter nobody waits for more.
-                self.ways.went_on(number, transaction)
-        queue = self.queues.numbered(fact.queue)
-        if fact.passed and queue.stream is not None:
-            # A position that no message has: the stream passes over it, and so tells on.
-            queue.next_lookup_id += 1
-            queue.stream.admitted(queue.next_lookup_id - 1, queue.next_lookup_id - 1, fact.when_us)
+        self.ways.accepted(fact)
+        if fact.passed:
+            self.queues.numbered(fact.queue).skip_position(fact.when_us)
 
     def _keep_queue_files(self, _fact: QueueFilesKept) -> None:
         self.queue_files_kept = True
@@ -239,8 +229,7 @@ class State:
     def _apply_committed(self, fact: Committed) -> None:
         keep = {extent for _, tails in fact.moved for extent in extents_of(tails)}
         for number, tails in fact.sends:
-            queue = self.queues.get(number)
-            if queue is not None:
+            if (queue := self.queues.get(number)) is not None:
                 self._admit(queue, tails, fact.when_us)
         for number, lookups in fact.receives:
             queue = self.queues.get(number)
@@ -370,6 +359,7 @@ class State:
             extent = unpack(packed).extent
             self.ledger.stored[queue.account] -= extent.length
             self.released(extent)
+        self.heard.pop(number, None)
         if queue.journal is not None:
             self._delete(queue.journal.number)
         for sub_queue in list(queue.sub_queues):
@@ -412,8 +402,7 @@ class State:
         self.next_number, self.next_queue = head.next_number, head.next_queue
         self.outcomes = Outcomes(head.committed, head.forgotten, head.certain_from)
         self.queue_files_kept = head.queue_files_kept
-        self.ways = Ways(head.ways, head.going)
-        self.heard = dict(head.heard)
+        self.ways, self.heard = Ways(head.ways, head.going), dict(head.heard)
         self.prepared = {each.transaction: each for each in head.prepared}
         if head.quotas_set is not None:
             self._set_quota(head.quotas_set)

@@ -40,6 +40,7 @@ from dray.manager.events import (
     LinkFrame,
     LinkUp,
     ManagerConfig,
+    Reachable,
     Request,
     SessionClosed,
     SessionOpened,
@@ -220,6 +221,8 @@ class Manager:
                 self._links.down(peer, reason, jitter)
             case LinkFrame(peer, frame):
                 self._links.frame(peer, frame)
+            case Reachable(addresses):
+                context.own_addresses = addresses
             case Tick():
                 self._tick()
             case _:

@@ -13,7 +13,10 @@ message has neither come nor been given up. All others there is no more of.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from dray.manager.facts import Accepted
 
 
 class Way(NamedTuple):
@@ -65,6 +68,16 @@ class Ways:
     def back(self, origin: str, queue: int) -> Way | None:
         """By which way messages of an origin last came into an outgoing queue."""
         return self._back.get((origin, queue))
+
+    def accepted(self, fact: Accepted) -> None:
+        """Apply what a fact says of its ways."""
+        for origin in fact.origins:
+            self.add(Way(fact.source, fact.stream, origin, fact.queue))
+        for origin, transaction in fact.going:
+            number = self.number(Way(fact.source, fact.stream, origin, fact.queue))
+            if number:
+                # Of a transaction none of which may enter nobody waits for more.
+                self.went_on(number, transaction)
 
     def went_on(self, number: int, transaction: int) -> None:
         """Apply the fact that more of a transaction may come by a way; of none if it is 0."""

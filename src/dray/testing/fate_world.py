@@ -133,6 +133,7 @@ class FateWorld(World):
 
     def _producer(self, name: str) -> FateProducer:  # type: ignore[override]
         near = [Target(queue, name, queue) for queue in ("plain", "small", "loose")]
+        near.append(Target(self._address(name, "plain"), name, "plain"))
         far = [
             Target(self._address(other, queue), other, queue)
             for other in self._far(name)

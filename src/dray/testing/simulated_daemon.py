@@ -26,12 +26,14 @@ from dray.manager.events import (
     LinkUp,
     ManagerConfig,
     Peer,
+    Reachable,
     Request,
     SessionClosed,
     SessionOpened,
     Tick,
 )
 from dray.manager.turn import Manager
+from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
 from dray.store.heap import Extent
 from dray.store.store import Store
@@ -78,6 +80,7 @@ class SimDaemon:
         self._latest, self._looked_at = 0.0, self.world.schedule.now
         self.store = Store(self.disk, heap_file_bytes=HEAP_FILE_BYTES, log_bytes=LOG_BYTES)
         self.manager = Manager.load(self.store, self._config(), self.now)
+        self.manager.handle(Reachable(frozenset({Peer(self.name, DEFAULT_PORT)})), self.now)
         self.store.sync()
         self.up = True
         self._sessions: dict[int, Link] = {}

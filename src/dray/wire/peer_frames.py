@@ -21,12 +21,16 @@ class OpenStream(Head, frozen=True):
 
 
 class StreamState(Head, frozen=True):
-    """What the destination has accepted of a stream, durably: the order ack too (S2-7)."""
+    """What the destination has accepted of a stream, durably: the order ack too (S2-7).
+
+    `transactional` tells of which kind the queue is that the stream leads to.
+    """
 
     code = 61
     stream: int
     sequence_id: int
     upto: int
+    transactional: bool = True
 
 
 class StreamRefused(Head, frozen=True):
