@@ -15,8 +15,11 @@ import enum
 import logging
 import os
 import socket
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
+from dray.daemon.intake import Intake
 from dray.daemon.limits import (
     ENOUGH_TO_READ_ON,
     KEEPALIVE_IDLE_S,
@@ -36,7 +39,7 @@ from dray.daemon.outbox import Heap, Outbox, unpin_all
 from dray.errors import DrayError, ProtocolError
 from dray.store.heap import Extent
 from dray.wire.frames import Head, encode_frame
-from dray.wire.stream import Frame, FrameStream
+from dray.wire.stream import READ_BYTES, Frame, FrameStream
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +80,8 @@ class Surroundings:
         self.loop = loop
         self.heap = heap
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.inlet = bytearray(READ_BYTES)
+        self.intake = Intake(loop)
         self.with_spare: dict[Connection, None] = {}
         """Connections that keep memory for their next large frame, longest unused first."""
 
@@ -91,7 +96,7 @@ class Connection:
         self._loop = around.loop
         self._sock = sock
         self._owner = owner
-        self._stream = FrameStream()
+        self._stream = FrameStream(around.inlet, partial(around.intake.grant, self))
         self._outbox = Outbox(sock, around.heap, around.scratch)
         self._state = _State.OPEN
         self._reading = self._writing = False
@@ -180,7 +185,7 @@ class Connection:
         bytes_left, frames_left = READ_BYTES_PER_PASS, READ_FRAMES_PER_PASS
         while self._reading and bytes_left > 0 and frames_left > 0:
             try:
-                buffer = self._stream.buffer()
+                buffer = self._stream.buffer(self._around.intake.read_bytes)
                 count = self._sock.recv_into(buffer)
             except BlockingIOError:
                 return
@@ -197,8 +202,22 @@ class Connection:
 
     def _take(self, count: int) -> int:
         """Pass on the frames that `count` new bytes complete; say how many there were."""
+        return self._hand_over(partial(self._stream.received, count))
+
+    def room_came(self) -> None:
+        """Go on with a frame that had to wait for its memory."""
+        if self._state is _State.OPEN:
+            self._hand_over(self._stream.go_on)
+
+    def hold_up(self, reason: str) -> None:
+        """End, unless it is this daemon that keeps it from going on."""
+        if not (self._owner.overfull or self._stream.waits_for):
+            _log.warning("a connection has to be ended: %s", reason)
+            self._close(reason)
+
+    def _hand_over(self, cut: Callable[[], list[Frame]]) -> int:
         try:
-            frames = self._stream.received(count)
+            frames = cut()
         except ProtocolError as error:
             self._deaf = True
             self._read_if_wanted()
@@ -211,6 +230,9 @@ class Connection:
             self._owner.frame_came(self, frame)
             if len(frame.body) > KEPT_BODY_BYTES_MIN:
                 self._keep(frame.body)
+        if self._state is _State.OPEN:
+            held = self._stream.held_bytes
+            self._around.intake.holds(self, held, anew=bool(frames))
         self._read_if_wanted()
         return len(frames)
 
@@ -253,6 +275,7 @@ class Connection:
         wanted = self._state is _State.LINGERING or (
             self._state is _State.OPEN
             and not self._deaf
+            and not self._stream.waits_for
             and not self._owner.overfull
             and self._outbox.bytes_in_memory <= OUTBOX_BYTES_MAX
             and len(self._outbox) <= OUTBOX_ITEMS_MAX
@@ -280,6 +303,7 @@ class Connection:
         if self._timer is not None:
             self._timer.cancel()
         self._around.with_spare.pop(self, None)
+        self._around.intake.forget(self)
         self._outbox.drop()
         self._sock.close()
         self._owner.connection_closed(self, reason)

@@ -13,6 +13,19 @@ ENOUGH_TO_READ_ON: Final = 64 << 10
 WRITE_BYTES_PER_PASS: Final = 8 << 20
 """As `READ_BYTES_PER_PASS`, in the other direction."""
 
+INTAKE_BYTES_MAX: Final = 128 << 20
+"""Memory for frames that are not whole yet, all connections together: 32 of the largest. A daemon
+takes in one at a time at the speed of memory; the others wait in the kernel's buffers."""
+INTAKE_SMALL_BYTES_MAX: Final = 128 << 10
+"""Frames up to this are small: requests, and messages of the usual kind."""
+INTAKE_BYTES_OF_SMALL: Final = 32 << 20
+"""What small frames may hold beyond that, so that they pass while large ones stand in line."""
+READ_BYTES_WHILE_TIGHT: Final = 4 << 10
+"""What a connection may bring along of a frame whose memory it has to wait for: ten thousand of
+them hold 40 MB."""
+FRAME_S: Final = 30.0
+"""How long one frame may hold its memory while others wait: the largest at 140 kB/s."""
+
 OUTBOX_BYTES_MAX: Final = 64 << 20
 """Unsent bytes held in memory for one connection before it is no longer read from. Extents in heap
 files do not count: they are not in memory."""

@@ -284,6 +284,7 @@ class Server:
         for connection in list(self._numbers):
             connection.abort("the daemon stops")
         self._links.close()
+        self._around.intake.close()
         await self._turns.stop()
 
     def _unforeseen(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -5,10 +5,15 @@ memory in which it stays until its turn is over.
 
 States: FIXED (24 bytes) -> HEAD -> BODY -> FIXED. A frame is given out only whole. Any bytes
 whatever give frames or `ProtocolError`; after an error the stream is of no more use.
+
+What is held between two readings is what came of a frame that is not whole yet, and the memory that
+waits for the rest of it: nothing for a connection that is silent. Memory for more than a few
+kilobytes is asked for first; refused, the stream stands still (`waits_for`) until `go_on`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from dray.model.limits import FRAME_BODY_BYTES_MAX
@@ -20,8 +25,13 @@ from dray.wire.frames import (
     read_frame_header,
 )
 
+READ_BYTES = 1 << 16
+"""What is read at a time when no large body is under way."""
+UNASKED_BYTES_MAX = 4 << 10
+"""Memory for a frame that is not whole yet is taken without asking up to this."""
 _EMPTY = memoryview(b"")
-_SMALL_READ = 1 << 16
+
+Grant = Callable[[int], bool]
 
 
 class Frame(NamedTuple):
@@ -32,6 +42,10 @@ class Frame(NamedTuple):
     body: memoryview
 
 
+def _always(_: int) -> bool:
+    return True
+
+
 class FrameStream:
     """Cuts a byte stream into frames.
 
@@ -39,40 +53,71 @@ class FrameStream:
     straight into the memory of that body.
     """
 
-    def __init__(self) -> None:
-        """Begin before the first frame."""
-        self._small = bytearray(_SMALL_READ)
+    def __init__(self, shared: bytearray | None = None, grant: Grant = _always) -> None:
+        """Begin before the first frame.
+
+        `shared` is READ_BYTES of memory that is used between `buffer` and `received` only, so that
+        all streams of one thread may share it. `grant` says whether so many more bytes may be held.
+        """
+        self._shared = bytearray(READ_BYTES) if shared is None else shared
+        self._grant = grant
+        self._small = self._shared
         self._start = self._end = 0
+        self._rest = b""
         self._pending: tuple[FrameHeader, Head] | None = None
         self._body = _EMPTY
-        self._body_have = 0
+        self._body_have = self._body_room = 0
         self._spare: bytearray | None = None
+        self.waits_for = 0
+        """Bytes of memory that were refused; until `go_on` nothing may be read."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that waits for the rest of a frame."""
+        head = len(self._small) if self._small is not self._shared else len(self._rest)
+        return head + self._body_room
 
     def give_back(self, body: memoryview) -> None:
         """Return a body whose turn is over, so that its memory serves the next large one."""
-        if len(body) > _SMALL_READ and isinstance(body.obj, bytearray):
+        if len(body) > READ_BYTES and isinstance(body.obj, bytearray):
             self._spare = body.obj
 
     def forget_spare(self) -> None:
         """Let go of the memory that was given back."""
         self._spare = None
 
-    def buffer(self) -> memoryview:
-        """Where the next bytes go; tell `received` how many came."""
+    def buffer(self, most: int = READ_BYTES) -> memoryview:
+        """Where the next bytes go; tell `received` how many came.
+
+        At most `most` of them, unless they belong to a large body or head, which has its memory.
+        """
+        assert not self.waits_for, "there is no memory for what comes next"
         if self._body_have < len(self._body):
             return self._body[self._body_have :]
-        self._make_room()
-        return memoryview(self._small)[self._end :]
+        if self._small is not self._shared:
+            return memoryview(self._small)[self._end :]
+        self._take_up_rest()
+        return memoryview(self._small)[self._end : self._end + most]
 
     def received(self, count: int) -> list[Frame]:
         """Take note of `count` new bytes in `buffer()`; give the frames now whole."""
-        frames: list[Frame] = []
         if self._body_have < len(self._body):
             self._body_have += count
         else:
             self._end += count
+        return self._whole_ones()
+
+    def go_on(self) -> list[Frame]:
+        """Ask again for memory that was refused; give the frames now whole."""
+        self.waits_for = 0
+        self._take_up_rest()
+        return self._whole_ones()
+
+    def _whole_ones(self) -> list[Frame]:
+        frames: list[Frame] = []
         while (frame := self._next()) is not None:
             frames.append(frame)
+        self._put_rest_aside()
         return frames
 
     def _next(self) -> Frame | None:
@@ -80,11 +125,13 @@ class FrameStream:
             self._pending = self._read_head()
             if self._pending is None:
                 return None
-            self._begin_body(self._pending[0].body_bytes)
+        if not len(self._body) and not self._begin_body(self._pending[0].body_bytes):
+            return None
         if self._body_have < len(self._body):
             return None
         (header, head), body = self._pending, self._body
-        self._pending, self._body, self._body_have = None, _EMPTY, 0
+        self._pending, self._body = None, _EMPTY
+        self._body_have = self._body_room = 0
         return Frame(head, header.request_id, body)
 
     def _read_head(self) -> tuple[FrameHeader, Head] | None:
@@ -96,6 +143,7 @@ class FrameStream:
         header = read_frame_header(fixed)
         whole = FRAME_HEADER_BYTES + header.head_bytes
         if have < whole:
+            self._prepare_for(whole)
             return None
         head = decode_head(
             header, fixed, view[self._start + FRAME_HEADER_BYTES : self._start + whole]
@@ -103,30 +151,47 @@ class FrameStream:
         self._start += whole
         return header, head
 
-    def _begin_body(self, size: int) -> None:
-        """Give the body memory of its own and move what of it has already come."""
-        memory, self._spare = self._spare, None
-        if memory is None or len(memory) < size or size <= _SMALL_READ:
-            # A fresh large body gets room for the largest, so that it fits all that come after.
-            memory, self._spare = bytearray(_room_for(size)), memory
-        self._body = memoryview(memory)[:size]
-        have = min(size, self._end - self._start)
-        self._body[:have] = memoryview(self._small)[self._start : self._start + have]
-        self._start += have
-        self._body_have = have
-
-    def _make_room(self) -> None:
-        """Keep a frame's fixed part and head in one piece, with room to read more."""
-        have = self._end - self._start
-        wanted = _SMALL_READ
-        if have >= FRAME_HEADER_BYTES:
-            header = read_frame_header(memoryview(self._small)[self._start : self._end])
-            wanted = max(wanted, FRAME_HEADER_BYTES + header.head_bytes)
-        if len(self._small) < wanted or len(self._small) - self._end < _SMALL_READ // 2:
-            fresh = bytearray(max(wanted, _SMALL_READ))
+    def _prepare_for(self, whole: int) -> None:
+        """Make sure that a head of which a part is there finds room for the rest."""
+        held = len(self._small) if self._small is not self._shared else 0
+        if whole > max(UNASKED_BYTES_MAX, held) and not self._may_hold(whole):
+            return
+        if whole > len(self._small):
+            fresh, have = bytearray(whole), self._end - self._start
             fresh[:have] = memoryview(self._small)[self._start : self._end]
             self._small, self._start, self._end = fresh, 0, have
 
+    def _begin_body(self, size: int) -> bool:
+        """Give the body memory of its own and move what of it has already come; or wait."""
+        have = min(size, self._end - self._start)
+        room = size if size <= READ_BYTES else max(size, FRAME_BODY_BYTES_MAX)
+        if have < size and size > UNASKED_BYTES_MAX and not self._may_hold(room):
+            return False
+        memory, self._spare = self._spare, None
+        if memory is None or len(memory) < size or size <= READ_BYTES:
+            # A fresh large body gets room for the largest, so that it fits all that come after.
+            memory, self._spare = bytearray(room), memory
+        self._body = memoryview(memory)[:size]
+        self._body[:have] = memoryview(self._small)[self._start : self._start + have]
+        self._start += have
+        self._body_have, self._body_room = have, len(memory)
+        return True
 
-def _room_for(size: int) -> int:
-    return size if size <= _SMALL_READ else max(size, FRAME_BODY_BYTES_MAX)
+    def _may_hold(self, size: int) -> bool:
+        if not self._grant(size):
+            self.waits_for = size
+        return not self.waits_for
+
+    def _put_rest_aside(self) -> None:
+        """Leave the shared memory to others; drop a buffer that a large head had to itself."""
+        if self._small is self._shared:
+            self._rest = bytes(memoryview(self._small)[self._start : self._end])
+            self._start = self._end = 0
+        elif self._start:
+            self._rest = bytes(memoryview(self._small)[self._start : self._end])
+            self._small, self._start, self._end = self._shared, 0, 0
+
+    def _take_up_rest(self) -> None:
+        if self._small is self._shared:
+            self._small[: len(self._rest)] = self._rest
+            self._start, self._end = 0, len(self._rest)

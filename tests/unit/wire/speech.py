@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from dray.wire.frames import FRAME_TYPES, encode_frame
-from dray.wire.stream import FrameStream
+from dray.wire.stream import READ_BYTES, FrameStream
 
 _SIMPLE = {
     bool: st.booleans(),
@@ -60,17 +60,30 @@ def encoded(head, request_id=0, body=b""):
     return encode_frame(head, request_id, len(body)) + body
 
 
-def heard(data, cuts=()):
-    """What a stream makes of bytes that come in pieces, as (head, request id, body)."""
-    stream = FrameStream()
+def heard(data, cuts=(), grant=None):
+    """What a stream makes of bytes that come in pieces, as (head, request id, body).
+
+    The memory that it shares with others is overwritten between two pieces.
+    """
+    shared = bytearray(READ_BYTES)
+    stream = FrameStream(shared, grant or (lambda _: True))
     frames, start = [], 0
+
+    def take(whole):
+        for frame in whole:
+            frames.append((frame.head, frame.request_id, bytes(frame.body)))
+            stream.give_back(frame.body)
+        shared[:] = bytes([0xEE]) * len(shared)
+
     for end in [*sorted(cuts), len(data)]:
         while start < end:
+            while stream.waits_for:
+                take(stream.go_on())
             room = stream.buffer()
             count = min(len(room), end - start)
             room[:count] = data[start : start + count]
             start += count
-            for frame in stream.received(count):
-                frames.append((frame.head, frame.request_id, bytes(frame.body)))
-                stream.give_back(frame.body)
+            take(stream.received(count))
+    while stream.waits_for:
+        take(stream.go_on())
     return frames

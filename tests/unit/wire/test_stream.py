@@ -40,6 +40,14 @@ def test_what_was_said_is_heard_however_it_is_cut(said, data):
     assert heard(stream, cuts) == said
 
 
+@given(st.lists(spoken, max_size=5), st.data())
+def test_memory_that_is_refused_for_a_while_changes_nothing(said, data):
+    stream = b"".join(encoded(*frame) for frame in said)
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=10))
+    moods = data.draw(st.lists(st.booleans(), max_size=20))
+    assert heard(stream, cuts, lambda _: moods.pop() if moods else True) == said
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_give_frames_or_a_protocol_error_whole_and_byte_by_byte(data):
     whole = outcome(data)
@@ -155,3 +163,58 @@ def test_frames_over_the_bounds_are_not_made():
 
 def test_the_fixed_part_is_24_bytes():
     assert FRAME_HEADER_BYTES == 24
+
+
+def fed(stream, data):
+    frames, start = [], 0
+    while start < len(data) and not stream.waits_for:
+        room = stream.buffer()
+        count = min(len(room), len(data) - start)
+        room[:count] = data[start : start + count]
+        start += count
+        frames += stream.received(count)
+    return frames
+
+
+def test_between_frames_nothing_is_held():
+    stream = FrameStream()
+    assert stream.held_bytes == 0
+    for said in (encoded(Done()), encoded(Range(), 1, bytes(300_000)), encoded(LONG)):
+        assert len(fed(stream, said)) == 1
+        assert stream.held_bytes == 0
+
+
+LONG = Failed("error", "x" * 300_000)
+
+
+@pytest.mark.parametrize("said", [encoded(Range(), 1, bytes(100_000)), encoded(LONG)])
+def test_memory_for_what_is_long_is_asked_for_before_it_is_taken(said):
+    asked = []
+
+    def refuse(size):
+        asked.append(size)
+        return False
+
+    stream = FrameStream(grant=refuse)
+    fed(stream, said[:5000])
+    assert asked == [stream.waits_for]
+    assert stream.waits_for >= 100_000
+    assert stream.held_bytes <= 5000
+    stream.go_on()
+    assert len(asked) == 2
+
+
+def test_what_is_held_is_what_was_asked_for():
+    granted = []
+    for said in (encoded(Range(), 1, bytes(100_000)), encoded(LONG)):
+        stream = FrameStream(grant=lambda size: granted.append(size) is None)
+        fed(stream, said[:50_000])
+        assert stream.held_bytes == granted.pop()
+        assert not granted
+
+
+def test_short_frames_ask_for_nothing():
+    stream = FrameStream(grant=lambda _: False)
+    said = encoded(Range(), 1, bytes(4000))
+    assert not fed(stream, said[:-1])
+    assert len(fed(stream, said[-1:])) == 1

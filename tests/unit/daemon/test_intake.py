@@ -1,0 +1,198 @@
+"""Memory for frames that are not whole yet: one share for all, and nobody keeps it for ever."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from dray.daemon import intake
+from dray.daemon.intake import Intake
+from dray.daemon.limits import FRAME_S, INTAKE_BYTES_MAX, INTAKE_BYTES_OF_SMALL
+from dray.model.limits import FRAME_BODY_BYTES_MAX
+from dray.wire import frames
+from dray.wire.stream import READ_BYTES
+
+BODY = 200_000
+"""Large: its memory is that of the largest body."""
+HOLDERS = INTAKE_BYTES_MAX // FRAME_BODY_BYTES_MAX
+SMALL = 100_000
+
+
+class Loop:
+    """As much of a loop as an intake needs, and a clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.soon: deque = deque()
+        self.timers: list = []
+
+    def time(self):
+        return self.now
+
+    def call_soon(self, what):
+        self.soon.append(what)
+
+    def call_at(self, at, what):
+        self.timers.append((at, what))
+
+    def advance(self, seconds):
+        self.now += seconds
+        due = [what for at, what in self.timers if at <= self.now]
+        self.timers = [(at, what) for at, what in self.timers if at > self.now]
+        for what in due:
+            what()
+
+
+class Caller:
+    def __init__(self, taking: Intake, size: int) -> None:
+        self.intake, self.size = taking, size
+        self.told: list[str] = []
+        self.served = taking.grant(self, size)
+
+    def room_came(self):
+        self.served = self.intake.grant(self, self.size)
+
+    def hold_up(self, reason):
+        self.told.append(reason)
+        self.intake.forget(self)
+
+    def finish(self):
+        self.intake.holds(self, 0, anew=True)
+
+
+@pytest.fixture
+def loop():
+    return Loop()
+
+
+@pytest.fixture
+def taking(loop):
+    return Intake(loop)
+
+
+def test_little_is_read_ahead_while_some_wait_for_memory(taking):
+    assert taking.read_bytes == READ_BYTES
+    callers = large(taking, HOLDERS + 1)
+    assert taking.read_bytes < READ_BYTES
+    taking.forget(callers[-1])
+    assert taking.read_bytes == READ_BYTES
+
+
+def run(loop):
+    while loop.soon:
+        loop.soon.popleft()()
+
+
+def large(taking, count):
+    return [Caller(taking, FRAME_BODY_BYTES_MAX) for _ in range(count)]
+
+
+def test_who_finds_no_room_is_served_in_line_when_there_is_some(loop, taking):
+    callers = large(taking, HOLDERS + 2)
+    assert [caller.served for caller in callers] == [True] * HOLDERS + [False, False]
+    assert taking.bytes_held == INTAKE_BYTES_MAX
+    for number, caller in enumerate(callers[:2]):
+        caller.finish()
+        run(loop)
+        assert [each.served for each in callers[HOLDERS:]] == [True, number > 0]
+    assert taking.bytes_held == INTAKE_BYTES_MAX
+
+
+def test_small_frames_pass_while_large_ones_stand_in_line(taking):
+    large(taking, HOLDERS + 1)
+    small = [Caller(taking, SMALL) for _ in range(INTAKE_BYTES_OF_SMALL // SMALL + 1)]
+    assert [caller.served for caller in small] == [True] * (len(small) - 1) + [False]
+
+
+def test_nobody_overtakes_in_the_line(loop, taking):
+    callers = large(taking, HOLDERS + 1)
+    callers[0].intake.holds(callers[0], FRAME_BODY_BYTES_MAX // 2, anew=False)
+    late = Caller(taking, FRAME_BODY_BYTES_MAX // 2)
+    assert not late.served, "it would fit, but another one was there first"
+
+
+def test_who_goes_away_leaves_its_room_and_its_place_in_the_line(loop, taking):
+    callers = large(taking, HOLDERS + 2)
+    taking.forget(callers[HOLDERS])
+    taking.forget(callers[0])
+    run(loop)
+    assert callers[-1].served
+    for caller in callers:
+        taking.forget(caller)
+    assert taking.bytes_held == 0
+
+
+def test_who_goes_away_when_its_turn_has_come_passes_it_on(loop, taking):
+    callers = large(taking, HOLDERS + 2)
+    callers[0].finish()
+    taking.forget(callers[HOLDERS])
+    loop.soon.popleft()
+    run(loop)
+    assert callers[-1].served
+
+
+def test_who_holds_its_room_too_long_is_ended_if_others_wait(loop, taking):
+    callers = large(taking, HOLDERS)
+    loop.advance(10 * FRAME_S)
+    waiting = Caller(taking, FRAME_BODY_BYTES_MAX)
+    for caller in callers[1:]:
+        taking.holds(caller, FRAME_BODY_BYTES_MAX, anew=True)
+    loop.advance(FRAME_S / 2)
+    run(loop)
+    assert len(callers[0].told) == 1
+    assert waiting.served
+    assert not any(caller.told for caller in callers[1:])
+
+
+def test_without_a_line_nobody_is_hurried(loop, taking):
+    callers = large(taking, HOLDERS)
+    waiting = Caller(taking, FRAME_BODY_BYTES_MAX)
+    taking.forget(waiting)
+    loop.advance(10 * FRAME_S)
+    assert not any(caller.told for caller in callers)
+    assert not loop.timers
+
+
+# ------------------------------------------------------------------------- in a daemon that runs
+
+
+def begin(client, kept):
+    """Send all of a large frame but its last `kept` bytes."""
+    said = frames.encode_frame(frames.Send(0, 0, [], []), 1, BODY) + bytes(BODY)
+    client.socket.sendall(said[: len(said) - kept])
+    return said[len(said) - kept :]
+
+
+@pytest.mark.slow
+def test_half_received_frames_of_many_callers_hold_bounded_memory(echo, wait_until):
+    """Those beyond the bound wait in the kernel, nobody is turned away, and requests pass."""
+    server = echo.servers[-1]
+    clients = [echo.client() for _ in range(3 * HOLDERS)]
+    rests = [begin(client, 150_000) for client in clients]
+    most = INTAKE_BYTES_MAX + len(clients) * READ_BYTES
+    wait_until(lambda: INTAKE_BYTES_MAX <= server._around.intake.bytes_held <= most)
+    with echo.client() as small:
+        assert isinstance(small.ask(frames.Describe()).head, frames.Done)
+    assert INTAKE_BYTES_MAX <= server._around.intake.bytes_held <= most
+    assert echo.manager.records == []
+    for client, rest in zip(clients, rests, strict=True):
+        client.socket.sendall(rest)
+        assert isinstance(client.hear().head, frames.Done)
+        client.socket.close()
+    assert len(echo.manager.records) == len(clients)
+    wait_until(lambda: server._around.intake.bytes_held == 0)
+
+
+@pytest.mark.slow
+def test_callers_who_never_finish_are_ended_when_others_need_the_room(echo, monkeypatch):
+    monkeypatch.setattr(intake, "FRAME_S", 0.1)
+    stalled = [echo.client() for _ in range(HOLDERS)]
+    for client in stalled:
+        begin(client, 1)
+    with echo.client() as honest:
+        for number in range(3):
+            honest.say(frames.Send(0, 0, [], []), number, bytes(BODY))
+            assert isinstance(honest.hear().head, frames.Done)
+    for client in stalled:
+        client.socket.close()
