@@ -110,6 +110,35 @@ def test_an_object_is_formatted_whole_before_it_is_cut(large, value, formatter):
         assert message.body(formatter) == value
 
 
+@pytest.mark.parametrize("value", [-(1 << 31), -9998, -1, 0, (1 << 31) - 1])
+def test_extreme_values_of_app_specific_are_restored(large, value):
+    large.send(b"x", app_specific=value)
+    with large.receive(timeout=10) as message:
+        assert message.app_specific == value
+
+
+class Reversed:
+    """A formatter of a program's own."""
+
+    def encode(self, value):
+        return bytes(reversed(value))
+
+    def decode(self, body):
+        return list(reversed(body))
+
+
+def test_a_formatter_of_ones_own_is_used(large):
+    large.send([1, 2, 3], formatter=Reversed())
+    with large.receive(timeout=10) as message:
+        assert message.body() == b"\x03\x02\x01"
+        assert message.body(Reversed()) == [1, 2, 3]
+
+
+def test_bytes_go_as_they_are_whatever_the_formatter(large):
+    large.send(b"as it is", formatter=JsonFormatter())
+    assert received(large) == b"as it is"
+
+
 @pytest.mark.parametrize("value", ["text", {"a": 1}, 7, [1, 2], io.StringIO("text")])
 def test_what_is_no_body_needs_a_formatter(large, queue, value):
     with pytest.raises(TypeError):

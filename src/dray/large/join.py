@@ -85,6 +85,10 @@ class Assembly:
         self.closed = False
         self.duplicate = False
 
+    def __contains__(self, lookup_id: int) -> bool:
+        """Whether the part at a position is one of it."""
+        return lookup_id in (self.header, self.trailer) or lookup_id in self.fragments
+
     @property
     def decided(self) -> bool:
         """Whether the message is whole or holed, rather than in flight.

@@ -63,7 +63,10 @@ class OwnMessages:
 
     def place(self, wish: Wish) -> tuple[Extent, int, int]:
         """Write an acknowledgment message into the heap; gives place, CRC32C and number."""
-        message = Message(label=wish.label, correlation_id=wish.message_id)
+        return self.place_message(Message(label=wish.label, correlation_id=wish.message_id))
+
+    def place_message(self, message: Message) -> tuple[Extent, int, int]:
+        """Write a message of the manager's own; gives place, CRC32C and number."""
         number = self.number()
         head, body = encode_record(message, self._context.source, number)
         record = head + bytes(body)

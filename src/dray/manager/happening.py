@@ -73,6 +73,15 @@ class Happening:
         self._sends.append((queue, staged, tails))
         self.departures.wishes += [each.wish for each in staged if each.wish is not None]
 
+    def join_own(self, queue: Queue, staged: Staged) -> None:
+        """A message of the manager's own joins a queue, as a transaction by itself."""
+        context = self._context
+        context.ledger.stage(queue, staged.extent.length)
+        # The queue may lead to one of another manager, of either kind.
+        transaction = staged.number if queue.options.transactional else 0
+        tails = packed_tails([staged], transaction, context.now_us, MARK_SINGLE)
+        self._sends.append((queue, [staged], tails))
+
     def leave(self, queue: Queue, lookup_ids: list[int], why: int = RECEIVED) -> None:
         """Messages leave a queue for good, because of a message class."""
         for packed in entries_at(queue, lookup_ids):
@@ -134,11 +143,7 @@ class Happening:
             staged = Staged(
                 extent, crc, number, 0, 0, context.now_us, message_class=wish.message_class
             )
-            context.ledger.stage(queue, extent.length)
-            transaction = number if queue.options.transactional else 0
-            # The queue may lead to one of another manager, of either kind.
-            tails = packed_tails([staged], transaction, context.now_us, MARK_SINGLE)
-            self._sends.append((queue, [staged], tails))
+            self.join_own(queue, staged)
 
     def _watch(self, queue: Queue, staged: list[Staged], first: int) -> None:
         context = self._context

@@ -1,17 +1,23 @@
 """Large messages at the manager: take one whole, list them, tell their holes.
 
 The parts stay single messages of the queue; a receive holds them all for the transaction and tells
-the client where they are. One with a hole is removed, in a fact of its own, before the hole is
-told: it is told once, and the next large message is not harmed (S0-15, S0-16).
+the client where they are. One with a hole gets a status message that says so, is told, and is then
+rejected by the receiver that was told, in a transaction of its own; so it is told once unless that
+receiver dies, and the next large message is not harmed (S0-15, S0-16, `statuses.py`). A part whose
+bytes are damaged is put aside, and the message has a hole from then on.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
+import crc32c
+
 from dray.errors import LargeMessageHole, MessageNotFound, Misuse, ProtocolError, TransactionUsage
-from dray.large.join import SequenceKey
-from dray.manager.index import unpack
+from dray.large.join import PartSeen, SequenceKey
+from dray.manager.index import lookup_id_of, part_of, unpack
+from dray.manager.quarantine import set_aside
 from dray.manager.receiving import (
     Waiter,
     bodies,
@@ -21,17 +27,20 @@ from dray.manager.receiving import (
     hold_whole,
     wait,
 )
+from dray.manager.statuses import statuses_of
 from dray.manager.transactions import open_transaction, take
 from dray.model.classes import MessageClass
 from dray.model.ids import ManagerId, join_id, split_id
 from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.wire.frames import (
+    Done,
     LargeEntry,
     LargeFound,
     LargeList,
     LargeListed,
     LargeReceive,
     PartAt,
+    PartDamaged,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
     from dray.large.join import Assembly
     from dray.manager.context import Context, Session
     from dray.manager.queues import Queue
+    from dray.manager.statuses import Statuses
 
 
 def handle_large_receive(
@@ -55,7 +65,7 @@ def handle_large_receive(
         check_may_take(queue)
     if head.by not in ("first", "correlation", "sequence"):
         raise ProtocolError(f"there is no selection by {head.by!r}")
-    if large_receive_now(context, session, request_id, head):
+    if large_receive_now(context, session, request_id, head, asked_now=True):
         return
     if head.by != "first" and not head.timeout:
         raise MessageNotFound(f"no large message in {queue.name!r} fits {head.text!r}")
@@ -64,19 +74,40 @@ def handle_large_receive(
 
 
 def large_receive_now(
-    context: Context, session: Session, request_id: int, head: LargeReceive
+    context: Context,
+    session: Session,
+    request_id: int,
+    head: LargeReceive,
+    *,
+    asked_now: bool = False,
 ) -> bool:
-    """Answer if a large message is there; tell whether one was."""
+    """Answer if a large message is there; tell whether one was.
+
+    The status queue is read when a receive is asked for, and when something is there for it.
+    """
     queue = context.state.queues.numbered(head.queue)
-    assembly = next(_fitting(queue, head), None)
+    if not asked_now and next(queue.parts.ready(), None) is None:
+        return False
+    statuses = None if head.peek else statuses_of(context, head.status_queue, queue)
+    assembly = next(_fitting(queue, head, statuses), None)
     if assembly is None:
         return False
-    if not assembly.whole:
-        raise _hole(context, queue, assembly, keep=head.peek)
+    if head.reject:
+        return _reject(context, session, request_id, head, assembly=assembly, statuses=statuses)
+    ends = _damaged_ends(context, queue, assembly) if assembly.whole else []
+    if ends and not head.peek:
+        _lose(context, queue, assembly, ends)
+    if not assembly.whole or ends:
+        if statuses is not None:
+            statuses.place(assembly)
+        raise _hole(context, queue, assembly, keep=head.peek, told=statuses is not None)
     if head.peek:
         packed = entries_of(queue, assembly)
     else:
         owner = open_transaction(context, session, head.transaction)
+        if statuses is not None:
+            statuses.place(assembly)
+            statuses.hold(assembly, owner)
         packed = hold_whole(context, queue, owner, assembly)
     header, *parts, trailer = map(unpack, packed)
     found = LargeFound(
@@ -88,6 +119,66 @@ def large_receive_now(
     )
     context.answer(session, request_id, found, bodies(context, (header, trailer)))
     return True
+
+
+def _reject(
+    context: Context,
+    session: Session,
+    request_id: int,
+    head: LargeReceive,
+    *,
+    assembly: Assembly,
+    statuses: Statuses | None,
+) -> bool:
+    """Take what is there of one with a hole, so that its senders are told when this commits."""
+    if assembly.whole:
+        return False
+    queue = context.state.queues.numbered(head.queue)
+    owner = open_transaction(context, session, head.transaction)
+    if statuses is not None:
+        statuses.hold(assembly, owner)
+    packed = hold_whole(context, queue, owner, assembly)
+    owner.rejected.update((queue.number, lookup_id_of(each)) for each in packed)
+    context.answer(session, request_id, Done(len(packed)))
+    return True
+
+
+def handle_part_damaged(
+    context: Context, session: Session, request_id: int, head: PartDamaged
+) -> None:
+    """Look at a part that its receiver found damaged; if so it is, put it aside."""
+    queue = context.state.queues.numbered(head.queue)
+    packed, number = queue.index.held(head.lookup_id) or (b"", 0)
+    owner = session.transactions.get(number)
+    assembly = None
+    if owner is not None and not _intact(context, packed):
+        keys = owner.large.get(queue.number, ())
+        found = [queue.parts.get(key) for key in keys]
+        assembly = next((each for each in found if each and head.lookup_id in each), None)
+    if owner is not None and assembly is not None:
+        owner.receives[queue.number].remove(head.lookup_id)
+        queue.index.put_back(head.lookup_id)
+        _lose(context, queue, assembly, [packed])
+    context.answer(session, request_id, Done(int(assembly is not None)))
+
+
+def _damaged_ends(context: Context, queue: Queue, assembly: Assembly) -> list[bytes]:
+    """Header and trailer, if their bytes are damaged: nothing of the message can be told then."""
+    found = (queue.index.find(each) for each in (assembly.header, assembly.trailer))
+    return [packed for packed in found if packed is not None and not _intact(context, packed)]
+
+
+def _intact(context: Context, packed: bytes) -> bool:
+    entry = unpack(packed)
+    return crc32c.crc32c(context.store.read(entry.extent)) == entry.crc
+
+
+def _lose(context: Context, queue: Queue, assembly: Assembly, damaged: list[bytes]) -> None:
+    """Put damaged parts aside: from here on the message has a hole (and whoever sent it knows)."""
+    for packed in damaged:
+        seen = PartSeen(lookup_id_of(packed), part_of(packed), assembly.key, 0, 0, 0, 0)
+        queue.parts.removed(seen)
+    set_aside(context, queue, damaged, tell_sources=True)
 
 
 def handle_large_list(context: Context, session: Session, request_id: int, head: LargeList) -> None:
@@ -122,9 +213,11 @@ def _listed(assembly: Assembly) -> LargeEntry:
     )
 
 
-def _fitting(queue: Queue, head: LargeReceive) -> Iterator[Assembly]:
+def _fitting(queue: Queue, head: LargeReceive, statuses: Statuses | None) -> Iterator[Assembly]:
+    """What a receive may take, what was begun before first."""
+    begun = statuses.decided() if statuses is not None else []
     if head.by == "first":
-        return queue.parts.ready()
+        return chain(begun, queue.parts.ready())
     if head.by == "sequence":
         source, number = split_id(head.text)
         assembly = queue.parts.get(SequenceKey(bytes.fromhex(source), number))
@@ -133,17 +226,22 @@ def _fitting(queue: Queue, head: LargeReceive) -> Iterator[Assembly]:
     wanted = head.text.casefold()
     return (
         assembly
-        for assembly in queue.parts.ready()
+        for assembly in chain(begun, queue.parts.ready())
         if assembly.correlation_id is not None and assembly.correlation_id.casefold() == wanted
     )
 
 
-def _hole(context: Context, queue: Queue, assembly: Assembly, *, keep: bool) -> LargeMessageHole:
-    """Make the error, and unless it is only looked at, remove what is there of the message."""
+def _hole(
+    context: Context, queue: Queue, assembly: Assembly, *, keep: bool, told: bool
+) -> LargeMessageHole:
+    """Make the error, and unless it is only looked at, remove what is there of the message.
+
+    `told`: a status message says that it is to be rejected, and the receiver will do it.
+    """
     missing = list(assembly.missing())
     sequence_id = join_id(ManagerId(assembly.key.source.hex()), assembly.key.sequence)
-    fate = "it stays in the queue" if keep else "its other parts were removed"
-    if not keep:
+    fate = "it stays in the queue" if keep else "its other parts are rejected"
+    if not (keep or told):
         lookup_ids = assembly.lookup_ids()
         queue.parts.dropped(assembly.key)
         take(context, queue, lookup_ids, MessageClass.NACK_RECEIVE_REJECTED)

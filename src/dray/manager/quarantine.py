@@ -14,10 +14,18 @@ from typing import TYPE_CHECKING, Final
 
 import crc32c
 
+from dray.delivery.incoming import StreamKey
 from dray.errors import StoreCorrupt
-from dray.manager.facts import Committed, QueueCreated, pack_lookups
-from dray.manager.index import lookup_id_of, part_of, tail_of, unpack, with_expiry
-from dray.model.classes import Part, QueueKind
+from dray.manager.facts import Committed, Confirmation, QueueCreated, pack_lookups
+from dray.manager.index import (
+    COPY_DEAD_LETTER,
+    lookup_id_of,
+    part_of,
+    tail_of,
+    unpack,
+    with_expiry,
+)
+from dray.model.classes import MessageClass, Part, QueueKind
 from dray.model.queue import QueueOptions
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
 from dray.store.heap import Extent, file_name
@@ -77,8 +85,14 @@ def only_intact(context: Context, queue: Queue, found: list[bytes]) -> list[byte
     return [packed for packed in found if packed not in damaged]
 
 
-def set_aside(context: Context, queue: Queue, damaged: list[bytes]) -> None:
-    """Move messages to the quarantine queue as they are; it is made when it is first needed."""
+def set_aside(
+    context: Context, queue: Queue, damaged: list[bytes], *, tell_sources: bool = False
+) -> None:
+    """Move messages to the quarantine queue as they are; it is made when it is first needed.
+
+    `tell_sources`: who has sent one from another manager, and has kept it for his dead letters, is
+    told that it was rejected.
+    """
     if context.state.queues.get(QUARANTINE) is None:
         options = QueueOptions(transactional=True)
         kind = str(QueueKind.SYSTEM)
@@ -86,7 +100,10 @@ def set_aside(context: Context, queue: Queue, damaged: list[bytes]) -> None:
     lookup_ids = [lookup_id_of(packed) for packed in damaged]
     tails = b"".join([_as_it_lies(packed) for packed in damaged])
     leaving = [(queue.number, pack_lookups(lookup_ids))]
-    context.record(Committed(0, context.now_us, [], leaving, [(QUARANTINE, tails)]))
+    told = list(_told(context, damaged)) if tell_sources else []
+    context.record(Committed(0, context.now_us, [], leaving, [(QUARANTINE, tails)], told))
+    for source, stream, _ in told:
+        context.to_tell[StreamKey(source, stream)] = None
     for packed in damaged:
         entry = unpack(packed)
         where = f"{file_name(entry.file)} at byte {entry.offset}"
@@ -121,6 +138,17 @@ def _checks(store: Records, entries: list[Entry], body: Body, *, thorough: bool)
             else:
                 yield True
             at += entry.length
+
+
+def _told(context: Context, damaged: list[bytes]) -> Iterator[tuple[str, int, list[Confirmation]]]:
+    """What the sources of damaged messages are told; of the message only its number is known."""
+    for packed in damaged:
+        entry = unpack(packed)
+        way = context.state.ways.numbered(entry.stream)
+        if way is not None and entry.copies & COPY_DEAD_LETTER:
+            why = MessageClass.NACK_RECEIVE_REJECTED
+            told = Confirmation(entry.number, why, "", "", way.told_origin)
+            yield way.source, way.stream, [told]
 
 
 def _as_it_lies(packed: bytes) -> bytes:

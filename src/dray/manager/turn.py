@@ -99,6 +99,7 @@ _FOR_CLIENTS: dict[type[frames.Head], _Handler] = {
     frames.LargeList: large_messages.handle_large_list,
     frames.AttachBox: relay.handle_attach,
     frames.Credit: relay.handle_credit,
+    frames.PartDamaged: large_messages.handle_part_damaged,
 }
 _FOR_MANAGERS: dict[type[frames.Head], _Handler] = {
     frames.OpenStream: arrivals.handle_open_stream,

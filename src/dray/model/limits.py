@@ -49,6 +49,10 @@ TRANSACTIONS_REMEMBERED: Final = 65_536
 TRANSACTION_OPERATIONS_MAX: Final = 4_000_000
 """Messages in one transaction: 16 TB of fragments; bounds the memory of an open transaction."""
 WAITERS_PER_QUEUE_MAX: Final = 10_000
+STATUSES_SEEN_MAX: Final = 1_000
+"""Status messages that one receive reads: there is one for each receiver that was interrupted."""
+STATUS_BYTES_MAX: Final = 64 * KIB
+"""A status message names a queue, a sub-queue and what is missing; what is longer is none."""
 SESSIONS_MAX: Final = 10_000
 QUEUES_MAX: Final = 100_000
 LINK_WINDOW_BYTES: Final = 32 * MIB

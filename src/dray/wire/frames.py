@@ -33,6 +33,7 @@ from dray.wire.large_frames import (
     LargeListed,
     LargeReceive,
     PartAt,
+    PartDamaged,
     Range,
     ReadPart,
 )
@@ -128,6 +129,7 @@ __all__ = [
     "Outcome",
     "OutcomeIs",
     "PartAt",
+    "PartDamaged",
     "Passed",
     "PauseQueue",
     "Post",

@@ -1,4 +1,4 @@
-"""Frames about large messages and ranges of records (codes 50 to 55)."""
+"""Frames about large messages and ranges of records (codes 50 to 59)."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ class LargeReceive(Head, frozen=True):
     by: str = "first"
     text: str = ""
     peek: bool = False
+    status_queue: int = 0
+    """The queue, by number, that says what is to become of each large message; 0 for none."""
+    reject: bool = False
+    """Take one with a hole, by its sequence, to reject what is there of it; answered by Done."""
 
 
 class PartAt(msgspec.Struct, array_like=True, frozen=True):
@@ -88,6 +92,17 @@ class ReadPart(Head, frozen=True):
     lookup_id: int
     offset: int
     length: int
+
+
+class PartDamaged(Head, frozen=True):
+    """Say that the record of a part that the caller holds does not fit its CRC32C.
+
+    Answered by Done: 1 if so it is, and then the part is put aside; 0 if it is whole in the heap.
+    """
+
+    code = 56
+    queue: int
+    lookup_id: int
 
 
 class Range(Head, frozen=True):

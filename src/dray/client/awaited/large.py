@@ -8,8 +8,11 @@ becomes visible.
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, Unpack
+
+import msgspec
 
 from dray.client.awaited.large_message import LargeMessage, Origin, open_found
 from dray.client.awaited.opening import Opening
@@ -22,6 +25,7 @@ from dray.client.sources import PIECES_ALIVE, AwaitedChunkSource, Source, pieces
 from dray.errors import (
     DrayError,
     LargeMessageHole,
+    MessageNotFound,
     NotTransactional,
     QueueNotFound,
     StatusQueueMissing,
@@ -79,7 +83,6 @@ class LargeMessageQueue:
         self._status_queue = str(parse_queue_address(status_queue))
         self._parameters = parameters
         self._digest_kind = check_digest_kind(digest)
-        self._receivable: Connection | None = None
 
     def __repr__(self) -> str:
         return f"<LargeMessageQueue {self._way.name}>"
@@ -143,7 +146,7 @@ class LargeMessageQueue:
 
     async def _peek(self, timeout: float | None) -> LargeMessage:
         connection = await self._way.link.connection()
-        return await self._find(connection, 0, "first", "", timeout=timeout, peek=True)
+        return await self._find(connection, LargeReceive(0, 0, timeout, peek=True))
 
     async def _send_in(
         self,
@@ -201,11 +204,25 @@ class LargeMessageQueue:
         own = await Transaction.begin(self._way.link) if transaction is None else None
         used = own if transaction is None else transaction.awaited
         assert used is not None
+        until = None if timeout is None else time.monotonic() + timeout
         try:
-            await self._check_status_queue(self._connection_of(used))
-            connection, number = await used.join()
-            with used.undivided():
-                found = await self._find(connection, number, by, text, timeout=timeout)
+            while True:
+                status_queue = await self._status_queue_on(self._connection_of(used))
+                connection, number = await used.join()
+                head = LargeReceive(0, number, timeout, by, text, status_queue=status_queue)
+                try:
+                    with used.undivided():
+                        found = await self._find(connection, head)
+                    break
+                except LargeMessageHole as hole:
+                    if await self._reject(hole):
+                        raise
+                except StatusQueueMissing as error:
+                    if error.queue:
+                        raise
+                    # It was deleted since it was resolved; there may be one of that name again.
+                    connection.forget_queues()
+                timeout = None if until is None else max(0.0, until - time.monotonic())
         except BaseException:
             if own is not None:
                 await own.abort()
@@ -213,36 +230,48 @@ class LargeMessageQueue:
         found.bind(used, owned=own is not None)
         return found
 
-    async def _find(
-        self,
-        connection: Connection,
-        number: int,
-        by: str,
-        text: str,
-        *,
-        timeout: float | None,
-        peek: bool = False,
-    ) -> LargeMessage:
-        wait_s = wait_for(timeout)
+    async def _reject(self, hole: LargeMessageHole) -> bool:
+        """Reject what is there of a message with a hole, so that it is told no more (S0-16).
+
+        Tells whether it was there to be rejected: another receiver may have been told of it too.
+        """
+        async with await Transaction.begin(self._way.link) as own:
+            connection, number = await own.join()
+            status_queue = await self._status_queue_on(connection)
+            try:
+                await self._way.call(
+                    lambda queue: LargeReceive(
+                        queue,
+                        number,
+                        0.0,
+                        "sequence",
+                        hole.sequence_id,
+                        status_queue=status_queue,
+                        reject=True,
+                    ),
+                    Done,
+                    connection=connection,
+                )
+            except MessageNotFound:
+                return False
+        return True
+
+    async def _find(self, connection: Connection, head: LargeReceive) -> LargeMessage:
+        """Ask for a large message; `head` without the number of the queue."""
+        wait_s = wait_for(head.timeout)
         await self._checked(connection)
         used, frame = await self._way.call(
-            lambda queue: LargeReceive(queue, number, timeout, by, text, peek),
+            lambda queue: msgspec.structs.replace(head, queue=queue),
             LargeFound,
             wait_s=wait_s,
             connection=connection,
         )
-        head = frame.head
-        assert isinstance(head, LargeFound)
-        sequence_id = join_id(ManagerId(head.source), head.sequence)
-        if head.missing:
-            raise LargeMessageHole(
-                f"large message {sequence_id} in {self._way.name!r} lacks parts: {head.missing}",
-                sequence_id=sequence_id,
-                missing=head.missing,
-            )
+        found = frame.head
+        assert isinstance(found, LargeFound)
+        sequence_id = join_id(ManagerId(found.source), found.sequence)
         queue = await self._checked(used)
         origin = Origin(self._way.link.runtime, used, queue, self._way.name, sequence_id)
-        return open_found(origin, head, frame.body)
+        return open_found(origin, found, frame.body)
 
     async def _checked(self, connection: Connection) -> int:
         """Give the queue's number; raises `NotTransactional`."""
@@ -254,25 +283,23 @@ class LargeMessageQueue:
             )
         return opened.number
 
-    async def _check_status_queue(self, connection: Connection) -> None:
-        """Once per connection: the status queue is there and transactional (S0-4)."""
-        if self._receivable is connection:
-            return
+    async def _status_queue_on(self, connection: Connection) -> int:
+        """Give the number of the status queue (S0-4); raises `StatusQueueMissing`."""
         name = self._status_queue
         try:
-            transactional = (await connection.open_queue(name)).transactional
+            opened = await connection.open_queue(name)
         except QueueNotFound as error:
             raise StatusQueueMissing(
                 f"receiving large messages needs a transactional queue {name!r} on this queue"
                 " manager; create it",
                 queue=name,
             ) from error
-        if not transactional:
+        if not opened.transactional:
             raise StatusQueueMissing(
                 f"the status queue {name!r} is not transactional; create it anew as one that is",
                 queue=name,
             )
-        self._receivable = connection
+        return opened.number
 
     def _connection_of(self, transaction: Transaction) -> Connection:
         if transaction.link is not self._way.link:

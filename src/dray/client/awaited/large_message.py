@@ -20,6 +20,7 @@ from dray.client.partial_file import PartialFile
 from dray.client.progress import Progress, Reporter
 from dray.errors import (
     LargeMessageCorrupt,
+    LargeMessageHole,
     ProtocolError,
     TransactionSequence,
     TransactionUsage,
@@ -27,7 +28,7 @@ from dray.errors import (
 from dray.large.split import Control, read_control
 from dray.model.classes import Acknowledge, Part, TransactionStatus
 from dray.model.limits import MIB
-from dray.wire.frames import LargeFound, PartAt, Range, ReadPart
+from dray.wire.frames import Done, LargeFound, PartAt, PartDamaged, Range, ReadPart, Reject
 from dray.wire.record import HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -277,7 +278,11 @@ class LargeMessage(Described):
         ):
             async for part, record in records:
                 number += 1
-                piece = await runtime.work(part.length, self._fragment, number, part, record)
+                try:
+                    piece = await runtime.work(part.length, self._fragment, number, part, record)
+                except LargeMessageCorrupt as error:
+                    await self._look_at_damage(number, part, error)
+                    raise
                 size += len(piece)
                 await digest.add(piece)
                 yield piece
@@ -285,6 +290,32 @@ class LargeMessage(Described):
                 connection.give_back(record)
             if size != self.size or await digest.digest() != self.digest:
                 raise self._corrupt("what came is not what was sent: size or digest does not fit")
+
+    async def _look_at_damage(self, number: int, part: PartAt, error: LargeMessageCorrupt) -> None:
+        """A fragment that is damaged where it lies is a hole: raise `LargeMessageHole` for it.
+
+        In a transaction of its own the message is rejected with that; in the caller's, and when
+        nothing was taken, that is for the next receive to do. A fragment that is whole in its queue
+        was damaged on the way: nothing happens, and it can be read again.
+        """
+        connection, transaction = self._origin.connection, self._transaction
+        if transaction is None:
+            return
+        damaged = PartDamaged(self._origin.queue, part.lookup_id)
+        if not (await connection.ask(damaged, Done)).count:
+            return
+        if self._owned:
+            _, joined = await transaction.join()
+            header = self.said.header.lookup_id or 0
+            await connection.ask(Reject(self._origin.queue, header, joined), Done)
+            await transaction.commit()
+        raise LargeMessageHole(
+            f"large message {self.sequence_id} in {self._origin.queue_name!r} lacks fragment"
+            f" {number}, which is damaged where it was kept and was put aside; its other parts are"
+            " rejected",
+            sequence_id=self.sequence_id,
+            missing=[[number, number]],
+        ) from error
 
     def _fragment(self, number: int, part: PartAt, record: memoryview) -> memoryview:
         try:
