@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from dray.delivery.confirmation import Outbox
-from dray.delivery.events import DeliverySettings, StreamSnapshot
+from dray.delivery.events import DeliverySettings
 from dray.delivery.incoming import IncomingStreams
 from dray.delivery.outgoing import OutgoingStream
 from dray.manager.accounts import Account, Ledger
@@ -46,7 +46,6 @@ from dray.manager.facts import (
     unpack_lookups,
 )
 from dray.manager.index import (
-    ENTRY_BYTES,
     expires_us_of,
     extent_of,
     extents_of,
@@ -63,6 +62,7 @@ from dray.manager.index import (
 from dray.manager.outcomes import Outcomes
 from dray.manager.queues import IndexBacklog, Queue, QueueTable, Route
 from dray.manager.sequences import Sequences
+from dray.manager.snapshots import read_state, write_state
 from dray.manager.system import FIRST_USER_QUEUE, ORDER_QUEUE
 from dray.manager.ways import Way, Ways
 from dray.model.classes import QueueKind
@@ -76,45 +76,13 @@ NUMBERS_PER_MICROSECOND = 1 << 10
 """By how much a restore moves the next number ahead: a lease of numbers a millisecond since 1970,
 more than any manager gives out."""
 
-_encode = msgspec.msgpack.Encoder().encode
-
-
-class _QueueRecord(msgspec.Struct, array_like=True):
-    """A queue in a snapshot."""
-
-    created: QueueCreated
-    next_lookup_id: int
-    large_use: bool
-    paused: bool
-    entries: bytes
-    stream: StreamSnapshot | None = None
-    purge_pending: list[int] = []
-
-
-class _Snapshot(msgspec.Struct, array_like=True):
-    """The state in a checkpoint, but the queues, which follow one by one."""
-
-    manager_id: str
-    name: str
-    next_number: int
-    next_queue: int
-    committed: list[int]
-    quotas_set: QuotaSet | None = None
-    forgotten: list[tuple[int, int]] = []
-    heard: list[tuple[int, int]] = []
-    prepared: list[Prepared] = []
-    certain_from: int = 0
-    queue_files_kept: bool = False
-    ways: list[Way] = []
-    going: list[tuple[int, int]] = []
-
 
 class State:
     """Everything about a manager that survives a crash."""
 
     def __init__(self, delivery: DeliverySettings) -> None:
         """Begin with nothing, not even a name."""
-        self._delivery = delivery
+        self.delivery = delivery
         self.manager_id = ""
         self.name = ""
         self.next_number = 1
@@ -339,7 +307,7 @@ class State:
         if queue.kind is QueueKind.OUTGOING:
             queue.route = Route(Peer(fact.host, fact.port), fact.remote_queue)
             queue.stream = OutgoingStream(
-                fact.number, fact.remote_queue, IndexBacklog(queue.index), self._delivery
+                fact.number, fact.remote_queue, IndexBacklog(queue.index), self.delivery
             )
         if fact.parent:
             queue.parent = self.queues.numbered(fact.parent)
@@ -369,62 +337,11 @@ class State:
 
     def snapshot(self) -> Snapshots:
         """Write the state down in its two halves."""
-        return Snapshots(self._own_snapshot(), self.sequences.snapshot())
-
-    def _own_snapshot(self) -> list[bytes]:
-        """Write down, length-prefixed, the manager, then queue after queue."""
-        pieces: list[bytes] = []
-        head = _Snapshot(
-            self.manager_id,
-            self.name,
-            self.next_number,
-            self.next_queue,
-            self.outcomes.committed(),
-            self.quotas_set,
-            self.outcomes.forgotten(),
-            list(self.heard.items()),
-            list(self.prepared.values()),
-            self.outcomes.certain_from,
-            self.queue_files_kept,
-            self.ways.state(),
-            self.ways.going_state(),
-        )
-        for item in (head, *map(_queue_record, self.queues)):
-            encoded = _encode(item)
-            pieces += [len(encoded).to_bytes(8, "little"), encoded]
-        return pieces
+        return Snapshots(write_state(self), self.sequences.snapshot())
 
     def restore(self, snapshot: bytes) -> None:
-        """Read what `snapshot` wrote of this half, into an empty state."""
-        records = _cut(snapshot)
-        head = msgspec.msgpack.decode(next(records), type=_Snapshot)
-        self.manager_id, self.name = head.manager_id, head.name
-        self.next_number, self.next_queue = head.next_number, head.next_queue
-        self.outcomes = Outcomes(head.committed, head.forgotten, head.certain_from)
-        self.queue_files_kept = head.queue_files_kept
-        self.ways, self.heard = Ways(head.ways, head.going), dict(head.heard)
-        self.prepared = {each.transaction: each for each in head.prepared}
-        if head.quotas_set is not None:
-            self._set_quota(head.quotas_set)
-        for encoded in records:
-            self._restore_queue(msgspec.msgpack.decode(encoded, type=_QueueRecord))
-
-    def _restore_queue(self, record: _QueueRecord) -> None:
-        queue = self._create(record.created)
-        packed = record.entries
-        queue.index.load(packed[at : at + ENTRY_BYTES] for at in range(0, len(packed), ENTRY_BYTES))
-        for entry in queue.index.available():
-            expires_us = expires_us_of(entry)
-            if expires_us:
-                self.expiries.add(expires_us, queue.number, lookup_id_of(entry))
-        queue.next_lookup_id = record.next_lookup_id
-        queue.large_use, queue.paused = record.large_use, record.paused
-        queue.purge_pending.update(record.purge_pending)
-        if record.stream is not None:
-            queue.stream = OutgoingStream.from_state(
-                record.stream, IndexBacklog(queue.index), self._delivery
-            )
-        self.ledger.stored[queue.account] += queue.index.byte_count
+        """Read what `snapshot` wrote of the manager's own half, into an empty state."""
+        read_state(self, snapshot)
 
     _APPLIERS: ClassVar[dict[type[Fact], Callable[[State, Any], object]]] = {
         ManagerNamed: _name,
@@ -446,39 +363,6 @@ class State:
         Prepared: _prepare,
         PreparedAborted: _abort_prepared,
     }
-
-
-def _queue_record(queue: Queue) -> _QueueRecord:
-    host, port, remote = ("", 0, "")
-    if queue.route is not None:
-        (host, port), remote = queue.route
-    created = QueueCreated(
-        queue.number,
-        queue.name,
-        str(queue.kind),
-        queue.options,
-        host,
-        port,
-        remote,
-        queue.parent.number if queue.parent is not None else 0,
-    )
-    return _QueueRecord(
-        created,
-        queue.next_lookup_id,
-        queue.large_use,
-        queue.paused,
-        b"".join(queue.index.everything()),
-        queue.stream.state() if queue.stream is not None else None,
-        sorted(queue.purge_pending),
-    )
-
-
-def _cut(snapshot: bytes) -> Iterator[memoryview]:
-    view, at = memoryview(snapshot), 0
-    while at < len(view):
-        length = int.from_bytes(view[at : at + 8], "little")
-        yield view[at + 8 : at + 8 + length]
-        at += 8 + length
 
 
 def _let_go(_extent: Extent) -> None:
