@@ -79,7 +79,7 @@ FRAMES = {
         StreamState(4, SEQUENCE_ID, 12),
         0,
         0,
-        "44524159013d0000000000000c00000000000000ec2891a19304cf6553f100000000000c",
+        "44524159013d0000000000000d0000000000000055a446b39404cf6553f100000000000cc3",
     ),
     "data": (
         Data(4, SEQUENCE_ID, 12, [ENVELOPE]),
@@ -91,6 +91,13 @@ FRAMES = {
         ),
     ),
 }
+OLDER = {
+    "stream state that does not say of which kind its queue is": (
+        StreamState(4, SEQUENCE_ID, 12),
+        "44524159013d0000000000000c00000000000000ec2891a19304cf6553f100000000000c",
+    ),
+}
+"""What earlier versions wrote, and what it means for ever."""
 SOURCE = bytes(range(16))
 RECORDS = {
     "plain": (
@@ -129,6 +136,15 @@ def test_a_frame_keeps_its_bytes(head, request_id, body_bytes, image):
     stream.buffer()[: len(data)] = data
     (frame,) = stream.received(len(data))
     assert (frame.head, frame.request_id, len(frame.body)) == (head, request_id, body_bytes)
+
+
+@pytest.mark.parametrize(("head", "image"), OLDER.values(), ids=OLDER)
+def test_what_an_earlier_version_wrote_is_still_understood(head, image):
+    stream = FrameStream()
+    data = bytes.fromhex(image)
+    stream.buffer()[: len(data)] = data
+    (frame,) = stream.received(len(data))
+    assert frame.head == head
 
 
 @pytest.mark.parametrize(("message", "number", "mark", "image"), RECORDS.values(), ids=RECORDS)

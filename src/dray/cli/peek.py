@@ -40,6 +40,7 @@ def _describe(message: Message) -> dict[str, object]:
         "app_specific": message.app_specific,
         "correlation_id": message.correlation_id,
         "priority": message.priority,
+        "recoverable": message.recoverable,
         "transaction_id": message.transaction_id,
         "sent_time": message.sent_time,
         "arrived_time": message.arrived_time,

@@ -81,7 +81,7 @@ def show(settings: Settings, name: str) -> None:
         return
     told = {key: str(value) for key, value in msgspec.structs.asdict(info).items()}
     del told["delivery"]
-    for size in ("byte_count", "journal_bytes", "quota", "journal_quota"):
+    for size in ("byte_count", "journal_bytes", "express_bytes", "quota", "journal_quota"):
         told[size] = size_text(getattr(info, size))
     told["transactional"] = _yes_or_no(info.transactional)
     if info.delivery is not None:

@@ -27,7 +27,7 @@ from dray.model.limits import (
 )
 from dray.model.names import parse_manager_address
 from dray.model.sizes import size_in_bytes
-from dray.store.limits import LOG_BYTES, LOG_BYTES_MIN, SECTOR_BYTES
+from dray.store.limits import EXPRESS_BYTES, LOG_BYTES, LOG_BYTES_MIN, SECTOR_BYTES
 
 UNLIMITED = "unlimited"
 _LEVELS = ("debug", "info", "warning", "error")
@@ -54,6 +54,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     addresses: tuple[str, ...] = ()
     idle_transaction_s: float = IDLE_TRANSACTION_S
     log_bytes: Size = LOG_BYTES
+    express_memory: Size = EXPRESS_BYTES
     log_level: str = "warning"
     audit: bool = True
 
@@ -63,6 +64,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
             _limit(field, getattr(self, field))
         if _size("log_bytes", self.log_bytes) < LOG_BYTES_MIN:
             raise InvalidConfiguration(f"log_bytes must be at least {LOG_BYTES_MIN}")
+        _size("express_memory", self.express_memory)
         if not self.resend_schedule_s or not all(map(_positive, self.resend_schedule_s)):
             raise InvalidConfiguration("resend_schedule_s must be one or more times above zero")
         if not _positive(self.idle_transaction_s):
@@ -89,6 +91,11 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     def log_size(self) -> int:
         """Bytes of QMLog, in whole sectors."""
         return -(-_size("log_bytes", self.log_bytes) // SECTOR_BYTES) * SECTOR_BYTES
+
+    @property
+    def express_bytes(self) -> int:
+        """Bytes of express messages that stay in memory."""
+        return _size("express_memory", self.express_memory)
 
     def manager_config(self, manager_id: str) -> ManagerConfig:
         """What the manager needs to know; `manager_id` is for a new data directory."""

@@ -145,7 +145,12 @@ class Server:
         if open_disk is None:
             open_disk = AuditedDisk if options.audit else UnwatchedDisk
         disk = open_disk(options.data)
-        self._store = Store(disk, log_bytes=options.log_size, queue_files=True)
+        self._store = Store(
+            disk,
+            log_bytes=options.log_size,
+            queue_files=True,
+            express_bytes=options.express_bytes,
+        )
         try:
             self._instance = new_manager_id()
             config = options.manager_config(new_manager_id())

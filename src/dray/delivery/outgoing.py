@@ -93,6 +93,9 @@ class OutgoingStream:
         self.queue = queue
         self.sequence_id = self.base = self.last = self.floor = 0
         self.restored: list[RestoreMark] = []
+        self.untaken = 0
+        """How many of the last that were admitted are still to come: positions reserved in this
+        life. What they are taken for is in no fact; all that comes by one is admitted behind."""
         self.counters = StreamCounters()
         self.doubted = False
         """Whether the peer says that this manager is one of two with the same id."""
@@ -136,7 +139,7 @@ class OutgoingStream:
         if self.floor >= self.last and not self.restored:
             self.sequence_id = next_sequence_id(self.sequence_id, when_us // 1_000_000)
             self.base = self.floor = first - 1
-        self.last = last
+        self.last, self.untaken = last, 0
 
     def acknowledged(self, upto: int) -> None:
         """Apply the fact that all messages up to a lookup id are delivered and gone."""
@@ -209,7 +212,7 @@ class OutgoingStream:
     @property
     def next_number(self) -> int:
         """What the next message of this sequence will be numbered, if it does not begin another."""
-        return self.last - self.base + 1
+        return self.last - self.untaken - self.base + 1
 
     @property
     def in_flight(self) -> tuple[int, int]:
@@ -384,11 +387,12 @@ class OutgoingStream:
     def _pass_over(self) -> list[Effect]:
         """Let the peer know that what was admitted behind all that was sent has gone."""
         sent = self._flight[-1][0] if self._flight else self._position()
-        if self.last <= max(sent, self._passed):
+        last = self.last - self.untaken
+        if last <= max(sent, self._passed):
             return []
-        self._passed = self.last
+        self._passed = last
         previous = max(0, sent - self.base) if self._flight else 0
-        return [PassOver(self.sequence_id, previous, self.last - self.base)]
+        return [PassOver(self.sequence_id, previous, last - self.base)]
 
     def _has_room(self, length: int) -> bool:
         """Whether one more fits; a message larger than the window travels alone."""

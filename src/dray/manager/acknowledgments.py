@@ -15,6 +15,7 @@ from dray.manager.facts import NumbersLeased
 from dray.model.classes import Acknowledge, MessageClass, QueueKind
 from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
+from dray.store.kinds import Kind
 from dray.wire.record import encode_record
 
 if TYPE_CHECKING:
@@ -61,16 +62,21 @@ class OwnMessages:
         self._next += 1
         return self._next - 1
 
-    def place(self, wish: Wish) -> tuple[Extent, int, int]:
+    def place(self, queue: Queue, wish: Wish) -> tuple[Extent, int, int]:
         """Write an acknowledgment message into the heap; gives place, CRC32C and number."""
-        return self.place_message(Message(label=wish.label, correlation_id=wish.message_id))
+        recoverable = wish.kind is not Kind.EXPRESS
+        message = Message(label=wish.label, correlation_id=wish.message_id, recoverable=recoverable)
+        kind = Kind.RECOVERABLE if recoverable or not queue.takes_express else Kind.EXPRESS
+        return self.place_message(message, kind)
 
-    def place_message(self, message: Message) -> tuple[Extent, int, int]:
+    def place_message(
+        self, message: Message, kind: Kind = Kind.RECOVERABLE
+    ) -> tuple[Extent, int, int]:
         """Write a message of the manager's own; gives place, CRC32C and number."""
         number = self.number()
         head, body = encode_record(message, self._context.source, number)
         record = head + bytes(body)
-        return self._context.store.place(record), crc32c.crc32c(record), number
+        return self._context.store.place(record, kind), crc32c.crc32c(record), number
 
 
 def addressed(context: Context, wishes: Iterable[Wish]) -> list[tuple[Queue, Wish]]:

@@ -220,6 +220,8 @@ def handle_describe(context: Context, session: Session, request_id: int, _head: 
         heap_files=counters.heap_files,
         checkpoints=counters.checkpoints,
         pid=context.config.pid,
+        express_memory=counters.express_memory,
+        express_in_memory=counters.express_in_memory,
     )
     context.answer(session, request_id, ManagerState(info))
 

@@ -15,6 +15,7 @@ import crc32c
 from dray.delivery.incoming import StreamKey
 from dray.errors import AccessDenied, DrayError, ProtocolError, QueueNotFound
 from dray.manager.departures import KEPT_THERE, Departures
+from dray.manager.express import admit, kind_in
 from dray.manager.facts import Accepted
 from dray.manager.happening import bury
 from dray.manager.index import (
@@ -34,10 +35,13 @@ from dray.model.classes import MessageClass, QueueKind
 from dray.model.limits import HOPS_MAX
 from dray.model.names import parse_queue_address
 from dray.store.heap import Extent
+from dray.store.kinds import Kind
 from dray.wire.frames import Data, Envelope, OpenStream, Passed, StreamRefused, StreamState
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_properties
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dray.manager.context import Context, Session
     from dray.manager.queues import Queue
 
@@ -175,17 +179,27 @@ class _Arrival(NamedTuple):
         """By which way one of its messages comes."""
         return Way(self.key.source, self.key.stream, self.headers[at].source.hex(), queue.number)
 
+    def is_express(self, judged: _Judged, queue: Queue) -> bool:
+        """Whether one of its messages enters the queue as an express one."""
+        at, _, why = judged
+        envelope = self.head.envelopes[at]
+        in_transaction = bool(envelope.transaction) and not envelope.marks & MARK_SINGLE
+        kind = kind_in(queue, self.headers[at], in_transaction=in_transaction)
+        return why is None and kind is Kind.EXPRESS
 
-def _judge(
-    context: Context, queue: Queue, arrival: _Arrival
-) -> list[tuple[int, int, MessageClass | None]]:
+
+_Judged = tuple[int, int, MessageClass | None]
+"""A message by its place in the frame, where its record begins, and why it may not enter."""
+
+
+def _judge(context: Context, queue: Queue, arrival: _Arrival) -> list[_Judged]:
     """Say of each new message where its record begins and why it may not enter, if it may not.
 
     What the computer's quota has no room for, and all behind it, is left out: it is not refused,
     and its source sends it again (S3-3). A frame is cut where the source liked, so what fits
     enters. Raises `QuotaExceeded` if not even the first is judged.
     """
-    judged: list[tuple[int, int, MessageClass | None]] = []
+    judged: list[_Judged] = []
     offset = sum(envelope.length for envelope in arrival.head.envelopes[: arrival.begin])
     size = 0
     for at in range(arrival.begin, len(arrival.headers)):
@@ -218,37 +232,62 @@ def _why_not(context: Context, queue: Queue, envelope: Envelope, size: int) -> M
 
 def _admit(context: Context, queue: Queue, arrival: _Arrival) -> None:
     """Admit what may enter; what may not is consumed all the same, and its source told (R63)."""
-    key, head, headers, body, _ = arrival
     judged = _judge(context, queue, arrival)
+    for run in _runs(queue, arrival, judged):
+        _admit_run(context, queue, arrival, run)
+
+
+def _runs(queue: Queue, arrival: _Arrival, judged: list[_Judged]) -> Iterator[list[_Judged]]:
+    """Cut a frame where an express message follows another: express ones stand before a fact's."""
+    express = [arrival.is_express(each, queue) for each in judged]
+    start = 0
+    for here in range(1, len(judged)):
+        if express[here] and not express[here - 1]:
+            yield judged[start:here]
+            start = here
+    yield judged[start:]
+
+
+def _admit_run(context: Context, queue: Queue, arrival: _Arrival, judged: list[_Judged]) -> None:
+    """Admit express messages and those that follow, in one fact, which names only the latter."""
+    key, head, headers, body, _ = arrival
     kept_here = {at for at, _, why in judged if _stays(queue, headers[at], head.envelopes[at], why)}
     size = sum(head.envelopes[at].length for at, _, why in judged if why is None or at in kept_here)
     context.check_disk(size)
     departures = Departures(context)
     tails: list[bytes] = []
     dead: list[bytes] = []
+    express: list[bytes] = []
     admitted: list[tuple[int, int]] = []
     ways = _Numbering(context)
-    for at, offset, why in judged:
+    for each in judged:
+        at, offset, why = each
         properties = read_properties(body, headers[at], offset)
         way = arrival.way(at, queue)
         if why is not None and at not in kept_here:
             departures.tell(headers[at], properties, why, way=way)
             continue
         record = body[offset : offset + head.envelopes[at].length]
-        place = context.store.place(record)
+        is_express = arrival.is_express(each, queue)
+        place = context.store.place(record, Kind.EXPRESS if is_express else Kind.RECOVERABLE)
         tail = _tail(context, queue, arrival, at, place, ways.number(way))
         if why is not None:
             departures.tell(headers[at], properties, why | KEPT_THERE, way=way)
             dead.append(with_class(tail, why))
             continue
-        tails.append(tail)
-        admitted.append((at, offset))
+        if is_express:
+            express.append(tail)
+        else:
+            tails.append(tail)
+            admitted.append((at, offset))
         if headers[at].copies & WANTS_ACKNOWLEDGMENTS and not queue.outgoing:
             arrived = MessageClass.ACK_REACH_QUEUE
             departures.tell(headers[at], properties, arrived, way=way, final=False)
     told = [each for _, _, confirmations in departures.confirmations() for each in confirmations]
     upto = head.envelopes[judged[-1][0]].number
     going, cut_short = _going(context, queue, arrival, judged)
+    if express:
+        admit(context, queue, b"".join(express))
     context.record(
         Accepted(
             key.source, key.stream, head.sequence_id, upto, queue.number, context.now_us,
@@ -262,9 +301,7 @@ def _admit(context: Context, queue: Queue, arrival: _Arrival) -> None:
     if admitted and queue.large_use and not queue.outgoing:
         _watch_parts(context, queue, arrival, admitted)
     if cut_short:
-        for origin, transaction in going:
-            number = context.state.ways.number(Way(key.source, key.stream, origin, queue.number))
-            queue.parts.source_went_on(number, transaction, ended=not transaction)
+        _watch_ends(context, queue, arrival, going)
     if admitted or cut_short:
         context.touch(queue)
 
@@ -285,7 +322,7 @@ def _going(
     context: Context,
     queue: Queue,
     arrival: _Arrival,
-    judged: list[tuple[int, int, MessageClass | None]],
+    judged: list[_Judged],
 ) -> tuple[list[tuple[str, int]], bool]:
     """Of which transactions more may come, where that changes: by origin, 0 for none any more.
 
@@ -368,6 +405,15 @@ def _watch_parts(
             queue.parts.added(seen._replace(lookup_id=lookup_id, transaction=transaction, way=way))
         ended = bool(envelope.marks & MARK_LAST)
         queue.parts.source_went_on(way, envelope.transaction, ended=ended)
+
+
+def _watch_ends(
+    context: Context, queue: Queue, arrival: _Arrival, going: list[tuple[str, int]]
+) -> None:
+    for origin, transaction in going:
+        way = Way(arrival.key.source, arrival.key.stream, origin, queue.number)
+        number = context.state.ways.number(way)
+        queue.parts.source_went_on(number, transaction, ended=not transaction)
 
 
 def _check_records(head: Data, body: memoryview) -> list[RecordHeader]:

@@ -11,7 +11,8 @@ and an acknowledgment message goes to the administration queue if the sender ask
 kind: sent from here it is made here, else the confirmation carries the wish to the source (S2-8,
 S2-9, semantics 1.6 to 1.9, 2.6). A message changes queues by moving its entry: its record stays
 where it is, so that neither a journal nor a dead-letter queue needs room. Only where both journals
-want it, its bytes are written twice. A copy that a quota has no room for is skipped and counted;
+want it, its bytes are written twice, and those of an express message are written where they last. A
+copy that a quota has no room for is skipped and counted;
 what happened is not undone by it.
 """
 
@@ -19,16 +20,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from dray.errors import StoreFull
+from dray.errors import StoreCorrupt, StoreFull
 from dray.manager.acknowledgments import wanted_by
+from dray.manager.express import lasting
 from dray.manager.facts import Confirmation
 from dray.manager.index import (
     COPY_DEAD_LETTER,
     COPY_JOURNAL,
     MARK_SINGLE,
     WANTS_ACKNOWLEDGMENTS,
-    at_place,
     extent_of,
+    is_express,
     lookup_id_of,
     tail_of,
     unpack,
@@ -41,6 +43,7 @@ from dray.manager.parts import watch_arrivals
 from dray.manager.system import COMPUTER_JOURNAL, DEAD_LETTERS, DEAD_TRANSACTIONAL
 from dray.model.classes import Acknowledge, MessageClass, QueueKind
 from dray.model.ids import ManagerId, join_id
+from dray.store.kinds import Kind, kind_of
 from dray.wire.record import HEADER_BYTES, Properties, RecordHeader, read_header, read_properties
 
 if TYPE_CHECKING:
@@ -65,6 +68,8 @@ class Wish(NamedTuple):
     message_class: int
     message_id: str
     label: str
+    kind: Kind = Kind.RECOVERABLE
+    """It lasts as long as the message that it is about (semantics 1.6)."""
 
 
 class Departures:
@@ -107,7 +112,11 @@ class Departures:
 
     def joining(self) -> list[tuple[int, bytes]]:
         """What joins other queues, for the fact."""
-        return [(each.queue.number, b"".join(each.tails)) for each in self._joining.values()]
+        return [
+            (each.queue.number, b"".join(each.tails))
+            for each in self._joining.values()
+            if each.tails
+        ]
 
     def confirmations(self) -> list[tuple[str, int, list[Confirmation]]]:
         """What the sources of streams are to be told, for the fact."""
@@ -135,7 +144,7 @@ class Departures:
             and not queue.options.transactional
         )
         told = message_class | KEPT_THERE if kept_here else message_class
-        self.tell(header, properties, told, way=way)
+        self.tell(header, properties, told, way=way, kind=kind_of(entry.file))
         if not entry.stream:
             if message_class == RECEIVED and entry.copies & COPY_JOURNAL:
                 self._join(self._context.state.queues.numbered(COMPUTER_JOURNAL), tail, copy=kept)
@@ -154,6 +163,7 @@ class Departures:
         *,
         way: Way | None,
         final: bool = True,
+        kind: Kind = Kind.RECOVERABLE,
     ) -> None:
         """Note the acknowledgment message asked for, and what the source has to know."""
         administration_queue = properties.administration_queue or ""
@@ -163,7 +173,7 @@ class Departures:
             if administration_queue:
                 message_id = join_id(ManagerId(header.source.hex()), header.number)
                 self.wishes.append(
-                    Wish(administration_queue, message_class, message_id, properties.label)
+                    Wish(administration_queue, message_class, message_id, properties.label, kind)
                 )
             return
         if administration_queue or (final and header.copies & _KEPT):
@@ -194,13 +204,14 @@ class Departures:
         ):
             queue.journal_skipped += 1
             return False
-        if copy:
+        if copy or is_express(tail):
+            # Of an express message the copy is all there is: it is written where copies belong.
+            kind = Kind.JOURNAL if is_express(tail) else Kind.RECOVERABLE
             try:
-                place = self._context.store.place(self._context.store.read(extent_of(tail)))
-            except StoreFull:
+                tail = lasting(self._context.store, tail, kind)
+            except (StoreFull, StoreCorrupt):
                 queue.journal_skipped += 1
                 return False
-            tail = at_place(tail, place)
         joining.tails.append(tail)
         joining.bytes += length
         return True
@@ -216,14 +227,16 @@ class _Joining:
         self.bytes = 0
 
 
-def arrival_wish(header: RecordHeader, properties: Properties) -> Wish | None:
+def arrival_wish(
+    header: RecordHeader, properties: Properties, kind: Kind = Kind.RECOVERABLE
+) -> Wish | None:
     """What acknowledgment the arrival of a message in a queue of its own manager calls for."""
     arrived = MessageClass.ACK_REACH_QUEUE
     queue = properties.administration_queue
     if queue is None or not wanted_by(Acknowledge(header.acknowledge), arrived):
         return None
     message_id = join_id(ManagerId(header.source.hex()), header.number)
-    return Wish(queue, arrived, message_id, properties.label)
+    return Wish(queue, arrived, message_id, properties.label, kind)
 
 
 def record_of(store: Store, entry: Entry) -> tuple[RecordHeader, Properties]:
@@ -260,6 +273,13 @@ def delivered(context: Context, queue: Queue, upto: int) -> bytes:
             kept, tail = entry.copies & COPY_JOURNAL, without_dead_letter(tail)
         if kept and not entry.stream:
             ends_us = _ends_us(context, entry) if entry.expires_us else 0
+            if is_express(tail):
+                try:
+                    tail = lasting(context.store, tail, Kind.RECOVERABLE)
+                except (StoreFull, StoreCorrupt) as error:
+                    sentence = f"message {entry.number} is not kept until it is confirmed: {error}"
+                    context.notices.append((queue.name, sentence))
+                    continue
             waiting.append(with_expiry(tail, ends_us))
     return b"".join(waiting)
 

@@ -181,6 +181,17 @@ class PurgePending(Fact, frozen=True, tag=34):
     lookups: bytes
 
 
+class PositionsReserved(Fact, frozen=True, tag=60):
+    """Express messages may take positions of a queue below `upto` that nothing else has taken.
+
+    They themselves are in no fact; what joins by a fact afterwards stands behind all of them.
+    """
+
+    queue: int
+    upto: int
+    when_us: int
+
+
 class Relocated(Fact, frozen=True, tag=40):
     """Records of a queue's messages have moved: positions, and the new place of each, packed."""
 
@@ -215,6 +226,7 @@ AnyFact = (
     | Prepared
     | PreparedAborted
     | PurgePending
+    | PositionsReserved
     | Relocated
     | QueueOptionsSet
     | QueueFilesKept

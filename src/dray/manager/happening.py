@@ -13,21 +13,25 @@ from dray.delivery.incoming import StreamKey
 from dray.errors import StoreFull
 from dray.manager.acknowledgments import addressed
 from dray.manager.departures import RECEIVED, Departures, Wish, entries_at
+from dray.manager.express import admit
 from dray.manager.facts import Committed, pack_lookups
 from dray.manager.index import (
     MARK_FIRST,
     MARK_LAST,
     MARK_SINGLE,
     extent_of,
+    is_express,
+    is_express_entry,
+    lookup_id_of,
     moved,
     pack_tail,
-    split_tails,
     tail_of,
     unpack,
 )
 from dray.manager.parts import part_seen, watch_arrivals
 from dray.manager.system import DEAD_LETTERS
 from dray.model.classes import Part
+from dray.store.kinds import Kind, kind_of
 
 if TYPE_CHECKING:
     from dray.large.join import PartSeen
@@ -54,6 +58,11 @@ class Staged(NamedTuple):
     wish: Wish | None = None
     message_class: int = 0
 
+    @property
+    def express(self) -> bool:
+        """Whether it is gone after a restart."""
+        return kind_of(self.extent.file) is Kind.EXPRESS
+
 
 class Happening:
     """Gathers one fact."""
@@ -66,31 +75,39 @@ class Happening:
         self._sends: list[tuple[Queue, list[Staged], bytes]] = []
         self._leaving: list[tuple[Queue, list[int]]] = []
         self._moving: list[tuple[Queue, int, list[bytes]]] = []
+        # Of express messages nothing is in the fact.
+        self._express_sends: list[tuple[Queue, list[Staged], bytes]] = []
+        self._express_moving: list[tuple[Queue, list[bytes]]] = []
 
     def join(self, queue: Queue, staged: list[Staged], marks: int = 0) -> None:
-        """Staged records join a queue, as one group of the transaction; `marks` are for all."""
+        """Staged records of one kind join a queue, as one group of the transaction.
+
+        `marks` are for all of them.
+        """
         tails = packed_tails(staged, self._transaction, self._context.now_us, marks)
-        self._sends.append((queue, staged, tails))
+        if staged and staged[0].express:
+            self._express_sends.append((queue, staged, tails))
+        else:
+            self._sends.append((queue, staged, tails))
         self.departures.wishes += [each.wish for each in staged if each.wish is not None]
 
     def join_own(self, queue: Queue, staged: Staged) -> None:
         """A message of the manager's own joins a queue, as a transaction by itself."""
         context = self._context
         context.ledger.stage(queue, staged.extent.length)
+        in_group = queue.options.transactional and not staged.express
+        transaction = staged.number if in_group else 0
         # The queue may lead to one of another manager, of either kind.
-        transaction = staged.number if queue.options.transactional else 0
-        tails = packed_tails([staged], transaction, context.now_us, MARK_SINGLE)
-        self._sends.append((queue, [staged], tails))
+        marks = MARK_SINGLE if queue.options.transactional else 0
+        tails = packed_tails([staged], transaction, context.now_us, marks)
+        sends = self._express_sends if staged.express else self._sends
+        sends.append((queue, [staged], tails))
 
     def leave(self, queue: Queue, lookup_ids: list[int], why: int = RECEIVED) -> None:
         """Messages leave a queue for good, because of a message class."""
         for packed in entries_at(queue, lookup_ids):
             self.departures.leave(queue, packed, why)
         self._leaving.append((queue, lookup_ids))
-
-    def joinpacked_tails(self, queue: Queue, tails: bytes) -> None:
-        """Records that an earlier fact has spoken of join a queue."""
-        self._moving.append((queue, queue.next_lookup_id, split_tails(tails)))
 
     def drop(self, queue: Queue, lookup_ids: list[int]) -> None:
         """Messages leave an internal queue, and nothing follows from it."""
@@ -100,24 +117,28 @@ class Happening:
         """Messages change to another queue of the same family."""
         tails = [moved(tail_of(packed)) for packed in entries_at(queue, lookup_ids)]
         self._leaving.append((queue, lookup_ids))
-        self._moving.append((target, target.next_lookup_id, tails))
+        lasting = [tail for tail in tails if not is_express(tail)]
+        self._moving.append((target, target.next_lookup_id, lasting))
+        self._express_moving.append((target, [tail for tail in tails if is_express(tail)]))
 
     def record(self, heard: tuple[int, int] = (0, 0)) -> None:
         """Make it true."""
         context = self._context
         self._acknowledge()
-        moving = [(target.number, b"".join(tails)) for target, _, tails in self._moving]
+        leaving, vanishing = self._parted()
+        moving = [(target.number, b"".join(tails)) for target, _, tails in self._moving if tails]
         fact = Committed(
             self._transaction,
             context.now_us,
             [(queue.number, tails) for queue, _, tails in self._sends],
-            [(queue.number, pack_lookups(lookup_ids)) for queue, lookup_ids in self._leaving],
+            [(queue.number, pack_lookups(lookup_ids)) for queue, lookup_ids in leaving],
             [*self.departures.joining(), *moving],
             self.departures.confirmations(),
             heard,
         )
         firsts = [queue.next_lookup_id for queue, _, _ in self._sends]
-        context.record(fact)
+        if self._says_something(fact):
+            context.record(fact)
         for source, stream, _ in fact.confirmations:
             context.to_tell[StreamKey(source, stream)] = None
         for queue, _ in self._leaving:
@@ -130,13 +151,47 @@ class Happening:
             context.touch(target)
             watch_arrivals(context.store, target, first)
         self.departures.watch()
+        self._pass(vanishing)
+
+    def _parted(self) -> tuple[list[tuple[Queue, list[int]]], list[tuple[Queue, list[int]]]]:
+        """What leaves by the fact, and what leaves without being in any."""
+        by_fact, by_none = [], []
+        for queue, lookup_ids in self._leaving:
+            express: list[int] = []
+            if queue.index.express_count:
+                found = filter(is_express_entry, entries_at(queue, lookup_ids))
+                express = [lookup_id_of(packed) for packed in found]
+                by_none.append((queue, express))
+            gone = frozenset(express)
+            rest = [each for each in lookup_ids if each not in gone] if gone else lookup_ids
+            if rest:
+                by_fact.append((queue, rest))
+        return by_fact, by_none
+
+    def _says_something(self, fact: Committed) -> bool:
+        """Whether anything of it has to last; express messages alone are no reason for a fact."""
+        happened = fact.sends or fact.receives or fact.moved or fact.confirmations
+        return bool(fact.transaction or happened or fact.heard != (0, 0))
+
+    def _pass(self, vanishing: list[tuple[Queue, list[int]]]) -> None:
+        """Let express messages leave, change queues and join."""
+        context = self._context
+        kept = frozenset(extent_of(tail) for _, tails in self._express_moving for tail in tails)
+        for queue, lookup_ids in vanishing:
+            context.state.drop_express(queue, lookup_ids, kept)
+        for target, tails in self._express_moving:
+            if tails:
+                admit(context, target, b"".join(tails))
+        for queue, staged, packed in self._express_sends:
+            context.ledger.stage(queue, -sum(each.extent.length for each in staged))
+            admit(context, queue, packed)
 
     def _acknowledge(self) -> None:
         """Turn wishes into acknowledgment messages of this fact."""
         context = self._context
         for queue, wish in addressed(context, self.departures.wishes):
             try:
-                extent, crc, number = context.own_messages.place(wish)
+                extent, crc, number = context.own_messages.place(queue, wish)
             except StoreFull as error:
                 context.notices.append((queue.name, f"an acknowledgment was not made: {error}"))
                 continue
@@ -205,7 +260,7 @@ def packed_tails(staged: list[Staged], transaction: int, when_us: int, marks: in
                 each.expires_us,
                 0,
                 at + 1 if transaction else 0,
-                (marks | MARK_FIRST * (at == 0) | MARK_LAST * (at == last)) if transaction else 0,
+                marks | (MARK_FIRST * (at == 0) | MARK_LAST * (at == last) if transaction else 0),
                 each.message_class,
                 each.part,
                 each.priority,

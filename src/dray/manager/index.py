@@ -27,6 +27,7 @@ from typing import NamedTuple
 from sortedcontainers import SortedList
 
 from dray.store.heap import Extent
+from dray.store.kinds import KIND_AT, Kind
 
 _KEY = struct.Struct(">BQ")
 _TAIL_FORM = "IIIIQQQQQIIBHBBB"
@@ -36,6 +37,9 @@ TAIL_BYTES = _TAIL.size
 ENTRY_BYTES = KEY_BYTES + TAIL_BYTES
 _TAIL_IN_ENTRY = struct.Struct(f"<{KEY_BYTES}x{_TAIL_FORM}")
 _PLACE = struct.Struct("<III")
+_HEAP_KIND_AT = 3
+"""In a tail: the byte whose highest bits are the kind of the heap file."""
+_HEAP_KIND_SHIFT = KIND_AT - 8 * _HEAP_KIND_AT
 _CLAIM_IN_ENTRY = struct.Struct(f"<{KEY_BYTES}xIIII")
 _LENGTH_IN_ENTRY = struct.Struct("<I")
 _LENGTH_AT = KEY_BYTES + 8
@@ -144,6 +148,16 @@ def extents_of(tails: bytes) -> list[Extent]:
 def extent_of(tail: bytes) -> Extent:
     """The place of the record that one packed tail speaks of."""
     return Extent(*_PLACE.unpack_from(tail))
+
+
+def is_express(tail: bytes) -> bool:
+    """Whether a packed tail is that of an express message: its record is in no lasting file."""
+    return tail[_HEAP_KIND_AT] >> _HEAP_KIND_SHIFT == Kind.EXPRESS
+
+
+def is_express_entry(entry: bytes) -> bool:
+    """The same of a packed entry."""
+    return entry[KEY_BYTES + _HEAP_KIND_AT] >> _HEAP_KIND_SHIFT == Kind.EXPRESS
 
 
 def at_place(tail: bytes, extent: Extent) -> bytes:
@@ -276,6 +290,8 @@ class QueueIndex:
         self._aside: dict[int, bytes] = {}
         self.byte_count = 0
         """Bytes of all records, available, held or put aside."""
+        self.express_count = self.express_bytes = 0
+        """How many of all these are express messages, and their bytes."""
 
     def __len__(self) -> int:
         """Messages available, held or put aside."""
@@ -289,7 +305,7 @@ class QueueIndex:
     def add(self, entry: bytes) -> None:
         """Put a new entry at its place."""
         self._available.add(entry)
-        self.byte_count += length_of(entry)
+        self._count(entry, 1)
 
     def load(self, entries: Iterable[bytes]) -> None:
         """Fill an empty index from a checkpoint."""
@@ -399,15 +415,28 @@ class QueueIndex:
             if entry is None:
                 return None
             self._available.remove(entry)
-        self.byte_count -= length_of(entry)
+        self._count(entry, -1)
         return entry
 
+    def durable(self) -> list[bytes]:
+        """All entries but those of express messages: what checkpoints keep and crashes restore."""
+        if not self.express_count:
+            return self.everything()
+        return [entry for entry in self.everything() if not is_express_entry(entry)]
+
     def everything(self) -> list[bytes]:
-        """All entries, held ones in their old place: what checkpoints keep and crashes restore."""
+        """All entries, held ones in their old place."""
         if not (self._held or self._aside):
             return list(self._available)
         held = (entry for entry, _ in self._held.values())
         return sorted([*self._available, *held, *self._aside.values()])
+
+    def _count(self, entry: bytes, sign: int) -> None:
+        length = sign * length_of(entry)
+        self.byte_count += length
+        if is_express_entry(entry):
+            self.express_count += sign
+            self.express_bytes += length
 
     def _priority_bytes(self) -> Iterable[int]:
         if not self._available:

@@ -19,6 +19,7 @@ from dray.errors import StoreCorrupt
 from dray.manager.facts import Committed, Confirmation, QueueCreated, pack_lookups
 from dray.manager.index import (
     COPY_DEAD_LETTER,
+    is_express_entry,
     lookup_id_of,
     part_of,
     tail_of,
@@ -63,7 +64,10 @@ def refuse_damaged(
     then = "it is part of a large message, which has to be rejected"
     if all(part_of(packed) == Part.PLAIN for packed in damaged):
         set_aside(context, queue, damaged)
-        then = f"it was moved to {QUARANTINE_NAME!r}, and the next receive goes on behind it"
+        went = f"moved to {QUARANTINE_NAME!r}"
+        if is_express_entry(damaged[0]):
+            went = "an express message, of which nothing is kept"
+        then = f"it was {went}, and the next receive goes on behind it"
     raise StoreCorrupt(
         f"Event {MESSAGE_FILE_UNREADABLE}: the message at position {first.lookup_id} of queue"
         f" {queue.name!r} is damaged in {name} at byte {first.offset}; {then}",
@@ -93,6 +97,10 @@ def set_aside(
     `tell_sources`: who has sent one from another manager, and has kept it for his dead letters, is
     told that it was rejected.
     """
+    told = list(_told(context, damaged)) if tell_sources else []
+    damaged = _without_express(context, queue, damaged)
+    if not (damaged or told):
+        return
     if context.state.queues.get(QUARANTINE) is None:
         options = QueueOptions(transactional=True)
         kind = str(QueueKind.SYSTEM)
@@ -100,7 +108,6 @@ def set_aside(
     lookup_ids = [lookup_id_of(packed) for packed in damaged]
     tails = b"".join([_as_it_lies(packed) for packed in damaged])
     leaving = [(queue.number, pack_lookups(lookup_ids))]
-    told = list(_told(context, damaged)) if tell_sources else []
     context.record(Committed(0, context.now_us, [], leaving, [(QUARANTINE, tails)], told))
     for source, stream, _ in told:
         context.to_tell[StreamKey(source, stream)] = None
@@ -109,6 +116,18 @@ def set_aside(
         where = f"{file_name(entry.file)} at byte {entry.offset}"
         sentence = f"message {entry.number} is damaged in {where}; moved to {QUARANTINE_NAME}"
         context.notices.append((queue.name, sentence))
+
+
+def _without_express(context: Context, queue: Queue, damaged: list[bytes]) -> list[bytes]:
+    """Let damaged express messages go, by name: nothing of them is kept anywhere; the rest."""
+    express = [packed for packed in damaged if is_express_entry(packed)]
+    for packed in express:
+        entry = unpack(packed)
+        where = f"{file_name(entry.file)} at byte {entry.offset}"
+        sentence = f"express message {entry.number} is damaged in {where}; it is gone"
+        context.notices.append((queue.name, sentence))
+    context.state.drop_express(queue, map(lookup_id_of, express))
+    return [packed for packed in damaged if not is_express_entry(packed)]
 
 
 def places_for_backup(state: State, store: Records) -> Iterator[tuple[Extent, int]]:

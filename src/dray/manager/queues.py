@@ -54,6 +54,8 @@ class Queue:
         self.staged_bytes = 0
         self.destination_transactional = True
         """Of an outgoing queue: of which kind the queue is that it leads to, as far as is known."""
+        self.express_positions = range(0)
+        """Reserved for express messages and not taken yet; void once something joins by a fact."""
         self.journal_skipped = 0
         """Copies that were not made because a journal's quota was used up."""
         self.account = account_of(number)
@@ -62,6 +64,23 @@ class Queue:
     def outgoing(self) -> bool:
         """Whether the queue waits for another manager."""
         return self.route is not None
+
+    @property
+    def takes_express(self) -> bool:
+        """Whether messages may be express in it: in none that is, or leads to, a transactional one.
+
+        Of which kind a queue of another manager is, that one tells with every order ack; until it
+        has, nothing is risked on a guess.
+        """
+        if self.outgoing:
+            return not self.destination_transactional
+        return not self.options.transactional
+
+    @property
+    def express_room(self) -> int:
+        """How many of the positions behind the last message are reserved for express ones."""
+        block = self.express_positions
+        return len(block) if block.stop == self.next_lookup_id else 0
 
     @property
     def journals_receives(self) -> bool:
@@ -114,6 +133,8 @@ class Queue:
             byte_count=self.index.byte_count,
             journal_count=len(self.journal.index) if self.journal is not None else 0,
             journal_bytes=self.journal.index.byte_count if self.journal is not None else 0,
+            express_count=self.index.express_count,
+            express_bytes=self.index.express_bytes,
             quota=self.options.quota,
             journal_quota=self.options.journal_quota,
             state=self._state(),

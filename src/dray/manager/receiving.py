@@ -39,6 +39,7 @@ from dray.model.limits import (
     WAITERS_PER_QUEUE_MAX,
 )
 from dray.store.heap import Extent
+from dray.store.kinds import Kind, kind_of
 from dray.wire.frames import (
     Done,
     Envelope,
@@ -163,7 +164,8 @@ def handle_read_part(context: Context, session: Session, request_id: int, head: 
     if head.offset < 0 or head.length < 0 or head.offset + head.length > extent.length:
         raise ProtocolError("a range outside the record was asked for")
     part = Extent(extent.file, extent.offset + head.offset, head.length)
-    context.answer(session, request_id, Range(), (part,) if part.length else (), held=not own)
+    body = (_piece(context, part),) if part.length else ()
+    context.answer(session, request_id, Range(), body, held=not own)
 
 
 def envelope_of(
@@ -190,7 +192,7 @@ def envelope_of(
 
 
 def bodies(context: Context, entries: Iterable[Entry]) -> Body:
-    """The records of entries, neighbours joined, short runs read now."""
+    """The records of entries, neighbours joined; short runs and express messages read now."""
     runs: list[Extent] = []
     for entry in entries:
         extent = entry.extent
@@ -198,9 +200,17 @@ def bodies(context: Context, entries: Iterable[Entry]) -> Body:
             runs[-1] = Extent(extent.file, runs[-1].offset, runs[-1].length + extent.length)
         else:
             runs.append(extent)
-    return tuple(
-        run if run.length > _READ_AT_ONCE_BYTES else context.store.read(run) for run in runs
-    )
+    return tuple(_piece(context, run) for run in runs)
+
+
+def _piece(context: Context, run: Extent) -> bytes | Extent:
+    """What an answer carries: the bytes, or where they lie for as long as it is on its way.
+
+    An express message is in memory anyway, and its place is free as soon as it leaves its queue.
+    """
+    if run.length > _READ_AT_ONCE_BYTES and kind_of(run.file) is not Kind.EXPRESS:
+        return run
+    return context.store.read(run)
 
 
 def _adjoin(left: Extent, right: Extent) -> bool:

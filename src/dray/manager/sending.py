@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import crc32c
@@ -12,8 +14,10 @@ from dray.errors import (
     LargeMessageMixing,
     NotTransactional,
     ProtocolError,
+    StoreFull,
     TransactionUsage,
 )
+from dray.manager import express
 from dray.manager.context import MICROSECONDS
 from dray.manager.departures import Wish, arrival_wish
 from dray.manager.happening import Staged
@@ -28,6 +32,7 @@ from dray.manager.transactions import (
 from dray.model.classes import Part, QueueKind
 from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.store.heap import Extent
+from dray.store.kinds import Kind, kind_of
 from dray.wire.frames import Done, Reserve, Send
 from dray.wire.record import (
     FLAG_TIMED,
@@ -53,7 +58,9 @@ def handle_send(
         queue = context.state.queues.numbered(head.queue)
         staged = _stage(context, queue, head, body)
         _send_at_once(context, queue, staged)
-        context.answer(session, request_id, Done(len(staged)))
+        # Nothing that is durable rests on an express message, so nothing is waited for.
+        held = not staged or not all(each.express for each in staged)
+        context.answer(session, request_id, Done(len(staged)), held=held)
         return
     transaction = open_transaction(context, session, head.transaction)
     transaction.send_frames += 1
@@ -80,10 +87,11 @@ def _stage_in(context: Context, transaction: OpenTransaction, head: Send, body: 
 def _send_at_once(context: Context, queue: Queue, staged: list[Staged]) -> None:
     if not staged:
         return
-    if queue.options.transactional:
+    if queue.options.transactional and not staged[0].express:
         commit(context, staged[0].number, {queue.number: staged}, marks=MARK_SINGLE)
     else:
-        commit(context, 0, {queue.number: staged})
+        for _, run in groupby(staged, key=attrgetter("express")):
+            commit(context, 0, {queue.number: list(run)})
 
 
 def handle_reserve(context: Context, session: Session, request_id: int, head: Reserve) -> None:
@@ -127,14 +135,18 @@ def _stage(
     headers = _check_records(context, head, body)
     _check_use(queue, head, headers)
     _make_room(context, queue, transaction, len(body))
-    place = context.store.place(body) if headers else Extent(0, 0, 0)
+    kinds = [express.kind_in(queue, each, in_transaction=bool(transaction)) for each in headers]
+    if queue.outgoing and len(set(kinds)) > 1:
+        # The batch is one group there, and all of it is as lasting as the most lasting of it.
+        kinds = [Kind.RECOVERABLE] * len(kinds)
+    places = _placed(context, body, head.sizes, kinds)
     staged, offset, now_us = [], 0, context.now_us
     transactional = queue.options.transactional
-    for header, size, crc in zip(headers, head.sizes, head.crcs, strict=True):
+    for header, place, crc in zip(headers, places, head.crcs, strict=True):
         seen = seen_in_record(header, body, offset) if header.part else None
         staged.append(
             Staged(
-                Extent(place.file, place.offset + offset, size),
+                place,
                 crc,
                 header.number,
                 header.part,
@@ -143,18 +155,40 @@ def _stage(
                 expires_us(header, body, offset, now_us, reaching=queue.outgoing),
                 header.copies,
                 seen,
-                None if queue.outgoing else _arrival(header, body, offset),
+                None if queue.outgoing else _arrival(header, body, offset, place),
             )
         )
-        offset += size
+        offset += place.length
     return staged
 
 
-def _arrival(header: RecordHeader, body: memoryview, offset: int) -> Wish | None:
+def _placed(
+    context: Context, body: memoryview, sizes: list[int], kinds: list[Kind]
+) -> list[Extent]:
+    """Write a batch into the heap, neighbours of a kind in one piece; all of it or nothing."""
+    pieces: list[Extent] = []
+    found, offset, at = [], 0, 0
+    try:
+        for kind, run in groupby(kinds):
+            run_sizes = sizes[at : (at := at + len(list(run)))]
+            end = offset + sum(run_sizes)
+            piece = context.store.place(body[offset:end], kind)
+            pieces.append(piece)
+            starts = accumulate(run_sizes, initial=piece.offset)
+            found += [Extent(piece.file, *each) for each in zip(starts, run_sizes, strict=False)]
+            offset = end
+    except StoreFull:
+        for piece in pieces:
+            context.store.discard(piece)
+        raise
+    return found
+
+
+def _arrival(header: RecordHeader, body: memoryview, offset: int, place: Extent) -> Wish | None:
     """What acknowledgment the arrival in a queue of this manager calls for."""
     if not header.acknowledge:
         return None
-    return arrival_wish(header, read_properties(body, header, offset))
+    return arrival_wish(header, read_properties(body, header, offset), kind_of(place.file))
 
 
 def expires_us(

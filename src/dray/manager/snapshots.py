@@ -115,7 +115,7 @@ def _written(queue: Queue) -> _Queue:
         queue.next_lookup_id,
         queue.large_use,
         queue.paused,
-        b"".join(queue.index.everything()),
+        b"".join(queue.index.durable()),
         queue.stream.state() if queue.stream is not None else None,
         sorted(queue.purge_pending),
     )

@@ -8,7 +8,7 @@ gives the state again. What is kept of incoming streams is a half of its own (`s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 import msgspec
@@ -29,6 +29,7 @@ from dray.manager.facts import (
     Fact,
     ManagerNamed,
     NumbersLeased,
+    PositionsReserved,
     Prepared,
     PreparedAborted,
     PurgePending,
@@ -64,7 +65,7 @@ from dray.manager.queues import IndexBacklog, Queue, QueueTable, Route
 from dray.manager.sequences import Sequences
 from dray.manager.snapshots import read_state, write_state
 from dray.manager.system import FIRST_USER_QUEUE, ORDER_QUEUE
-from dray.manager.ways import Way, Ways
+from dray.manager.ways import Ways
 from dray.model.classes import QueueKind
 from dray.model.limits import NUMBERS_LEASED
 from dray.store.checkpoint import TRANSACTIONS, Snapshots
@@ -146,10 +147,21 @@ class State:
     def live(self) -> Iterator[tuple[Extent, int]]:
         """Place and CRC32C of every record the state refers to."""
         for queue in self.queues:
-            yield from map(place_in, queue.index.everything())
+            yield from map(place_in, queue.index.durable())
         for prepared in self.prepared.values():
             for _, tails in prepared.sends:
                 yield from map(place_of, split_tails(tails))
+
+    def admit_express(self, queue: Queue, tails: bytes, first: int) -> None:
+        """Express messages join a queue, in this life only, from a reserved position on."""
+        self._enter(queue, tails, first)
+
+    def drop_express(
+        self, queue: Queue, lookup_ids: Iterable[int], keep: frozenset[Extent] = frozenset()
+    ) -> None:
+        """Express messages leave a queue; their records are given up, but for those to `keep`."""
+        for lookup_id in lookup_ids:
+            self._drop(queue, lookup_id, keep)
 
     def _set_quota(self, fact: QuotaSet) -> None:
         if fact.number == 0:
@@ -195,7 +207,7 @@ class State:
         self.prepared[fact.transaction] = fact
 
     def _apply_committed(self, fact: Committed) -> None:
-        keep = {extent for _, tails in fact.moved for extent in extents_of(tails)}
+        keep = frozenset(extent for _, tails in fact.moved for extent in extents_of(tails))
         for number, tails in fact.sends:
             if (queue := self.queues.get(number)) is not None:
                 self._admit(queue, tails, fact.when_us)
@@ -235,7 +247,21 @@ class State:
 
     def _admit(self, queue: Queue, tails: bytes, when_us: int) -> None:
         first = queue.next_lookup_id
-        before = queue.index.byte_count
+        queue.next_lookup_id = self._enter(queue, tails, first)
+        if queue.stream is not None and queue.next_lookup_id > first:
+            queue.stream.admitted(first, queue.next_lookup_id - 1, when_us)
+
+    def _reserve_positions(self, fact: PositionsReserved) -> None:
+        """Pass over positions; a stream counts them as taken, for what takes them is in no fact."""
+        queue = self.queues.get(fact.queue)
+        if queue is not None and fact.upto > queue.next_lookup_id:
+            first, queue.next_lookup_id = queue.next_lookup_id, fact.upto
+            if queue.stream is not None:
+                queue.stream.admitted(first, fact.upto - 1, fact.when_us)
+
+    def _enter(self, queue: Queue, tails: bytes, first: int) -> int:
+        """Put messages into a queue from a position on; gives the position behind the last."""
+        before, behind = queue.index.byte_count, first
         for lookup_id, tail in enumerate(split_tails(tails), first):
             entry = with_key(tail, lookup_id)
             queue.index.add(entry)
@@ -244,10 +270,9 @@ class State:
                 self.expiries.add(expires_us, queue.number, lookup_id)
             if part_of(entry):
                 queue.large_use = True
-            queue.next_lookup_id = lookup_id + 1
+            behind = lookup_id + 1
         self.ledger.stored[queue.account] += queue.index.byte_count - before
-        if queue.stream is not None and queue.next_lookup_id > first:
-            queue.stream.admitted(first, queue.next_lookup_id - 1, when_us)
+        return behind
 
     def _relocate(self, fact: Relocated) -> None:
         queue = self.queues.get(fact.queue)
@@ -281,7 +306,7 @@ class State:
         queue = self.queues.get(fact.queue)
         if queue is None:
             return
-        keep = set(extents_of(fact.awaiting))
+        keep = frozenset(extents_of(fact.awaiting))
         first = queue.index.first()
         while first is not None and lookup_id_of(first) <= fact.upto:
             self._drop(queue, lookup_id_of(first), keep)
@@ -291,7 +316,7 @@ class State:
         if queue.stream is not None:
             queue.stream.acknowledged(fact.upto)
 
-    def _drop(self, queue: Queue, lookup_id: int, keep: set[Extent]) -> None:
+    def _drop(self, queue: Queue, lookup_id: int, keep: frozenset[Extent]) -> None:
         """Take a message out of a queue, and its record out of the heap unless it is kept."""
         queue.purge_pending.discard(lookup_id)
         entry = queue.index.remove(lookup_id)
@@ -358,6 +383,7 @@ class State:
         PutBack: _put_back,
         Relocated: _relocate,
         PurgePending: _purge_later,
+        PositionsReserved: _reserve_positions,
         Accepted: _accept,
         Delivered: _apply_delivered,
         Prepared: _prepare,

@@ -72,6 +72,9 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     journal_quota: int | None = None
     state: str = "active"
     label: str = ""
+    express_count: int = 0
+    """How many of its messages are express: gone after a restart."""
+    express_bytes: int = 0
     delivery: DeliveryInfo | None = None
     """Of an outgoing queue that was asked about by itself."""
 
@@ -93,3 +96,6 @@ class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
     heap_files: int = 0
     checkpoints: int = 0
     pid: int = 0
+    express_memory: int = 0
+    """How many bytes of express messages stay in memory before they are written to r files."""
+    express_in_memory: int = 0

@@ -124,6 +124,11 @@ class Heap:
         self._memory_bytes = 0
 
     @property
+    def express_memory(self) -> tuple[int, int]:
+        """How many bytes of express messages may be in memory, and how many are."""
+        return self._express_bytes, self._memory_bytes
+
+    @property
     def files(self) -> int:
         """Heap files that there are, of all kinds."""
         return len(self._files)

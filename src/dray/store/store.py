@@ -28,7 +28,7 @@ from dray.store.group import OPENING, SEAL, Range
 from dray.store.guard import GuardedDisk, Health
 from dray.store.heap import Heap
 from dray.store.heap_file import Capture, Extent
-from dray.store.kinds import Kind, file_name
+from dray.store.kinds import Kind, file_name, kind_of
 from dray.store.limits import (
     EXPRESS_BYTES,
     HEAP_FILE_BYTES,
@@ -56,6 +56,10 @@ class StoreCounters(NamedTuple):
     checkpoints: int
     heap_files: int
     free_heap_files: int
+    express_memory: int
+    """How many bytes of express messages stay in memory."""
+    express_in_memory: int
+    """How many are there now."""
 
 
 class Store:
@@ -180,9 +184,13 @@ class Store:
     def release(self, extent: Extent) -> None:
         """The state no longer names `extent`, as of the facts appended up to the next sync.
 
-        Its bytes stay until those facts are durable.
+        Its bytes stay until those facts are durable; those of an express message, which no crash
+        brings back, are free at once.
         """
-        self._released.append(extent)
+        if kind_of(extent.file) is Kind.EXPRESS:
+            self._heap.free(extent)
+        else:
+            self._released.append(extent)
 
     def discard(self, extent: Extent) -> None:
         """No fact ever named `extent` (its transaction was aborted); reuse it at once."""
@@ -407,6 +415,7 @@ class Store:
     @property
     def counters(self) -> StoreCounters:
         """What was done since the store was opened."""
+        express_memory, express_in_memory = self._heap.express_memory
         return StoreCounters(
             syncs=self._syncs,
             groups=self._groups,
@@ -415,6 +424,8 @@ class Store:
             checkpoints=self._checkpoints,
             heap_files=self._heap.files,
             free_heap_files=self._heap.free_files,
+            express_memory=express_memory,
+            express_in_memory=express_in_memory,
         )
 
     @property

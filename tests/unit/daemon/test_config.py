@@ -61,6 +61,8 @@ def test_routes_name_managers_as_addresses_do():
         ({"routes": {"c:7340": "dray://"}}, "routes"),
         ({"routes": {"c": "c:7340"}}, "leads to itself"),
         ({"log_bytes": "unlimited"}, "log_bytes"),
+        ({"express_memory": "unlimited"}, "express_memory"),
+        ({"express_memory": -1}, "express_memory"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(given, sentence):
@@ -84,6 +86,12 @@ def test_a_file_that_cannot_be_understood_is_named(tmp_path, text):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InvalidConfiguration, match=r"cannot read .*none\.toml: No such file"):
         read_options(tmp_path / "none.toml")
+
+
+def test_the_memory_of_express_messages_is_a_size_and_may_be_none():
+    assert read_options(data="d").express_bytes == 64 << 20
+    assert read_options(data="d", express_memory="1MiB").express_bytes == 1 << 20
+    assert read_options(data="d", express_memory=0).express_bytes == 0
 
 
 def test_a_log_size_is_rounded_up_to_whole_sectors():

@@ -24,6 +24,7 @@ from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.store.disk import RealDisk, RealFile
 from dray.store.heap import Extent
+from dray.store.limits import EXPRESS_BYTES
 from dray.store.store import Store
 from dray.wire import frames
 from dray.wire.record import PLAIN, PartMark, encode_record
@@ -68,15 +69,28 @@ def die_out() -> None:
 class Desk:
     """Drives one manager; every call is a turn with its sync, unless `sync` is false."""
 
-    def __init__(self, path: Path, manager_id: str = "a" * 32, **config: object) -> None:
+    def __init__(
+        self,
+        path: Path,
+        manager_id: str = "a" * 32,
+        *,
+        express_bytes: int = EXPRESS_BYTES,
+        **config: object,
+    ) -> None:
         self.path, self.manager_id, self.config = path, manager_id, config
+        self.express_bytes = express_bytes
         self.now = 1_700_000_000.0
         self.sessions = 0
         self.start()
 
     def start(self) -> None:
         self.disk = new_disk(self.path)
-        self.store = Store(self.disk, heap_file_bytes=HEAP_FILE_BYTES, log_bytes=LOG_BYTES)
+        self.store = Store(
+            self.disk,
+            heap_file_bytes=HEAP_FILE_BYTES,
+            log_bytes=LOG_BYTES,
+            express_bytes=self.express_bytes,
+        )
         config = ManagerConfig(manager_id=self.manager_id, name="test", **self.config)
         self.manager = Manager.load(self.store, config, self.now)
         self.store.sync()
