@@ -5,7 +5,6 @@ land_and_die.py URL OUT POINT, where POINT is one of
     pulling    an executor has pulled some payloads of a batch
     landed     the table has a batch, the queue has not been settled
     settled    the queue is settled, Spark's log does not have the batch
-    never      it ends by itself
 """
 
 from __future__ import annotations
