@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dray.errors import every_error
 
-WITHIN_S = 240
+WITHIN_S = 280
 COMMAND = [sys.executable, "-m", "dray.cli"]
 
 

@@ -202,7 +202,7 @@ class Departures:
             ledger.has_account_room(queue, moving)
             and ledger.has_own_room(queue, joining.bytes + length)
         ):
-            queue.journal_skipped += 1
+            queue.copies_skipped += 1
             return False
         if copy or is_express(tail):
             # Of an express message the copy is all there is: it is written where copies belong.
@@ -210,7 +210,7 @@ class Departures:
             try:
                 tail = lasting(self._context.store, tail, kind)
             except (StoreFull, StoreCorrupt):
-                queue.journal_skipped += 1
+                queue.copies_skipped += 1
                 return False
         joining.tails.append(tail)
         joining.bytes += length

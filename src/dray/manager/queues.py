@@ -56,8 +56,8 @@ class Queue:
         """Of an outgoing queue: of which kind the queue is that it leads to, as far as is known."""
         self.express_positions = range(0)
         """Reserved for express messages and not taken yet; void once something joins by a fact."""
-        self.journal_skipped = 0
-        """Copies that were not made because a journal's quota was used up."""
+        self.copies_skipped = 0
+        """Copies that were not put into it, because a quota was used up."""
         self.account = account_of(number)
 
     @property
@@ -135,6 +135,7 @@ class Queue:
             journal_bytes=self.journal.index.byte_count if self.journal is not None else 0,
             express_count=self.index.express_count,
             express_bytes=self.index.express_bytes,
+            copies_skipped=sum(each.copies_skipped for each in (self, self.journal) if each),
             quota=self.options.quota,
             journal_quota=self.options.journal_quota,
             state=self._state(),

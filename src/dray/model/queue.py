@@ -68,6 +68,9 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     byte_count: int = 0
     journal_count: int = 0
     journal_bytes: int = 0
+    copies_skipped: int = 0
+    """Copies that a quota had no room for since the manager started, of what its journal should
+    keep, or of a journal or dead-letter queue itself."""
     quota: int | None = None
     journal_quota: int | None = None
     state: str = "active"

@@ -64,6 +64,7 @@ def test_over_quota_the_receive_succeeds_and_the_copy_is_skipped(desk: Desk) -> 
     caller.send(queue, *text("a", "b", "c"))
     assert caller.receive(queue)[1] == [b"a", b"b", b"c"]
     assert journal_of(caller) == [b"a", b"b"]
+    assert caller.call(frames.DescribeQueue("orders")).info.copies_skipped == 1
 
 
 def test_nobody_sends_to_a_journal_and_anybody_may_empty_it(desk: Desk) -> None:
@@ -129,3 +130,5 @@ def test_the_computer_journals_quota_is_its_own(pair: Pair) -> None:  # noqa: F8
     pair.deliver()
     receive_all(pair)
     assert journal_of(pair.source.session(), "system$;journal") == [b"kept"]
+    info = pair.source.session().call(frames.DescribeQueue("system$;journal")).info
+    assert info.copies_skipped == 1

@@ -11,7 +11,7 @@ from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
 from dray.wire import frames
 
-from .conftest import LOG_BYTES, Caller, Desk
+from .conftest import HEAP_FILE_BYTES, LOG_BYTES, Caller, Desk
 from .test_departures import acknowledged, asking, dead
 from .test_links import ADDRESS, Pair
 from .test_quotas import message, used
@@ -172,3 +172,19 @@ def test_a_large_message_fits_whenever_its_bytes_do_however_scattered_the_room_i
     caller.commit(transaction, len(parts))
     assert used(caller) == (size * count, 0)
     assert desk.store.counters.heap_files <= size * count // (1 << 16) + 12
+
+
+def test_queues_share_files_and_one_queue_fills_several(desk: Desk) -> None:
+    """R70: a file belongs to no queue, and no message lies in two."""
+    caller = desk.session()
+    queues = [caller.create("one"), caller.create("two")]
+    size, count = HEAP_FILE_BYTES // 5, 8
+    bodies = [b"1" * size, b"2" * size]
+    for _ in range(count):
+        for queue, body in zip(queues, bodies, strict=True):
+            caller.send(queue, Message(body=body))
+    contents = [path.read_bytes() for path in (desk.path / "storage").glob("p*.mq")]
+    wholes = [[content.count(body) for content in contents] for body in bodies]
+    assert [sum(each) for each in wholes] == [count, count], "each lies in one file, whole"
+    assert all(sum(map(bool, each)) > 1 for each in wholes)
+    assert any(all(pair) for pair in zip(*wholes, strict=True))
