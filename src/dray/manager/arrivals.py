@@ -29,13 +29,14 @@ from dray.manager.index import (
     with_hops,
 )
 from dray.manager.parts import seen_in_record
+from dray.manager.placing import Span, place_all
 from dray.manager.telling import tell_source
 from dray.manager.ways import Way
 from dray.model.classes import MessageClass, QueueKind
 from dray.model.limits import HOPS_MAX
 from dray.model.names import parse_queue_address
 from dray.store.heap import Extent
-from dray.store.kinds import Kind
+from dray.store.kinds import Kind, kind_of
 from dray.wire.frames import Data, Envelope, OpenStream, Passed, StreamRefused, StreamState
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_properties
 
@@ -179,8 +180,16 @@ class _Arrival(NamedTuple):
         """By which way one of its messages comes."""
         return Way(self.key.source, self.key.stream, self.headers[at].source.hex(), queue.number)
 
+    def span(self, judged: _Judged, queue: Queue) -> Span:
+        """Where in the body the record of one of its messages is, and where it belongs."""
+        at, offset, _ = judged
+        kind = Kind.EXPRESS if self.is_express(judged, queue) else Kind.RECOVERABLE
+        return Span(offset, self.head.envelopes[at].length, kind)
+
     def is_express(self, judged: _Judged, queue: Queue) -> bool:
         """Whether one of its messages enters the queue as an express one."""
+        if not queue.takes_express:
+            return False
         at, _, why = judged
         envelope = self.head.envelopes[at]
         in_transaction = bool(envelope.transaction) and not envelope.marks & MARK_SINGLE
@@ -202,21 +211,29 @@ def _judge(context: Context, queue: Queue, arrival: _Arrival) -> list[_Judged]:
     judged: list[_Judged] = []
     offset = sum(envelope.length for envelope in arrival.head.envelopes[: arrival.begin])
     size = 0
+    # Mostly there is room for all, and then not every message need be asked about.
+    total = len(arrival.body) - offset
+    ledger = context.ledger
+    roomy = ledger.has_own_room(queue, total) and ledger.has_account_room(queue, total)
     for at in range(arrival.begin, len(arrival.headers)):
         envelope = arrival.head.envelopes[at]
-        why = _why_not(context, queue, envelope, size)
-        if why is None:
-            if not context.ledger.has_account_room(queue, size + envelope.length):
+        why = _unfit(queue, envelope)
+        if why is None and not roomy:
+            if not (queue.outgoing or ledger.has_own_room(queue, size + envelope.length)):
+                why = MessageClass.NACK_Q_EXCEED_QUOTA
+            elif not ledger.has_account_room(queue, size + envelope.length):
                 break
-            size += envelope.length
+            else:
+                size += envelope.length
         judged.append((at, offset, why))
         offset += envelope.length
     if not judged:
-        context.ledger.check(queue, arrival.head.envelopes[arrival.begin].length)
+        ledger.check(queue, arrival.head.envelopes[arrival.begin].length)
     return judged
 
 
-def _why_not(context: Context, queue: Queue, envelope: Envelope, size: int) -> MessageClass | None:
+def _unfit(queue: Queue, envelope: Envelope) -> MessageClass | None:
+    """Why a message may not enter a queue, however much room there is."""
     implicit = envelope.marks & MARK_SINGLE
     if queue.outgoing:
         over = envelope.move_count >= HOPS_MAX
@@ -225,8 +242,6 @@ def _why_not(context: Context, queue: Queue, envelope: Envelope, size: int) -> M
         return MessageClass.NACK_NOT_TRANSACTIONAL_Q
     if not envelope.transaction and queue.options.transactional:
         return MessageClass.NACK_NOT_TRANSACTIONAL_MSG
-    if not context.ledger.has_own_room(queue, size + envelope.length):
-        return MessageClass.NACK_Q_EXCEED_QUOTA
     return None
 
 
@@ -252,30 +267,30 @@ def _admit_run(context: Context, queue: Queue, arrival: _Arrival, judged: list[_
     """Admit express messages and those that follow, in one fact, which names only the latter."""
     key, head, headers, body, _ = arrival
     kept_here = {at for at, _, why in judged if _stays(queue, headers[at], head.envelopes[at], why)}
-    size = sum(head.envelopes[at].length for at, _, why in judged if why is None or at in kept_here)
-    context.check_disk(size)
+    spans = [
+        arrival.span(each, queue) for each in judged if each[2] is None or each[0] in kept_here
+    ]
+    context.check_disk(sum(span.length for span in spans))
+    places = iter(place_all(context.store, body, spans))
     departures = Departures(context)
     tails: list[bytes] = []
     dead: list[bytes] = []
     express: list[bytes] = []
     admitted: list[tuple[int, int]] = []
     ways = _Numbering(context)
-    for each in judged:
-        at, offset, why = each
+    for at, offset, why in judged:
         properties = read_properties(body, headers[at], offset)
         way = arrival.way(at, queue)
         if why is not None and at not in kept_here:
             departures.tell(headers[at], properties, why, way=way)
             continue
-        record = body[offset : offset + head.envelopes[at].length]
-        is_express = arrival.is_express(each, queue)
-        place = context.store.place(record, Kind.EXPRESS if is_express else Kind.RECOVERABLE)
+        place = next(places)
         tail = _tail(context, queue, arrival, at, place, ways.number(way))
         if why is not None:
             departures.tell(headers[at], properties, why | KEPT_THERE, way=way)
             dead.append(with_class(tail, why))
             continue
-        if is_express:
+        if kind_of(place.file) is Kind.EXPRESS:
             express.append(tail)
         else:
             tails.append(tail)

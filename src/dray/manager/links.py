@@ -17,6 +17,7 @@ another deadline by now is dropped when it comes up.
 from __future__ import annotations
 
 import heapq
+from itertools import takewhile
 from typing import TYPE_CHECKING, assert_never
 
 from dray.delivery.events import Confirmed as StreamConfirmed
@@ -337,11 +338,7 @@ class Links:
             self._context.effects.append(LinkSend(peer, ConfirmationsTaken(stream, heard)))
 
     def _transmit(self, queue: Queue, effect: Transmit) -> None:
-        found = [
-            packed
-            for lookup_id in effect.lookup_ids
-            if (packed := queue.index.find(lookup_id)) is not None
-        ]
+        found = _still_there(queue, effect.lookup_ids)
         if self._suspicious:
             found = only_intact(self._context, queue, found)
             if not found:
@@ -387,3 +384,11 @@ class Links:
         shorter = received if reach is None else min(received, reach)
         used_us = int(shorter * MICROSECONDS) - left_us
         return left_us, max(0, int(received * MICROSECONDS) - used_us)
+
+
+def _still_there(queue: Queue, lookup_ids: list[int]) -> list[bytes]:
+    """The packed entries at positions, which are in order; those that have left are left out."""
+    wanted = set(lookup_ids)
+    entries = queue.index.after(lookup_ids[0] - 1)
+    upto = takewhile(lambda packed: lookup_id_of(packed) <= lookup_ids[-1], entries)
+    return [packed for packed in upto if lookup_id_of(packed) in wanted]

@@ -1,0 +1,63 @@
+"""Records of one frame into the heap: neighbours are written in one piece, then told apart.
+
+A write of its own for each small record costs more than all else that is done for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.store.heap import Extent
+from dray.store.kinds import Kind
+
+if TYPE_CHECKING:
+    from dray.store.store import Store
+
+
+class Span(NamedTuple):
+    """Where a record lies in the body of its frame, and what kind of heap file it belongs into."""
+
+    offset: int
+    length: int
+    kind: Kind = Kind.RECOVERABLE
+
+    @property
+    def stop(self) -> int:
+        """Where the next one begins."""
+        return self.offset + self.length
+
+
+def place_all(store: Store, body: memoryview, spans: Sequence[Span]) -> list[Extent]:
+    """Place the records at `spans` of `body`, in order; give where each lies now.
+
+    Raises StoreFull, and then nothing is kept; StorePoisoned.
+    """
+    places: list[Extent] = []
+    runs: list[Extent] = []
+    try:
+        for run in _runs(spans, store.heap_file_bytes):
+            first = run[0].offset
+            place = store.place(body[first : run[-1].stop], run[0].kind)
+            runs.append(place)
+            shift = place.offset - first
+            places += [Extent(place.file, each.offset + shift, each.length) for each in run]
+    except BaseException:
+        for place in runs:
+            store.discard(place)
+        raise
+    return places
+
+
+def _runs(spans: Sequence[Span], bytes_max: int) -> Iterator[list[Span]]:
+    """Spans of one kind that adjoin, together no longer than one heap file."""
+    run: list[Span] = []
+    for span in spans:
+        if run:
+            goes_on = span.offset == run[-1].stop and span.kind is run[0].kind
+            if not goes_on or span.stop - run[0].offset > bytes_max:
+                yield run
+                run = []
+        run.append(span)
+    if run:
+        yield run
