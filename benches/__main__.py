@@ -22,6 +22,7 @@ NAMES = (
     "local_large",
     "transfer",
     "delivery",
+    "lanes",
     "memory",
     "storage_depth",
     "storage_reopen",

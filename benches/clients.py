@@ -15,9 +15,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import dray
 from benches.processes import peak, reset_peak
+
+PING_BYTES = 1024
+PING_WITHIN_S = 60.0
 
 
 def send_large(url: str, queue: str, path: str) -> dict[str, float]:
@@ -155,7 +159,32 @@ def commit_together(
     return {"seconds": seconds, "syncs": after.syncs - before.syncs}
 
 
-CLIENTS: dict[str, Callable[..., dict[str, float]]] = {
+def ping(
+    url: str, queue: str, *, url_back: str, queue_back: str, seconds: float, every_s: float
+) -> dict[str, list[float]]:
+    """Send 1 KiB messages, one every so often, and receive each where it arrives.
+
+    Milliseconds of each: until the send is answered, and until it has been received.
+    """
+    body = os.urandom(PING_BYTES)
+    sends, whole = [], []
+    with dray.connect(url) as manager, dray.connect(url_back) as there:
+        target, arrives = manager.queue(queue), there.queue(queue_back)
+        target.send(body)
+        arrives.receive(timeout=PING_WITHIN_S)
+        began = due = time.perf_counter()
+        while due < began + seconds:
+            time.sleep(max(0.0, due - time.perf_counter()))
+            due = max(due + every_s, time.perf_counter())
+            sent = time.perf_counter()
+            target.send(body)
+            sends.append((time.perf_counter() - sent) * 1e3)
+            arrives.receive(timeout=PING_WITHIN_S)
+            whole.append((time.perf_counter() - sent) * 1e3)
+    return {"sends": sends, "whole": whole}
+
+
+CLIENTS: dict[str, Callable[..., dict[str, Any]]] = {
     function.__name__: function
     for function in (
         send_large,
@@ -165,6 +194,7 @@ CLIENTS: dict[str, Callable[..., dict[str, float]]] = {
         send_big,
         commit_alone,
         commit_together,
+        ping,
     )
 }
 

@@ -7,7 +7,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from dray.errors import DrayError
 
@@ -17,15 +18,52 @@ _RESET_PEAK = "5"
 
 def client(name: str, **arguments: object) -> dict[str, Any]:
     """Run one of `benches.clients` in a process of its own; give what it measured."""
-    command = [sys.executable, "-m", "benches.clients", name, json.dumps(arguments)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=CLIENT_WITHIN_S
-    )
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["nothing"]
-        raise DrayError(f"the client {name} ended with {done.returncode} and said: {lines[-1]}")
-    measured: dict[str, Any] = json.loads(done.stdout)
-    return measured
+    with ClientProcess(name, **arguments) as begun:
+        return begun.result()
+
+
+class ClientProcess:
+    """One of `benches.clients` at work beside others; ended by its id when the block ends."""
+
+    def __init__(self, name: str, **arguments: object) -> None:
+        """Start it."""
+        self._name = name
+        command = [sys.executable, "-m", "benches.clients", name, json.dumps(arguments)]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    @property
+    def running(self) -> bool:
+        """Whether it is still at work."""
+        return self._process.poll() is None
+
+    def result(self) -> dict[str, Any]:
+        """Wait for it; what it measured. Raises `DrayError` with its last words if it failed."""
+        said, complaint = self._process.communicate(timeout=CLIENT_WITHIN_S)
+        if self._process.returncode:
+            lines = complaint.strip().splitlines() or ["nothing"]
+            raise DrayError(
+                f"the client {self._name} ended with {self._process.returncode} and said:"
+                f" {lines[-1]}"
+            )
+        measured: dict[str, Any] = json.loads(said)
+        return measured
+
+    def __enter__(self) -> Self:
+        """It runs already."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End it if it has not ended by itself."""
+        if self.running:
+            self._process.kill()
+        self._process.communicate()
 
 
 def reset_peak(pid: int | str) -> int:

@@ -1,14 +1,17 @@
-"""A bad line between real processes: a proxy on loopback that delays, stalls and cuts.
+"""A bad line between real processes: a proxy on loopback that delays, stalls, cuts and is narrow.
 
-What goes in comes out `delay_s` later, in each direction, as many bytes at a time as one likes: a
-long line is slow to answer, not narrow. `stall` lets nothing through for a while and says nothing,
-one way or both; `cut` resets every connection, with whatever was under way. It runs on a thread
-and an event loop of its own.
+What goes in comes out `delay_s` later, in each direction. A long line is slow to answer, not
+narrow: as many bytes go in at a time as one likes, unless `rate_bytes_s` says how many it takes in
+a second. A narrow line has a short queue at its entrance (about `NARROW_QUEUE_BYTES`), as a good
+router has: what does not fit there waits in the sender's socket, and that is the sender's affair.
+`stall` lets nothing through for a while and says nothing, one way or both; `cut` resets every
+connection, with whatever was under way. It runs on a thread and an event loop of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -17,6 +20,9 @@ from typing import Any, Self
 
 CHUNK_BYTES = 256 << 10
 CHUNKS_UNDER_WAY = 512
+NARROW_QUEUE_BYTES = 64 << 10
+NARROW_CHUNK_BYTES = 16 << 10
+NARROW_LATE_S = 0.005
 _STREAM_BYTES = 1 << 20
 _ENDS_WITHIN_S = 10.0
 
@@ -26,12 +32,19 @@ Outward, Inward = 0, 1
 class BadLine:
     """Listens on a loopback port and leads to another."""
 
-    def __init__(self, to_port: int, delay_s: float = 0.0) -> None:
-        """Lead to `to_port`; `delay_s` each way."""
+    def __init__(
+        self, to_port: int, delay_s: float = 0.0, rate_bytes_s: float | None = None
+    ) -> None:
+        """Lead to `to_port`; `delay_s` each way, and at most `rate_bytes_s` each way."""
         self.port = 0
         self.cuts = self.stalls = 0
         self._to_port = to_port
         self._delay_s = delay_s
+        self._rate_bytes_s = rate_bytes_s
+        narrow = rate_bytes_s is not None
+        self._chunk_bytes = NARROW_CHUNK_BYTES if narrow else CHUNK_BYTES
+        # asyncio reads on until it holds twice its limit.
+        self._stream_bytes = NARROW_QUEUE_BYTES // 4 if narrow else _STREAM_BYTES
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="bad line")
         self._writers: set[asyncio.StreamWriter] = set()
@@ -73,16 +86,37 @@ class BadLine:
         for each in self._open:
             each.set()
         self._server = await asyncio.start_server(
-            self._accepted, "127.0.0.1", self.port, limit=_STREAM_BYTES
+            self._accepted, sock=self._listening(), limit=self._stream_bytes
         )
         self.port = self._server.sockets[0].getsockname()[1]
+
+    def _listening(self) -> socket.socket:
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._make_narrow(sock)
+        sock.bind(("127.0.0.1", self.port))
+        return sock
+
+    def _make_narrow(self, sock: socket.socket) -> None:
+        """Keep the kernel from queueing megabytes in front of a narrow line; before connecting."""
+        if self._rate_bytes_s is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, NARROW_QUEUE_BYTES // 2)
+
+    async def _lead(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        sock = socket.socket()
+        sock.setblocking(False)
+        self._make_narrow(sock)
+        try:
+            await self._loop.sock_connect(sock, ("127.0.0.1", self._to_port))
+        except BaseException:
+            sock.close()
+            raise
+        return await asyncio.open_connection(sock=sock, limit=self._stream_bytes)
 
     async def _accepted(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
         self._writers.add(back)
         try:
-            far, forth = await asyncio.open_connection(
-                "127.0.0.1", self._to_port, limit=_STREAM_BYTES
-            )
+            far, forth = await self._lead()
         except OSError:
             # Nobody listens there just now.
             self._drop(back)
@@ -102,12 +136,18 @@ class BadLine:
         self, reader: asyncio.StreamReader, under_way: asyncio.Queue[tuple[float, bytes]]
     ) -> None:
         data = b"something"
+        free_at = 0.0
         while data:
             try:
-                data = await reader.read(CHUNK_BYTES)
+                data = await reader.read(self._chunk_bytes)
             except OSError:
                 # A reset ends a connection like an orderly end does.
                 data = b""
+            if self._rate_bytes_s is not None:
+                # The line is busy with what went before; a late wake-up is made good for.
+                idle_since = self._loop.time() - NARROW_LATE_S
+                free_at = max(free_at, idle_since) + len(data) / self._rate_bytes_s
+                await asyncio.sleep(free_at - self._loop.time())
             await under_way.put((self._loop.time() + self._delay_s, data))
 
     async def _give(
