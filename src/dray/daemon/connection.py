@@ -35,7 +35,7 @@ from dray.daemon.limits import (
     SPARE_BODIES_MAX,
     UNIX_BUFFER_BYTES,
 )
-from dray.daemon.outbox import Heap, Outbox, unpin_all
+from dray.daemon.outbox import Heap, Outbox, size_of, unpin_all
 from dray.errors import DrayError, ProtocolError
 from dray.store.heap import Extent
 from dray.wire.frames import Head, encode_frame
@@ -129,13 +129,23 @@ class Connection:
         if self._state is not _State.OPEN:
             unpin_all(self._around.heap, body)
             return
-        size = sum(len(each) if isinstance(each, bytes) else each.length for each in body)
-        self._outbox.put(encode_frame(head, request_id, size))
+        self._outbox.put(encode_frame(head, request_id, size_of(body)))
         for piece in body:
             if isinstance(piece, bytes):
                 self._outbox.put(piece)
             else:
                 self._outbox.put_extent(piece, in_kernel=in_kernel)
+
+    def cut_for(self, channels: int) -> None:
+        """The other end takes so many long frames in pieces at a time."""
+        self._outbox.cut_for(channels)
+
+    def send_in_lane(self, lane: int, head: Head, body: tuple[bytes | Extent, ...]) -> None:
+        """Queue a frame behind those of its lane only; otherwise as `send`, all in the kernel."""
+        if self._state is not _State.OPEN:
+            unpin_all(self._around.heap, body)
+            return
+        self._outbox.put_in_lane(lane, encode_frame(head, 0, size_of(body)), body)
 
     def flush(self) -> None:
         """Let go what the socket takes; the loop sends the rest when it can."""

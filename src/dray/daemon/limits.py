@@ -15,7 +15,8 @@ WRITE_BYTES_PER_PASS: Final = 8 << 20
 
 INTAKE_BYTES_MAX: Final = 128 << 20
 """Memory for frames that are not whole yet, all connections together: 32 of the largest. A daemon
-takes in one at a time at the speed of memory; the others wait in the kernel's buffers."""
+takes in one at a time at the speed of memory; the others wait in the kernel's buffers. The holder
+of a cut frame may hold two bodies more without asking, so that nobody holds one for ever."""
 INTAKE_SMALL_BYTES_MAX: Final = 128 << 10
 """Frames up to this are small: requests, and messages of the usual kind."""
 INTAKE_BYTES_OF_SMALL: Final = 32 << 20
@@ -70,6 +71,14 @@ PIECES_PER_CALL: Final = 512
 UNIX_BUFFER_BYTES: Final = 1 << 20
 """Socket buffers of Unix connections: 25 GB/s by `sendfile` against 12 GB/s at the default size.
 TCP keeps the kernel's own tuning, which was faster than any fixed size (docs/decisions/0010)."""
+
+SHARE_BYTES_MIN: Final = 64 << 10
+"""A stream's turn on a link to another manager, and what the socket takes beyond what is under way
+(`TCP_NOTSENT_LOWAT`), where the line is slow or its rate unknown: 5 ms at 100 Mbit/s."""
+SHARE_BYTES_MAX: Final = 1 << 20
+"""The same on the fastest line; a larger share saves no more calls worth speaking of."""
+SHARE_S: Final = 0.005
+"""How long a line may be busy with one share: a small message waits for two or three of them."""
 
 DESCRIPTORS_FOR_LINKS: Final = 128
 """Log, checkpoints, audit, listeners, and links to other queue managers."""

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from dray.daemon.connection import Connection, Surroundings, reason_of, tune
-from dray.daemon.limits import DIAL_TIMEOUT_S, LINK_SILENCE_MS
-from dray.daemon.outbox import Body, unpin_all
+from dray.daemon.limits import DIAL_TIMEOUT_S, LINK_SILENCE_MS, SHARE_BYTES_MIN
+from dray.daemon.outbox import Body, keep_unsent_below, unpin_all
 from dray.errors import ProtocolError
 from dray.manager.events import Event, LinkDown, LinkFrame, LinkUp, Peer
-from dray.wire.frames import Head, Hello, failure
+from dray.wire.frames import Data, Head, Hello, OpenStream, Welcome, failure
 from dray.wire.stream import Frame
 
 _log = logging.getLogger(__name__)
@@ -83,9 +83,12 @@ class Links:
         connection = self._up.get(peer)
         if connection is None:
             unpin_all(self._around.heap, body)
+        elif isinstance(head, OpenStream | Data):
+            # An outgoing message keeps its place until the peer has acknowledged it, so its bytes
+            # may go in the kernel. Streams share the line; what one says keeps its order.
+            connection.send_in_lane(head.stream, head, body)
         else:
-            # An outgoing message keeps its place until the peer has acknowledged it.
-            connection.send(head, 0, body, in_kernel=True)
+            connection.send(head, 0, body)
 
     def flush(self, peer: Peer) -> None:
         """Let go what was queued."""
@@ -109,6 +112,8 @@ class Links:
         """Pass on a frame of a link."""
         peer = self._peers.get(connection)
         if peer is not None:
+            if isinstance(frame.head, Welcome):
+                connection.cut_for(frame.head.channels)
             self._turns.deliver(LinkFrame(peer, frame))
 
     def frame_refused(self, connection: Connection, error: ProtocolError) -> None:
@@ -154,6 +159,7 @@ class Links:
                 tune(sock)
                 # A peer that vanished with bytes under way; keepalive looks only at quiet links.
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LINK_SILENCE_MS)
+                keep_unsent_below(sock, SHARE_BYTES_MIN)
                 await self._loop.sock_connect(sock, address)
             except OSError as error:
                 sock.close()

@@ -7,6 +7,8 @@ file is free. The first is safe for bytes that stay in their queue until the oth
 for them (docs/decisions/0011). Everything else is copied, and so are small records, for which a
 call of their own costs more than a copy.
 
+What is put by lane (`lanes.py`) waits there until all else has gone, a share at a time.
+
 Every extent here was pinned when its answer was made and is unpinned once, when it has been sent or
 dropped.
 """
@@ -15,19 +17,19 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections import deque
 from collections.abc import Iterator
 from typing import Protocol
 
-from dray.daemon.limits import (
-    KERNEL_SEND_BYTES_MIN,
-    PIECES_PER_CALL,
-    WRITE_BYTES_PER_PASS,
-)
+from dray.daemon.lanes import HeapRange, Lanes, Part, share_at
+from dray.daemon.limits import PIECES_PER_CALL, WRITE_BYTES_PER_PASS
 from dray.errors import StoreCorrupt
 from dray.store.heap import Extent
 
 _UNREADABLE = 2083
+_RATE_AT = 160
+"""Where `tcpi_delivery_rate` is in Linux's `struct tcp_info`; 8 bytes, since 4.9."""
 
 Body = tuple[bytes | Extent, ...]
 
@@ -48,16 +50,6 @@ class Heap(Protocol):
         ...
 
 
-class _FromHeap:
-    """A range of a heap file that is still to be sent."""
-
-    __slots__ = ("file", "in_kernel", "left", "offset")
-
-    def __init__(self, extent: Extent, *, in_kernel: bool) -> None:
-        self.file, self.offset, self.left = extent.file, extent.offset, extent.length
-        self.in_kernel = in_kernel and extent.length >= KERNEL_SEND_BYTES_MIN
-
-
 class Outbox:
     """Sends in order, as much as the socket takes."""
 
@@ -69,28 +61,46 @@ class Outbox:
         self._sock = sock
         self._heap = heap
         self._scratch = scratch
-        self._pieces: deque[memoryview | _FromHeap] = deque()
-        self.bytes_in_memory = 0
+        self._pieces: deque[Part] = deque()
+        self._bytes = 0
+        self._lanes = Lanes()
 
     def __len__(self) -> int:
-        """Pieces that wait."""
-        return len(self._pieces)
+        """Pieces that wait; a frame in its lane counts as one."""
+        return len(self._pieces) + len(self._lanes)
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """What waits and is not in a heap file."""
+        return self._bytes + self._lanes.bytes_in_memory
 
     def put(self, data: bytes) -> None:
         """Send `data` after all else."""
         self._pieces.append(memoryview(data))
-        self.bytes_in_memory += len(data)
+        self._bytes += len(data)
 
     def put_extent(self, extent: Extent, *, in_kernel: bool) -> None:
         """Send a pinned `extent` after all else; unpins it in its time."""
-        self._pieces.append(_FromHeap(extent, in_kernel=in_kernel))
+        self._pieces.append(HeapRange(extent, in_kernel=in_kernel))
+
+    def cut_for(self, channels: int) -> None:
+        """The other end takes so many long frames in pieces at a time."""
+        self._lanes.cut_for(channels)
+
+    def put_in_lane(self, lane: int, head: bytes, body: Body) -> None:
+        """Send a frame when the turn of its lane comes; its extents go in the kernel."""
+        parts = (
+            memoryview(each) if isinstance(each, bytes) else HeapRange(each, in_kernel=True)
+            for each in body
+        )
+        self._lanes.put(lane, head, parts)
 
     def flush(self, most: int = WRITE_BYTES_PER_PASS) -> None:
         """Send until nothing is left, the socket is full or `most` bytes went. Raises OSError."""
-        while self._pieces and most > 0:
+        while most > 0 and (self._pieces or self._next_share()):
             head = self._pieces[0]
             try:
-                if isinstance(head, _FromHeap) and head.in_kernel:
+                if isinstance(head, HeapRange) and head.in_kernel:
                     sent = self._send_in_kernel(head)
                 else:
                     sent = self._send_copied()
@@ -100,13 +110,34 @@ class Outbox:
 
     def drop(self) -> None:
         """Forget what was not sent."""
-        for piece in self._pieces:
-            if isinstance(piece, _FromHeap):
-                self._heap.unpin(piece.file)
+        for piece in (*self._pieces, *self._lanes.drop()):
+            if isinstance(piece, HeapRange):
+                self._done_with(piece)
         self._pieces.clear()
-        self.bytes_in_memory = 0
+        self._bytes = 0
 
-    def _send_in_kernel(self, head: _FromHeap) -> int:
+    def _next_share(self) -> bool:
+        """Fetch what goes next from the lanes; false if nothing waits."""
+        if not self._lanes:
+            return False
+        self._weigh()
+        share = self._lanes.take()
+        self._pieces += share
+        self._bytes += sum(len(part) for part in share if isinstance(part, memoryview))
+        return bool(share)
+
+    def _weigh(self) -> None:
+        """Let a share, and what the socket takes unsent, be what the line carries in its time."""
+        share = share_at(_rate_bytes_s(self._sock))
+        if share != self._lanes.share:
+            self._lanes.share = share
+            keep_unsent_below(self._sock, share)
+
+    def _done_with(self, piece: HeapRange) -> None:
+        if piece.pinned:
+            self._heap.unpin(piece.file)
+
+    def _send_in_kernel(self, head: HeapRange) -> int:
         descriptor = self._heap.descriptor(head.file)
         sent = os.sendfile(self._sock.fileno(), descriptor, head.offset, head.left)
         if not sent:
@@ -115,13 +146,13 @@ class Outbox:
         head.left -= sent
         if not head.left:
             self._pieces.popleft()
-            self._heap.unpin(head.file)
+            self._done_with(head)
         return sent
 
     def _send_copied(self) -> int:
         buffers = list(self._buffers())
         # What follows belongs to the same answer more often than not: let TCP fill its segments.
-        flags = socket.MSG_MORE if len(self._pieces) > len(buffers) else 0
+        flags = socket.MSG_MORE if len(self) > len(buffers) else 0
         sent = self._sock.sendmsg(buffers, (), flags)
         self._advance(sent)
         return sent
@@ -144,7 +175,7 @@ class Outbox:
                 if wanted < piece.left:
                     return
 
-    def _read(self, piece: _FromHeap, view: memoryview) -> None:
+    def _read(self, piece: HeapRange, view: memoryview) -> None:
         try:
             got = os.preadv(self._heap.descriptor(piece.file), [view], piece.offset)
         except OSError as error:
@@ -157,7 +188,7 @@ class Outbox:
             piece = self._pieces[0]
             if isinstance(piece, memoryview):
                 done = min(sent, len(piece))
-                self.bytes_in_memory -= done
+                self._bytes -= done
                 self._pieces[0] = piece[done:]
                 finished = done == len(piece)
             else:
@@ -166,10 +197,24 @@ class Outbox:
                 piece.left -= done
                 finished = not piece.left
                 if finished:
-                    self._heap.unpin(piece.file)
+                    self._done_with(piece)
             if finished:
                 self._pieces.popleft()
             sent -= done
+
+
+def keep_unsent_below(sock: socket.socket, size: int) -> None:
+    """What the kernel has taken can no longer be overtaken: let it take little that is not sent."""
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, size)
+
+
+def _rate_bytes_s(sock: socket.socket) -> int:
+    """What the line has carried lately, as the kernel measured it; 0 if it does not know."""
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return 0
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RATE_AT + 8)
+    return int.from_bytes(info[_RATE_AT:], sys.byteorder)
 
 
 def merged(body: Body) -> Body:
@@ -189,6 +234,11 @@ def merged(body: Body) -> Body:
     return tuple(pieces)
 
 
+def size_of(body: Body) -> int:
+    """How many bytes it is."""
+    return sum(len(each) if isinstance(each, bytes) else each.length for each in body)
+
+
 def pin_all(heap: Heap, body: Body) -> None:
     """Keep every extent of a frame to come in its place."""
     for each in body:
@@ -203,7 +253,7 @@ def unpin_all(heap: Heap, body: Body) -> None:
             heap.unpin(each.file)
 
 
-def _cut_short(piece: _FromHeap) -> StoreCorrupt:
+def _cut_short(piece: HeapRange) -> StoreCorrupt:
     return StoreCorrupt(
         f"heap file {piece.file} cannot be read at {piece.offset}; run `dray check` on the data"
         " directory",

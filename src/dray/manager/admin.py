@@ -17,7 +17,12 @@ from dray.manager.lives import Lives
 from dray.manager.transactions import bar, take
 from dray.model.classes import MessageClass, QueueKind, TransactionStatus
 from dray.model.ids import ManagerId, split_id
-from dray.model.limits import LABEL_CHARACTERS_MAX, NUMBERS_LEASED, QUEUES_MAX
+from dray.model.limits import (
+    FRAME_CHANNELS_MAX,
+    LABEL_CHARACTERS_MAX,
+    NUMBERS_LEASED,
+    QUEUES_MAX,
+)
 from dray.model.names import QueueAddress, check_new_queue_name, parse_queue_address
 from dray.model.queue import ManagerInfo, QueueOptions
 from dray.wire.frames import (
@@ -62,6 +67,7 @@ def handle_hello(context: Context, session: Session, request_id: int, head: Hell
         session.number,
         first,
         count,
+        FRAME_CHANNELS_MAX,
     )
     context.answer(session, request_id, welcome)
 

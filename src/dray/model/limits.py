@@ -18,6 +18,8 @@ FRAME_HEAD_BYTES_MAX: Final = 4 * MIB
 """Heads carry 16 bytes a message at most; a full page of 10,000 large parts is 0.5 MB."""
 FRAME_BODY_BYTES_MAX: Final = 4 * MIB
 """One frame's records go into one heap file in one piece."""
+FRAME_CHANNELS_MAX: Final = 2
+"""Frames that may come in pieces on one connection at a time; each needs the memory of a body."""
 BACKUP_PIECE_BYTES: Final = MIB
 """What of a backup is asked for at a time, unless one record is longer."""
 BACKUP_PIECE_RECORDS: Final = 4_096

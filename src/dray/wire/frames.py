@@ -100,6 +100,7 @@ __all__ = [
     "Confirmed",
     "CreateQueue",
     "Credit",
+    "Cut",
     "Data",
     "DeleteQueue",
     "Describe",
@@ -132,6 +133,7 @@ __all__ = [
     "PartDamaged",
     "Passed",
     "PauseQueue",
+    "Piece",
     "Post",
     "Prepare",
     "PreparedList",
@@ -181,7 +183,10 @@ class Hello(Head, frozen=True):
 
 
 class Welcome(Head, frozen=True):
-    """The answer to Hello: who this is, and message numbers leased to a client."""
+    """The answer to Hello: who this is, and message numbers leased to a client.
+
+    `channels` is how many frames at a time it takes in pieces (`Cut`); an older one takes none.
+    """
 
     code = 2
     manager_id: str
@@ -190,6 +195,7 @@ class Welcome(Head, frozen=True):
     session: int
     first_number: int = 0
     number_count: int = 0
+    channels: int = 0
 
 
 class Lease(Head, frozen=True):
@@ -220,6 +226,23 @@ class Failed(Head, frozen=True):
     error: str
     sentence: str
     fields: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Cut(Head, frozen=True):
+    """In the body the beginning of another frame, whole but for its body, which comes in Pieces.
+
+    So a long frame does not hold up the others on the connection. A channel carries one at a time.
+    """
+
+    code = 7
+    channel: int
+
+
+class Piece(Head, frozen=True):
+    """In the body the next bytes of the frame that was cut on this channel."""
+
+    code = 8
+    channel: int
 
 
 FRAME_TYPES: dict[int, type[Head]] = {cls.code: cls for cls in Head.__subclasses__()}

@@ -3,12 +3,14 @@
 The caller reads straight into `buffer()`, so that a body is written once, by the kernel, into the
 memory in which it stays until its turn is over.
 
-States: FIXED (24 bytes) -> HEAD -> BODY -> FIXED. A frame is given out only whole. Any bytes
-whatever give frames or `ProtocolError`; after an error the stream is of no more use.
+States: FIXED (24 bytes) -> HEAD -> BODY -> FIXED. A frame is given out only whole, also one that
+was cut (`cut.py`), whose pieces are read straight into its body. Any bytes whatever give frames or
+`ProtocolError`; after an error the stream is of no more use.
 
 What is held between two readings is what came of a frame that is not whole yet, and the memory that
 waits for the rest of it: nothing for a connection that is silent. Memory for more than a few
-kilobytes is asked for first; refused, the stream stands still (`waits_for`) until `go_on`.
+kilobytes is asked for first; refused, the stream stands still (`waits_for`) until `go_on`. One that
+holds the memory of a cut frame is not refused more, or it might hold it for ever.
 """
 
 from __future__ import annotations
@@ -17,10 +19,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dray.model.limits import FRAME_BODY_BYTES_MAX
+from dray.wire.cut import CutFrames, bytes_under
 from dray.wire.frames import (
     FRAME_HEADER_BYTES,
+    Cut,
     FrameHeader,
     Head,
+    Piece,
     decode_head,
     read_frame_header,
 )
@@ -68,6 +73,8 @@ class FrameStream:
         self._body = _EMPTY
         self._body_have = self._body_room = 0
         self._spare: bytearray | None = None
+        self._cut = CutFrames()
+        self._begun: tuple[int, int] | None = None
         self.waits_for = 0
         """Bytes of memory that were refused; until `go_on` nothing may be read."""
 
@@ -75,7 +82,7 @@ class FrameStream:
     def held_bytes(self) -> int:
         """Memory that waits for the rest of a frame."""
         head = len(self._small) if self._small is not self._shared else len(self._rest)
-        return head + self._body_room
+        return head + self._body_room + self._cut.held_bytes
 
     def give_back(self, body: memoryview) -> None:
         """Return a body whose turn is over, so that its memory serves the next large one."""
@@ -121,11 +128,26 @@ class FrameStream:
         return frames
 
     def _next(self) -> Frame | None:
+        """The next whole frame, if it is there; what belongs to a cut one is put in its place."""
+        while self._begun is None or self._begin_cut(*self._begun):
+            frame = self._next_on_the_wire()
+            match frame:
+                case Frame(Cut(channel), _, announced):
+                    self._begun = channel, self._cut.begin(channel, announced)
+                case Frame(Piece(channel), _, piece):
+                    whole = self._cut.arrived(channel, len(piece))
+                    if whole is not None:
+                        return Frame(*whole)
+                case _:
+                    return frame
+        return None
+
+    def _next_on_the_wire(self) -> Frame | None:
         if self._pending is None:
             self._pending = self._read_head()
             if self._pending is None:
                 return None
-        if not len(self._body) and not self._begin_body(self._pending[0].body_bytes):
+        if not len(self._body) and not self._begin_body(*self._pending):
             return None
         if self._body_have < len(self._body):
             return None
@@ -161,24 +183,40 @@ class FrameStream:
             fresh[:have] = memoryview(self._small)[self._start : self._end]
             self._small, self._start, self._end = fresh, 0, have
 
-    def _begin_body(self, size: int) -> bool:
-        """Give the body memory of its own and move what of it has already come; or wait."""
+    def _begin_body(self, header: FrameHeader, head: Head) -> bool:
+        """Give the body its memory and move what of it has already come; or wait."""
+        size = header.body_bytes
         have = min(size, self._end - self._start)
-        room = size if size <= READ_BYTES else max(size, FRAME_BODY_BYTES_MAX)
-        if have < size and size > UNASKED_BYTES_MAX and not self._may_hold(room):
+        if isinstance(head, Piece):
+            self._body, self._body_room = self._cut.room(head.channel, size), 0
+        else:
+            room = _room_for(size)
+            if have < size and size > UNASKED_BYTES_MAX and not self._may_hold(room):
+                return False
+            self._body = self._memory(size)
+            self._body_room = bytes_under(self._body)
+        self._body[:have] = memoryview(self._small)[self._start : self._start + have]
+        self._start += have
+        self._body_have = have
+        return True
+
+    def _begin_cut(self, channel: int, size: int) -> bool:
+        """Give the body of a frame that comes in pieces its memory; or wait."""
+        if not self._may_hold(_room_for(size)):
             return False
+        self._cut.has_memory(channel, self._memory(size))
+        self._begun = None
+        return True
+
+    def _memory(self, size: int) -> memoryview:
         memory, self._spare = self._spare, None
         if memory is None or len(memory) < size or size <= READ_BYTES:
             # A fresh large body gets room for the largest, so that it fits all that come after.
-            memory, self._spare = bytearray(room), memory
-        self._body = memoryview(memory)[:size]
-        self._body[:have] = memoryview(self._small)[self._start : self._start + have]
-        self._start += have
-        self._body_have, self._body_room = have, len(memory)
-        return True
+            memory, self._spare = bytearray(_room_for(size)), memory
+        return memoryview(memory)[:size]
 
     def _may_hold(self, size: int) -> bool:
-        if not self._grant(size):
+        if not (self._cut.held_bytes or self._grant(size)):
             self.waits_for = size
         return not self.waits_for
 
@@ -195,3 +233,7 @@ class FrameStream:
         if self._small is self._shared:
             self._small[: len(self._rest)] = self._rest
             self._start, self._end = 0, len(self._rest)
+
+
+def _room_for(size: int) -> int:
+    return size if size <= READ_BYTES else max(size, FRAME_BODY_BYTES_MAX)

@@ -1,0 +1,94 @@
+"""Frames that come in pieces, so that others can pass between them.
+
+     Cut(2)            Piece(2)           any frame      Piece(2)
+     +--------------+  +---------------+  +---------+  +---------------+
+     | fixed | head |  | body, part 1  |  |         |  | body, part 2  |
+     +--------------+  +---------------+  +---------+  +---------------+
+      of the long frame, without its body
+
+A channel is FREE until a Cut, then OPEN until the last byte of the long frame's body has come.
+Nothing but order on its channel says what belongs together; TCP keeps that order. The checksum of
+what was cut is its own: of the head here, of the records in their envelopes.
+"""
+
+from __future__ import annotations
+
+from dray.errors import ProtocolError
+from dray.model.limits import FRAME_CHANNELS_MAX
+from dray.wire.frames import (
+    FRAME_HEADER_BYTES,
+    Cut,
+    FrameHeader,
+    Head,
+    Piece,
+    decode_head,
+    read_frame_header,
+)
+
+
+class _Cut:
+    """One frame of which pieces are still to come."""
+
+    __slots__ = ("body", "have", "head", "header")
+
+    def __init__(self, header: FrameHeader, head: Head) -> None:
+        self.header, self.head = header, head
+        self.body = memoryview(b"")
+        self.have = 0
+
+
+class CutFrames:
+    """The frames of one connection that are under way in pieces."""
+
+    def __init__(self) -> None:
+        """Begin with all channels free."""
+        self._open: dict[int, _Cut] = {}
+        self.held_bytes = 0
+        """Memory of the bodies that are under way."""
+
+    def begin(self, channel: int, announced: memoryview) -> int:
+        """Take the beginning of a frame; how long its body is. Raises `ProtocolError`.
+
+        `announced` is the body of a Cut. Then give it its memory.
+        """
+        if not 0 <= channel < FRAME_CHANNELS_MAX or channel in self._open:
+            raise ProtocolError(f"a frame cannot be cut on channel {channel}: it is not free")
+        if len(announced) < FRAME_HEADER_BYTES:
+            raise ProtocolError("a frame that is to come in pieces lacks its beginning")
+        fixed, rest = announced[:FRAME_HEADER_BYTES], announced[FRAME_HEADER_BYTES:]
+        header = read_frame_header(fixed)
+        if header.head_bytes != len(rest) or not header.body_bytes:
+            raise ProtocolError("a frame that is to come in pieces does not fit its beginning")
+        if header.type in (Cut.code, Piece.code):
+            raise ProtocolError("a piece of a frame cannot come in pieces")
+        self._open[channel] = _Cut(header, decode_head(header, fixed, rest))
+        return header.body_bytes
+
+    def has_memory(self, channel: int, body: memoryview) -> None:
+        """Where the body of the frame that has just begun goes."""
+        self._open[channel].body = body
+        self.held_bytes += bytes_under(body)
+
+    def room(self, channel: int, size: int) -> memoryview:
+        """Where the next `size` bytes go. Raises `ProtocolError` if none are expected."""
+        cut = self._open.get(channel)
+        if cut is None:
+            raise ProtocolError(f"a piece came on channel {channel}, where no frame was cut")
+        if not 0 < size <= len(cut.body) - cut.have:
+            raise ProtocolError("a piece does not fit the frame it belongs to")
+        return cut.body[cut.have : cut.have + size]
+
+    def arrived(self, channel: int, size: int) -> tuple[Head, int, memoryview] | None:
+        """Take note that a piece is there: head, request id and body if it was the last."""
+        cut = self._open[channel]
+        cut.have += size
+        if cut.have < len(cut.body):
+            return None
+        del self._open[channel]
+        self.held_bytes -= bytes_under(cut.body)
+        return cut.head, cut.header.request_id, cut.body
+
+
+def bytes_under(body: memoryview) -> int:
+    """The memory that a body holds, which may be more than it fills."""
+    return len(body.obj) if isinstance(body.obj, bytearray) else 0
