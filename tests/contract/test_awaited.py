@@ -297,6 +297,7 @@ def test_the_awaited_face_has_every_name_of_the_blocking_one():
                 "connection",
                 "send",
                 "send_large",
+                "send_lent",
                 "doom",
                 "leave",
                 "undivided",

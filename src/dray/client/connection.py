@@ -7,6 +7,7 @@ is lost for everyone, for the first reason.
 
 from __future__ import annotations
 
+import array
 import socket
 from abc import ABC, abstractmethod
 from collections import deque
@@ -60,6 +61,11 @@ class Connection(ABC):
         """Whether requests can still be made."""
         return self.lost is None
 
+    @property
+    def takes_files(self) -> bool:
+        """Whether a request may lend a file: on a Unix socket, to a manager that knows of it."""
+        return self._session.takes_files and self._sock.family == socket.AF_UNIX
+
     async def greet(self) -> None:
         """Say Hello and take the Welcome; raises `ConnectionLost` or `ProtocolError`."""
         with self._lock:
@@ -98,14 +104,25 @@ class Connection(ABC):
         return frame
 
     async def start(
-        self, head: Head, body: Sequence[Buffer] = (), before: Sequence[Buffer] = ()
+        self,
+        head: Head,
+        body: Sequence[Buffer] = (),
+        before: Sequence[Buffer] = (),
+        *,
+        file: int | None = None,
     ) -> Pending:
-        """Send a request; `wait` for its answer later."""
+        """Send a request; `wait` for its answer later. `file` is a descriptor to lend with it."""
         body_bytes = sum(map(len, body))
         with self._lock:
             self._check()
             pending, encoded = self._session.request(head, body_bytes)
-        await self._transmit([*self._said_before(), *before, encoded, *body])
+        if file is not None:
+            # Descriptors come with the first byte of their frame and so begin a call of their own.
+            if ahead := [*self._said_before(), *before]:
+                await self._transmit(ahead)
+            await self._transmit([encoded, *body], file)
+        else:
+            await self._transmit([*self._said_before(), *before, encoded, *body])
         return pending
 
     async def post(self, buffers: list[Buffer]) -> None:
@@ -188,8 +205,8 @@ class Connection(ABC):
             return
 
     @abstractmethod
-    async def _transmit(self, buffers: list[Buffer]) -> None:
-        """Send whole frames; all of it has been sent on return."""
+    async def _transmit(self, buffers: list[Buffer], file: int | None = None) -> None:
+        """Send whole frames, the first with `file`; all of it has been sent on return."""
 
     def _check(self) -> None:
         if self.lost is not None:
@@ -242,9 +259,19 @@ class Connection(ABC):
         return ConnectionLost(f"{self.peer} closed the connection")
 
 
-def send_some(sock: socket.socket, buffers: Sequence[Buffer]) -> Iterator[memoryview]:
-    """Send what the kernel takes at once, nothing copied; give the rest of it."""
-    sent = sock.sendmsg(buffers)
+def send_some(
+    sock: socket.socket, buffers: Sequence[Buffer], file: int | None = None
+) -> list[memoryview]:
+    """Send what the kernel takes at once, nothing copied, `file` with it; give the rest of it."""
+    if file is None:
+        sent = sock.sendmsg(buffers)
+    else:
+        rights = array.array("i", [file])
+        sent = sock.sendmsg(buffers, [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    return list(_rest_of(buffers, sent))
+
+
+def _rest_of(buffers: Sequence[Buffer], sent: int) -> Iterator[memoryview]:
     for buffer in buffers:
         if sent < len(buffer):
             yield memoryview(buffer)[sent:]

@@ -65,11 +65,11 @@ class LoopConnection(Connection):
         self.fail(self._closed_here())
         self._let_go()
 
-    async def _transmit(self, buffers: list[Buffer]) -> None:
+    async def _transmit(self, buffers: list[Buffer], file: int | None = None) -> None:
         try:
             async with self._sending:
                 self._check()
-                await self._send(buffers)
+                await self._send(buffers, file)
         except OSError as error:
             # The manager may have said why before it closed.
             self.glance()
@@ -79,22 +79,37 @@ class LoopConnection(Connection):
             if not self.alive:
                 self._let_go()
 
-    async def _send(self, buffers: list[Buffer]) -> None:
+    async def _send(self, buffers: list[Buffer], file: int | None) -> None:
         try:
             for first in range(0, len(buffers), BUFFERS_PER_CALL_MAX):
-                await self._send_batch(buffers[first : first + BUFFERS_PER_CALL_MAX])
+                await self._send_batch(buffers[first : first + BUFFERS_PER_CALL_MAX], file)
+                file = None
         except asyncio.CancelledError:
             # A frame may be half sent, so no other can follow it.
             self.fail(self._given_up())
             raise
 
-    async def _send_batch(self, buffers: list[Buffer]) -> None:
+    async def _send_batch(self, buffers: list[Buffer], file: int | None) -> None:
         try:
-            unsent = list(send_some(self._sock, buffers))
+            unsent = send_some(self._sock, buffers, file)
         except BlockingIOError:
+            if file is not None:
+                # It has to go with the first byte.
+                await self._writable()
+                await self._send_batch(buffers, file)
+                return
             unsent = [memoryview(buffer) for buffer in buffers]
         for rest in unsent:
             await self._loop.sock_sendall(self._sock, rest)
+
+    async def _writable(self) -> None:
+        """Wait until the kernel takes more."""
+        ready = asyncio.Event()
+        self._loop.add_writer(self._sock, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            self._loop.remove_writer(self._sock)
 
     def _readable(self) -> None:
         self._read()

@@ -64,6 +64,7 @@ class Session:
         self.manager_name = ""
         self.source = b""
         self.reason: DrayError | None = None
+        self.takes_files = False
         self._last_request_id = 0
         self._pending: dict[int, Pending] = {}
         self._listeners: dict[int, Listener] = {}
@@ -82,6 +83,7 @@ class Session:
         except ValueError as error:
             raise ProtocolError(f"{head.manager_id!r} is no queue manager's id") from error
         self.manager_id, self.manager_name = head.manager_id, head.name
+        self.takes_files = head.takes_files
         self.leased(Leased(head.first_number, head.number_count))
 
     def leased(self, head: Leased) -> None:

@@ -236,8 +236,13 @@ class FileSource:
         except OSError as error:
             raise unreadable(str(path), error) from error
         self._before = os.fstat(self._file.fileno())
-        regular = stat.S_ISREG(self._before.st_mode)
-        self.size = self._before.st_size if regular else SIZE_UNKNOWN
+        self.is_regular = stat.S_ISREG(self._before.st_mode)
+        self.size = self._before.st_size if self.is_regular else SIZE_UNKNOWN
+
+    @property
+    def descriptor(self) -> int:
+        """For those who read it by themselves."""
+        return self._file.fileno()
 
     def pieces(self, piece_bytes: int) -> Iterator[memoryview]:
         """Read the file, then make sure that it is still what it was."""
@@ -262,11 +267,16 @@ class FileSource:
         after, before = os.fstat(self._file.fileno()), self._before
         same = (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
         if not same or sent != self.size:
-            raise SourceChanged(
-                f"{self._path} changed while it was being sent (it had {self.size} bytes, now"
-                f" {after.st_size}); nothing of it was committed, send it again",
-                path=str(self._path),
-            )
+            raise self.changed()
+
+    def changed(self) -> SourceChanged:
+        """What to raise when it is not what it was."""
+        size = os.fstat(self._file.fileno()).st_size
+        return SourceChanged(
+            f"{self._path} changed while it was being sent (it had {self.size} bytes, now"
+            f" {size}); nothing of it was committed, send it again",
+            path=str(self._path),
+        )
 
 
 def unreadable(path: str, error: OSError) -> SourceUnreadable:

@@ -78,15 +78,16 @@ class ThreadConnection(Connection):
             if not self._reading:
                 self._sock.close()
 
-    async def _transmit(self, buffers: list[Buffer]) -> None:
+    async def _transmit(self, buffers: list[Buffer], file: int | None = None) -> None:
         with self._sending:
             self._check()
             try:
                 for first in range(0, len(buffers), BUFFERS_PER_CALL_MAX):
                     for rest in send_some(
-                        self._sock, buffers[first : first + BUFFERS_PER_CALL_MAX]
+                        self._sock, buffers[first : first + BUFFERS_PER_CALL_MAX], file
                     ):
                         self._sock.sendall(rest)
+                    file = None
                 return
             except OSError as error:
                 lost = self._broken(error)

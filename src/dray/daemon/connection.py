@@ -19,7 +19,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from dray.daemon.copying import Copier, Piece
 from dray.daemon.intake import Intake
+from dray.daemon.lent_files import LentFiles
 from dray.daemon.limits import (
     ENOUGH_TO_READ_ON,
     KEEPALIVE_IDLE_S,
@@ -36,9 +38,9 @@ from dray.daemon.limits import (
     UNIX_BUFFER_BYTES,
 )
 from dray.daemon.outbox import Heap, Outbox, size_of, unpin_all
-from dray.errors import DrayError, ProtocolError
+from dray.errors import DrayError, ProtocolError, TargetUnwritable
 from dray.store.heap import Extent
-from dray.wire.frames import Head, encode_frame
+from dray.wire.frames import Head, encode_frame, failure
 from dray.wire.stream import READ_BYTES, Frame, FrameStream
 
 _log = logging.getLogger(__name__)
@@ -82,6 +84,7 @@ class Surroundings:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.inlet = bytearray(READ_BYTES)
         self.intake = Intake(loop)
+        self.copier = Copier(loop)
         self.with_spare: dict[Connection, None] = {}
         """Connections that keep memory for their next large frame, longest unused first."""
 
@@ -103,6 +106,9 @@ class Connection:
         self._lingers = True
         self._deaf = False
         self._timer: asyncio.TimerHandle | None = None
+        self._lent: LentFiles | None = None
+        if sock.family == socket.AF_UNIX:
+            self._lent = LentFiles(around.copier, self._pass_on, self._read_if_wanted)
 
     @property
     def is_open(self) -> bool:
@@ -129,6 +135,8 @@ class Connection:
         if self._state is not _State.OPEN:
             unpin_all(self._around.heap, body)
             return
+        if self._lent is not None:
+            self._lent.answered(request_id)
         self._outbox.put(encode_frame(head, request_id, size_of(body)))
         for piece in body:
             if isinstance(piece, bytes):
@@ -146,6 +154,37 @@ class Connection:
             unpin_all(self._around.heap, body)
             return
         self._outbox.put_in_lane(lane, encode_frame(head, 0, size_of(body)), body)
+
+    def copy(self, head: Head, request_id: int, body: tuple[bytes | Extent, ...], at: int) -> None:
+        """Copy the one extent of `body`, which is pinned, into the file that a request lent.
+
+        It goes to `at` of the file; then head and the rest of the body are sent, or the failure.
+        """
+        *before, extent = body
+        assert isinstance(extent, Extent)
+        target = None if self._lent is None else self._lent.target_of(request_id)
+        if target is None:
+            # Only a connection that has ended lent no file with a request of this kind.
+            self._around.heap.unpin(extent.file)
+            return
+
+        def copied(error: BaseException | None) -> None:
+            assert self._lent is not None
+            self._around.heap.unpin(extent.file)
+            self._lent.copied()
+            answer = head if error is None else failure(_uncopied(error))
+            self.send(answer, request_id, tuple(before) if error is None else ())
+            self.flush()
+
+        try:
+            source = os.dup(self._around.heap.descriptor(extent.file))
+        except (DrayError, OSError) as error:
+            os.close(target)
+            copied(error)
+            return
+        self._around.copier.copy(
+            Piece(source, extent.offset, extent.length), Piece(target, at, extent.length), copied
+        )
 
     def flush(self) -> None:
         """Let go what the socket takes; the loop sends the rest when it can."""
@@ -196,8 +235,15 @@ class Connection:
         while self._reading and bytes_left > 0 and frames_left > 0:
             try:
                 buffer = self._stream.buffer(self._around.intake.read_bytes)
-                count = self._sock.recv_into(buffer)
+                count = (
+                    self._sock.recv_into(buffer)
+                    if self._lent is None
+                    else self._lent.receive(self._sock, buffer)
+                )
             except BlockingIOError:
+                return
+            except ProtocolError as error:
+                self._refuse(error)
                 return
             except OSError as error:
                 self._close(reason_of(error))
@@ -228,23 +274,42 @@ class Connection:
     def _hand_over(self, cut: Callable[[], list[Frame]]) -> int:
         try:
             frames = cut()
+            for frame in frames:
+                if self._state is not _State.OPEN:
+                    break
+                self._came(frame)
+            if self._lent is not None:
+                self._lent.check_claimed()
         except ProtocolError as error:
-            self._deaf = True
-            self._read_if_wanted()
-            _log.warning("a connection has to be ended: %s", error)
-            self._owner.frame_refused(self, error)
+            self._refuse(error)
             return 0
-        for frame in frames:
-            if self._state is not _State.OPEN:
-                break
-            self._owner.frame_came(self, frame)
-            if len(frame.body) > KEPT_BODY_BYTES_MIN:
-                self._keep(frame.body)
         if self._state is _State.OPEN:
             held = self._stream.held_bytes
             self._around.intake.holds(self, held, anew=bool(frames))
         self._read_if_wanted()
         return len(frames)
+
+    def _refuse(self, error: ProtocolError) -> None:
+        """Read no more; the owner ends it when all that was said before is answered."""
+        self._deaf = True
+        self._read_if_wanted()
+        _log.warning("a connection has to be ended: %s", error)
+        self._owner.frame_refused(self, error)
+
+    def _came(self, frame: Frame) -> None:
+        if self._lent is not None and (frame.head.with_file or self._lent.busy):
+            self._lent.take(frame)
+        elif frame.head.with_file:
+            raise ProtocolError(f"a {type(frame.head).__name__} came where no file can come along")
+        else:
+            self._pass_on(frame)
+
+    def _pass_on(self, frame: Frame) -> None:
+        if self._state is not _State.OPEN:
+            return
+        self._owner.frame_came(self, frame)
+        if len(frame.body) > KEPT_BODY_BYTES_MIN and not frame.head.with_file:
+            self._keep(frame.body)
 
     def _keep(self, body: memoryview) -> None:
         """Use the memory of a large body again, on the few connections that had one lately."""
@@ -287,6 +352,7 @@ class Connection:
             and not self._deaf
             and not self._stream.waits_for
             and not self._owner.overfull
+            and (self._lent is None or not self._lent.full)
             and self._outbox.bytes_in_memory <= OUTBOX_BYTES_MAX
             and len(self._outbox) <= OUTBOX_ITEMS_MAX
         )
@@ -316,6 +382,8 @@ class Connection:
         self._around.intake.forget(self)
         self._outbox.drop()
         self._sock.close()
+        if self._lent is not None:
+            self._lent.close()
         self._owner.connection_closed(self, reason)
 
 
@@ -332,6 +400,16 @@ def tune(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+
+
+def _uncopied(error: BaseException) -> DrayError:
+    """Say why nothing was copied into a client's file."""
+    if isinstance(error, DrayError):
+        return error
+    if not isinstance(error, OSError):
+        raise error
+    reason = reason_of(error)
+    return TargetUnwritable(f"the file cannot be written: {reason}", path="", reason=reason)
 
 
 def reason_of(error: OSError) -> str:

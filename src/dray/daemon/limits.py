@@ -80,6 +80,19 @@ SHARE_BYTES_MAX: Final = 1 << 20
 SHARE_S: Final = 0.005
 """How long a line may be busy with one share: a small message waits for two or three of them."""
 
+FILES_PER_SESSION: Final = 2
+"""Files that one session lends at a time: one being fetched while another is placed."""
+FETCH_BUFFERS: Final = 4
+"""Buffers of 4 MiB for what is fetched, for the whole daemon: every thread has one to fill while
+the loop empties another."""
+COPY_THREADS: Final = 2
+"""Threads that copy: enough for two large messages at a time, few enough to leave others room."""
+COPY_PIECE_BYTES: Final = 1 << 20
+"""What is copied in one call to the kernel."""
+
+FILES_LENT_MANY: Final = 64
+"""Files lent by all sessions together from which on each may lend but one at a time."""
+
 DESCRIPTORS_FOR_LINKS: Final = 128
 """Log, checkpoints, audit, listeners, and links to other queue managers."""
 SESSIONS_OF_EMBEDDED_MIN: Final = 16

@@ -290,6 +290,9 @@ class Server:
             connection.abort("the daemon stops")
         self._links.close()
         self._around.intake.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._around.copier.idle(), STOP_S)
+            self._around.copier.stop()
         await self._turns.stop()
 
     def _unforeseen(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -302,6 +305,9 @@ class Server:
     def _answer(self, connection: Connection, answer: Answer) -> None:
         # Bytes that may leave their queue with this answer are copied; see docs/decisions/0011.
         in_kernel = not answer.held
+        if answer.into is not None:
+            connection.copy(answer.head, answer.request_id, answer.body, answer.into)
+            return
         try:
             connection.send(answer.head, answer.request_id, answer.body, in_kernel=in_kernel)
         except ProtocolError as error:

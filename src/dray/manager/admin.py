@@ -68,6 +68,7 @@ def handle_hello(context: Context, session: Session, request_id: int, head: Hell
         first,
         count,
         FRAME_CHANNELS_MAX,
+        takes_files=head.role == "client",
     )
     context.answer(session, request_id, welcome)
 

@@ -118,10 +118,17 @@ class Context:
         self.touched[queue.number] = queue
 
     def answer(
-        self, session: Session, request_id: int, head: Head, body: Body = (), *, held: bool = True
+        self,
+        session: Session,
+        request_id: int,
+        head: Head,
+        body: Body = (),
+        *,
+        held: bool = True,
+        into: int | None = None,
     ) -> None:
         """Answer a request."""
-        self.effects.append(Answer(session.number, request_id, head, body, held))
+        self.effects.append(Answer(session.number, request_id, head, body, held, into))
 
     def refuse(self, session: Session, request_id: int, error: DrayError) -> None:
         """Answer a request with an error."""

@@ -84,13 +84,18 @@ Event = SessionOpened | SessionClosed | Request | LinkUp | LinkDown | LinkFrame 
 
 
 class Answer(NamedTuple):
-    """Send a frame on an accepted connection. `held` until all facts before it are durable."""
+    """Send a frame on an accepted connection. `held` until all facts before it are durable.
+
+    With `into` the extents of the body go into the file that came with the request, at that offset,
+    and only the rest behind the head.
+    """
 
     session: int
     request_id: int
     head: Head
     body: Body = ()
     held: bool = True
+    into: int | None = None
 
 
 class CloseSession(NamedTuple):

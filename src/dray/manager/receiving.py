@@ -36,10 +36,12 @@ from dray.model.limits import (
     BATCH_MESSAGES_MAX,
     FRAME_BODY_BYTES_MAX,
     KIB,
+    PROPERTIES_BYTES_MAX,
     WAITERS_PER_QUEUE_MAX,
 )
 from dray.store.heap import Extent
 from dray.store.kinds import Kind, kind_of
+from dray.wire.file_frames import Copied, CopyPart
 from dray.wire.frames import (
     Done,
     Envelope,
@@ -152,6 +154,23 @@ def handle_read_part(context: Context, session: Session, request_id: int, head: 
 
     What the asker holds was told to it after a sync, so its bytes need not wait for another.
     """
+    extent, own = _range_of(context, session, head)
+    body = (_piece(context, extent),) if extent.length else ()
+    context.answer(session, request_id, Range(), body, held=not own)
+
+
+def handle_copy_part(context: Context, session: Session, request_id: int, head: CopyPart) -> None:
+    """Have a range of a record written into the asker's file; what is before it is answered."""
+    extent, own = _range_of(context, session, head)
+    if not extent.length or head.at < 0 or head.offset > HEADER_BYTES + PROPERTIES_BYTES_MAX:
+        raise ProtocolError("a copy of no bytes, or to no place, was asked for")
+    before = Extent(extent.file, extent.offset - head.offset, head.offset)
+    body = (context.store.read(before), extent)
+    context.answer(session, request_id, Copied(), body, held=not own, into=head.at)
+
+
+def _range_of(context: Context, session: Session, head: ReadPart | CopyPart) -> tuple[Extent, bool]:
+    """Where the range lies that was asked for, and whether the asker holds the message."""
     queue = context.state.queues.numbered(head.queue)
     held = queue.index.held(head.lookup_id)
     own = held is not None and held[1] in session.transactions
@@ -163,9 +182,7 @@ def handle_read_part(context: Context, session: Session, request_id: int, head: 
     extent = unpack(packed).extent
     if head.offset < 0 or head.length < 0 or head.offset + head.length > extent.length:
         raise ProtocolError("a range outside the record was asked for")
-    part = Extent(extent.file, extent.offset + head.offset, head.length)
-    body = (_piece(context, part),) if part.length else ()
-    context.answer(session, request_id, Range(), body, held=not own)
+    return Extent(extent.file, extent.offset + head.offset, head.length), own
 
 
 def envelope_of(

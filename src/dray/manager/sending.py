@@ -14,6 +14,7 @@ from dray.errors import (
     LargeMessageMixing,
     NotTransactional,
     ProtocolError,
+    SourceChanged,
     StoreFull,
     TransactionUsage,
 )
@@ -33,6 +34,7 @@ from dray.model.classes import Part, QueueKind
 from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.store.heap import Extent
 from dray.store.kinds import Kind, kind_of
+from dray.wire.file_frames import SendFile
 from dray.wire.frames import Done, Reserve, Send
 from dray.wire.record import (
     FLAG_TIMED,
@@ -71,6 +73,36 @@ def handle_send(
     except DrayError as error:
         transaction.doomed = error
         context.refuse(session, request_id, error)
+
+
+def handle_send_file(
+    context: Context, session: Session, request_id: int, head: SendFile, *, body: memoryview
+) -> None:
+    """Stage one record of which the daemon has read the body from the client's file.
+
+    A `body` that is too short says that the file could not be read so far. The answer does not wait
+    for the disk: it is there so that a client lends no more than is taken.
+    """
+    if not head.transaction:
+        raise ProtocolError("a file is sent in a transaction")
+    transaction = open_transaction(context, session, head.transaction)
+    transaction.send_frames += 1
+    if transaction.doomed is None:
+        record = Send(head.queue, head.transaction, [head.size], [head.crc], guarded=False)
+        try:
+            _stage_in(context, transaction, record, body)
+        except ProtocolError as error:
+            transaction.doomed = SourceChanged(
+                "a file changed, or could not be read, while it was being sent; nothing of it was"
+                f" committed, send it again ({error})",
+                path="",
+            )
+        except DrayError as error:
+            transaction.doomed = error
+    if transaction.doomed is not None:
+        context.refuse(session, request_id, transaction.doomed)
+    else:
+        context.answer(session, request_id, Done(1), held=False)
 
 
 def _stage_in(context: Context, transaction: OpenTransaction, head: Send, body: memoryview) -> None:

@@ -62,7 +62,7 @@ from dray.store.heap import Extent
 from dray.store.lqs import QueueFiles
 from dray.store.recovery import History
 from dray.store.store import Store
-from dray.wire import backup_frames, frames
+from dray.wire import backup_frames, file_frames, frames
 
 Waiting = frames.Receive | frames.LargeReceive | frames.ReceiveTransaction
 _WAITING = (frames.Receive, frames.LargeReceive, frames.ReceiveTransaction)
@@ -95,6 +95,7 @@ _FOR_CLIENTS: dict[type[frames.Head], _Handler] = {
     frames.Settle: receiving.handle_settle,
     frames.PurgeQueue: receiving.handle_purge,
     frames.ReadPart: receiving.handle_read_part,
+    file_frames.CopyPart: receiving.handle_copy_part,
     frames.LargeReceive: large_messages.handle_large_receive,
     frames.LargeList: large_messages.handle_large_list,
     frames.AttachBox: relay.handle_attach,
@@ -111,6 +112,7 @@ _FOR_MANAGERS: dict[type[frames.Head], _Handler] = {
 _WITH_BODY: dict[tuple[str, type[frames.Head]], _BodyHandler] = {
     ("client", frames.Send): sending.handle_send,
     ("client", frames.Post): relay.handle_post,
+    ("client", file_frames.SendFile): sending.handle_send_file,
     ("manager", frames.Data): arrivals.handle_data,
     ("manager", frames.Post): relay.handle_post,
 }

@@ -24,7 +24,7 @@ import msgspec
 
 from dray.errors import DrayError, Misuse, ProtocolError
 from dray.model.limits import FRAME_BODY_BYTES_MAX, FRAME_HEAD_BYTES_MAX
-from dray.wire import backup_frames
+from dray.wire import backup_frames, file_frames
 from dray.wire.head import Head
 from dray.wire.large_frames import (
     LargeEntry,
@@ -186,6 +186,7 @@ class Welcome(Head, frozen=True):
     """The answer to Hello: who this is, and message numbers leased to a client.
 
     `channels` is how many frames at a time it takes in pieces (`Cut`); an older one takes none.
+    `takes_files`: where the connection can carry descriptors, they are understood.
     """
 
     code = 2
@@ -196,6 +197,7 @@ class Welcome(Head, frozen=True):
     first_number: int = 0
     number_count: int = 0
     channels: int = 0
+    takes_files: bool = False
 
 
 class Lease(Head, frozen=True):
@@ -246,7 +248,9 @@ class Piece(Head, frozen=True):
 
 
 FRAME_TYPES: dict[int, type[Head]] = {cls.code: cls for cls in Head.__subclasses__()}
-assert backup_frames.Backup.code in FRAME_TYPES, "they are frames like all others"
+assert {backup_frames.Backup.code, file_frames.SendFile.code} <= FRAME_TYPES.keys(), (
+    "they are frames like all others"
+)
 _DECODERS = {code: msgspec.msgpack.Decoder(cls) for code, cls in FRAME_TYPES.items()}
 _encode_head = msgspec.msgpack.Encoder().encode
 

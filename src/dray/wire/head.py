@@ -11,3 +11,5 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
     """A frame's head. Each subclass is one frame type, with its code."""
 
     code: ClassVar[int] = 0
+    with_file: ClassVar[bool] = False
+    """Whether a descriptor comes with it."""

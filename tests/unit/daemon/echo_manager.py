@@ -2,6 +2,8 @@
 
 Commit        a fact, answered by Done once durable
 Send          places its body; a fact; Done with the record's number. In a transaction: only places
+SendFile      places its body like a Send, and answers at once with how long that was
+CopyPart      has the range of the record whose number is `lookup_id` copied, or refuses: no offset
 ReadPart      answers at once with the record whose number is `lookup_id`
 Receive       answers with the record in `queue`, a fact that it is gone, and lets go of it
 Describe      no fact, but a held answer
@@ -31,7 +33,7 @@ from dray.manager.events import (
 from dray.store.checkpoint import Snapshots
 from dray.store.heap import Extent
 from dray.store.store import Store
-from dray.wire import frames
+from dray.wire import file_frames, frames
 from dray.wire.stream import Frame
 
 
@@ -98,6 +100,16 @@ class EchoManager:
                 extent = self.records[head.lookup_id]
                 part = Extent(extent.file, extent.offset + head.offset, head.length)
                 return [Answer(session, number, frames.Range(), (part,), held=False)]
+            case file_frames.SendFile():
+                self.records.append(self.store.place(body))
+                return [Answer(session, number, frames.Done(len(body)), held=False)]
+            case file_frames.CopyPart(offset=-1):
+                return [Answer(session, number, frames.failure(StoreFull("no", file="")))]
+            case file_frames.CopyPart():
+                extent = self.records[head.lookup_id]
+                part = Extent(extent.file, extent.offset + head.offset, head.length)
+                copied = (b"before", part)
+                return [Answer(session, number, file_frames.Copied(), copied, False, head.at)]
             case frames.Receive():
                 extent = self.records[head.queue]
                 self.store.append(b"gone")

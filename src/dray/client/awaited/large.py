@@ -18,7 +18,8 @@ from dray.client.awaited.large_message import LargeMessage, Origin, open_found
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.transaction import InTransaction, Transaction
 from dray.client.digest import RollingDigest
-from dray.client.messages import SendProperties, record_of
+from dray.client.lending import lender_of
+from dray.client.messages import Record, SendProperties, record_of
 from dray.client.progress import Progress, Reporter
 from dray.client.requests import wait_for
 from dray.client.sources import PIECES_ALIVE, AwaitedChunkSource, Source, pieces_of, source_of
@@ -168,12 +169,17 @@ class LargeMessageQueue:
         )
 
         async def send(part: PartMessage, number: int) -> None:
-            message, size = part.message, part.message.body_size
-            source = connection.source
-            record = await runtime.work(size, record_of, message, source, number, part.mark)
+            record = await made(part, number)
             await transaction.send_large(queue, record)
 
+        async def made(part: PartMessage, number: int) -> Record:
+            message, size = part.message, part.message.body_size
+            return await runtime.work(
+                size, record_of, message, connection.source, number, part.mark
+            )
+
         runtime = self._way.link.runtime
+        lender = lender_of(source, transaction, connection)
         report = Reporter(progress, None if source.size == SIZE_UNKNOWN else source.size)
         try:
             if source.size != SIZE_UNKNOWN and split.fragments_of(source.size) > 1:
@@ -188,8 +194,15 @@ class LargeMessageQueue:
                 await send(split.header(source.size), first)
                 async for piece in pieces_of(source, self.fragment_size, runtime):
                     await digest.add(piece)
-                    await send(split.fragment(piece), await connection.numbers())
+                    offset = split.size
+                    record = await made(split.fragment(piece), await connection.numbers())
+                    if lender is None:
+                        await transaction.send_large(queue, record)
+                    else:
+                        await lender.send(queue, record, offset)
                     report.advance(len(piece))
+                if lender is not None:
+                    await lender.settle()
                 await send(split.trailer(await digest.digest()), await connection.numbers())
         except BaseException as error:
             # Half a large message must never be committed, whatever the caller does next.

@@ -11,13 +11,16 @@ import warnings
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from dray.client.awaited.copying import FileCopies, can_be_copied
 from dray.client.digest import RollingDigest
 from dray.client.messages import Arrived, arrived, checked_header
 from dray.client.partial_file import PartialFile
 from dray.client.progress import Progress, Reporter
+from dray.client.sources import PIECES_ALIVE
 from dray.errors import (
     LargeMessageCorrupt,
     LargeMessageHole,
@@ -27,7 +30,7 @@ from dray.errors import (
 )
 from dray.large.split import Control, read_control
 from dray.model.classes import Acknowledge, Part, TransactionStatus
-from dray.model.limits import MIB
+from dray.model.limits import MESSAGE_BYTES_MAX, MIB
 from dray.wire.frames import Done, LargeFound, PartAt, PartDamaged, Range, ReadPart, Reject
 from dray.wire.record import HEADER_BYTES
 
@@ -197,10 +200,9 @@ class LargeMessage(Described):
         report = Reporter(progress, self.size)
         file = await offload(PartialFile, Path(path))
         try:
-            async with aclosing(self._verified()) as pieces:
-                async for piece in pieces:
-                    await offload(file.write, piece)
-                    report.advance(len(piece))
+            async with aclosing(self._saved(file)) as lengths:
+                async for length in lengths:
+                    report.advance(length)
             await offload(file.finish)
         except BaseException:
             await offload(file.discard)
@@ -290,6 +292,48 @@ class LargeMessage(Described):
                 connection.give_back(record)
             if size != self.size or await digest.digest() != self.digest:
                 raise self._corrupt("what came is not what was sent: size or digest does not fit")
+
+    async def _saved(self, file: PartialFile) -> AsyncGenerator[int, None]:
+        """Have the body written into a file; give the length of each piece that is checked."""
+        origin, control = self._origin, self.said.control
+        if origin.connection.takes_files and can_be_copied(
+            self._parts, control.fragment_size, self.size
+        ):
+            async with aclosing(self._copied(file)) as lengths:
+                async for length in lengths:
+                    yield length
+            return
+        async with aclosing(self._verified()) as pieces:
+            async for piece in pieces:
+                await origin.runtime.offload(file.write, piece)
+                yield len(piece)
+
+    async def _copied(self, file: PartialFile) -> AsyncGenerator[int, None]:
+        """Have the queue manager write into the file, and check what is in it then."""
+        origin, runtime = self._origin, self._origin.runtime
+        filling = FileCopies(runtime, origin.connection, origin.queue, file)
+        rooms = cycle([memoryview(bytearray(MESSAGE_BYTES_MAX)) for _ in range(PIECES_ALIVE)])
+        copies = filling.copies(self._parts, self.said.control.fragment_size, self.size)
+        async with (
+            RollingDigest(runtime, behind=PIECES_ALIVE - 1, kind=self.digest_kind) as digest,
+            aclosing(copies),
+        ):
+            async for copy in copies:
+                self._check_held()
+                record = await filling.read_back(copy, next(rooms))
+                try:
+                    piece = await runtime.work(
+                        len(record), self._fragment, copy.number, copy.part, record
+                    )
+                except LargeMessageCorrupt as error:
+                    await self._look_at_damage(copy.number, copy.part, error)
+                    raise
+                if len(piece) != copy.length:
+                    raise self._corrupt(f"fragment {copy.number} is not as long as it should be")
+                await digest.add(piece)
+                yield len(piece)
+            if await digest.digest() != self.digest:
+                raise self._corrupt("what came is not what was sent: its digest does not fit")
 
     async def _look_at_damage(self, number: int, part: PartAt, error: LargeMessageCorrupt) -> None:
         """A fragment that is damaged where it lies is a hole: raise `LargeMessageHole` for it.

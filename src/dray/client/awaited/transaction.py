@@ -26,6 +26,7 @@ from dray.errors import (
 from dray.model.classes import TransactionStatus
 from dray.model.ids import ManagerId, TransactionId, join_id
 from dray.model.limits import FRAME_BODY_BYTES_MAX, KIB, MIB
+from dray.wire.file_frames import SendFile
 from dray.wire.frames import Abort, Commit, Done, Prepare, Send, SettlePrepared, encode_frame
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from dray.client.connection import Connection
     from dray.client.link import Link
     from dray.client.messages import Record
+    from dray.client.session import Pending
     from dray.model.message import Buffer
 
 _RUN_BYTES = MIB
@@ -212,6 +214,19 @@ class Transaction:
             run.bytes = record.size
             await self._flush()
             self._check_usable()
+
+    async def send_lent(self, queue: int, record: Record, file: int, offset: int) -> Pending:
+        """Send part of a large message whose body the queue manager reads from a file.
+
+        The body lies at `offset` of what is open as `file`. Wait for the answer; then it is placed.
+        """
+        async with self._lock:
+            self._check_usable()
+            await self._flush()
+            head = SendFile(queue, self._number, record.size, record.crc, offset)
+            pending = await self._connection.start(head, (record.head,), file=file)
+            self._sends += 1
+            return pending
 
     @contextmanager
     def undivided(self) -> Iterator[None]:

@@ -1,0 +1,104 @@
+"""Receives a large message into a file that the queue manager writes, on a Unix socket.
+
+The receiver lends its file with one request for each fragment; the queue manager copies the
+fragment's bytes to their place in the kernel and answers with what of the record comes before them.
+The receiver reads back what is in its file now: that has to fit the record's CRC32C and the digest
+of the whole.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.errors import ProtocolError, TargetUnwritable
+from dray.model.limits import KIB
+from dray.wire.file_frames import Copied, CopyPart
+from dray.wire.record import HEADER_BYTES
+
+if TYPE_CHECKING:
+    from dray.client.connection import Connection
+    from dray.client.partial_file import PartialFile
+    from dray.client.runtime import Runtime
+    from dray.client.session import Pending
+    from dray.wire.frames import PartAt
+
+COPIED_BYTES_MIN = 256 * KIB
+"""Less comes through the socket in the time that lending takes."""
+_AHEAD = 3
+"""Fragments asked for: one that the queue manager copies, one that waits, one on its way."""
+
+
+class Copy(NamedTuple):
+    """One fragment that is in the file: its number, its part, where and how long its body is."""
+
+    number: int
+    part: PartAt
+    at: int
+    length: int
+    before: bytes
+    """What of its record comes before the body."""
+
+
+class FileCopies:
+    """Asks for the fragments of one large message, in order, into one file."""
+
+    def __init__(
+        self, runtime: Runtime, connection: Connection, queue: int, file: PartialFile
+    ) -> None:
+        """Ask over `connection`, for what is in the queue of that number."""
+        self._runtime = runtime
+        self._connection = connection
+        self._queue = queue
+        self._file = file
+
+    async def copies(
+        self, parts: list[PartAt], fragment_size: int, size: int
+    ) -> AsyncGenerator[Copy, None]:
+        """Give each fragment when it is in the file. Raises `TargetUnwritable`."""
+        waiting: deque[tuple[Copy, Pending]] = deque()
+        at = 0
+        for number, part in enumerate(parts, 1):
+            if len(waiting) == _AHEAD:
+                yield await self._copied(*waiting.popleft())
+            length = min(fragment_size, size - at)
+            copy = Copy(number, part, at, length, b"")
+            waiting.append((copy, await self._ask_for(copy)))
+            at += length
+        while waiting:
+            yield await self._copied(*waiting.popleft())
+
+    async def read_back(self, copy: Copy, room: memoryview) -> memoryview:
+        """Put together the record of a fragment from what came before it and what the file has."""
+        start = len(copy.before)
+        record = room[: start + copy.length]
+        record[:start] = copy.before
+        await self._runtime.offload(self._file.read_back, record[start:], copy.at)
+        return record
+
+    async def _ask_for(self, copy: Copy) -> Pending:
+        part = copy.part
+        request = CopyPart(
+            self._queue, part.lookup_id, part.length - copy.length, copy.length, copy.at
+        )
+        return await self._connection.start(request, file=self._file.descriptor)
+
+    async def _copied(self, copy: Copy, pending: Pending) -> Copy:
+        try:
+            frame = await self._connection.wait(pending)
+        except TargetUnwritable as error:
+            raise self._file.spoilt(str(error.fields.get("reason", error))) from error
+        if not isinstance(frame.head, Copied):
+            raise ProtocolError(f"asked for a copy, got {type(frame.head).__name__}")
+        await self._runtime.offload(self._file.grown, copy.length)
+        return copy._replace(before=bytes(frame.body))
+
+
+def can_be_copied(parts: list[PartAt], fragment_size: int, size: int) -> bool:
+    """Whether every fragment stands in its record as it was, so that its place can be told."""
+    if min(size, fragment_size) < COPIED_BYTES_MIN or len(parts) != -(-size // fragment_size):
+        return False
+    last = size - (len(parts) - 1) * fragment_size
+    shortest = min((part.length for part in parts[:-1]), default=fragment_size + HEADER_BYTES)
+    return shortest >= fragment_size + HEADER_BYTES and parts[-1].length >= last + HEADER_BYTES

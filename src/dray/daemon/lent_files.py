@@ -1,0 +1,170 @@
+"""The files that a client lends with its frames, on one connection.
+
+A descriptor comes with the first byte of its frame and in the order of the frames. Frames are
+passed on in that order too, so behind one whose bytes are still fetched the others wait in line:
+
+    SendFile    [fetching] -> ready -> passed on, with the bytes it had lent behind its own
+    CopyPart    passed on; the descriptor waits under the request's number for the answer
+    any other   passed on, in its turn
+
+At most `FILES_PER_SESSION` descriptors are held for one connection, fewer when all connections
+together hold many. Until one of them is closed, and while other frames wait behind a file, it is
+not read from.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from dray.daemon.copying import Copier, Piece
+from dray.daemon.limits import FILES_LENT_MANY, FILES_PER_SESSION
+from dray.errors import ProtocolError
+from dray.model.limits import FRAME_BODY_BYTES_MAX
+from dray.wire.file_frames import SendFile
+from dray.wire.stream import Frame
+
+_FILE_OFFSET_MAX = (1 << 63) - 1
+_ONE_DESCRIPTOR = socket.CMSG_LEN(array.array("i").itemsize)
+"""Room for one, so that the kernel closes what else comes with the same bytes and says so."""
+
+
+class _InLine:
+    """A frame that waits to be passed on."""
+
+    __slots__ = ("fetched", "frame", "ready")
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.ready = True
+        self.fetched: memoryview | None = None
+
+
+class LentFiles:
+    """Takes descriptors from a socket and brings frames and files together."""
+
+    def __init__(
+        self, copier: Copier, pass_on: Callable[[Frame], None], settled: Callable[[], None]
+    ) -> None:
+        """Tell `pass_on` of frames, in order, and `settled` when a file is held no longer."""
+        self._copier = copier
+        self._pass_on = pass_on
+        self._settled = settled
+        self._unclaimed: deque[int] = deque()
+        self._line: deque[_InLine] = deque()
+        self._targets: dict[int, int] = {}
+        self._held = 0
+        self._others_in_line = 0
+        self._closed = False
+
+    @property
+    def full(self) -> bool:
+        """Whether as many files are held as may be."""
+        crowded = self._copier.files_lent >= FILES_LENT_MANY
+        # What else stands in line is in memory, and only what was read already may stand there.
+        return self._held >= (1 if crowded else FILES_PER_SESSION) or self._others_in_line > 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether frames wait in line."""
+        return bool(self._line)
+
+    def receive(self, sock: socket.socket, buffer: memoryview) -> int:
+        """Read from the socket as `recv_into` does; descriptors that come along are kept.
+
+        Raises `ProtocolError` if there are more than one frame needs.
+        """
+        count, ancillary, flags, _ = sock.recvmsg_into(
+            [buffer], _ONE_DESCRIPTOR, socket.MSG_CMSG_CLOEXEC
+        )
+        for level, kind, data in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                came = array.array("i", data)
+                self._unclaimed.extend(came)
+                self._count(len(came))
+        if flags & socket.MSG_CTRUNC:
+            raise ProtocolError("a frame came with more than one file")
+        return count
+
+    def take(self, frame: Frame) -> None:
+        """Pass a frame on, in its turn. Raises `ProtocolError` for one without its file."""
+        if not frame.head.with_file:
+            self._line.append(_InLine(frame))
+            self._others_in_line += 1
+        elif not self._unclaimed:
+            raise ProtocolError(f"a {type(frame.head).__name__} came without its file")
+        elif isinstance(frame.head, SendFile):
+            self._fetch(frame, frame.head)
+        else:
+            if frame.request_id in self._targets or not frame.request_id:
+                raise ProtocolError("two requests came under one number")
+            self._targets[frame.request_id] = self._unclaimed.popleft()
+            self._line.append(_InLine(frame))
+        self._advance()
+
+    def check_claimed(self) -> None:
+        """After all whole frames were taken: raises `ProtocolError` if a file belongs to none."""
+        # The one that is left belongs to the frame of which the rest has still to come.
+        if len(self._unclaimed) > 1:
+            raise ProtocolError("a file came with a frame that needs none")
+
+    def target_of(self, request_id: int) -> int | None:
+        """Give up the file of a request, which its answer is to be copied into."""
+        return self._targets.pop(request_id, None)
+
+    def copied(self) -> None:
+        """What was given by `target_of` has been closed."""
+        self._count(-1)
+        self._settled()
+
+    def answered(self, request_id: int) -> None:
+        """A request was answered without a copy: its file, if it lent one, is closed."""
+        target = self._targets.pop(request_id, None)
+        if target is not None:
+            os.close(target)
+            self._count(-1)
+
+    def close(self) -> None:
+        """Close all that no thread is at work with; nothing is passed on any more."""
+        self._closed = True
+        for descriptor in (*self._unclaimed, *self._targets.values()):
+            os.close(descriptor)
+            self._count(-1)
+        self._unclaimed.clear()
+        self._targets.clear()
+
+    def _fetch(self, frame: Frame, head: SendFile) -> None:
+        length = head.size - len(frame.body)
+        if not 0 <= length <= head.size <= FRAME_BODY_BYTES_MAX:
+            raise ProtocolError("a record that a file was lent for is out of bounds")
+        if not 0 <= head.offset <= _FILE_OFFSET_MAX - length:
+            raise ProtocolError("a file has no such offset")
+        entry = _InLine(frame)
+        entry.ready = False
+        self._line.append(entry)
+        piece = Piece(self._unclaimed.popleft(), head.offset, length)
+        self._copier.fetch(piece, bytes(frame.body), partial(self._fetched, entry))
+
+    def _fetched(self, entry: _InLine, body: memoryview) -> None:
+        self._count(-1)
+        entry.frame = entry.frame._replace(body=body)
+        entry.fetched, entry.ready = body, True
+        self._advance()
+        self._settled()
+
+    def _count(self, more: int) -> None:
+        self._held += more
+        self._copier.files_lent += more
+
+    def _advance(self) -> None:
+        while self._line and self._line[0].ready:
+            entry = self._line.popleft()
+            self._others_in_line -= not entry.frame.head.with_file
+            if not self._closed:
+                self._pass_on(entry.frame)
+            if entry.fetched is not None:
+                self._copier.give_back(entry.fetched)

@@ -1,0 +1,204 @@
+"""Large messages out of files and into files: alike through every door, lent or not."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+import dray
+from dray.daemon import copying
+from dray.daemon.config import ServeOptions
+from dray.daemon.embedded import EmbeddedDaemon
+
+FRAGMENT_BYTES = 300_000
+SIZE = 1_700_001
+
+
+def some_bytes(size, seed=1):
+    return random.Random(seed).randbytes(size)
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "source"
+    path.write_bytes(some_bytes(SIZE))
+    return path
+
+
+@pytest.fixture
+def files(face, manager, queue):
+    """A queue for large messages whose fragments are worth lending."""
+    manager.create_queue("statusq", exist_ok=True)
+    return face.LargeMessageQueue(queue, fragment_size=FRAGMENT_BYTES)
+
+
+def save(files, target, **options):
+    with files.receive(timeout=10) as message:
+        return message.save_to(target, **options)
+
+
+@pytest.mark.parametrize(
+    "size", [FRAGMENT_BYTES - 1, FRAGMENT_BYTES, FRAGMENT_BYTES + 1, SIZE, 5 * FRAGMENT_BYTES]
+)
+def test_a_file_comes_out_as_it_went_in(files, tmp_path, size):
+    (tmp_path / "in").write_bytes(some_bytes(size))
+    files.send(tmp_path / "in", label="in")
+    told = []
+    save(files, tmp_path / "out", progress=lambda done, total: told.append((done, total)))
+    assert (tmp_path / "out").read_bytes() == some_bytes(size)
+    assert told[-1] == (size, size)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_a_target_that_was_longer_keeps_nothing_of_what_it_had(files, source, tmp_path):
+    for name in ("out", "out.partial"):
+        (tmp_path / name).write_bytes(b"x" * (SIZE + 100))
+    files.send(source)
+    assert save(files, tmp_path / "out").read_bytes() == some_bytes(SIZE)
+
+
+def test_what_is_peeked_at_is_saved_too(files, source, tmp_path, queue):
+    files.send(source)
+    before = queue.info().message_count
+    with files.peek(timeout=10) as message:
+        message.save_to(tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == some_bytes(SIZE)
+    assert queue.info().message_count == before
+
+
+def test_a_file_that_is_cut_short_while_it_is_sent_is_not_sent(files, source, tmp_path, queue):
+    def cut(done, _total):
+        if done:
+            os.truncate(source, FRAGMENT_BYTES + 7)
+
+    with pytest.raises(dray.SourceChanged, match="changed") as caught:
+        files.send(source, progress=cut)
+    assert caught.value.path == str(source)
+    assert queue.info().message_count == 0
+    # Nothing of it is left in the way of the next.
+    source.write_bytes(some_bytes(SIZE))
+    files.send(source)
+    assert save(files, tmp_path / "out").read_bytes() == some_bytes(SIZE)
+
+
+def test_many_threads_share_a_connection_for_their_files(face, manager, make_queue, tmp_path):
+    manager.create_queue("statusq", exist_ok=True)
+    queues = [make_queue() for _ in range(4)]
+    failed = []
+
+    def there_and_back(number):
+        try:
+            large = face.LargeMessageQueue(queues[number], fragment_size=FRAGMENT_BYTES)
+            path = tmp_path / f"in-{number}"
+            path.write_bytes(some_bytes(SIZE, number))
+            large.send(path)
+            save(large, tmp_path / f"out-{number}")
+        except Exception as error:  # noqa: BLE001 - told by the test
+            failed.append(error)
+
+    threads = [threading.Thread(target=there_and_back, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    for number in range(4):
+        assert (tmp_path / f"out-{number}").read_bytes() == some_bytes(SIZE, number)
+
+
+# --------------------------------------------------------------------- with a manager of its own
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    options = ServeOptions(data="", listen="127.0.0.1:0", socket=str(tmp_path / "s"))
+    daemon = EmbeddedDaemon(tmp_path / "data", options)
+    daemon.start()
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture
+def opened(face, daemon):
+    """A large queue behind the Unix socket of that manager."""
+    (url,) = [address for address in daemon.addresses if "unix" in address]
+    with face.connect(url) as manager:
+        manager.create_queue("statusq")
+        yield face.LargeMessageQueue(manager.create_queue("q"), fragment_size=FRAGMENT_BYTES)
+
+
+def heap_file_with(folder: Path, wanted: bytes) -> tuple[Path, int]:
+    for path in sorted((folder / "data" / "storage").glob("p*.mq")):
+        at = path.read_bytes().find(wanted)
+        if at >= 0:
+            return path, at
+    raise AssertionError("no heap file has it")
+
+
+@pytest.mark.parametrize("fragment", [1, 4, 6])
+def test_bytes_that_rotted_in_the_store_are_found_in_the_file(opened, source, tmp_path, fragment):
+    opened.send(source)
+    body = some_bytes(SIZE)
+    path, at = heap_file_with(tmp_path, body[(fragment - 1) * FRAGMENT_BYTES :][:64])
+    with path.open("r+b") as file:
+        file.seek(at + 50)
+        file.write(bytes([body[(fragment - 1) * FRAGMENT_BYTES + 50] ^ 1]))
+    with pytest.raises(dray.LargeMessageHole) as caught:
+        save(opened, tmp_path / "out")
+    assert caught.value.missing == [[fragment, fragment]]
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_bytes_go_by_the_file_and_not_by_the_socket(opened, source, tmp_path, monkeypatch):
+    """The other tests would hold without the fast path too: this one says that it is taken."""
+    moved = []
+    for name in ("_read_and_close", "_copy_and_close"):
+        function = getattr(copying, name)
+
+        def seen(*arguments, name=name, function=function):
+            moved.append(name)
+            return function(*arguments)
+
+        monkeypatch.setattr(copying, name, seen)
+    opened.send(source)
+    save(opened, tmp_path / "out")
+    # The last fragment of 200,001 bytes is not worth lending when it is sent.
+    assert moved.count("_read_and_close") == SIZE // FRAGMENT_BYTES
+    assert moved.count("_copy_and_close") == SIZE // FRAGMENT_BYTES + 1
+
+
+def test_a_source_that_the_manager_reads_otherwise_is_not_sent(
+    opened, source, tmp_path, monkeypatch
+):
+    read = copying.preadv
+
+    def preadv(descriptor, buffers, offset):
+        count = read(descriptor, buffers, offset)
+        if offset == 2 * FRAGMENT_BYTES:
+            buffers[0][1000] ^= 1
+        return count
+
+    monkeypatch.setattr(copying, "preadv", preadv)
+    with pytest.raises(dray.SourceChanged, match="changed while it was being sent") as caught:
+        opened.send(source)
+    assert caught.value.path == str(source)
+    monkeypatch.undo()
+    opened.send(source)
+    assert save(opened, tmp_path / "out").read_bytes() == some_bytes(SIZE)
+
+
+def test_a_full_disk_under_the_target_keeps_the_message(opened, source, tmp_path, monkeypatch):
+    def copy_file_range(*_):
+        raise OSError(28, "No space left on device")
+
+    opened.send(source)
+    monkeypatch.setattr(copying, "copy_file_range", copy_file_range)
+    with pytest.raises(dray.TargetUnwritable, match="out cannot be written: No space left"):
+        save(opened, tmp_path / "out")
+    assert not list(tmp_path.glob("out*"))
+    monkeypatch.undo()
+    assert save(opened, tmp_path / "out").read_bytes() == some_bytes(SIZE)
