@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import dray
 import dray.aio
+from dray.client.awaited.large_message_file import LargeMessageFile
 from dray.client.blocking import run
 
 _WRAPPED = (
@@ -22,6 +23,7 @@ _WRAPPED = (
     dray.aio.Transaction,
     dray.aio.LargeMessageQueue,
     dray.aio.LargeMessage,
+    LargeMessageFile,
     dray.aio.Cursor,
 )
 DEADLINE_S = 100

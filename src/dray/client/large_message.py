@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
 from dray.client.awaited.large_message import Described
 from dray.client.awaited.large_message import LargeMessage as AwaitedLargeMessage
 from dray.client.blocking import Face, blocking, iterate, run
+from dray.client.large_message_file import BufferedLargeMessageFile
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -31,8 +33,17 @@ class LargeMessage(Described, Face[AwaitedLargeMessage]):
     readinto = blocking(AwaitedLargeMessage.readinto)
     body = blocking(AwaitedLargeMessage.body)
     save_to = blocking(AwaitedLargeMessage.save_to)
+    read_range = blocking(AwaitedLargeMessage.read_range)
     commit = blocking(AwaitedLargeMessage.commit)
     close = blocking(AwaitedLargeMessage.close)
+
+    def open(self) -> io.BufferedReader:
+        """Give a file in which one can seek, at its first byte; any number may be open at a time.
+
+        It is good as long as the transaction of the message is open. Each reading is checked by the
+        CRC32C of its fragments, not by the digest of the whole. Raises `LargeMessageCorrupt`.
+        """
+        return BufferedLargeMessageFile(self.awaited.open())
 
     def __iter__(self) -> Iterator[bytes]:
         """Give the body piece by piece, from its beginning; raises as `read` does at its end."""

@@ -18,6 +18,7 @@ from dray.wire.file_frames import Copied, CopyPart
 from dray.wire.record import HEADER_BYTES
 
 if TYPE_CHECKING:
+    from dray.client.awaited.large_message_file import Layout
     from dray.client.connection import Connection
     from dray.client.partial_file import PartialFile
     from dray.client.runtime import Runtime
@@ -53,19 +54,15 @@ class FileCopies:
         self._queue = queue
         self._file = file
 
-    async def copies(
-        self, parts: list[PartAt], fragment_size: int, size: int
-    ) -> AsyncGenerator[Copy, None]:
+    async def copies(self, parts: list[PartAt], layout: Layout) -> AsyncGenerator[Copy, None]:
         """Give each fragment when it is in the file. Raises `TargetUnwritable`."""
         waiting: deque[tuple[Copy, Pending]] = deque()
-        at = 0
         for number, part in enumerate(parts, 1):
             if len(waiting) == _AHEAD:
                 yield await self._copied(*waiting.popleft())
-            length = min(fragment_size, size - at)
-            copy = Copy(number, part, at, length, b"")
+            at = (number - 1) * layout.fragment_size
+            copy = Copy(number, part, at, layout.length_of(number), b"")
             waiting.append((copy, await self._ask_for(copy)))
-            at += length
         while waiting:
             yield await self._copied(*waiting.popleft())
 
@@ -95,10 +92,11 @@ class FileCopies:
         return copy._replace(before=bytes(frame.body))
 
 
-def can_be_copied(parts: list[PartAt], fragment_size: int, size: int) -> bool:
+def can_be_copied(parts: list[PartAt], layout: Layout) -> bool:
     """Whether every fragment stands in its record as it was, so that its place can be told."""
-    if min(size, fragment_size) < COPIED_BYTES_MIN or len(parts) != -(-size // fragment_size):
+    if min(layout.size, layout.fragment_size) < COPIED_BYTES_MIN or len(parts) != layout.fragments:
         return False
-    last = size - (len(parts) - 1) * fragment_size
-    shortest = min((part.length for part in parts[:-1]), default=fragment_size + HEADER_BYTES)
-    return shortest >= fragment_size + HEADER_BYTES and parts[-1].length >= last + HEADER_BYTES
+    return all(
+        part.length >= layout.length_of(number) + HEADER_BYTES
+        for number, part in enumerate(parts, 1)
+    )

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from dray.client.awaited.copying import FileCopies, can_be_copied
+from dray.client.awaited.large_message_file import LargeMessageFile, Layout
 from dray.client.digest import RollingDigest
 from dray.client.messages import Arrived, arrived, checked_header
 from dray.client.partial_file import PartialFile
@@ -190,6 +191,37 @@ class LargeMessage(Described):
         whole = b"".join([piece async for piece in self])
         return whole if formatter is None else formatter.decode(whole)
 
+    def open(self) -> LargeMessageFile:
+        """Give a file in which one can seek, at its first byte; any number may be open at a time.
+
+        It is good as long as the transaction of the message is open. Each reading is checked by the
+        CRC32C of its fragments, not by the digest of the whole. Raises `LargeMessageCorrupt`.
+        """
+        return LargeMessageFile(self._layout(), self._fragment_alone, self._check_held)
+
+    async def read_range(self, offset: int, length: int = -1) -> bytes:
+        """Give up to `length` bytes from `offset` on, all that are left by default.
+
+        Any number of them at a time, also from several threads or tasks. Checked as `open` says.
+        """
+        layout = self._layout()
+        length = layout.clipped(offset, length)
+        self._check_held()
+        if not length:
+            return b""
+        first, within = layout.place_of(offset)
+        last, _ = layout.place_of(offset + length - 1)
+        pieces: list[bytes] = []
+        async with aclosing(self._checked(first, last)) as checked:
+            async for piece, record in checked:
+                number = first + len(pieces)
+                self._check_length(layout, number, piece)
+                left = length - sum(map(len, pieces))
+                pieces.append(bytes(piece[within : within + left]))
+                self._origin.connection.give_back(record)
+                within = 0
+        return b"".join(pieces)
+
     async def save_to(self, path: str | Path, progress: Progress | None = None) -> Path:
         """Write the body to a file, which is there whole and durable, or not at all.
 
@@ -265,6 +297,24 @@ class LargeMessage(Described):
             and transaction.status is TransactionStatus.PENDING
         )
 
+    def _layout(self) -> Layout:
+        """Where the fragments lie; raises `LargeMessageCorrupt` if that cannot be told."""
+        layout = Layout(self.size, self.said.control.fragment_size)
+        if layout.fragment_size < 1 or len(self._parts) != layout.fragments:
+            raise self._corrupt("its size does not fit its fragments")
+        return layout
+
+    async def _fragment_alone(self, number: int) -> memoryview:
+        """Give one fragment, in memory of its own."""
+        async with aclosing(self._checked(number, number)) as checked:
+            piece, _ = await anext(checked)
+        self._check_length(self._layout(), number, piece)
+        return piece
+
+    def _check_length(self, layout: Layout, number: int, piece: memoryview) -> None:
+        if len(piece) != layout.length_of(number):
+            raise self._corrupt(f"fragment {number} is not as long as it should be")
+
     def _pieces(self) -> AsyncGenerator[memoryview, None]:
         """The one pass that `read` and `readinto` share."""
         if self._cursor is None:
@@ -273,18 +323,12 @@ class LargeMessage(Described):
 
     async def _verified(self) -> AsyncGenerator[memoryview, None]:
         """Read the body from its beginning; each piece is valid until the next is asked for."""
-        runtime, connection, size, number = self._origin.runtime, self._origin.connection, 0, 0
+        runtime, connection, size = self._origin.runtime, self._origin.connection, 0
         async with (
             RollingDigest(runtime, behind=1, kind=self.digest_kind) as digest,
-            aclosing(self._records()) as records,
+            aclosing(self._checked(1, len(self._parts))) as checked,
         ):
-            async for part, record in records:
-                number += 1
-                try:
-                    piece = await runtime.work(part.length, self._fragment, number, part, record)
-                except LargeMessageCorrupt as error:
-                    await self._look_at_damage(number, part, error)
-                    raise
+            async for piece, record in checked:
                 size += len(piece)
                 await digest.add(piece)
                 yield piece
@@ -293,12 +337,30 @@ class LargeMessage(Described):
             if size != self.size or await digest.digest() != self.digest:
                 raise self._corrupt("what came is not what was sent: size or digest does not fit")
 
+    async def _checked(
+        self, first: int, last: int
+    ) -> AsyncGenerator[tuple[memoryview, memoryview], None]:
+        """Give fragments, from number `first` to `last`, each once it fits its CRC32C.
+
+        Each comes with its record, whose memory may be given back.
+        """
+        work = self._origin.runtime.work
+        async with aclosing(self._records(self._parts[first - 1 : last])) as records:
+            number = first
+            async for part, record in records:
+                try:
+                    piece = await work(part.length, self._fragment, number, part, record)
+                except LargeMessageCorrupt as error:
+                    await self._look_at_damage(number, part, error)
+                    raise
+                yield piece, record
+                number += 1
+
     async def _saved(self, file: PartialFile) -> AsyncGenerator[int, None]:
         """Have the body written into a file; give the length of each piece that is checked."""
-        origin, control = self._origin, self.said.control
-        if origin.connection.takes_files and can_be_copied(
-            self._parts, control.fragment_size, self.size
-        ):
+        origin = self._origin
+        layout = Layout(self.size, self.said.control.fragment_size)
+        if origin.connection.takes_files and can_be_copied(self._parts, layout):
             async with aclosing(self._copied(file)) as lengths:
                 async for length in lengths:
                     yield length
@@ -313,7 +375,8 @@ class LargeMessage(Described):
         origin, runtime = self._origin, self._origin.runtime
         filling = FileCopies(runtime, origin.connection, origin.queue, file)
         rooms = cycle([memoryview(bytearray(MESSAGE_BYTES_MAX)) for _ in range(PIECES_ALIVE)])
-        copies = filling.copies(self._parts, self.said.control.fragment_size, self.size)
+        layout = self._layout()
+        copies = filling.copies(self._parts, layout)
         async with (
             RollingDigest(runtime, behind=PIECES_ALIVE - 1, kind=self.digest_kind) as digest,
             aclosing(copies),
@@ -328,8 +391,7 @@ class LargeMessage(Described):
                 except LargeMessageCorrupt as error:
                     await self._look_at_damage(copy.number, copy.part, error)
                     raise
-                if len(piece) != copy.length:
-                    raise self._corrupt(f"fragment {copy.number} is not as long as it should be")
+                self._check_length(layout, copy.number, piece)
                 await digest.add(piece)
                 yield len(piece)
             if await digest.digest() != self.digest:
@@ -371,11 +433,13 @@ class LargeMessage(Described):
             raise self._corrupt(f"another part stands where fragment {number} should be")
         return record[HEADER_BYTES + header.properties_bytes :]
 
-    async def _records(self) -> AsyncGenerator[tuple[PartAt, memoryview], None]:
-        """Ask for the records of all fragments, a few ahead of the one in hand."""
+    async def _records(
+        self, parts: list[PartAt]
+    ) -> AsyncGenerator[tuple[PartAt, memoryview], None]:
+        """Ask for the records of fragments, a few ahead of the one in hand."""
         waiting: deque[tuple[PartAt, Pending]] = deque()
         ahead = 0
-        for part in self._parts:
+        for part in parts:
             while len(waiting) >= _AHEAD_PARTS_MAX or (
                 len(waiting) > _AHEAD_PARTS_MIN and ahead >= _AHEAD_BYTES
             ):

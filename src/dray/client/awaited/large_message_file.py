@@ -1,0 +1,131 @@
+"""A large message as a file in which one can seek.
+
+Fragments are of one size but for the last, so an offset tells the fragment. It is fetched whole,
+since its record's CRC32C vouches for all of it, and the last one is kept: a file holds one fragment
+in memory. What is read so is checked fragment by fragment; the digest is for those who read the
+whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class Layout(NamedTuple):
+    """Where in a body its fragments lie: their number is counted from 1."""
+
+    size: int
+    fragment_size: int
+
+    @property
+    def fragments(self) -> int:
+        """How many fragments there are; an empty body has one."""
+        return max(1, -(-self.size // self.fragment_size))
+
+    def place_of(self, offset: int) -> tuple[int, int]:
+        """Which fragment has the byte at `offset`, and where in it."""
+        before, within = divmod(offset, self.fragment_size)
+        return before + 1, within
+
+    def length_of(self, number: int) -> int:
+        """How many bytes a fragment has."""
+        return min(self.fragment_size, self.size - (number - 1) * self.fragment_size)
+
+    def clipped(self, offset: int, length: int) -> int:
+        """How many of `length` bytes from `offset` there are; all that are left if it is below 0.
+
+        Raises `ValueError` for an offset below 0.
+        """
+        if offset < 0:
+            raise ValueError(f"there is no byte at {offset}")
+        left = max(0, self.size - offset)
+        return left if length < 0 else min(length, left)
+
+
+class LargeMessageFile:
+    """Reads at a position of its own. For one task at a time: open another one for another."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        fetch: Callable[[int], Awaitable[memoryview]],
+        check: Callable[[], None],
+    ) -> None:
+        """Begin at the first byte. `fetch` gives a fragment, `check` raises if none may be read."""
+        self._layout = layout
+        self._fetch = fetch
+        self._check = check
+        self._position = 0
+        self._kept: tuple[int, memoryview] = (0, memoryview(b""))
+        self.closed = False
+
+    async def read(self, size: int = -1) -> bytes:
+        """Read up to `size` bytes, by default all that are left; b"" at the end.
+
+        Raises `LargeMessageCorrupt` for a fragment that does not fit its CRC32C and
+        `TransactionSequence` once the transaction of the message has ended.
+        """
+        self.check_usable()
+        room = bytearray(self._layout.clipped(self._position, size))
+        await self.readinto(room)
+        return bytes(room)
+
+    async def readinto(self, buffer: bytearray | memoryview) -> int:
+        """Fill a buffer; fewer bytes only at the end, 0 behind it. Raises as `read` does."""
+        self.check_usable()
+        room = memoryview(buffer).cast("B")
+        room = room[: self._layout.clipped(self._position, len(room))]
+        have = 0
+        while have < len(room):
+            number, within = self._layout.place_of(self._position)
+            if self._kept[0] != number:
+                self._kept = (number, await self._fetch(number))
+            piece = self._kept[1][within : within + len(room) - have]
+            room[have : have + len(piece)] = piece
+            have += len(piece)
+            self._position += len(piece)
+        return have
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to an offset from the beginning, from here or from the end; give where that is."""
+        self.check_usable()
+        origins = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._layout.size}
+        if whence not in origins:
+            raise ValueError(f"there is no way {whence} to seek")
+        position = origins[whence] + offset
+        if position < 0:
+            raise ValueError(f"there is no byte at {position}")
+        self._position = position
+        return position
+
+    def tell(self) -> int:
+        """Where the next byte is read."""
+        self.check_usable()
+        return self._position
+
+    def close(self) -> None:
+        """Let go of the fragment in memory. The message stays as it is."""
+        self.closed = True
+        self._kept = (0, memoryview(b""))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def check_usable(self) -> None:
+        """Raise what reading would raise: it is closed, or its transaction has ended."""
+        if self.closed:
+            raise ValueError("I/O operation on closed file")
+        self._check()
