@@ -6,8 +6,10 @@ import pytest
 
 from dray.delivery.incoming import IncomingStreams
 from dray.errors import DrayError
-from dray.manager import state
+from dray.manager import departures, state
+from dray.manager.accounts import Ledger
 from dray.manager.facts import unpack_lookups
+from dray.manager.index import QueueIndex
 from dray.manager.outcomes import Outcomes
 from dray.store.recovery import Replay
 from dray.store.store import Store
@@ -57,6 +59,14 @@ def speak_before_the_sync(self):
         self._syncs.append((self._contents.turn, sync))
 
 
+def find_room_for_everything(self, queue, requested):
+    return True
+
+
+def let_it_expire_on(tail, message_class):
+    return tail
+
+
 def forget_the_last_position(packed):
     return unpack_lookups(packed)[:-1]
 
@@ -75,6 +85,9 @@ def forget_the_last_position(packed):
         (Outcomes, "committed", forget_outcomes),
         (state, "unpack_lookups", forget_the_last_position),
         (Workload, "_begin", speak_before_the_sync),
+        pytest.param(QueueIndex, "durable", QueueIndex.everything, marks=pytest.mark.torture),
+        pytest.param(Ledger, "has_own_room", find_room_for_everything, marks=pytest.mark.torture),
+        pytest.param(departures, "with_class", let_it_expire_on, marks=pytest.mark.torture),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )

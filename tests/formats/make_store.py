@@ -3,7 +3,8 @@
     python -m tests.formats.make_store
 
 Only a new version of the format is a reason to make another one, beside the old ones, which every
-later version must still open. The archive is a tar of `storage`, compressed with xz.
+later version must still open. The archive is a tar of `storage`, compressed with xz: message files
+of each kind (p, j, r), both maps (l), the log, both files of both checkpoint pairs, and lqs.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ import tempfile
 from pathlib import Path
 from random import Random
 
-from dray.manager.events import LinkUp, Peer
+from dray.manager.events import LinkUp, Peer, Tick
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, RealDisk
 from dray.testing.desk import PEER_ID, Desk, Sizes
 from dray.testing.storage_model import Known
+from dray.testing.storage_peer import SEQUENCE, STREAM
 from dray.testing.storage_records import Letters, Records, sizes_and_crcs
-from dray.testing.storage_workload import SEQUENCE, STREAM
 from dray.wire import frames
 
 GOLDEN = Path(__file__).with_name("golden") / "store-1.tar.xz"
-SIZES = Sizes(heap_file_bytes=4 << 20, log_bytes=1 << 20, queue_files=True)
+SIZES = Sizes(heap_file_bytes=4 << 20, log_bytes=1 << 20, queue_files=True, express_bytes=0)
 OUTGOING = "dray://peer:7340/there"
 MTIME = 1_700_000_000
 
@@ -42,6 +43,7 @@ class Golden:
             ("orders", QueueOptions(journal=True, quota=1 << 20, label="golden")),
             ("urgent", QueueOptions(transactional=False)),
             ("large", QueueOptions()),
+            ("later", QueueOptions(label="prepared")),
         ):
             desk.ask(self.session, frames.CreateQueue(name, options))
 
@@ -51,6 +53,19 @@ class Golden:
         send = frames.Send(self.desk.number(self.session, name), 0, sizes, crcs)
         self.desk.ask(self.session, send, b"".join(records.values()))
         self.desk.store.sync()
+
+    def prepare(self, name: str, records: Records, number: int) -> None:
+        """Send in a transaction that has passed its first phase only."""
+        sizes, crcs = sizes_and_crcs(records)
+        send = frames.Send(self.desk.number(self.session, name), number, sizes, crcs)
+        self.desk.say(self.session, send, b"".join(records.values()))
+        self.desk.ask(self.session, frames.Prepare(number, 1))
+
+    def move(self, name: str, target: str) -> None:
+        """Move the first message of a queue."""
+        queue, goal = (self.desk.number(self.session, each) for each in (name, target))
+        (first,) = self.desk.messages(self.session, queue, count=1, peek=True)
+        self.desk.ask(self.session, frames.Move(queue, first.lookup_id, goal, 0))
 
 
 def fill(desk: Desk) -> None:
@@ -63,7 +78,9 @@ def fill(desk: Desk) -> None:
         golden.send("urgent", letters.one(Message(body=b"%d" % priority, priority=priority)))
     golden.send("large", letters.large())
     desk.messages(golden.session, desk.number(golden.session, "orders"), count=2, peek=False)
+    tidy(desk)
     golden.send(OUTGOING, letters.one(Message(body=b"to be delivered")))
+    golden.send("urgent", letters.one(Message(body=b"express", recoverable=False)))
     desk.store.checkpoint(desk.manager.snapshot())
     peer = desk.open()
     desk.ask(peer, frames.Hello("manager", PEER_ID))
@@ -73,8 +90,20 @@ def fill(desk: Desk) -> None:
     desk.ask(peer, data, b"".join(arriving.records.values()))
     desk.store.sync()
     desk.handle(LinkUp(Peer("peer", 7340)))
+    golden.prepare("later", letters.one(Message(body=b"if it commits")), letters.number())
     desk.store.checkpoint(desk.manager.snapshot())
     golden.send("orders", letters.one(Message(body=b"after the checkpoint")))
+    golden.move("orders", "orders;retry")
+    golden.send("urgent", letters.one(Message(body=b"express too", recoverable=False)))
+    golden.send("urgent", letters.one(Message(body=b"0", priority=0)))
+
+
+def tidy(desk: Desk) -> None:
+    """Let copies move to the journal files."""
+    for _ in range(3):
+        desk.now += 1.0
+        desk.handle(Tick())
+    desk.store.sync()
 
 
 def make(path: Path) -> None:

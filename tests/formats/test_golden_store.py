@@ -9,7 +9,7 @@ import pytest
 
 from dray.store.disk import RealDisk
 from dray.testing.desk import MANAGER_ID, PEER_ID, Desk
-from dray.testing.storage_workload import SEQUENCE, STREAM
+from dray.testing.storage_peer import SEQUENCE, STREAM
 from dray.wire import frames
 from dray.wire.record import HEADER_BYTES, read_header
 from tests.formats.make_store import OUTGOING, SIZES, make
@@ -41,11 +41,35 @@ def test_there_is_a_golden_store_and_all_of_them_are_small():
 
 
 def test_its_messages_are_there_in_order_also_those_after_the_last_checkpoint(desk):
-    orders = [b"order %d" % number for number in range(2, 5)]
-    assert bodies(desk, "orders") == [*orders, b"after the checkpoint"]
+    assert bodies(desk, "orders") == [b"order 3", b"order 4", b"after the checkpoint"]
+    assert bodies(desk, "orders;retry") == [b"order 2"]
     assert bodies(desk, "orders;journal") == [b"order 0", b"order 1"]
-    assert bodies(desk, "urgent") == [b"7", b"4", b"2"]
+    assert bodies(desk, "urgent") == [b"7", b"4", b"2", b"0"]
     assert bodies(desk, OUTGOING) == [b"to be delivered"]
+
+
+def test_there_is_one_of_each_kind_of_file():
+    with tarfile.open(GOLDEN[-1]) as archive:
+        names = {each.name.removeprefix("storage/") for each in archive}
+    assert {
+        "p0000001.mq", "j0000001.mq", "r0000001.mq", "l0000001.mq", "l0000002.mq", "QMLog",
+        "MQTrans.lg1", "MQTrans.lg2", "MQInSeqs.lg1", "MQInSeqs.lg2",
+    } <= names  # fmt: skip
+    assert "lqs/00000002" in {name.rpartition(".")[0] for name in names}
+
+
+def test_its_express_messages_are_gone_and_their_files(desk, tmp_path):
+    assert b"express" not in b" ".join(bodies(desk, "urgent"))
+    assert list((tmp_path / "storage").glob("r*.mq")) == []
+
+
+def test_its_prepared_transaction_is_still_to_be_settled(desk):
+    session, _ = desk.client()
+    assert bodies(desk, "later") == []
+    listed, _ = desk.ask(session, frames.ListPrepared())
+    (waiting,) = listed.transaction_ids
+    desk.ask(session, frames.SettlePrepared(waiting, commit=True))
+    assert bodies(desk, "later") == [b"if it commits"]
 
 
 def test_its_large_messages_are_whole(desk):

@@ -43,6 +43,7 @@ class Sizes(NamedTuple):
     heap_file_bytes: int = 16 << 10
     log_bytes: int = 24 << 10
     queue_files: bool = False
+    express_bytes: int = 6 << 10
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer
@@ -72,9 +73,11 @@ class Desk:
             heap_file_bytes=sizes.heap_file_bytes,
             log_bytes=sizes.log_bytes,
             queue_files=sizes.queue_files,
+            express_bytes=sizes.express_bytes,
         )
         config = ManagerConfig(manager_id=MANAGER_ID, name="torture", low_water_bytes=0)
-        self.manager = Manager.load(self.store, config, NOW)
+        self.now = NOW
+        self.manager = Manager.load(self.store, config, self.now)
         self.dialled: list[Dial] = []
         self.sent: list[LinkSend] = []
         self._sessions = 0
@@ -82,7 +85,7 @@ class Desk:
 
     def handle(self, event: Event) -> list[Effect]:
         """Let the manager decide; what it wants of peers is kept."""
-        effects = self.manager.handle(event, NOW)
+        effects = self.manager.handle(event, self.now)
         for effect in effects:
             if isinstance(effect, Dial):
                 self.dialled.append(effect)

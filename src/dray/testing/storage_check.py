@@ -12,13 +12,15 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from dray.model.classes import QueueKind
-from dray.model.ids import ManagerId, join_id
+from dray.model.ids import ManagerId, join_id, split_id
 from dray.model.message import Message
 from dray.testing.desk import MANAGER_ID, PEER_ID, Desk
 from dray.testing.shadow import BrokenPromiseError
-from dray.testing.storage_model import Frozen, Key, Known, keys_of
+from dray.testing.storage_consequences import LARGE, SYSTEM, Consequences
+from dray.testing.storage_model import Contents, Frozen, Key, Known, keys_of
+from dray.testing.storage_peer import STREAM
 from dray.testing.storage_records import Letters, sizes_and_crcs
-from dray.testing.storage_workload import LARGE, STREAM, SYSTEM, Recording
+from dray.testing.storage_workload import Recording
 from dray.wire import frames
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def check_recovered(disk: SimDisk, recording: Recording, turns: Iterable[int]) -
     recovered = Recovered(desk, recording.known)
     frozen = recovered.which([recording.turns[turn] for turn in turns if turn in recording.turns])
     recovered.check_large(frozen)
+    recovered.check_settled(frozen)
     return frozen
 
 
@@ -57,6 +60,7 @@ class Recovered:
             if info.message_count or info.kind is not QueueKind.SYSTEM
         }
         self._check_accounts()
+        self._prepared = self._list_prepared()
         self._accepted = self._stream_position()
         self._outcomes = {number: self._outcome(number) for number in known.tried[-OUTCOMES_ASKED:]}
         self._next_position = self._send_one() if LARGE in self._infos else 1
@@ -81,7 +85,9 @@ class Recovered:
         wanted = {name: keys for name, keys in wanted.items() if keys or name not in SYSTEM}
         committed = self._known.committed_in
         return (
-            self._found == wanted
+            self._counts_fit(frozen)
+            and self._prepared == sorted(frozen.prepared)
+            and self._found == wanted
             and self._accepted == frozen.accepted.get(STREAM, (0, 0))
             and self._welcome.first_number == max(1, frozen.leased)
             and self._next_position == frozen.admitted.get(LARGE, 0) + 1
@@ -90,6 +96,15 @@ class Recovered:
                 for number, told in self._outcomes.items()
             )
         )
+
+    def _counts_fit(self, frozen: Frozen) -> bool:
+        """Whether queues count what is in them, with what prepared transactions hold."""
+        for name, entries in frozen.queues.items():
+            info = self._infos.get(name)
+            size = sum(len(self._known.records[key]) for _, _, key in entries)
+            if info is None or (info.message_count, info.byte_count) != (len(entries), size):
+                return False
+        return True
 
     def _keys(self, info: QueueInfo) -> list[Key]:
         """The messages of a queue; each must be, to the byte, one that was sent."""
@@ -100,9 +115,6 @@ class Recovered:
         for each in seen:
             if self._known.records.get(each.key) != each.record:
                 raise BrokenPromiseError(f"{each.key} in {info.name!r} is not what was sent")
-        size = sum(len(each.record) for each in seen)
-        if (info.message_count, info.byte_count) != (len(seen), size):
-            raise BrokenPromiseError(f"{info.name!r} counts {info}, it has {len(seen)}, {size}")
         return [each.key for each in seen]
 
     def _check_accounts(self) -> None:
@@ -116,6 +128,30 @@ class Recovered:
         counted = (head.info.bytes_used, head.info.journal_bytes_used)
         if counted != (used[False], used[True]):
             raise BrokenPromiseError(f"counted as used are {counted}, there are {used}")
+
+    def _list_prepared(self) -> list[int]:
+        head, _ = self._desk.ask(self._session, frames.ListPrepared())
+        assert isinstance(head, frames.PreparedList)
+        return sorted(split_id(each)[1] for each in head.transaction_ids)
+
+    def check_settled(self, frozen: Frozen) -> None:
+        """Each prepared transaction does, when it is committed or aborted, what it would have."""
+        if not frozen.prepared:
+            return
+        contents = Contents(self._known.as_of(frozen, self._known.peer, 0), frozen)
+        # The manager's own numbers come behind those that this client was welcomed with.
+        contents.leased = self._welcome.first_number + self._welcome.number_count
+        follow = Consequences(contents)
+        for at, (number, transaction) in enumerate(frozen.prepared.items()):
+            text = join_id(ManagerId(MANAGER_ID), number)
+            self._desk.ask(self._session, frames.SettlePrepared(text, at % 2 == 0))
+            (follow.let_go if at % 2 else follow.commit)(transaction)
+        for name in frozen.queues:
+            number = self._desk.number(self._session, name)
+            seen = self._desk.messages(self._session, number, peek=True)
+            found, wanted = [each.key for each in seen], contents.available(name)
+            if name != LARGE and found != wanted:
+                raise BrokenPromiseError(f"settled, {name} has {found}, expected was {wanted}")
 
     def _stream_position(self) -> tuple[int, int]:
         if LARGE not in self._infos:

@@ -8,7 +8,7 @@ bring back; nothing in it is shared with what comes later.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -16,8 +16,28 @@ Key: TypeAlias = tuple[str, int]
 PRIORITY_TOP = 7
 
 
+@dataclass
+class Gathered:
+    """A transaction: what it sends, takes and moves, by queue, and what it has rejected of that."""
+
+    number: int
+    session: int = 0
+    frames: int = 0
+    sends: dict[str, list[Key]] = field(default_factory=dict)
+    takes: dict[str, list[Key]] = field(default_factory=dict)
+    moves: dict[tuple[str, str], list[Key]] = field(default_factory=dict)
+    rejected: set[tuple[str, Key]] = field(default_factory=set)
+
+    def held(self) -> Iterator[tuple[str, Key]]:
+        """What nobody else sees until it ends, by queue."""
+        for name, keys in self.takes.items():
+            yield from ((name, key) for key in keys)
+        for (name, _), keys in self.moves.items():
+            yield from ((name, key) for key in keys)
+
+
 class Frozen(NamedTuple):
-    """Everything durable at one moment."""
+    """Everything durable at one moment: without express messages."""
 
     turn: int
     queues: dict[str, tuple[tuple[int, int, Key], ...]]
@@ -28,6 +48,10 @@ class Frozen(NamedTuple):
     """Sequence id and number up to which each incoming stream was accepted."""
     leased: int
     """Numbers below this were given out."""
+    prepared: dict[int, Gathered]
+    """Transactions that wait for their second phase; they do not change any more."""
+    heard: int
+    """How many of the peer's confirmations were acted upon."""
 
 
 @dataclass
@@ -43,12 +67,27 @@ class Known:
     """Of each large message, by its header: all its parts."""
     peer: tuple[int, int, int] = (0, 0, 0)
     """What the peer has accepted: sequence id, number, and its position in the outgoing queue."""
+    told: list[tuple[int, int]] = field(default_factory=list)
+    """What the peer has confirmed, in order: number of a message, and what became of it."""
+    expires: dict[Key, float] = field(default_factory=dict)
+    """When the time of a message is over, if it ever is."""
 
-    def as_of(self, frozen: Frozen, peer: tuple[int, int, int]) -> Known:
-        """What is known in a life that goes on from there: what else was begun never was."""
+    def as_of(self, frozen: Frozen, peer: tuple[int, int, int], told: int) -> Known:
+        """What is known in a life that goes on from there: what else was begun never was.
+
+        So many confirmations the peer had made by then.
+        """
         committed = {number: at for number, at in self.committed_in.items() if at <= frozen.turn}
         tried = [number for number in self.tried if number < frozen.leased]
-        return Known(dict(self.records), committed, tried, dict(self.parts_of), peer)
+        return Known(
+            dict(self.records),
+            committed,
+            tried,
+            dict(self.parts_of),
+            peer,
+            self.told[:told],
+            dict(self.expires),
+        )
 
 
 class Contents:
@@ -62,12 +101,26 @@ class Contents:
         self.admitted = dict(frozen.admitted) if frozen else {}
         self.accepted = dict(frozen.accepted) if frozen else {}
         self.leased = frozen.leased if frozen else 0
-        self.held: set[tuple[str, Key]] = set()
+        self.prepared = dict(frozen.prepared) if frozen else {}
+        self.heard = frozen.heard if frozen else 0
+        self.held = {each for gathered in self.prepared.values() for each in gathered.held()}
+        self.express: set[tuple[str, Key]] = set()
 
     def frozen(self) -> Frozen:
-        """Write the contents down."""
-        queues = {name: tuple(entries) for name, entries in self.queues.items()}
-        return Frozen(self.turn, queues, dict(self.admitted), dict(self.accepted), self.leased)
+        """Write down what lasts of the contents."""
+        queues = {
+            name: tuple(each for each in entries if (name, each[2]) not in self.express)
+            for name, entries in self.queues.items()
+        }
+        return Frozen(
+            self.turn,
+            queues,
+            dict(self.admitted),
+            dict(self.accepted),
+            self.leased,
+            dict(self.prepared),
+            self.heard,
+        )
 
     def add_queue(self, name: str) -> None:
         """A queue was made."""
@@ -90,6 +143,7 @@ class Contents:
         leaving = set(keys)
         self.queues[name] = [each for each in self.queues[name] if each[2] not in leaving]
         self.held.difference_update((name, key) for key in leaving)
+        self.express.difference_update((name, key) for key in leaving)
 
     def available(self, name: str) -> list[Key]:
         """What a receiver could get, in order."""
@@ -101,5 +155,6 @@ class Contents:
 
 
 def keys_of(frozen: Frozen, name: str) -> list[Key]:
-    """The messages of a queue in order."""
-    return [key for _, _, key in frozen.queues[name]]
+    """The messages of a queue that can be seen, in order."""
+    held = {each for gathered in frozen.prepared.values() for each in gathered.held()}
+    return [key for _, _, key in frozen.queues[name] if (name, key) not in held]

@@ -14,19 +14,26 @@ from msgspec.structs import replace
 
 from dray.large.digests import DIGEST_KIND_DEFAULT, DIGESTS
 from dray.large.split import LargeMessageParameters, PartMessage, Split
+from dray.model.classes import Acknowledge
 from dray.model.ids import ManagerId
 from dray.model.message import Message
 from dray.testing.desk import MANAGER_ID, PEER_ID
 from dray.testing.storage_model import Key, Known
 from dray.wire.frames import Envelope
-from dray.wire.record import FLAG_JOURNAL, PLAIN, encode_record, read_header
+from dray.wire.record import PLAIN, encode_record
 
 PLAIN_BYTES_MAX: Final = 1500
 FRAGMENT_BYTES: Final = 1500
 ARRIVING_PARTS: Final = 4
 """Parts of each large message of the peer's stream: header, two fragments, trailer."""
 MARK_FIRST, MARK_LAST = 1, 2
-JOURNALED_SHARE = 0.1
+JOURNALED_SHARE, DEAD_LETTER_SHARE, ACKNOWLEDGED_SHARE = 0.1, 0.2, 0.1
+EXPRESS_SHARE, TIMED_SHARE = 0.3, 0.2
+"""Of plain messages: how many ask for which, and how many have not long to live."""
+TIMES_TO_LIVE_S = (2.0, 5.0, 30.0)
+ADMINISTRATION_QUEUE = "acknowledgments"
+
+_EVERYTHING = Acknowledge.FULL_RECEIVE | Acknowledge.POSITIVE_ARRIVAL
 
 Records = dict[Key, bytes]
 
@@ -52,17 +59,28 @@ class Letters:
         self._next += 1
         return self._next
 
-    def plain(self) -> Records:
-        """A few plain messages."""
+    def plain(self, now: float | None = None) -> Records:
+        """A few plain messages; some of those that are sent at a time have not long to live."""
         records: Records = {}
         for _ in range(self._rng.randrange(1, 4)):
+            acknowledged = self._rng.random() < ACKNOWLEDGED_SHARE
+            lives = self._rng.choice(TIMES_TO_LIVE_S)
+            timed = now is not None and self._rng.random() < TIMED_SHARE
             message = Message(
                 body=self._rng.randbytes(self._rng.randrange(PLAIN_BYTES_MAX)),
                 label="plain",
                 priority=self._rng.randrange(8),
+                recoverable=self._rng.random() >= EXPRESS_SHARE,
                 use_journal_queue=self._rng.random() < JOURNALED_SHARE,
+                use_dead_letter_queue=self._rng.random() < DEAD_LETTER_SHARE,
+                administration_queue=ADMINISTRATION_QUEUE if acknowledged else None,
+                acknowledge=_EVERYTHING if acknowledged else Acknowledge.NONE,
+                time_to_be_received=lives if timed else None,
             )
-            records.update(self.one(message))
+            made = self.one(message)
+            records.update(made)
+            if now is not None and timed:
+                self._known.expires.update(dict.fromkeys(made, now + lives))
         return records
 
     def one(self, message: Message) -> Records:
@@ -110,14 +128,6 @@ class Letters:
             self._known.parts_of[PEER_ID, sequence] = [(PEER_ID, each) for each in parts]
         self._known.records.update(records)
         return Arriving(records, envelopes)
-
-    def journaled(self, keys: list[Key]) -> list[Key]:
-        """Those of them that asked this manager for a copy in its journal."""
-        return [
-            key
-            for key in keys
-            if key[0] == MANAGER_ID and read_header(self._known.records[key]).flags & FLAG_JOURNAL
-        ]
 
 
 def sizes_and_crcs(records: Records) -> tuple[list[int], list[int]]:

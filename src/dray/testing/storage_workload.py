@@ -1,10 +1,12 @@
 """A workload for one queue manager whose every disk operation is recorded, with syncs that overlap.
 
-Sends and receives in transactions that commit, abort, are left open or lose their client; large
-messages; a queue with a journal, one with a tight quota, one with priorities; a stream from another
-manager and an outgoing queue to one; queues that come and go; checkpoints at any time. The
-recording carries marks: `begun n` before the group of turn n may be in the log, `ended n` when its
-sync has ended and somebody may have been told. `Recording.turns` has the contents after each turn.
+Sends and receives in transactions that commit, abort, are prepared, left open or lose their client;
+large messages; a queue with a journal and its quota, a tight one, one with priorities and express
+messages, a sub-queue; messages that expire, are rejected, acknowledged; a peer (`storage_peer`);
+queues that come and go; checkpoints at any time. What follows from it all is told by
+`storage_consequences`. The recording carries marks: `begun n` before the group of turn n may be in
+the log, `ended n` when its sync has ended and somebody may have been told. `Recording.turns` has
+what lasts after each turn.
 """
 
 from __future__ import annotations
@@ -14,38 +16,59 @@ from dataclasses import dataclass, field
 from random import Random
 
 from dray.errors import StoreFull
-from dray.manager.events import LinkFrame, LinkSend, LinkUp
+from dray.manager.events import Tick
+from dray.model.classes import MessageClass
+from dray.model.ids import ManagerId, join_id
 from dray.model.queue import QueueOptions
 from dray.store.disk import File
 from dray.store.syncing import Checkpoint, Sync
-from dray.testing.desk import PEER_ID, Desk, Refused, Seen, Sizes
+from dray.testing.desk import MANAGER_ID, Desk, Refused, Seen, Sizes
 from dray.testing.disk import Fate, Operation, SimDisk
 from dray.testing.shadow import BrokenPromiseError
-from dray.testing.storage_model import Contents, Frozen, Key, Known
+from dray.testing.storage_consequences import (
+    ACKNOWLEDGMENTS,
+    COMPUTER_JOURNAL,
+    DEAD,
+    DEAD_TRANSACTIONAL,
+    JOURNAL,
+    JOURNAL_BYTES,
+    JOURNALED,
+    LARGE,
+    OUTGOING,
+    PLAIN,
+    PRIORITIES,
+    RECEIVED,
+    SUB,
+    SYSTEM,
+    TIGHT,
+    TIMED,
+    Consequences,
+)
+from dray.testing.storage_model import Contents, Frozen, Gathered, Key, Known
+from dray.testing.storage_peer import Peer
 from dray.testing.storage_records import Letters, sizes_and_crcs
 from dray.wire import frames
-from dray.wire.stream import Frame
 
 BEGUN, ENDED = "begun", "ended"
-PLAIN, JOURNALED, TIGHT, PRIORITIES, LARGE = "plain", "journaled", "tight", "priorities", "large"
 GUEST = "guest"
 """A queue that comes and goes."""
-OUTGOING = "dray://peer:7340/there"
-JOURNAL, COMPUTER_JOURNAL, ORDERS = "journaled;journal", "system$;journal", "order_queue$"
-SYSTEM = {COMPUTER_JOURNAL, ORDERS}
 TIGHT_BYTES = 6_000
 CHECKPOINTS, SYNCS_END, CHECKPOINTS_END, FLUSHES = 0.08, 0.8, 0.4, 0.5
 """How often in a turn a checkpoint begins, and what is under way ends."""
-GOES_ON, ABORTS, REPEATS = 0.15, 0.3, 0.2
-"""Below these a transaction sends more, or aborts; how often a peer says something twice."""
-STREAM, SEQUENCE = 77, 1_700_000_000 << 32
+GOES_ON, ABORTS, PREPARES = 0.15, 0.3, 0.45
+"""Below these a transaction does more, aborts or is prepared; else it commits."""
+REJECTS = 0.1
 OPTIONS = {
     PLAIN: QueueOptions(),
-    JOURNALED: QueueOptions(journal=True),
+    JOURNALED: QueueOptions(journal=True, journal_quota=JOURNAL_BYTES),
     TIGHT: QueueOptions(quota=TIGHT_BYTES),
     PRIORITIES: QueueOptions(transactional=False),
     LARGE: QueueOptions(),
+    ACKNOWLEDGMENTS: QueueOptions(),
 }
+SENT_TO = (PLAIN, JOURNALED, TIGHT, LARGE, OUTGOING, GUEST)
+TAKEN_FROM = (PLAIN, JOURNALED, TIGHT, SUB)
+PURGED = (PRIORITIES, JOURNAL, COMPUTER_JOURNAL, DEAD, DEAD_TRANSACTIONAL, ACKNOWLEDGMENTS)
 
 
 @dataclass
@@ -60,21 +83,21 @@ class Recording:
     turns: dict[int, Frozen] = field(default_factory=dict)
     peers: list[tuple[int, tuple[int, int, int]]] = field(default_factory=list)
     """What the peer has accepted, from how many operations on."""
+    told: list[int] = field(default_factory=list)
+    """Behind how many operations the peer has made each of its confirmations in this life."""
+
+    def told_at(self, done: int) -> int:
+        """How many confirmations the peer had made behind so many operations."""
+        before = len(self.known.told) - len(self.told)
+        return before + sum(1 for at in self.told if at <= done)
+
+    def note_peer(self) -> None:
+        """From here on the peer knows what it knows now."""
+        self.peers.append((len(self.operations), self.known.peer))
 
     def peer_at(self, done: int) -> tuple[int, int, int]:
         """What the peer had accepted behind so many operations."""
         return [peer for at, peer in self.peers if at <= done][-1]
-
-
-@dataclass
-class Open:
-    """A transaction that was begun: what it sends and takes, by queue."""
-
-    number: int
-    session: int
-    sends: dict[str, list[Key]] = field(default_factory=dict)
-    takes: dict[str, list[Key]] = field(default_factory=dict)
-    frames: int = 0
 
 
 class Workload:
@@ -86,17 +109,16 @@ class Workload:
         self._recording = recording
         self._disk = disk.recorded(recording.operations)
         self._contents = Contents(recording.known, recording.first)
-        self._open: list[Open] = []
+        self._follow = Consequences(self._contents)
+        self._open: list[Gathered] = []
         self._syncs: list[tuple[int, Sync]] = []
         self._checkpoint: tuple[int, Checkpoint] | None = None
         self._flushing: list[File] = []
-        self._peer_session = 0
-        self._gathered: list[tuple[int, LinkSend]] = []
-        self._released: list[LinkSend] = []
-        self._note_peer()
+        recording.note_peer()
         self._contents.turn += 1
         recording.turns[self._contents.turn] = self._contents.frozen()
         self._desk = Desk(self._disk, recording.sizes)
+        self._peer = Peer(rng, self._desk, recording, self._contents, self._follow)
         self._begin()
         self._client, first_number = self._welcomed()
         self._letters = Letters(rng, recording.known, first_number)
@@ -132,15 +154,13 @@ class Workload:
         """From here on the contents of now may be what a crash brings back."""
         self._contents.turn += 1
         self._recording.turns[self._contents.turn] = self._contents.frozen()
-        self._gathered += [(self._contents.turn, each) for each in self._desk.sent]
-        self._desk.sent.clear()
+        self._peer.gather(self._contents.turn)
         self._mark(BEGUN, self._contents.turn)
 
     def _ended(self, turn: int) -> None:
         """Everything up to this turn is durable: now others may hear of it."""
         self._mark(ENDED, turn)
-        self._released += [each for at, each in self._gathered if at <= turn]
-        self._gathered = [(at, each) for at, each in self._gathered if at > turn]
+        self._peer.release(turn)
 
     def _begin(self) -> None:
         self._begin_turn()
@@ -199,7 +219,7 @@ class Workload:
             if name not in self._contents.queues:
                 self._desk.ask(self._client, frames.CreateQueue(name, options))
                 self._contents.add_queue(name)
-        for name in (OUTGOING, JOURNAL, *SYSTEM, *OPTIONS):
+        for name in (OUTGOING, JOURNAL, SUB, *sorted(SYSTEM), *OPTIONS):
             self._numbers[name] = self._desk.number(self._client, name)
             if name not in self._contents.queues:
                 self._contents.add_queue(name)
@@ -217,10 +237,13 @@ class Workload:
         actions: list[tuple[int, Callable[[], None]]] = [
             (6, self._begin_transaction),
             (6, self._go_on_with_one),
-            (2, self._send_at_once),
+            (4, self._send_at_once),
             (4, self._receive_at_once),
-            (3, self._arrive),
-            (2, self._deliver),
+            (2, self._move_at_once),
+            (2, self._settle),
+            (1, self._let_time_pass),
+            (3, lambda: self._peer.send(self._letters)),
+            (2, self._peer.take),
             (1, self._administrate),
             (1, self._lose_client),
             (1, self._drain),
@@ -231,12 +254,15 @@ class Workload:
     def _begin_transaction(self) -> None:
         number = self._letters.number()
         self._recording.known.tried.append(number)
-        transaction = Open(number, self._client)
+        transaction = Gathered(number, self._client)
         self._open.append(transaction)
         for _ in range(self._rng.randrange(1, 4)):
-            ways: list[Callable[[Open], object]] = [self._send_in, self._send_in]
-            ways += [self._take_in, self._take_large_in]
-            self._rng.choice(ways)(transaction)
+            self._go_on_in(transaction)
+
+    def _go_on_in(self, transaction: Gathered) -> None:
+        ways: list[Callable[[Gathered], object]] = [self._send_in, self._send_in, self._take_in]
+        ways += [self._take_large_in, self._move_in]
+        self._rng.choice(ways)(transaction)
 
     def _go_on_with_one(self) -> None:
         if not self._open:
@@ -244,36 +270,44 @@ class Workload:
         transaction = self._open[self._rng.randrange(len(self._open))]
         fate = self._rng.random()
         if fate < GOES_ON:
-            self._send_in(transaction)
+            self._go_on_in(transaction)
         elif fate < ABORTS:
             self._open.remove(transaction)
             self._desk.ask(transaction.session, frames.Abort(transaction.number))
-            self._let_go(transaction)
+            self._follow.let_go(transaction)
+        elif fate < PREPARES:
+            self._open.remove(transaction)
+            self._prepare_transaction(transaction)
         else:
             self._open.remove(transaction)
             self._commit(transaction)
 
-    def _send_in(self, transaction: Open) -> None:
-        name = self._rng.choice((PLAIN, JOURNALED, TIGHT, LARGE, OUTGOING, GUEST))
+    def _send_in(self, transaction: Gathered) -> None:
+        name = self._rng.choice(SENT_TO)
         if name not in self._contents.queues:
             return
-        records = self._letters.large() if name == LARGE else self._letters.plain()
+        now = self._desk.now if name in TIMED else None
+        records = self._letters.large() if name == LARGE else self._letters.plain(now)
         sizes, crcs = sizes_and_crcs(records)
         head = frames.Send(self._numbers[name], transaction.number, sizes, crcs)
-        sent = transaction.sends.setdefault(name, [])
         transaction.frames += 1
         try:
             self._desk.say(transaction.session, head, b"".join(records.values()))
         except Refused:
             # The transaction is doomed: its commit says so too.
             return
-        sent += records
+        transaction.sends.setdefault(name, []).extend(records)
 
-    def _take_in(self, transaction: Open) -> None:
-        name = self._rng.choice((PLAIN, JOURNALED, TIGHT))
-        self._take_from(name, transaction, self._rng.randrange(1, 4))
+    def _take_in(self, transaction: Gathered) -> None:
+        name = self._rng.choice(TAKEN_FROM)
+        seen = self._take_from(name, transaction, self._rng.randrange(1, 4))
+        for each in seen:
+            if self._rng.random() < REJECTS:
+                reject = frames.Reject(self._numbers[name], each.lookup_id, transaction.number)
+                self._desk.ask(transaction.session, reject)
+                transaction.rejected.add((name, each.key))
 
-    def _take_from(self, name: str, transaction: Open, count: int) -> None:
+    def _take_from(self, name: str, transaction: Gathered, count: int) -> list[Seen]:
         expected = self._contents.available(name)
         seen = self._desk.messages(
             transaction.session,
@@ -284,8 +318,37 @@ class Workload:
         )
         self._check_seen(name, seen, expected)
         self._hold(transaction, name, [each.key for each in seen])
+        return seen
 
-    def _take_large_in(self, transaction: Open) -> bool:
+    def _move_in(self, transaction: Gathered) -> None:
+        """Move a message to the sub-queue or back, if the transaction commits."""
+        source, target = self._rng.choice(((PLAIN, SUB), (SUB, PLAIN)))
+        moved = self._moved(source, target, transaction)
+        if moved is not None:
+            transaction.moves.setdefault((source, target), []).append(moved)
+            self._contents.held.add((source, moved))
+
+    def _move_at_once(self) -> None:
+        source, target = self._rng.choice(((PLAIN, SUB), (SUB, PLAIN)))
+        moved = self._moved(source, target, None)
+        if moved is not None:
+            self._contents.remove(source, [moved])
+            self._contents.admit(target, [moved])
+
+    def _moved(self, source: str, target: str, transaction: Gathered | None) -> Key | None:
+        """Have one message moved; gives which."""
+        session = transaction.session if transaction else self._client
+        seen = self._desk.messages(session, self._numbers[source], count=3, peek=True)
+        self._check_seen(source, seen, self._contents.available(source))
+        if not seen:
+            return None
+        each = self._rng.choice(seen)
+        number = transaction.number if transaction else 0
+        goal = self._numbers[target]
+        self._desk.ask(session, frames.Move(self._numbers[source], each.lookup_id, goal, number))
+        return each.key
+
+    def _take_large_in(self, transaction: Gathered) -> bool:
         head = frames.LargeReceive(self._numbers[LARGE], transaction.number, 0.0)
         try:
             found, _ = self._desk.ask(transaction.session, head)
@@ -298,62 +361,90 @@ class Workload:
         self._hold(transaction, LARGE, parts)
         return True
 
-    def _commit(self, transaction: Open) -> None:
+    def _prepare_transaction(self, transaction: Gathered) -> None:
+        """The first phase; the second comes when it comes, in this life or another."""
+        try:
+            prepare = frames.Prepare(transaction.number, transaction.frames)
+            self._desk.ask(transaction.session, prepare)
+        except Refused:
+            self._follow.let_go(transaction)
+        else:
+            self._contents.prepared[transaction.number] = transaction
+
+    def _settle(self) -> None:
+        """The second phase of a prepared transaction, if there is one."""
+        if not self._contents.prepared:
+            return
+        number = self._rng.choice(sorted(self._contents.prepared))
+        commits = bool(self._rng.randrange(2))
+        text = join_id(ManagerId(MANAGER_ID), number)
+        self._desk.ask(self._client, frames.SettlePrepared(text, commits))
+        transaction = self._contents.prepared.pop(number)
+        if not commits:
+            self._follow.let_go(transaction)
+            return
+        self._follow.commit(transaction)
+        self._recording.known.committed_in[number] = self._contents.turn + 1
+
+    def _let_time_pass(self) -> None:
+        """What has expired leaves, and in quiet moments records move to where they belong."""
+        self._desk.now += 1.0
+        self._desk.handle(Tick())
+        self._follow.expire(self._desk.now, self._numbers)
+
+    def _commit(self, transaction: Gathered) -> None:
         commit = frames.Commit(transaction.number, transaction.frames)
         try:
             self._desk.ask(transaction.session, commit)
         except Refused:
-            self._let_go(transaction)
+            self._follow.let_go(transaction)
             return
-        contents = self._contents
-        for name, keys in transaction.sends.items():
-            contents.admit(name, keys)
-        for name, keys in transaction.takes.items():
-            contents.remove(name, keys)
-            if name == JOURNALED:
-                contents.admit(JOURNAL, keys)
-        for keys in transaction.takes.values():
-            contents.admit(COMPUTER_JOURNAL, self._letters.journaled(keys))
-        if transaction.frames or any(transaction.takes.values()):
+        self._follow.commit(transaction)
+        if transaction.frames or transaction.takes or transaction.moves:
             # One that did nothing is none.
-            self._recording.known.committed_in[transaction.number] = contents.turn + 1
+            self._recording.known.committed_in[transaction.number] = self._contents.turn + 1
 
     def _send_at_once(self) -> None:
-        name = self._rng.choice((PRIORITIES, PLAIN, TIGHT))
-        records = self._letters.plain()
+        name = self._rng.choice((PRIORITIES, PRIORITIES, PLAIN, TIGHT))
+        records = self._letters.plain(self._desk.now)
         sizes, crcs = sizes_and_crcs(records)
         head = frames.Send(self._numbers[name], 0, sizes, crcs)
         try:
             self._desk.ask(self._client, head, b"".join(records.values()))
         except Refused:
             return
-        self._contents.admit(name, records, priorities=name == PRIORITIES)
+        self._follow.arrive(name, records)
 
     def _receive_at_once(self) -> None:
-        name = self._rng.choice((PRIORITIES, PLAIN, TIGHT, JOURNALED))
+        name = self._rng.choice((PRIORITIES, *TAKEN_FROM))
         expected = self._contents.available(name)
         count = self._rng.randrange(1, 9)
         seen = self._desk.messages(self._client, self._numbers[name], count=count, peek=False)
         self._check_seen(name, seen, expected)
-        keys = [each.key for each in seen]
-        self._contents.remove(name, keys)
-        if name == JOURNALED:
-            self._contents.admit(JOURNAL, keys)
-        journaled = self._letters.journaled(keys)
-        self._contents.admit(COMPUTER_JOURNAL, journaled, priorities=name == PRIORITIES)
+        self._follow.leave(name, [each.key for each in seen], RECEIVED)
 
     def _drain(self) -> None:
         """Take everything there is, so that heap files become empty and are used again."""
-        transaction = Open(self._letters.number(), self._client)
+        transaction = Gathered(self._letters.number(), self._client)
         self._recording.known.tried.append(transaction.number)
-        for name in (PLAIN, JOURNALED, TIGHT):
+        for name in TAKEN_FROM:
             self._take_from(name, transaction, len(self._contents.available(name)) + 1)
         while self._take_large_in(transaction):
             pass
         self._commit(transaction)
-        for name in (JOURNAL, COMPUTER_JOURNAL, PRIORITIES):
-            self._desk.ask(self._client, frames.PurgeQueue(self._numbers[name]))
-            self._contents.remove(name, self._contents.available(name))
+        for name in (
+            PRIORITIES,
+            JOURNAL,
+            COMPUTER_JOURNAL,
+            DEAD,
+            DEAD_TRANSACTIONAL,
+            ACKNOWLEDGMENTS,
+        ):
+            self._purge(name)
+
+    def _purge(self, name: str) -> None:
+        self._desk.ask(self._client, frames.PurgeQueue(self._numbers[name]))
+        self._follow.leave(name, self._contents.available(name), MessageClass.NACK_Q_PURGED)
 
     def _administrate(self) -> None:
         """Let a queue come, or go with its messages; empty one; set a quota."""
@@ -363,11 +454,14 @@ class Workload:
             self._contents.add_queue(GUEST)
             self._numbers[GUEST] = self._desk.number(self._client, GUEST)
         elif what == "go" and GUEST in self._contents.queues:
+            if any(GUEST in each.sends for each in self._contents.prepared.values()):
+                return
             self._desk.ask(self._client, frames.DeleteQueue(GUEST))
+            gone = self._contents.available(GUEST)
+            self._follow.leave(GUEST, gone, MessageClass.NACK_Q_DELETED)
             self._contents.drop_queue(GUEST)
         elif what == "empty" and not any(name == PLAIN for name, _ in self._contents.held):
-            self._desk.ask(self._client, frames.PurgeQueue(self._numbers[PLAIN]))
-            self._contents.remove(PLAIN, self._contents.available(PLAIN))
+            self._purge(PLAIN)
         elif what == "limit":
             quota = self._rng.choice((None, TIGHT_BYTES, TIGHT_BYTES // 2))
             self._desk.ask(self._client, frames.SetQuota(TIGHT, quota, None))
@@ -375,61 +469,9 @@ class Workload:
     def _lose_client(self) -> None:
         self._desk.close(self._client)
         for transaction in self._open:
-            self._let_go(transaction)
+            self._follow.let_go(transaction)
         self._open.clear()
         self._client, _ = self._welcomed()
-
-    # -------------------------------------------------------------------- between two managers
-
-    def _arrive(self) -> None:
-        """Messages of another manager's stream, now and then again those of before."""
-        if not self._peer_session:
-            self._peer_session = self._desk.open()
-            self._desk.ask(self._peer_session, frames.Hello("manager", PEER_ID))
-            self._desk.ask(self._peer_session, frames.OpenStream(STREAM, LARGE))
-        _, upto = self._contents.accepted.get(STREAM, (SEQUENCE, 0))
-        fresh = self._letters.arriving(upto, self._rng.randrange(1, 4))
-        head = frames.Data(STREAM, SEQUENCE, upto, fresh.envelopes)
-        for _ in range(1 + (self._rng.random() < REPEATS)):
-            state, _ = self._desk.ask(self._peer_session, head, b"".join(fresh.records.values()))
-            wanted = frames.StreamState(STREAM, SEQUENCE, fresh.envelopes[-1].number)
-            if state != wanted:
-                raise BrokenPromiseError(f"{state} was said of a stream, expected was {wanted}")
-        self._contents.admit(LARGE, fresh.records)
-        self._contents.accepted[STREAM] = (SEQUENCE, fresh.envelopes[-1].number)
-
-    def _deliver(self) -> None:
-        """The other manager has accepted some of what it was sent."""
-        for dial in self._desk.dialled:
-            self._desk.handle(LinkUp(dial.peer))
-            welcome = frames.Welcome(PEER_ID, "peer", "", 1)
-            self._desk.handle(LinkFrame(dial.peer, _frame(welcome)))
-        self._desk.dialled.clear()
-        released, self._released = self._released, []
-        for each in released:
-            if isinstance(each.head, frames.OpenStream):
-                self._acknowledge(each, self._recording.known.peer)
-            elif isinstance(each.head, frames.Data):
-                count = self._rng.randrange(1, len(each.head.envelopes) + 1)
-                last = each.head.envelopes[count - 1]
-                accepted = (each.head.sequence_id, last.number, last.lookup_id)
-                self._acknowledge(each, max(accepted, self._recording.known.peer))
-
-    def _acknowledge(self, sent: LinkSend, accepted: tuple[int, int, int]) -> None:
-        self._recording.known.peer = accepted
-        self._note_peer()
-        sequence_id, number, lookup_id = accepted
-        head = sent.head
-        assert isinstance(head, frames.OpenStream | frames.Data)
-        state = frames.StreamState(head.stream, sequence_id, number)
-        leaving = [key for _, at, key in self._contents.queues[OUTGOING] if at <= lookup_id]
-        self._contents.remove(OUTGOING, leaving)
-        # What its sender wants a copy of waits there for what becomes of it.
-        self._contents.admit(ORDERS, self._letters.journaled(leaving))
-        self._desk.handle(LinkFrame(sent.peer, _frame(state)))
-
-    def _note_peer(self) -> None:
-        self._recording.peers.append((len(self._recording.operations), self._recording.known.peer))
 
     # ---------------------------------------------------------------------------- the contents
 
@@ -438,17 +480,10 @@ class Workload:
         if keys != expected[: len(keys)] or (expected and not keys):
             raise BrokenPromiseError(f"{name} gave {keys}, expected was {expected}")
 
-    def _hold(self, transaction: Open, name: str, keys: list[Key]) -> None:
-        transaction.takes.setdefault(name, []).extend(keys)
-        self._contents.held.update((name, key) for key in keys)
-
-    def _let_go(self, transaction: Open) -> None:
-        for name, keys in transaction.takes.items():
-            self._contents.held.difference_update((name, key) for key in keys)
-
-
-def _frame(head: frames.Head) -> Frame:
-    return Frame(head, 0, memoryview(b""))
+    def _hold(self, transaction: Gathered, name: str, keys: list[Key]) -> None:
+        if keys:
+            transaction.takes.setdefault(name, []).extend(keys)
+            self._contents.held.update((name, key) for key in keys)
 
 
 def record_life(rng: Random, turns: int, recording: Recording) -> Recording:

@@ -87,7 +87,8 @@ def _each_state(recording: Recording, rng: Random, tally: Tally, *, second: bool
 
 
 def _second_life(recording: Recording, point: CrashPoint, frozen: Frozen) -> Recording:
-    known = recording.known.as_of(frozen, recording.peer_at(point.done))
+    done = point.done
+    known = recording.known.as_of(frozen, recording.peer_at(done), recording.told_at(done))
     return Recording(known, recording.sizes, first=frozen)
 
 
