@@ -95,6 +95,20 @@ def test_a_large_file_comes_back_the_same(url, tmp_path):
     assert count(url, "large") == 0
 
 
+def test_a_send_that_can_be_resumed_removes_its_state_file(url, tmp_path):
+    (tmp_path / "load.bin").write_bytes(b"heavy" * 1000)
+    state = tmp_path / "upload.state"
+    dray("queue", "create", "heavy-resumed", url=url).assert_good()
+    dray("queue", "create", "statusq", "--exist-ok", url=url)
+    arguments = ("send", "heavy-resumed", tmp_path / "load.bin", "--large", "--resume", state)
+    dray(*map(str, arguments), url=url).assert_good()
+    assert not state.exists()
+    state.write_text("nonsense")
+    dray(*map(str, arguments), url=url).assert_error("misuse")
+    for wrong in (arguments[:3] + arguments[4:], (*arguments[:3], tmp_path, *arguments[3:])):
+        assert dray(*map(str, wrong), url=url).status == 2
+
+
 def test_several_large_messages_are_sent_in_one_transaction(url, tmp_path):
     files = [tmp_path / name for name in ("a.bin", "empty.bin", "b.bin")]
     for file, size in zip(files, (5_000_000, 0, 100), strict=True):

@@ -44,6 +44,7 @@ class Properties:
     app_specific: int
     priority: int
     fragment_size: int | None
+    resume: str | None = None
 
     def label_of(self, path: str) -> str:
         """The label asked for, else the file's name."""
@@ -85,6 +86,12 @@ Send = Callable[[Batch, "Transaction | None"], list[Sent]]
 @click.option("--app-specific", type=int, default=0, help="A number for the receiver.")
 @click.option("--priority", type=click.IntRange(0, PRIORITY_MAX), default=PRIORITY_DEFAULT)
 @click.option("--fragment-size", metavar="SIZE", help="Most bytes of one fragment (--large).")
+@click.option(
+    "--resume",
+    type=click.Path(dir_okay=False),
+    metavar="STATE",
+    help="Note in STATE how to go on; the same command does so (--large, one FILE).",
+)
 @everywhere
 @click.pass_obj
 def command(
@@ -99,6 +106,7 @@ def command(
     app_specific: int,
     priority: int,
     fragment_size: str | None,
+    resume: str | None,
 ) -> None:
     """Send FILES to QUEUE, each as one message, all in one transaction.
 
@@ -109,13 +117,15 @@ def command(
         raise click.UsageError("Nothing to send: name files, or give --stdin.")
     if fragment_size is not None and not large:
         raise click.UsageError("--fragment-size is for --large.")
+    if resume is not None and not (large and len(sources) == 1):
+        raise click.UsageError("--resume is for --large and one FILE.")
     size = None if fragment_size is None else size_in_bytes(fragment_size)
-    properties = Properties(label, correlation_id, app_specific, priority, size)
+    properties = Properties(label, correlation_id, app_specific, priority, size, resume)
     total = _check_sources(sources)
     send = _send_large if large else _send_plain
     with progress(f"sending to {queue}", total) as shown, settings.connect() as manager:
         batch = Batch(manager, queue, sources, properties, shown)
-        if not large and not _is_transactional(manager, queue):
+        if resume is not None or not (large or _is_transactional(manager, queue)):
             sent, transaction_id = send(batch, None), None
         else:
             sent, transaction_id = _in_one_transaction(settings, batch, send)
@@ -233,6 +243,7 @@ def _send_large(batch: Batch, transaction: Transaction | None) -> list[Sent]:
             app_specific=properties.app_specific,
             transaction=transaction,
             progress=follow,
+            resume=properties.resume,
         )
         sent.append(Sent(id, label, follow.next_source()))
     return sent

@@ -48,6 +48,8 @@ class LargeMessageQueue(Face[AwaitedLargeMessageQueue]):
         return self.awaited.fragment_size
 
     send = blocking(AwaitedLargeMessageQueue.send)
+    unfinished = blocking(AwaitedLargeMessageQueue.unfinished)
+    drop_unfinished = blocking(AwaitedLargeMessageQueue.drop_unfinished)
     receive = blocking_as(LargeMessage, AwaitedLargeMessageQueue.receive)
     receive_by_correlation_id = blocking_as(
         LargeMessage, AwaitedLargeMessageQueue.receive_by_correlation_id

@@ -230,14 +230,14 @@ class FileSource:
 
     def __init__(self, path: Path) -> None:
         """Open the file; raises `SourceUnreadable`."""
-        self._path = path
+        self.path = path
         try:
             self._file = path.open("rb", buffering=0)
         except OSError as error:
             raise unreadable(str(path), error) from error
-        self._before = os.fstat(self._file.fileno())
-        self.is_regular = stat.S_ISREG(self._before.st_mode)
-        self.size = self._before.st_size if self.is_regular else SIZE_UNKNOWN
+        self.before = os.fstat(self._file.fileno())
+        self.is_regular = stat.S_ISREG(self.before.st_mode)
+        self.size = self.before.st_size if self.is_regular else SIZE_UNKNOWN
 
     @property
     def descriptor(self) -> int:
@@ -246,7 +246,7 @@ class FileSource:
 
     def pieces(self, piece_bytes: int) -> Iterator[memoryview]:
         """Read the file, then make sure that it is still what it was."""
-        stream = StreamSource(self._file, str(self._path))
+        stream = StreamSource(self._file, str(self.path))
         if self.size == SIZE_UNKNOWN:
             yield from stream.pieces(piece_bytes)
             return
@@ -264,7 +264,7 @@ class FileSource:
         self._file.close()
 
     def _check_unchanged(self, sent: int) -> None:
-        after, before = os.fstat(self._file.fileno()), self._before
+        after, before = os.fstat(self._file.fileno()), self.before
         same = (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
         if not same or sent != self.size:
             raise self.changed()
@@ -273,9 +273,9 @@ class FileSource:
         """What to raise when it is not what it was."""
         size = os.fstat(self._file.fileno()).st_size
         return SourceChanged(
-            f"{self._path} changed while it was being sent (it had {self.size} bytes, now"
+            f"{self.path} changed while it was being sent (it had {self.size} bytes, now"
             f" {size}); nothing of it was committed, send it again",
-            path=str(self._path),
+            path=str(self.path),
         )
 
 

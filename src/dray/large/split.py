@@ -161,6 +161,16 @@ class Split:
         per_fragment = _record_bytes(self._fragment(b"", count))
         return sum(map(_record_bytes, ends)) + count * per_fragment + size
 
+    def skip(self, size: int) -> None:
+        """Pass over a fragment of `size` bytes that is there already."""
+        self._count += 1
+        self._size += size
+
+    @property
+    def count(self) -> int:
+        """How many fragments there were so far."""
+        return self._count
+
     @property
     def size(self) -> int:
         """How many bytes the fragments had so far."""

@@ -253,10 +253,11 @@ def handle_set_quota(context: Context, session: Session, request_id: int, head: 
 
 def handle_outcome(context: Context, session: Session, request_id: int, head: Outcome) -> None:
     """Tell what became of a transaction (S2-3)."""
-    context.answer(session, request_id, OutcomeIs(str(_outcome(context, head.transaction_id))))
+    context.answer(session, request_id, OutcomeIs(str(outcome_of(context, head.transaction_id))))
 
 
-def _outcome(context: Context, transaction_id: str) -> TransactionStatus:
+def outcome_of(context: Context, transaction_id: str) -> TransactionStatus:
+    """What became of a transaction; what is called aborted here will never happen."""
     manager, number = split_id(transaction_id)
     state = context.state
     if manager != state.manager_id or number >= state.next_number:

@@ -71,6 +71,8 @@ class Context:
         """Transactions that were called aborted, and why: what still comes of them is refused."""
         self.idle: list[tuple[float, int]] = []
         """When to look whether a transaction is idle, soonest first."""
+        self.aging: list[tuple[float, int]] = []
+        """When to look whether an unfinished upload is too old, soonest first."""
         self.touched: dict[int, Queue] = {}
         """Queues in which something became available during this turn."""
         self.own_messages = OwnMessages(self)

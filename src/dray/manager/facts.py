@@ -211,6 +211,32 @@ class QueueFilesKept(Fact, frozen=True, tag=21):
     """Every queue has its file in `storage/lqs`; from here on one that is missing was lost."""
 
 
+class UploadBegun(Fact, frozen=True, tag=50):
+    """An upload that can be resumed began; `source` is what its client says of where it is from."""
+
+    number: int
+    queue: int
+    source: bytes
+    reserved: int
+    when_us: int
+
+
+class UploadMarked(Fact, frozen=True, tag=51):
+    """More parts of an upload are placed; `size` and `digest` are of the body up to here."""
+
+    number: int
+    tails: bytes
+    size: int
+    digest: bytes
+    when_us: int
+
+
+class UploadDropped(Fact, frozen=True, tag=52):
+    """An upload was given up."""
+
+    number: int
+
+
 AnyFact = (
     ManagerNamed
     | NumbersLeased
@@ -232,6 +258,9 @@ AnyFact = (
     | QueueFilesKept
     | StreamRenewed
     | Restored
+    | UploadBegun
+    | UploadMarked
+    | UploadDropped
 )
 
 encode_fact = msgspec.msgpack.Encoder().encode

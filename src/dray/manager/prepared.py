@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dray.errors import TransactionSequence
+from dray.errors import TransactionSequence, TransactionUsage
 from dray.manager.departures import arrival_wish, entries_at, record_of
 from dray.manager.facts import Prepared, pack_lookups, unpack_lookups
 from dray.manager.happening import Staged, packed_tails
@@ -43,6 +43,8 @@ def handle_prepare(context: Context, session: Session, request_id: int, head: Pr
         transaction = OpenTransaction(head.transaction, session)
         context.transactions[head.transaction] = transaction
         session.transactions[head.transaction] = transaction
+    if transaction is not None and transaction.upload:
+        raise TransactionUsage("an upload that can be resumed is committed in one phase")
     error = reason_to_abort(context, transaction, head)
     if transaction is None or error is not None:
         if transaction is not None:
@@ -88,7 +90,7 @@ def take_up(context: Context) -> None:
         for number, tails in prepared.sends:
             queue = context.state.queues.get(number)
             if queue is not None:
-                staged = [_staged(context, queue, tail) for tail in split_tails(tails)]
+                staged = [staged_from(context, queue, tail) for tail in split_tails(tails)]
                 transaction.sends[number] = staged
                 context.ledger.stage(queue, sum(each.extent.length for each in staged))
         for number, lookups in prepared.receives:
@@ -117,7 +119,8 @@ def _hold_again(
     return lookup_ids
 
 
-def _staged(context: Context, queue: Queue, tail: bytes) -> Staged:
+def staged_from(context: Context, queue: Queue, tail: bytes) -> Staged:
+    """What a fact has named and no queue holds yet, as it was staged."""
     entry = unpack(with_key(tail, 0))
     wish = None
     if entry.copies & WANTS_ACKNOWLEDGMENTS and not queue.outgoing:

@@ -17,6 +17,7 @@ from dray.manager.facts import Prepared, QueueCreated, QuotaSet
 from dray.manager.index import ENTRY_BYTES, expires_us_of, lookup_id_of
 from dray.manager.outcomes import Outcomes
 from dray.manager.queues import IndexBacklog, Queue
+from dray.manager.unfinished import Upload
 from dray.manager.ways import Way, Ways
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class _Manager(msgspec.Struct, array_like=True):
     queue_files_kept: bool = False
     ways: list[Way] = []
     going: list[tuple[int, int]] = []
+    uploads: list[Upload] = []
 
 
 class _Queue(msgspec.Struct, array_like=True):
@@ -72,6 +74,7 @@ def write_state(state: State) -> list[bytes]:
         state.queue_files_kept,
         state.ways.state(),
         state.ways.going_state(),
+        state.uploads.state(),
     )
     for item in (head, *map(_written, state.queues)):
         encoded = _encode(item)
@@ -89,6 +92,7 @@ def read_state(state: State, snapshot: bytes) -> None:
     state.queue_files_kept = head.queue_files_kept
     state.ways = Ways(head.ways, head.going)
     state.heard = dict(head.heard)
+    state.uploads.restore(head.uploads)
     state.prepared = {each.transaction: each for each in head.prepared}
     if head.quotas_set is not None:
         state.apply(head.quotas_set)

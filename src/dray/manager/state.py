@@ -65,6 +65,7 @@ from dray.manager.queues import IndexBacklog, Queue, QueueTable, Route
 from dray.manager.sequences import Sequences
 from dray.manager.snapshots import read_state, write_state
 from dray.manager.system import FIRST_USER_QUEUE, ORDER_QUEUE
+from dray.manager.unfinished import Uploads
 from dray.manager.ways import Ways
 from dray.model.classes import QueueKind
 from dray.model.limits import NUMBERS_LEASED
@@ -94,6 +95,7 @@ class State:
         self.heard: dict[int, int] = {}
         """How far the confirmations of each outgoing stream have been acted upon."""
         self.prepared: dict[int, Prepared] = {}
+        self.uploads = Uploads()
         self.outcomes = Outcomes()
         self.ledger = Ledger()
         self.expiries = Expiries()
@@ -111,6 +113,7 @@ class State:
 
     def apply_without_sequences(self, fact: AnyFact) -> None:
         """Make true what of a fact is kept in MQTrans."""
+        self.uploads.apply(fact, self.released)
         applier = self._APPLIERS.get(type(fact))
         if applier is not None:
             applier(self, fact)
@@ -151,6 +154,7 @@ class State:
         for prepared in self.prepared.values():
             for _, tails in prepared.sends:
                 yield from map(place_of, split_tails(tails))
+        yield from self.uploads.live()
 
     def admit_express(self, queue: Queue, tails: bytes, first: int) -> None:
         """Express messages join a queue, in this life only, from a reserved position on."""

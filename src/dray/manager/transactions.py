@@ -23,7 +23,7 @@ from dray.errors import DrayError, TransactionAborted, TransactionSequence
 from dray.large.join import LargeParts, PartSeen, SequenceKey
 from dray.manager.context import Context, Session
 from dray.manager.departures import entries_at
-from dray.manager.facts import PreparedAborted, PutBack, pack_lookups
+from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_lookups
 from dray.manager.happening import Happening, Staged, forget_parts
 from dray.manager.index import TAIL_BYTES, expires_us_of, unpack
 from dray.manager.parts import part_seen
@@ -57,6 +57,10 @@ class OpenTransaction:
         """Queue and position of what was received and marked as rejected."""
         self.reserved: dict[int, int] = {}
         """Bytes that large messages have reserved and not yet used, by queue."""
+        self.upload = False
+        """Whether it keeps what is marked in it (`uploads.py`)."""
+        self.marked = 0
+        """How many of an upload's sends are durable."""
         self.send_frames = 0
         self.operations = 0
         self.doomed: DrayError | None = None
@@ -128,7 +132,7 @@ def abort_idle(context: Context) -> None:
     while context.idle and context.idle[0][0] <= context.now:
         at, number = heapq.heappop(context.idle)
         transaction = context.transactions.get(number)
-        if transaction is None or transaction.session is None:
+        if transaction is None or transaction.session is None or transaction.upload:
             continue
         if _awaits_something(context, transaction):
             transaction.used_at = context.now
@@ -203,6 +207,11 @@ def abort(context: Context, transaction: OpenTransaction) -> None:
     _forget(context, transaction)
     _give_up_sends(context, transaction)
     give_up_reservations(context, transaction)
+    give_back(context, transaction)
+
+
+def give_back(context: Context, transaction: OpenTransaction) -> None:
+    """Put everything back that it holds."""
     for number, keys in transaction.large.items():
         queue = context.state.queues.get(number)
         for key in keys:
@@ -218,6 +227,9 @@ def abort(context: Context, transaction: OpenTransaction) -> None:
         queue = context.state.queues.get(source)
         if queue is not None:
             _put_back(context, queue, lookup_ids, lookup_ids)
+    for held in (transaction.large, transaction.receives, transaction.singles, transaction.moves):
+        held.clear()
+    transaction.rejected.clear()
 
 
 def _give_up_sends(context: Context, transaction: OpenTransaction) -> None:
@@ -225,10 +237,15 @@ def _give_up_sends(context: Context, transaction: OpenTransaction) -> None:
     if prepared:
         # Its places are in a fact, so another fact gives them up.
         context.record(PreparedAborted(transaction.number))
+    upload = context.state.uploads.get(transaction.number)
+    if upload is not None:
+        # So are those that were marked.
+        context.record(UploadDropped(transaction.number))
     for number, staged in transaction.sends.items():
         queue = context.state.queues.get(number)
-        for each in staged:
-            if not prepared:
+        marked = transaction.marked if upload is not None and number == upload.queue else 0
+        for at, each in enumerate(staged):
+            if not prepared and at >= marked:
                 context.store.discard(each.extent)
             if queue is not None:
                 context.ledger.stage(queue, -each.extent.length)

@@ -29,6 +29,7 @@ from dray.manager import (
     sending,
     telling,
     transactions,
+    uploads,
 )
 from dray.manager.accounts import Account
 from dray.manager.context import MICROSECONDS, Context, Session
@@ -100,6 +101,11 @@ _FOR_CLIENTS: dict[type[frames.Head], _Handler] = {
     frames.LargeList: large_messages.handle_large_list,
     frames.AttachBox: relay.handle_attach,
     frames.Credit: relay.handle_credit,
+    frames.UploadBegin: uploads.handle_begin,
+    frames.UploadResume: uploads.handle_resume,
+    frames.UploadMark: uploads.handle_mark,
+    frames.UploadDrop: uploads.handle_drop,
+    frames.ListUploads: uploads.handle_list,
     frames.PartDamaged: large_messages.handle_part_damaged,
 }
 _FOR_MANAGERS: dict[type[frames.Head], _Handler] = {
@@ -130,6 +136,7 @@ class Manager:
         self._context.delivery_of = self._links.delivery_of
         self._context.resolve = partial(admin.resolve, self._context)
         prepared.take_up(self._context)
+        uploads.take_up(self._context)
         transactions.end_purges(self._context)
         self._tidier = Tidier(self._context)
         self._timeouts: list[tuple[float, int]] = []
@@ -247,8 +254,8 @@ class Manager:
         times = [at for at in wanted if at is not None]
         if self._timeouts:
             times.append(self._timeouts[0][0])
-        if self._context.idle:
-            times.append(self._context.idle[0][0])
+        watched = (self._context.idle, self._context.aging)
+        times += [heap[0][0] for heap in watched if heap]
         expires_us = self._context.state.expiries.next_us()
         if expires_us is not None:
             times.append(expires_us / MICROSECONDS)
@@ -300,7 +307,10 @@ class Manager:
         backup.end_backup(self._context, session)
         self._context.relay.closed(self._context, session)
         for transaction in list(session.transactions.values()):
-            transactions.abort(self._context, transaction)
+            if transaction.upload:
+                uploads.leave(self._context, transaction)
+            else:
+                transactions.abort(self._context, transaction)
         for stream in session.told:
             key = StreamKey(session.peer_id, stream)
             if self._context.confirmed.get(key) is session:
@@ -316,6 +326,7 @@ class Manager:
         self._started = True
         expire(self._context)
         transactions.abort_idle(self._context)
+        uploads.drop_old(self._context)
         self._links.tick()
         self._tidier.tick()
         while self._timeouts and self._timeouts[0][0] <= self._context.now:

@@ -53,6 +53,16 @@ TRANSACTIONS_REMEMBERED: Final = 65_536
 TRANSACTION_OPERATIONS_MAX: Final = 4_000_000
 """Messages in one transaction: 16 TB of fragments; bounds the memory of an open transaction."""
 WAITERS_PER_QUEUE_MAX: Final = 10_000
+UPLOADS_MAX: Final = 256
+"""Unfinished uploads of a manager: each has room reserved that nobody else can use."""
+UPLOAD_AGE_S_MAX: Final = 7 * 86400.0
+"""An upload that nobody goes on with keeps its room for a week."""
+UPLOAD_SOURCE_BYTES_MAX: Final = 8 * KIB
+"""What a client notes of the source of an upload: a path has 4,096 bytes at most."""
+UPLOAD_MARK_BYTES: Final = 64 * MIB
+"""What of an upload is sent again at most, beside what was under way."""
+UPLOAD_MARK_PARTS: Final = 1_024
+"""The same for short fragments: a mark's fact stays under 100 KB."""
 STATUSES_SEEN_MAX: Final = 1_000
 """Status messages that one receive reads: there is one for each receiver that was interrupted."""
 STATUS_BYTES_MAX: Final = 64 * KIB

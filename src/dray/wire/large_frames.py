@@ -1,4 +1,4 @@
-"""Frames about large messages and ranges of records (codes 50 to 59)."""
+"""Frames about large messages and ranges of records (codes 50 to 59), uploads (100 to 108)."""
 
 from __future__ import annotations
 
@@ -109,3 +109,83 @@ class Range(Head, frozen=True):
     """The bytes asked for, in the body."""
 
     code = 55
+
+
+class UploadBegin(Head, frozen=True):
+    """Begin an upload that can be resumed, in a queue. Answered by UploadState.
+
+    `number` is that of the large message's header and of the transaction; `source` is what the
+    client wants to know again of where the body comes from.
+    """
+
+    code = 100
+    queue: int
+    number: int
+    reserve: int
+    source: bytes
+
+
+class UploadResume(Head, frozen=True):
+    """Take an upload over. Answered by UploadState."""
+
+    code = 101
+    sequence_id: str
+
+
+class UploadState(Head, frozen=True):
+    """How an upload stands: "open", or what became of it (a `TransactionStatus`).
+
+    `parts` records are durable, `size` bytes of the body are in them, `digest` is of those bytes.
+    """
+
+    code = 102
+    status: str
+    sequence_id: str = ""
+    parts: int = 0
+    size: int = 0
+    digest: bytes = b""
+    source: bytes = b""
+
+
+class UploadMark(Head, frozen=True):
+    """Make durable what was sent of an upload: `parts` records in all, `size` bytes of the body.
+
+    Answered only if it fails.
+    """
+
+    code = 103
+    number: int
+    parts: int
+    size: int
+    digest: bytes
+
+
+class UploadDrop(Head, frozen=True):
+    """Give an unfinished upload up. Answered by Done."""
+
+    code = 104
+    sequence_id: str
+
+
+class ListUploads(Head, frozen=True):
+    """Ask what is unfinished in a queue. Answered by UploadList."""
+
+    code = 105
+    queue: int
+
+
+class UploadIs(msgspec.Struct, array_like=True, frozen=True):
+    """One unfinished upload of a list; times in microseconds since the epoch."""
+
+    sequence_id: str
+    size: int
+    begun_us: int
+    used_us: int
+    source: bytes
+
+
+class UploadList(Head, frozen=True):
+    """The unfinished uploads of a queue, the oldest first."""
+
+    code = 106
+    uploads: list[UploadIs]

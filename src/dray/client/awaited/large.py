@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Unpack
 
 import msgspec
@@ -17,12 +18,14 @@ import msgspec
 from dray.client.awaited.large_message import LargeMessage, Origin, open_found
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.transaction import InTransaction, Transaction
+from dray.client.awaited.upload import Cut, Upload, What
 from dray.client.digest import RollingDigest
 from dray.client.lending import lender_of
 from dray.client.messages import Record, SendProperties, record_of
 from dray.client.progress import Progress, Reporter
 from dray.client.requests import wait_for
 from dray.client.sources import PIECES_ALIVE, AwaitedChunkSource, Source, pieces_of, source_of
+from dray.client.upload_state import UnfinishedUpload, unfinished_from
 from dray.errors import (
     DrayError,
     LargeMessageHole,
@@ -45,7 +48,15 @@ from dray.model.ids import ManagerId, MessageId, join_id
 from dray.model.limits import FRAGMENT_BYTES_MAX
 from dray.model.message import Message
 from dray.model.names import parse_queue_address
-from dray.wire.frames import Done, LargeFound, LargeReceive, Reserve
+from dray.wire.frames import (
+    Done,
+    LargeFound,
+    LargeReceive,
+    ListUploads,
+    Reserve,
+    UploadDrop,
+    UploadList,
+)
 
 if TYPE_CHECKING:
     from dray.client.awaited.queue import Queue
@@ -95,6 +106,7 @@ class LargeMessageQueue:
         transaction: InTransaction | None = None,
         formatter: Formatter | None = None,
         progress: Progress | None = None,
+        resume: str | Path | None = None,
         **properties: Unpack[SendProperties],
     ) -> MessageId:
         """Send a large message; give its sequence id, the message id of its header.
@@ -104,6 +116,13 @@ class LargeMessageQueue:
         thread. Raises `SourceUnreadable`, `SourceChanged`,
         `NotTransactional`. When it fails inside a transaction of the caller's, that transaction
         can only be aborted.
+
+        `resume` names a state file. A send that ends before its commit, however it ends, is gone on
+        with by the same call: what the queue manager has is read again, compared, not sent again,
+        and the message is committed once even if the answer to the commit was lost. The sequence
+        id of an unfinished upload does as well. It has a transaction of its own. Raises
+        `SourceChanged`, also for another body than the one it began with; `InDoubt` where nobody
+        remembers any more whether it was committed; `TargetUnwritable` for the state file.
         """
         message = Message(**properties)
         runtime = self._way.link.runtime
@@ -111,6 +130,8 @@ class LargeMessageQueue:
             partial(source_of, body, formatter, awaited=runtime.cancellable)
         )
         try:
+            if resume is not None:
+                return await self._send_resumed(resume, message, source, progress, transaction)
             if transaction is not None:
                 return await self._send_in(transaction.awaited, message, source, progress)
             async with await Transaction.begin(self._way.link) as own:
@@ -148,6 +169,34 @@ class LargeMessageQueue:
     async def _peek(self, timeout: float | None) -> LargeMessage:
         connection = await self._way.link.connection()
         return await self._find(connection, LargeReceive(0, 0, timeout, peek=True))
+
+    async def unfinished(self) -> list[UnfinishedUpload]:
+        """What was begun to be sent with `resume` and is not committed, the oldest first."""
+        connection = await self._way.link.connection()
+        queue = await self._checked(connection)
+        listed = await connection.ask(ListUploads(queue), UploadList)
+        return [unfinished_from(each) for each in listed.uploads]
+
+    async def drop_unfinished(self, sequence_id: str) -> None:
+        """Give an unfinished upload up, and the room it has; raises `MessageNotFound`."""
+        connection = await self._way.link.connection()
+        await connection.ask(UploadDrop(sequence_id), Done)
+
+    async def _send_resumed(  # noqa: PLR0917 - the arguments of send
+        self,
+        resume: str | Path,
+        message: Message,
+        source: Source | AwaitedChunkSource,
+        progress: Progress | None,
+        transaction: InTransaction | None,
+    ) -> MessageId:
+        if transaction is not None:
+            raise TransactionUsage("a send that can be resumed has a transaction of its own")
+        connection = await self._way.link.connection()
+        queue = await self._checked(connection)
+        upload = Upload(self._way.link, connection, queue, self._way.name)
+        cut = Cut(self._parameters, self.fragment_size, self._digest_kind)
+        return await upload.send(resume, What(message, source, cut, progress))
 
     async def _send_in(
         self,

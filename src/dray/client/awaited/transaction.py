@@ -27,7 +27,7 @@ from dray.model.classes import TransactionStatus
 from dray.model.ids import ManagerId, TransactionId, join_id
 from dray.model.limits import FRAME_BODY_BYTES_MAX, KIB, MIB
 from dray.wire.file_frames import SendFile
-from dray.wire.frames import Abort, Commit, Done, Prepare, Send, SettlePrepared, encode_frame
+from dray.wire.frames import Abort, Commit, Done, Head, Prepare, Send, SettlePrepared, encode_frame
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -251,6 +251,19 @@ class Transaction:
         if self._connection.lost is None:
             self._connection.leave(Abort(self._number))
 
+    async def say(self, head: Head) -> None:
+        """Say something in it that is answered only if it fails, behind what was sent before."""
+        async with self._lock:
+            self._check_usable()
+            await self._flush()
+            await self._connection.post([encode_frame(head, self._listening())])
+
+    def let_go(self) -> None:
+        """Leave it as it is at the queue manager; here it is over."""
+        if self._status is TransactionStatus.PENDING:
+            self._status = TransactionStatus.ABORTED
+        self._finish()
+
     def doom(self, error: DrayError) -> None:
         """Let the transaction end with this error and no other way. The first one stands."""
         if self._doom is None:
@@ -290,11 +303,15 @@ class Transaction:
         run, self._run = self._run, None
         if run is None:
             return []
-        if not self._request_id:
-            self._request_id = self._connection.listen(self.doom)
         self._sends += 1
         head = Send(run.queue, self._number, run.sizes, run.crcs, run.guarded)
-        return [encode_frame(head, self._request_id, run.bytes), *run.buffers]
+        return [encode_frame(head, self._listening(), run.bytes), *run.buffers]
+
+    def _listening(self) -> int:
+        """The request id of what is answered only if it fails."""
+        if not self._request_id:
+            self._request_id = self._connection.listen(self.doom)
+        return self._request_id
 
     async def _settled(self, *, commit: bool) -> bool:
         """Pass the second phase if the first is passed; over whatever connection there is."""

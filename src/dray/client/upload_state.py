@@ -1,0 +1,169 @@
+"""What a sender notes of an upload that can be resumed: which one it is, and where it is from.
+
+The state file is JSON. It is there, durably, before the upload begins and is removed when the
+large message is committed, so whoever finds one knows that there is something to ask about:
+
+    {"version": 1, "sequence_id": "...", "queue": "...", "source": {...}}
+
+`source` also lies at the queue manager, so that an upload can be resumed by its id alone.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dray.errors import Misuse, SourceChanged, TargetUnwritable
+
+if TYPE_CHECKING:
+    from dray.client.sources import AwaitedChunkSource, Source
+    from dray.wire.frames import UploadIs
+
+VERSION = 1
+_MICROSECONDS = 1_000_000
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a body is from and how it is cut; -1 and "" for what a source does not know."""
+
+    said: str
+    """A digest of what is said of the message besides its body."""
+    fragment_size: int
+    digest_kind: str
+    size: int = -1
+    path: str = ""
+    modified_ns: int = -1
+    inode: int = -1
+
+
+class Note(msgspec.Struct, frozen=True):
+    """The state file."""
+
+    version: int
+    sequence_id: str
+    queue: str
+    source: Origin
+
+
+class UnfinishedUpload(msgspec.Struct, frozen=True):
+    """An upload that can be resumed by its sequence id; bytes, and seconds since the epoch."""
+
+    sequence_id: str
+    path: str
+    """Where its body is from; empty if that has no name."""
+    bytes_done: int
+    bytes_total: int | None
+    begun_time: float
+    used_time: float
+
+
+def unfinished_from(listed: UploadIs) -> UnfinishedUpload:
+    """What a queue manager lists, as programs see it."""
+    origin = decode_origin(bytes(listed.source))
+    return UnfinishedUpload(
+        listed.sequence_id,
+        origin.path,
+        listed.size,
+        None if origin.size < 0 else origin.size,
+        listed.begun_us / _MICROSECONDS,
+        listed.used_us / _MICROSECONDS,
+    )
+
+
+def origin_of(
+    source: Source | AwaitedChunkSource, said: str, fragment_size: int, digest_kind: str
+) -> Origin:
+    """Note where a body is from."""
+    known: os.stat_result | None = getattr(source, "before", None)
+    path: Path | None = getattr(source, "path", None)
+    size = source.size
+    if known is None or path is None:
+        return Origin(said, fragment_size, digest_kind, size)
+    where = str(path.absolute())
+    return Origin(said, fragment_size, digest_kind, size, where, known.st_mtime_ns, known.st_ino)
+
+
+def encode_origin(origin: Origin) -> bytes:
+    """As it is kept at the queue manager."""
+    return msgspec.json.encode(origin)
+
+
+def decode_origin(data: bytes) -> Origin:
+    """Read what was kept; raises `Misuse` if another version of Dray has written it."""
+    try:
+        return msgspec.json.decode(data, type=Origin)
+    except msgspec.MsgspecError as error:
+        raise Misuse(f"the upload was begun by another version of Dray: {error}") from error
+
+
+def check_same(before: Origin, now: Origin) -> None:
+    """Raise `SourceChanged` or `Misuse` where an upload cannot be gone on with."""
+    cut = ("said", "fragment_size", "digest_kind")
+    if any(getattr(before, name) != getattr(now, name) for name in cut):
+        raise Misuse(
+            "the unfinished upload was begun with other properties, another fragment size or"
+            " digest; give the same, or drop it and send anew"
+        )
+    if before != now:
+        raise changed(now.path or "the source")
+
+
+def changed(path: str) -> SourceChanged:
+    """Say that a source is not what it was when its upload began."""
+    return SourceChanged(
+        f"{path} is not what it was when its upload began; nothing of it was committed, drop the"
+        " upload and send it anew",
+        path=path,
+    )
+
+
+class StateFile:
+    """The state file of one upload. Every method raises `TargetUnwritable`."""
+
+    def __init__(self, path: Path) -> None:
+        """Look at nothing yet."""
+        self.path = path
+
+    def read(self) -> Note | None:
+        """What it says; None if there is none. Raises `Misuse` if it is no state file."""
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unwritable(error) from error
+        try:
+            note = msgspec.json.decode(data, type=Note)
+        except msgspec.MsgspecError as error:
+            raise Misuse(f"{self.path} is not the state of an upload: {error}") from error
+        if note.version != VERSION:
+            raise Misuse(f"{self.path} is of version {note.version}, this is {VERSION}")
+        return note
+
+    def write(self, note: Note) -> None:
+        """Replace it, durably."""
+        partial = self.path.with_name(self.path.name + ".partial")
+        try:
+            with partial.open("wb") as file:
+                file.write(msgspec.json.format(msgspec.json.encode(note)))
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def remove(self) -> None:
+        """Remove it: what it spoke of is done."""
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> TargetUnwritable:
+        return TargetUnwritable(
+            f"the state file {self.path} cannot be used: {error.strerror or error}",
+            path=str(self.path),
+        )
