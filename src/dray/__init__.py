@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from dray.client.awaited.receiver import Fate, Handled
+from dray.client.file_transfer import Incoming, Offer
 from dray.client.large import LargeMessageQueue
 from dray.client.large_message import LargeMessage
 from dray.client.manager import Manager, connect
@@ -88,6 +89,7 @@ __all__ = [
     "Handled",
     "IllegalCursorAction",
     "InDoubt",
+    "Incoming",
     "InvalidConfiguration",
     "InvalidQueueName",
     "JavaMissing",
@@ -107,6 +109,7 @@ __all__ = [
     "MessageTooLarge",
     "Misuse",
     "NotTransactional",
+    "Offer",
     "PeerError",
     "ProtocolError",
     "Queue",

@@ -22,6 +22,7 @@ from dray.client.awaited.opening import Opening
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.receiver import Receiver
 from dray.client.awaited.transaction import Transaction
+from dray.client.awaited.transfer import Incoming, Offer
 from dray.client.link import Link
 from dray.client.loops import LoopRuntime
 
@@ -34,9 +35,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cursor",
+    "Incoming",
     "LargeMessage",
     "LargeMessageQueue",
     "Manager",
+    "Offer",
     "Queue",
     "Receiver",
     "Transaction",

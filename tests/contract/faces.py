@@ -25,6 +25,8 @@ _WRAPPED = (
     dray.aio.LargeMessage,
     LargeMessageFile,
     dray.aio.Cursor,
+    dray.aio.Offer,
+    dray.aio.Incoming,
 )
 DEADLINE_S = 100
 THREADS = 6

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from concurrent import futures
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -18,6 +19,7 @@ from dray.client.thread_connection import ThreadConnection
 if TYPE_CHECKING:
     from types import TracebackType
 
+_PIECE_S = 3600.0
 _Arguments = ParamSpec("_Arguments")
 _Awaited = TypeVar("_Awaited")
 _Face = TypeVar("_Face")
@@ -106,6 +108,15 @@ class BlockingRuntime(Runtime):
     async def result(self, future: Future[_Result]) -> _Result:
         """See `Runtime`."""
         return future.result()
+
+    async def arrives(self, future: Future[None], wait_s: float | None = None) -> bool:
+        """See `Runtime`."""
+        if wait_s is None:
+            # In pieces, so that an interrupt is heard.
+            while not futures.wait((future,), _PIECE_S).done:
+                continue
+            return True
+        return bool(futures.wait((future,), wait_s).done)
 
     async def to_its_end(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
         """See `Runtime`."""

@@ -31,6 +31,11 @@ class Link:
     def __str__(self) -> str:
         return str(self._dialer)
 
+    @property
+    def dialer(self) -> Dialer:
+        """The way there, for those who want a connection of their own."""
+        return self._dialer
+
     async def connection(self) -> Connection:
         """Give the current connection or make one; raises `ConnectionLost`."""
         connection = self._connection

@@ -48,6 +48,16 @@ class LoopRuntime(Runtime):
         """See `Runtime`."""
         return await _ended(asyncio.wrap_future(future))
 
+    async def arrives(self, future: Future[None], wait_s: float | None = None) -> bool:
+        """See `Runtime`."""
+        waiting = asyncio.wrap_future(future)
+        try:
+            done, _ = await asyncio.wait((waiting,), timeout=wait_s)
+        finally:
+            # Nobody else waits for this one.
+            waiting.cancel()
+        return bool(done)
+
     async def to_its_end(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
         """See `Runtime`."""
         task = asyncio.ensure_future(coroutine)

@@ -57,6 +57,10 @@ class Runtime(ABC):
         """Wait for what a thread is doing; it ends before this does, cancelled or not."""
 
     @abstractmethod
+    async def arrives(self, future: Future[None], wait_s: float | None = None) -> bool:
+        """Wait for what may never come; whether it came. Only the caller waits for the future."""
+
+    @abstractmethod
     async def to_its_end(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
         """Await what cannot be undone; a cancellation takes effect behind it."""
 

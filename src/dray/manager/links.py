@@ -46,7 +46,6 @@ from dray.manager.index import Entry, lookup_id_of, unpack
 from dray.manager.linking import Link, LinkState
 from dray.manager.quarantine import only_intact
 from dray.manager.receiving import bodies, envelope_of
-from dray.manager.relay import size_of
 from dray.manager.telling import act_on
 from dray.manager.transactions import take
 from dray.model.classes import MessageClass
@@ -66,6 +65,7 @@ from dray.wire.frames import (
     StreamState,
     Welcome,
 )
+from dray.wire.transfer_frames import size_of_post
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
@@ -164,7 +164,7 @@ class Links:
                     link.told.add(queue.number)
                     self.steer(queue, LinkReady())
             case Post():
-                credit = Credit(size_of(frame.head, frame.body))
+                credit = Credit(size_of_post(frame.head, frame.body))
                 self._context.effects.append(LinkSend(peer, credit))
                 self._context.relay.post(self._context, frame.head, frame.body)
             case Credit(size):

@@ -20,12 +20,10 @@ from dray.manager.events import LinkSend, Peer
 from dray.model.limits import BOX_CHARACTERS_MAX, BOXES_MAX, RELAYED_BYTES_MAX
 from dray.model.names import QueueAddress, parse_queue_address
 from dray.wire.frames import AttachBox, Credit, Done, Post
+from dray.wire.transfer_frames import size_of_post
 
 if TYPE_CHECKING:
     from dray.manager.context import Context, Session
-
-_POST_BYTES = 256
-"""What a post counts besides its message and body: it has a head and a place in a list."""
 
 
 class Meter:
@@ -110,7 +108,7 @@ class Relay:
     def post(self, context: Context, head: Post, body: memoryview) -> None:
         """Pass something on towards its box, or drop it."""
         peer, queue = _way(context, parse_queue_address(head.queue)) if head.queue else (None, "")
-        size = size_of(head, body)
+        size = size_of_post(head, body)
         if peer is not None:
             meter = self._links.get(peer)
             if meter is not None and meter.spend(size):
@@ -165,7 +163,7 @@ def handle_post(
 ) -> None:
     """Pass on what a client or a manager that called has posted."""
     if session.role == "manager":
-        context.answer(session, 0, Credit(size_of(head, body)), held=False)
+        context.answer(session, 0, Credit(size_of_post(head, body)), held=False)
     context.relay.post(context, head, body)
 
 
@@ -174,11 +172,6 @@ def handle_credit(context: Context, session: Session, _request_id: int, head: Cr
     if head.size < 0:
         raise ProtocolError("a credit cannot be negative")
     context.relay.credit(session, head.size)
-
-
-def size_of(head: Post, body: memoryview) -> int:
-    """What a post counts, at both ends of a connection alike."""
-    return _POST_BYTES + len(head.message) + len(body)
 
 
 def _kept(body: memoryview) -> tuple[bytes, ...]:

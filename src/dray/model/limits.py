@@ -90,6 +90,9 @@ RESEND_SCHEDULE_S: Final = (30.0,) * 3 + (300.0,) * 3 + (1800.0,) * 3 + (21600.0
 """The original's (semantics 2.5); the last step repeats until the message expires."""
 RECONNECT_DELAY_S: Final = 5.0
 """The original's (semantics 2.5), as the ceiling of a backoff from 0.2 s."""
+TRANSFER_WINDOW: Final = 50
+"""Fragments under way by default; of 1 MiB each, 500 MB/s at 100 ms."""
+TRANSFER_REQUEST_TIMEOUT_S: Final = 30.0
 TRANSFER_FRAGMENT_BYTES_MAX: Final = FRAME_BODY_BYTES_MAX
 """A fragment of a file transfer travels in one frame."""
 TRANSFER_FRAGMENTS_MAX: Final = 1 << 26

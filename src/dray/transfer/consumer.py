@@ -22,6 +22,7 @@ from dray.errors import (
     from_code,
 )
 from dray.model.limits import (
+    MIB,
     TRANSFER_ACK_DELAY_S,
     TRANSFER_FAREWELL_S,
     TRANSFER_RETRY_S,
@@ -65,6 +66,8 @@ from dray.wire.transfer_frames import (
 )
 
 _ACKS_PER_WINDOW = 4
+_ACK_BYTES = MIB
+"""On the way through queue managers less than a window is under way."""
 _SPOILED_MAX = 2
 """How often a file whose digest does not fit is fetched anew."""
 
@@ -138,7 +141,8 @@ class Consumer:
         self._retry_at = 0.0
         self._heard_at = 0.0
         self._told_at = 0.0
-        self._ack_every = max(1, terms.window_size // _ACKS_PER_WINDOW)
+        per_window = terms.window_size // _ACKS_PER_WINDOW
+        self._ack_every = max(1, min(per_window, _ACK_BYTES // terms.fragment_size))
 
     @property
     def state(self) -> TransferState:

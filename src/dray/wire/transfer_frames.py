@@ -168,6 +168,15 @@ AnyMessage = (
     | Opening
 )
 
+_POST_BYTES = 256
+"""What a post counts besides its message and body: it has a head and a place in a list."""
+
+
+def size_of_post(head: Post, body: memoryview) -> int:
+    """What a post counts in credits, at both ends of a connection alike."""
+    return _POST_BYTES + len(head.message) + len(body)
+
+
 encode_message = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(AnyMessage).decode
 

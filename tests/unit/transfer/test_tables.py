@@ -38,7 +38,7 @@ from dray.wire.transfer_frames import (
     Wanted,
 )
 
-WALKS, STEPS = 3_000, 30
+WALKS, STEPS = 1_500, 40
 CHANGED = TransferSourceChanged("it changed", path="f", transfer_id="t")
 
 

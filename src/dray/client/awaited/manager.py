@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
+from dray.client.awaited.transfers import Asked, Manner, Transfers
 from dray.client.backup import back_up
 from dray.client.link import Link
+from dray.client.transfer.offering import AUTOMATIC
 from dray.model.classes import TransactionStatus
 from dray.model.ids import TransactionId
+from dray.model.limits import (
+    MIB,
+    TRANSFER_REQUEST_TIMEOUT_S,
+    TRANSFER_SILENCE_S,
+    TRANSFER_WINDOW,
+)
 from dray.model.names import check_new_queue_name, parse_queue_address
 from dray.model.queue import ManagerInfo, QueueInfo, QueueOptions
 from dray.model.sizes import optional_size
@@ -34,11 +43,13 @@ from dray.wire.frames import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from types import TracebackType
     from typing import BinaryIO
 
+    from dray.client.awaited.transfer import Incoming, Offer
+    from dray.client.transfer.board import Told
     from dray.model.backup import BackupReport
+    from dray.model.transfer import TransferStatus
 
 
 class Manager:
@@ -52,6 +63,7 @@ class Manager:
         """Take the way there; `stop` is called after closing, by the embedded door."""
         self._link = link
         self._stop = stop
+        self._transfers = Transfers(link)
 
     @classmethod
     async def connected(cls, link: Link, stop: Callable[[], None] | None = None) -> Self:
@@ -166,8 +178,75 @@ class Manager:
         connection = await self._link.connection()
         return await back_up(connection, self._link.runtime, target, progress or _unheard)
 
+    async def offer_file(
+        self,
+        path: str | Path,
+        to: str,
+        *,
+        fragment_size: int = MIB,
+        window_size: int = TRANSFER_WINDOW,
+        request_timeout: float = TRANSFER_REQUEST_TIMEOUT_S,
+        consumers: str = "one",
+        listen: str | None = AUTOMATIC,
+        response_timeout: float = TRANSFER_SILENCE_S,
+        progress: Told | None = None,
+    ) -> Offer:
+        """Offer a file to "one" or "many" consumers at the queue `to`, and serve them.
+
+        The file is read once, then a reference is sent; nothing else moves before a consumer asks.
+        At most `window_size` fragments are unacknowledged. An unfinished offer of the same file to
+        the same queue is gone on with. `listen` is the address at which consumers may connect, by
+        default the one by which the queue manager is reached, None for never. A consumer that is
+        silent for `response_timeout` seconds is suspended. `progress` hears each change, in a
+        thread of its own. Raises `SourceUnreadable`, `TransferSourceChanged`.
+        """
+        asked = Asked(
+            Path(path),
+            str(parse_queue_address(to)),
+            fragment_size,
+            window_size,
+            request_timeout,
+            consumers,
+        )
+        return await self._transfers.offer(asked, Manner(listen, response_timeout, progress))
+
+    async def accept_file(
+        self,
+        source: str,
+        timeout: float | None = None,
+        *,
+        response_timeout: float = TRANSFER_SILENCE_S,
+    ) -> Incoming:
+        """Take the next file that is offered at a queue; `Incoming.save_to` gets it.
+
+        What an earlier life of the program has left unfinished from that queue comes first. Raises
+        `ReceiveTimeout` if nothing is offered in `timeout` seconds.
+        """
+        return await self._transfers.accept(source, timeout, response_timeout)
+
+    async def unfinished_transfers(self) -> list[TransferStatus]:
+        """File transfers through this queue manager that can be gone on with: both directions."""
+        return await self._transfers.unfinished()
+
+    async def resume_transfer(
+        self,
+        transfer_id: str,
+        *,
+        listen: str | None = AUTOMATIC,
+        response_timeout: float = TRANSFER_SILENCE_S,
+    ) -> Offer | Incoming:
+        """Take up an unfinished transfer: an `Offer` is served again, an `Incoming` to be saved.
+
+        Raises `Misuse` if there is none of that id, `TransferSourceChanged`.
+        """
+        return await self._transfers.resume(transfer_id, Manner(listen, response_timeout))
+
     async def close(self) -> None:
-        """Close the connection; open transactions are aborted. Closing again does nothing."""
+        """Close the connection; open transactions are aborted. Closing again does nothing.
+
+        File transfers stop, and what is unfinished can be resumed.
+        """
+        await self._transfers.close()
         await self._link.close()
         stop, self._stop = self._stop, None
         if stop is not None:

@@ -1,0 +1,298 @@
+"""File transfers as programs hold them: an offer at one end, a file that comes in at the other.
+
+What runs a transfer is a thread of its own (`client.transfer`); here it is started, told what to
+do, and watched. Nothing here ends with the caller's patience: an offer goes on until it is done,
+cancelled, or its manager's handle is closed, and what is unfinished then can be resumed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dray.client.progress import INTERVAL_S, Progress
+from dray.client.transfer.accepting import Accepting, fragments_there
+from dray.client.transfer.board import Board
+from dray.client.transfer.offering import Offering
+from dray.client.transfer.state import Incoming as KeptIncoming
+from dray.client.transfer.state import StateFile, status_of_incoming
+from dray.errors import Misuse, TransferCancelled, TransferTimeout
+from dray.model.transfer import TransferState, TransferStatus
+from dray.transfer.events import Cancel, Resume, Suspend
+
+if TYPE_CHECKING:
+    from dray.client.link import Link
+    from dray.client.runtime import Runtime
+    from dray.client.transfer.reference import Reference
+
+
+async def news(runtime: Runtime, board: Board) -> AsyncGenerator[TransferStatus, None]:
+    """Every change from now on, at most ten times a second; the last one is the end."""
+    version, told_at = 0, 0.0
+    while True:
+        over = board.over
+        version, changed = board.since(version)
+        told_at = time.monotonic()
+        for status in changed:
+            yield status
+        if over:
+            if not changed or changed[-1] != board.status:
+                yield board.status
+            return
+        await runtime.arrives(board.news(version))
+        left = told_at + INTERVAL_S - time.monotonic()
+        if left > 0 and not board.over:
+            await runtime.arrives(board.ending(), left)
+
+
+class Offer:
+    """A file that is offered. Iterate over it for its progress, or `wait` for its end."""
+
+    def __init__(self, link: Link, engine: Offering) -> None:
+        """Take what runs it."""
+        self._link = link
+        self._engine = engine
+
+    def __repr__(self) -> str:
+        status = self.status
+        return f"<Offer {status.transfer_id} {status.label!r} {status.state}>"
+
+    @property
+    def transfer_id(self) -> str:
+        """Its id, by which it can be resumed."""
+        return self._engine.kept.reference.transfer
+
+    @property
+    def digest(self) -> str:
+        """Of the file: kind and hexadecimal digits, as "blake3:...": known before it moves."""
+        return self._engine.kept.reference.digest
+
+    @property
+    def status(self) -> TransferStatus:
+        """How it stands as a whole."""
+        return self._engine.board.status
+
+    @property
+    def consumers(self) -> list[TransferStatus]:
+        """How each of its consumers stands."""
+        return self._engine.board.consumers
+
+    def __aiter__(self) -> AsyncIterator[TransferStatus]:
+        """Give each change of a consumer, or of the whole while there is none, and the end."""
+        return self.statuses()
+
+    def statuses(self) -> AsyncGenerator[TransferStatus, None]:
+        """What iteration gives."""
+        return news(self._link.runtime, self._engine.board)
+
+    async def wait(self, timeout: float | None = None) -> TransferStatus:
+        """Wait until it is over; give how it ended.
+
+        Raises `TransferTimeout` if nobody asked for it in time or `timeout` seconds have passed,
+        `TransferCancelled`, `TransferSourceChanged`.
+        """
+        board = self._engine.board
+        if not await self._link.runtime.arrives(board.ending(), timeout):
+            raise TransferTimeout(
+                f"the offer of {self.status.path} is not done after {timeout:g} s; it goes on",
+                transfer_id=self.transfer_id,
+            )
+        if board.error is not None:
+            raise board.error
+        return board.status
+
+    async def suspend(self, consumer_id: str = "") -> None:
+        """Stop sending, to one consumer or to all, until either end resumes."""
+        await self._do(Suspend(consumer_id))
+
+    async def resume(self, consumer_id: str = "") -> None:
+        """Go on. Raises `TransferSourceChanged` if the file is not what it was (R117)."""
+        runtime, engine = self._link.runtime, self._engine
+        if self.status.state.final:
+            raise Misuse(
+                f"file transfer {self.transfer_id} is over: it is {self.status.state}; offer the"
+                " file again"
+            )
+        await runtime.offload(engine.check_source)
+        await self._do(Resume(consumer_id))
+
+    async def cancel(self) -> None:
+        """End it for all; it cannot be resumed. Who is not done loses what came."""
+        await self._do(Cancel())
+
+    async def cancel_consumer(self, consumer_id: str) -> None:
+        """End it for one consumer; the others go on."""
+        if not consumer_id or consumer_id not in {each.consumer_id for each in self.consumers}:
+            raise Misuse(f"file transfer {self.transfer_id} has no consumer {consumer_id!r}")
+        await self._do(Cancel(consumer_id))
+
+    async def close(self) -> None:
+        """Stop it here, and keep what is needed to resume it."""
+        await self._link.runtime.offload(self._engine.stop)
+
+    async def _do(self, event: Suspend | Resume | Cancel) -> None:
+        engine = self._engine
+        await self._link.runtime.arrives(engine.ask(engine.do(event)))
+
+
+class Incoming:
+    """A file that was accepted: what is known of it, and how to get it."""
+
+    def __init__(
+        self,
+        link: Link,
+        kept: KeptIncoming,
+        state: StateFile,
+        *,
+        silence_s: float,
+    ) -> None:
+        """Take what is kept of it; nothing is asked of its producer yet."""
+        self._link = link
+        self._kept = kept
+        self._state = state
+        self._silence_s = silence_s
+        self._idle = status_of_incoming(kept, fragments_there(kept))
+        self._engine: Accepting | None = None
+        self._over = False
+
+    def __repr__(self) -> str:
+        return f"<Incoming {self.transfer_id} {self.label!r} {self.status.state}>"
+
+    @property
+    def _reference(self) -> Reference:
+        return self._kept.reference
+
+    @property
+    def transfer_id(self) -> str:
+        """Its id, by which it can be resumed."""
+        return self._reference.transfer
+
+    @property
+    def label(self) -> str:
+        """The name of the file at its producer."""
+        return self._reference.label
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self._reference.size
+
+    @property
+    def digest(self) -> str:
+        """Of the file: kind and hexadecimal digits, as "blake3:..."."""
+        return self._reference.digest
+
+    @property
+    def path(self) -> Path | None:
+        """Where it is being saved, if that was said before."""
+        return Path(self._kept.path) if self._kept.path else None
+
+    @property
+    def status(self) -> TransferStatus:
+        """How it stands."""
+        return self._idle if self._engine is None else self._engine.board.status
+
+    def __aiter__(self) -> AsyncIterator[TransferStatus]:
+        """Give each change, and the end; begins with `save_to`."""
+        return self.statuses()
+
+    def statuses(self) -> AsyncGenerator[TransferStatus, None]:
+        """What iteration gives."""
+        if self._engine is None:
+            raise Misuse(f"file transfer {self.transfer_id} has not begun: call save_to()")
+        return news(self._link.runtime, self._engine.board)
+
+    async def save_to(
+        self, path: str | Path | None = None, progress: Progress | None = None
+    ) -> Path:
+        """Get the file; it is there whole, checked and durable, or not at all.
+
+        It grows as `<path>.partial`; without a path where it was being saved before. `progress`
+        hears bytes done and bytes in all. Raises `TransferTimeout` if the producer falls silent
+        (call it again to go on), `TransferCancelled`, `TransferRefused`, `TransferSourceChanged`,
+        `TargetUnwritable`.
+        """
+        target = self._target(path)
+        engine = await self._started(target)
+        async for status in news(self._link.runtime, engine.board):
+            if progress is not None:
+                progress(status.bytes_done, status.bytes_total)
+        await self._link.runtime.offload(engine.stop)
+        if engine.board.error is not None:
+            self._over = engine.core.state in (TransferState.CANCELLED, TransferState.FAILED)
+            raise engine.board.error
+        if engine.core.state is not TransferState.DONE:
+            raise TransferTimeout(
+                f"file transfer {self.transfer_id} was stopped here; what came is kept, resume it",
+                transfer_id=self.transfer_id,
+            )
+        self._over = True
+        return target
+
+    async def suspend(self) -> None:
+        """Stop for now; `save_to` goes on when either end resumes. What is there is kept."""
+        if self._engine is not None:
+            engine = self._engine
+            await self._link.runtime.arrives(engine.ask(engine.do(Suspend())))
+
+    async def resume(self) -> None:
+        """Go on."""
+        if self._engine is not None:
+            engine = self._engine
+            await self._link.runtime.arrives(engine.ask(engine.do(Resume())))
+
+    async def cancel(self) -> None:
+        """Give it up: what came is removed, its producer is told, and it cannot be resumed."""
+        runtime = self._link.runtime
+        if self._over:
+            return
+        if self._engine is None or not self._engine.running:
+            target = self._kept.path or str(Path(self.label).name)
+            if not self._kept.path:
+                await runtime.offload(self._state.remove)
+                self._over = True
+                return
+            await self._started(Path(target))
+        engine = self._engine
+        assert engine is not None
+        await runtime.arrives(engine.ask(engine.do(Cancel())))
+        await runtime.arrives(engine.board.ending())
+        self._over = True
+
+    async def close(self) -> None:
+        """Stop it here, and keep what is needed to resume it."""
+        if self._engine is not None:
+            await self._link.runtime.offload(self._engine.stop)
+        elif not self._over:
+            self._state.release()
+
+    def _target(self, path: str | Path | None) -> Path:
+        if path is None and not self._kept.path:
+            raise Misuse("say where the file is to be saved: save_to(path)")
+        target = Path(self._kept.path if path is None else path).absolute()
+        return target / Path(self.label).name if target.is_dir() else target
+
+    async def _started(self, target: Path) -> Accepting:
+        if self._over:
+            raise TransferCancelled(
+                f"file transfer {self.transfer_id} is over; accept another file",
+                transfer_id=self.transfer_id,
+            )
+        if self._engine is not None and self._engine.running:
+            raise Misuse(f"file transfer {self.transfer_id} is being saved already")
+        return await self._link.runtime.offload(self._start, target)
+
+    def _start(self, target: Path) -> Accepting:
+        if self._engine is not None:
+            self._state = StateFile(self._state.folder, self._kept.key, "in")
+        self._engine = engine = Accepting(
+            self._link.dialer,
+            self._kept,
+            state=self._state,
+            target=target,
+            silence_s=self._silence_s,
+        )
+        engine.start()
+        return engine

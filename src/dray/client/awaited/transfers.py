@@ -1,0 +1,332 @@
+"""All file transfers of one manager's handle: how they begin, and which are unfinished."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from dray.client.awaited.queue import Queue
+from dray.client.awaited.transaction import Transaction
+from dray.client.awaited.transfer import Incoming, Offer
+from dray.client.transfer.accepting import fragments_there
+from dray.client.transfer.board import Told
+from dray.client.transfer.offering import AUTOMATIC, Offering, listen_at
+from dray.client.transfer.reference import (
+    Reference,
+    check_terms,
+    read_reference,
+    reference_message,
+)
+from dray.client.transfer.source import Identity, SourceFile, changed
+from dray.client.transfer.state import (
+    IN,
+    OUT,
+    Offered,
+    StateFile,
+    folder_of,
+    kept_incoming,
+    kept_offers,
+    status_of_incoming,
+    status_of_offer,
+)
+from dray.client.transfer.state import Incoming as KeptIncoming
+from dray.client.transfer.steps import reached
+from dray.errors import MessageNotFound, Misuse, ReceiveTimeout, SourceUnreadable
+from dray.model.classes import TransactionStatus
+from dray.model.limits import LABEL_CHARACTERS_MAX, TRANSFER_SILENCE_S
+from dray.model.names import parse_queue_address
+from dray.model.transfer import TransferState, TransferStatus
+from dray.wire.frames import Outcome, OutcomeIs
+
+if TYPE_CHECKING:
+    from dray.client.link import Link
+    from dray.model.message import Message
+
+_ID_BYTES: Final = 16
+
+
+class Manner(NamedTuple):
+    """How an offer is made, besides what its consumers are told."""
+
+    listen: str | None = AUTOMATIC
+    silence_s: float = TRANSFER_SILENCE_S
+    told: Told | None = None
+
+
+class Asked(NamedTuple):
+    """What was asked of an offer."""
+
+    path: Path
+    queue: str
+    fragment_size: int
+    window_size: int
+    wait_s: float
+    consumers: str
+
+
+class Transfers:
+    """The transfers of one link."""
+
+    def __init__(self, link: Link) -> None:
+        """Begin with none running."""
+        self._link = link
+        self._running: list[Offer | Incoming] = []
+        self._seen: set[str] = set()
+        """Transfers that this handle has accepted: none of them is given twice."""
+
+    async def offer(self, asked: Asked, manner: Manner) -> Offer:
+        """Offer a file, or go on with the unfinished offer of that file to that queue."""
+        if not asked.wait_s > 0:
+            raise Misuse("request_timeout is a number of seconds above 0")
+        check_terms(0, asked.fragment_size, asked.window_size, asked.consumers)
+        folder = await self._folder()
+        asked = asked._replace(path=await self._link.runtime.offload(asked.path.absolute))
+        for kept in await self._link.runtime.offload(_offers, folder):
+            if (kept.path, kept.queue) == (str(asked.path), asked.queue):
+                state = await self._lock_free(folder, kept.reference.transfer, OUT)
+                if state is not None:
+                    return await self._take_up(kept, state, manner)
+        source = await self._link.runtime.offload(SourceFile, asked.path)
+        try:
+            kept = await self._link.runtime.offload(_offered, asked, source)
+            reached("offer-scanned")
+            state = await self._link.runtime.offload(
+                StateFile, folder, kept.reference.transfer, OUT
+            )
+            return await self._begin(kept, state, source, manner)
+        except BaseException:
+            source.close()
+            raise
+
+    async def accept(self, source: str, timeout: float | None, silence_s: float) -> Incoming:
+        """Give what is unfinished from that queue, or wait for a reference in it."""
+        name = str(parse_queue_address(source))
+        folder = await self._folder()
+        for kept in await self._link.runtime.offload(_incoming, folder):
+            fresh = kept.reference.transfer not in self._seen and not kept.verified
+            if kept.queue == name and fresh:
+                state = await self._lock_free(folder, kept.key, IN)
+                if state is not None:
+                    return self._given(kept, state, silence_s)
+        queue = Queue(self._link, name)
+        until = None if timeout is None else time.monotonic() + timeout
+        position = 0
+        while True:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            try:
+                message = await queue.next_after(position, left)
+            except ReceiveTimeout as error:
+                raise ReceiveTimeout(
+                    f"no file was offered in {name!r} within {timeout:g} s"
+                ) from error
+            position = message.lookup_id or 0
+            incoming = await self._accepted(queue, message, folder, silence_s)
+            if incoming is not None:
+                return incoming
+
+    async def resume(self, transfer_id: str, manner: Manner) -> Offer | Incoming:
+        """Take up what is unfinished; raises `Misuse` if there is none of that id."""
+        folder = await self._folder()
+        runtime = self._link.runtime
+        for offered in await runtime.offload(_offers, folder):
+            if offered.reference.transfer == transfer_id:
+                out = await runtime.offload(StateFile, folder, transfer_id, OUT)
+                return await self._take_up(offered, out, manner)
+        running = False
+        for kept in await runtime.offload(_incoming, folder):
+            if kept.reference.transfer == transfer_id:
+                state = await self._lock_free(folder, kept.key, IN)
+                if state is not None:
+                    return self._given(kept, state, manner.silence_s)
+                running = True
+        what = "is being run by another program" if running else "is not unfinished here"
+        raise Misuse(f"file transfer {transfer_id!r} {what}")
+
+    async def unfinished(self) -> list[TransferStatus]:
+        """What is kept, and of what runs in this handle how it stands now."""
+        folder = await self._folder()
+        statuses = [each.status for each in self._running]
+        live = {(each.transfer_id, each.direction): each for each in statuses}
+        found = [
+            status_of_offer(kept) for kept in await self._link.runtime.offload(_offers, folder)
+        ]
+        found += [
+            status_of_incoming(kept, fragments_there(kept))
+            for kept in await self._link.runtime.offload(_incoming, folder)
+            if not kept.verified
+        ]
+        now = [live.get((each.transfer_id, each.direction), each) for each in found]
+        return [each for each in now if each.state not in _OVER]
+
+    async def close(self) -> None:
+        """Stop all of them here; what is unfinished can be resumed."""
+        running, self._running = self._running, []
+        for each in running:
+            await each.close()
+
+    # -------------------------------------------------------------------------------- offering
+
+    async def _take_up(self, kept: Offered, state: StateFile, manner: Manner) -> Offer:
+        """Go on with an offer of an earlier life of a program; the file must be what it was."""
+        runtime, reference = self._link.runtime, kept.reference
+        try:
+            source = await runtime.offload(SourceFile, Path(kept.path))
+        except SourceUnreadable:
+            await runtime.offload(state.release)
+            raise
+        try:
+            then = Identity(reference.size, kept.mtime_ns, kept.inode)
+            same = source.identity == then and reference.digest == await runtime.offload(
+                source.scan, reference.fragment_size, reference.digest_kind
+            )
+            if not same:
+                await runtime.offload(state.remove)
+                raise changed(Path(kept.path), reference.transfer)
+            return await self._begin(kept, state, source, manner)
+        except BaseException:
+            source.close()
+            state.release()
+            raise
+
+    async def _begin(
+        self, kept: Offered, state: StateFile, source: SourceFile, manner: Manner
+    ) -> Offer:
+        runtime = self._link.runtime
+        listener: socket.socket | str | None = manner.listen
+        if listener is not None and listener != AUTOMATIC:
+            listener = await runtime.offload(listen_at, manner.listen)
+        try:
+            await self._refer(kept, state)
+        except BaseException:
+            if isinstance(listener, socket.socket):
+                listener.close()
+            state.release()
+            raise
+        engine = Offering(
+            self._link.dialer,
+            kept,
+            state=state,
+            source=source,
+            listener=listener,
+            silence_s=manner.silence_s,
+            told=manner.told,
+        )
+        engine.start()
+        offer = Offer(self._link, engine)
+        self._running = [each for each in self._running if not each.status.state.final]
+        self._running.append(offer)
+        return offer
+
+    async def _refer(self, kept: Offered, state: StateFile) -> None:
+        """Have the reference in the queue, once: its transaction is known before it is sent."""
+        runtime = self._link.runtime
+        if kept.consumers or await self._was_sent(kept):
+            return
+        queue = Queue(self._link, kept.queue)
+        message = reference_message(kept.reference, kept.request_timeout)
+        kept.offered_at = time.time()
+        if not (await queue.way.opened()).transactional:
+            await runtime.offload(state.write, kept)
+            reached("offer-kept")
+            await queue.send(message)
+        else:
+            async with await Transaction.begin(self._link) as transaction:
+                kept.transaction = transaction.id
+                await runtime.offload(state.write, kept)
+                reached("offer-kept")
+                await queue.send(message, transaction=transaction)
+        reached("offer-sent")
+
+    async def _was_sent(self, kept: Offered) -> bool:
+        """Whether a reference of an earlier life of the program can still be in the queue."""
+        if not kept.transaction or time.time() >= kept.offered_at + kept.request_timeout:
+            return False
+        outcome = await self._link.ask(Outcome(kept.transaction), OutcomeIs)
+        return TransactionStatus(outcome.status) is TransactionStatus.COMMITTED
+
+    # ------------------------------------------------------------------------------- accepting
+
+    async def _accepted(
+        self, queue: Queue, message: Message, folder: Path, silence_s: float
+    ) -> Incoming | None:
+        """Take a message that is a reference; None if it is none, or not for us any more."""
+        reference = read_reference(message.extension, message.body)
+        if reference is None:
+            return None
+        if reference.transfer in self._seen:
+            # Peeked at before, or left behind by a kill between keeping it and receiving it.
+            if reference.consumers == "one":
+                await queue.receive_by_lookup_id(message.lookup_id or 0)
+            return None
+        kept = KeptIncoming(reference=reference, queue=queue.name, key=secrets.token_hex(_ID_BYTES))
+        state = await self._link.runtime.offload(StateFile, folder, kept.key, IN)
+        try:
+            # Kept before it is received: a kill in between leaves both, never neither.
+            await self._link.runtime.offload(state.write, kept)
+            reached("accept-kept")
+            if reference.consumers == "one":
+                await queue.receive_by_lookup_id(message.lookup_id or 0)
+        except MessageNotFound:
+            # Another consumer was first.
+            state.remove()
+            return None
+        except BaseException:
+            state.release()
+            raise
+        reached("accept-received")
+        return self._given(kept, state, silence_s)
+
+    def _given(self, kept: KeptIncoming, state: StateFile, silence_s: float) -> Incoming:
+        self._seen.add(kept.reference.transfer)
+        incoming = Incoming(self._link, kept, state, silence_s=silence_s)
+        self._running = [each for each in self._running if not each.status.state.final]
+        self._running.append(incoming)
+        return incoming
+
+    async def _lock_free(self, folder: Path, name: str, direction: str) -> StateFile | None:
+        """The state file, locked; None if somebody runs the transfer."""
+        try:
+            return await self._link.runtime.offload(StateFile, folder, name, direction)
+        except Misuse:
+            return None
+
+    async def _folder(self) -> Path:
+        connection = await self._link.connection()
+        return await self._link.runtime.offload(folder_of, connection.manager_id)
+
+
+_OVER = (TransferState.DONE, TransferState.CANCELLED, TransferState.FAILED)
+
+
+def _offered(asked: Asked, source: SourceFile) -> Offered:
+    """Read the whole file: what is known of it before it moves."""
+    size = source.identity.size
+    check_terms(size, asked.fragment_size, asked.window_size, asked.consumers)
+    reference = Reference(
+        transfer=secrets.token_hex(_ID_BYTES),
+        label=asked.path.name[:LABEL_CHARACTERS_MAX],
+        size=size,
+        digest=source.scan(asked.fragment_size),
+        fragment_size=asked.fragment_size,
+        window_size=asked.window_size,
+        consumers="many" if asked.consumers == "many" else "one",
+    )
+    return Offered(
+        reference=reference,
+        queue=asked.queue,
+        path=str(asked.path),
+        mtime_ns=source.identity.mtime_ns,
+        inode=source.identity.inode,
+        request_timeout=asked.wait_s,
+    )
+
+
+def _offers(folder: Path) -> list[Offered]:
+    return list(kept_offers(folder))
+
+
+def _incoming(folder: Path) -> list[KeptIncoming]:
+    return list(kept_incoming(folder))

@@ -1,0 +1,98 @@
+"""File transfers as programs hold them: the blocking face of `awaited.transfer`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dray.client.awaited.transfer import Incoming as AwaitedIncoming
+from dray.client.awaited.transfer import Offer as AwaitedOffer
+from dray.client.blocking import Face, blocking, iterate
+
+if TYPE_CHECKING:
+    from dray.model.transfer import TransferStatus
+
+
+class Offer(Face[AwaitedOffer]):
+    """A file that is offered. Iterate over it for its progress, or `wait` for its end."""
+
+    @property
+    def transfer_id(self) -> str:
+        """Its id, by which it can be resumed."""
+        return self.awaited.transfer_id
+
+    @property
+    def digest(self) -> str:
+        """Of the file: its kind and hexadecimal digits."""
+        return self.awaited.digest
+
+    @property
+    def status(self) -> TransferStatus:
+        """How it stands as a whole."""
+        return self.awaited.status
+
+    @property
+    def consumers(self) -> list[TransferStatus]:
+        """How each of its consumers stands."""
+        return self.awaited.consumers
+
+    def __iter__(self) -> Iterator[TransferStatus]:
+        """Give each change of a consumer, or of the whole while there is none, and the end."""
+        return iterate(self.awaited.statuses())
+
+    wait = blocking(AwaitedOffer.wait)
+    suspend = blocking(AwaitedOffer.suspend)
+    resume = blocking(AwaitedOffer.resume)
+    cancel = blocking(AwaitedOffer.cancel)
+    cancel_consumer = blocking(AwaitedOffer.cancel_consumer)
+    close = blocking(AwaitedOffer.close)
+
+
+class Incoming(Face[AwaitedIncoming]):
+    """A file that was accepted: what is known of it, and how to get it."""
+
+    @property
+    def transfer_id(self) -> str:
+        """Its id, by which it can be resumed."""
+        return self.awaited.transfer_id
+
+    @property
+    def label(self) -> str:
+        """The name of the file at its producer."""
+        return self.awaited.label
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.awaited.size
+
+    @property
+    def digest(self) -> str:
+        """Of the file: its kind and hexadecimal digits."""
+        return self.awaited.digest
+
+    @property
+    def path(self) -> Path | None:
+        """Where it is being saved, if that was said before."""
+        return self.awaited.path
+
+    @property
+    def status(self) -> TransferStatus:
+        """How it stands."""
+        return self.awaited.status
+
+    def __iter__(self) -> Iterator[TransferStatus]:
+        """Give each change, and the end; begins with `save_to`."""
+        return iterate(self.awaited.statuses())
+
+    save_to = blocking(AwaitedIncoming.save_to)
+    suspend = blocking(AwaitedIncoming.suspend)
+    resume = blocking(AwaitedIncoming.resume)
+    cancel = blocking(AwaitedIncoming.cancel)
+    close = blocking(AwaitedIncoming.close)
+
+
+def face_of_transfer(awaited: AwaitedOffer | AwaitedIncoming) -> Offer | Incoming:
+    """The blocking face of either end."""
+    return Offer(awaited) if isinstance(awaited, AwaitedOffer) else Incoming(awaited)

@@ -1,0 +1,341 @@
+"""The consumer's end of a transfer: writes what its core takes, and checks the whole."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import crc32c
+
+from dray.client.progress import INTERVAL_S
+from dray.client.transfer.board import Board
+from dray.client.transfer.engine import Dialled, Engine
+from dray.client.transfer.offering import Rate
+from dray.client.transfer.state import Incoming, StateFile, status_of_incoming
+from dray.client.transfer.steps import reached
+from dray.client.transfer.target import TargetFile, boot_id, is_there, whole_fragments
+from dray.client.transfer.way import Way
+from dray.errors import DrayError, ProtocolError
+from dray.model.transfer import TransferState, TransferStatus
+from dray.transfer.consumer import Consumer
+from dray.transfer.events import (
+    Begin,
+    Check,
+    Checked,
+    ConsumerEvent,
+    Heard,
+    Keep,
+    PieceCame,
+    StartOver,
+    Stirred,
+    Store,
+    Tell,
+    Tick,
+    WayLost,
+)
+from dray.wire.frames import Post
+from dray.wire.transfer_frames import (
+    Acked,
+    AnyMessage,
+    Cancelled,
+    Handshake,
+    Joined,
+    Opening,
+    Piece,
+    Verified,
+    encode_message,
+)
+
+if TYPE_CHECKING:
+    from dray.client.runtime import Dialer
+    from dray.wire.stream import Frame
+
+_DIRECT_WITHIN_S: Final = 3.0
+_DIRECT_FAILURES_MAX: Final = 2
+_DROPPED: Final = (TransferState.CANCELLED, TransferState.FAILED)
+
+
+def fragments_there(kept: Incoming) -> int:
+    """How much of a kept file is there."""
+    if not kept.path:
+        return 0
+    return whole_fragments(Path(kept.path), kept.reference.terms, kept.synced, kept.boot)
+
+
+class Accepting(Engine):
+    """Receives one file."""
+
+    def __init__(
+        self,
+        dialer: Dialer,
+        kept: Incoming,
+        *,
+        state: StateFile,
+        target: Path,
+        silence_s: float,
+    ) -> None:
+        """Receive into `target`, behind what is there of it. Raises `TargetUnwritable`."""
+        self.kept = kept
+        reference, terms = kept.reference, kept.reference.terms
+        if kept.path == str(target) and is_there(target, terms, reference.digest):
+            kept.verified = True
+        expected = terms.fragment_count if kept.verified else 0
+        if not kept.verified and kept.path == str(target):
+            expected = whole_fragments(target, terms, kept.synced, kept.boot)
+        board = Board(status_of_incoming(kept, expected))
+        box = f"{reference.transfer}/{kept.key}"
+        super().__init__(dialer, box=box, queue=kept.queue, board=board)
+        self._state = state
+        self.core = Consumer(
+            kept.key,
+            reference.transfer,
+            terms,
+            expected=expected,
+            verified=kept.verified,
+            silence_s=silence_s,
+        )
+        self._target: TargetFile | None = None
+        if not kept.verified:
+            self._target = TargetFile(
+                target,
+                terms,
+                reference.digest_kind,
+                expected=expected,
+                synced=self._note_synced,
+            )
+            kept.path, kept.boot = str(target), boot_id()
+            kept.synced = min(kept.synced, expected)
+            kept.state = self.core.state
+            state.write(kept)
+            reached("target-kept")
+        self._direct: Way | None = None
+        self._direct_failures = 0
+        self._piece: memoryview | None = None
+        self._rate = Rate()
+        self._posted_at = 0.0
+
+    # ---------------------------------------------------------------------- for other threads
+
+    def do(self, event: ConsumerEvent) -> Callable[[], None]:
+        """What makes the thread give an event to the core, for `ask`."""
+        return lambda: self._give(event)
+
+    # ------------------------------------------------------------------------------ the thread
+
+    def begin(self) -> None:
+        """See `Engine`; the handshake is said when this end can be reached."""
+
+    def reachable(self, sock: socket.socket) -> None:
+        """See `Engine`; a consumer does not listen."""
+
+    def attached(self) -> None:
+        """See `Engine`."""
+        self._give(Begin())
+
+    def heard(self, way: Way | None, message: AnyMessage, body: memoryview) -> None:
+        """See `Engine`."""
+        if message.key != self.kept.key:
+            return
+        if isinstance(message, Piece):
+            self._direct_failures = 0 if way is not None else self._direct_failures
+            self._piece = body
+            intact = crc32c.crc32c(body) == message.crc
+            self._give(PieceCame(message.number, len(body), intact))
+            self._piece = None
+        elif isinstance(message, Joined) and message.direct is not None and self._may_try():
+            self._try_direct(message, message.direct)
+        else:
+            self._give(Heard(message))
+
+    def deadline(self) -> float | None:
+        """See `Engine`."""
+        times = [at for at in (self.core.deadline(),) if at is not None]
+        if self.core.state is TransferState.SENDING:
+            times.append(self._posted_at + INTERVAL_S)
+        return min(times, default=None)
+
+    def look(self) -> bool:
+        """See `Engine`."""
+        if any(way.stirred for way in self._ways):
+            for way in self._ways:
+                way.stirred = 0
+            self._give(Stirred())
+        now = self.now
+        at = self.core.deadline()
+        if at is not None and at <= now:
+            self._give(Tick())
+        if now >= self._posted_at + INTERVAL_S or self.board.status.state is not self.core.state:
+            self._tell_board()
+        return self.core.state.final
+
+    def broken(self, way: Way) -> None:
+        """See `Engine`."""
+        if way is self._direct:
+            self._direct = None
+            self._direct_failures += 1
+            self._give(WayLost(self.kept.key))
+
+    def end(self, error: DrayError | None) -> None:
+        """See `Engine`."""
+        if self.core.error is None:
+            self.core.error = error
+        self._tell_board()
+        dropped = self.core.state in _DROPPED and error is None
+        if self._target is not None:
+            if dropped:
+                self._target.discard()
+            else:
+                self._target.close()
+        try:
+            if dropped or (self.core.state is TransferState.DONE and self._may_forget()):
+                self._state.remove()
+            else:
+                self._keep()
+        finally:
+            self._state.release()
+        if error is None and self.core.state.final:
+            self.board.end(self.core.error)
+
+    def _may_forget(self) -> bool:
+        """Whether the producer knows; one that could not be told twice is not told again."""
+        return self.core.farewell or self._target is None
+
+    # ----------------------------------------------------------------------- doing what is said
+
+    def _give(self, event: ConsumerEvent) -> None:
+        for effect in self.core.handle(event, self.now):
+            match effect:
+                case Store(number):
+                    assert self._target is not None
+                    assert self._piece is not None
+                    self._target.write(number, self._piece)
+                    reached("piece-stored")
+                case Tell(message):
+                    self._tell(message)
+                case Keep():
+                    self._keep()
+                case Check():
+                    threading.Thread(target=self._check, name="dray-check", daemon=True).start()
+                case StartOver():
+                    assert self._target is not None
+                    self._target.start_over()
+                    self.kept.synced = 0
+
+    def _tell(self, message: AnyMessage) -> None:
+        if self._direct is not None:
+            self._direct.put(Post("", encode_message(message)))
+        if self._direct is None or isinstance(message, Cancelled):
+            self.post(self.kept.reference.transfer, message)
+        if isinstance(message, Handshake):
+            reached("handshake-told")
+        elif isinstance(message, Acked):
+            reached("acked")
+        elif isinstance(message, Verified):
+            reached("verified-told")
+
+    def _keep(self) -> None:
+        self.kept.state = self.core.state
+        self._state.write(self.kept)
+
+    def _note_synced(self, count: int) -> None:
+        """In the thread of the digest."""
+        self.submit(partial(self._synced, count))
+
+    def _synced(self, count: int) -> None:
+        self.kept.synced = count
+        self._keep()
+        reached("synced-kept")
+
+    def _check(self) -> None:
+        """Compare the digest, and put the file under its name; in a thread of its own."""
+        try:
+            good = self._is_good()
+        except DrayError as error:
+            self.submit(partial(self._fail, error))
+            return
+        self.submit(partial(self._checked, good))
+
+    def _is_good(self) -> bool:
+        target = self._target
+        if target is None:
+            return True
+        if target.digest() != self.kept.reference.digest:
+            return False
+        reached("checked")
+        target.finish()
+        reached("renamed")
+        return True
+
+    def _checked(self, good: bool) -> None:  # noqa: FBT001 - the result of the check
+        if good:
+            self.kept.verified = True
+            self._keep()
+            reached("verified-kept")
+        self._give(Checked(good))
+
+    def _fail(self, error: DrayError) -> None:
+        raise error
+
+    # --------------------------------------------------------------- straight to the producer
+
+    def _may_try(self) -> bool:
+        """Whether a connection is worth a try: not after two that brought nothing."""
+        return self._direct is None and self._direct_failures < _DIRECT_FAILURES_MAX
+
+    def _try_direct(self, joined: Joined, direct: tuple[str, int, str]) -> None:
+        host, port, token = direct
+        threading.Thread(
+            target=self._dial_producer, args=(host, port, token, joined), daemon=True
+        ).start()
+
+    def _dial_producer(self, host: str, port: int, token: str, joined: Joined) -> None:
+        try:
+            sock = socket.create_connection((host, port), timeout=_DIRECT_WITHIN_S)
+        except (OSError, UnicodeError, OverflowError):
+            # Another machine's loopback, a wall between: there is another way.
+            self.submit(lambda: self._give(Heard(joined)))
+            return
+        if not self.submit(Dialled(sock, partial(self._go_direct, token, joined))):
+            sock.close()
+
+    def _go_direct(self, token: str, joined: Joined, sock: socket.socket) -> None:
+        if self._direct is not None:
+            sock.close()
+            return
+        way = Way(sock)
+        self._direct = way
+        self.open(way, lambda frame: self._taken(way, frame))
+        way.put(Post("", encode_message(Opening(self.kept.key, token))))
+        self._give(Heard(joined))
+
+    def _taken(self, way: Way, frame: Frame) -> None:
+        if way is not self._direct:
+            raise ProtocolError("a connection went on that is of no more use")
+        self.heard(way, self.message_of(frame), frame.body)
+        way.give_back(frame.body)
+
+    # ---------------------------------------------------------------------------- what is told
+
+    def _tell_board(self) -> None:
+        self._posted_at = self.now
+        terms = self.core.terms
+        done = terms.bytes_before(self.core.expected)
+        reference = self.kept.reference
+        status = TransferStatus(
+            state=self.core.state,
+            consumer_id=self.core.consumer_id,
+            bytes_done=done,
+            bytes_total=terms.size,
+            rate_bytes_s=self._rate.of(done, moving=not self.core.state.final),
+            transfer_id=reference.transfer,
+            direction="in",
+            label=reference.label,
+            queue=self.kept.queue,
+            path=self.kept.path,
+            error="" if self.core.error is None else self.core.error.code,
+        )
+        self.board.post(status, [])

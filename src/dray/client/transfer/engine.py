@@ -1,0 +1,372 @@
+"""One thread that runs one transfer: it waits for sockets, timers and what others ask of it.
+
+What both ends of a transfer have in common is here: the connection to the queue manager with this
+end's box on it, made anew whenever it breaks, and the order of things: first what is asked, then
+what has come, then what time has brought, then what is told. Everything but `ask`, `submit` and
+`stop` happens in the thread.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from dray.client.session import error_of
+from dray.client.transfer.board import settle
+from dray.client.transfer.way import WAY_ERRORS, Way
+from dray.errors import DrayError, ProtocolError
+from dray.model.limits import KIB
+from dray.wire.frames import AttachBox, Credit, Done, Failed, Hello, Post, Welcome
+from dray.wire.transfer_frames import (
+    AnyMessage,
+    decode_message,
+    encode_message,
+    size_of_post,
+)
+
+if TYPE_CHECKING:
+    from dray.client.runtime import Dialer
+    from dray.client.transfer.board import Board
+    from dray.model.message import Buffer
+    from dray.wire.stream import Frame
+
+_RECONNECT_S: Final = 0.1
+_RECONNECT_S_MAX: Final = 2.0
+_CREDIT_BYTES: Final = 512 * KIB
+"""So much is taken before the queue manager is told of it; a fraction of what it lets wait."""
+_HELLO, _ATTACH = 1, 2
+_BUFFER_BYTES: Final = 4096
+_STOP_WITHIN_S: Final = 20.0
+
+
+class Dialled:
+    """A connection that was made in another thread, and what is to be done with it."""
+
+    def __init__(self, sock: socket.socket, take: Callable[[socket.socket], None]) -> None:
+        self.sock = sock
+        self._take = take
+
+    def __call__(self) -> None:
+        """Do it."""
+        self._take(self.sock)
+
+
+class Relay:
+    """The connection to the queue manager: from Hello to the answer that the box is attached."""
+
+    def __init__(self, way: Way) -> None:
+        self.way = way
+        self.ready = False
+        self.taken = 0
+
+
+class Engine(ABC):
+    """Runs one end of one transfer until it is over or stopped."""
+
+    def __init__(self, dialer: Dialer, *, box: str, queue: str, board: Board) -> None:
+        """Have `box` attached at the queue manager of `queue`; `start` begins."""
+        self.board = board
+        self.relay: Relay | None = None
+        self._dialer = dialer
+        self._box, self._queue = box, queue
+        self._offset = time.time() - time.monotonic()
+        self._commands: deque[Callable[[], None]] = deque()
+        self._dialling = False
+        self._dial_at = 0.0
+        self._reconnect_s = _RECONNECT_S
+        self._stopping = False
+        self._lock = threading.Lock()
+        self._over = False
+        self._asked: list[Future[None]] = []
+        self._ways: dict[Way, Callable[[Frame], None]] = {}
+        self._thread = threading.Thread(target=self._run, name="dray-transfer", daemon=True)
+
+    # ---------------------------------------------------------------------- for other threads
+
+    def start(self) -> None:
+        """Begin."""
+        self._selector = selectors.DefaultSelector()
+        self._wake_end, self._woken_end = socket.socketpair()
+        self._woken_end.setblocking(False)
+        self._thread.start()
+
+    def submit(self, act: Callable[[], None]) -> bool:
+        """Have the thread do something; false if it is over, and does nothing any more."""
+        with self._lock:
+            if self._over:
+                return False
+            self._commands.append(act)
+        if self._thread.ident is not None:
+            with suppress(OSError):
+                self._wake_end.send(b"!")
+        return True
+
+    def ask(self, act: Callable[[], None]) -> Future[None]:
+        """Have the thread do something, and learn when it is done, or that all is over."""
+        future: Future[None] = Future()
+
+        def acted() -> None:
+            try:
+                act()
+            finally:
+                settle(future)
+
+        with self._lock:
+            self._asked = [each for each in self._asked if not each.done()]
+            self._asked.append(future)
+        if not self.submit(acted):
+            self._answer_all()
+        return future
+
+    def stop(self) -> None:
+        """End it here; what is kept can be resumed. Waits for the thread."""
+        self._stopping = True
+        self.submit(lambda: None)
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(_STOP_WITHIN_S)
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread has begun and has not ended."""
+        return self._thread.is_alive()
+
+    # ------------------------------------------------------------------------- for the two ends
+
+    @property
+    def now(self) -> float:
+        """Seconds since the epoch, by a clock that never jumps."""
+        return time.monotonic() + self._offset
+
+    @abstractmethod
+    def begin(self) -> None:
+        """The thread has started."""
+
+    @abstractmethod
+    def heard(self, way: Way | None, message: AnyMessage, body: memoryview) -> None:
+        """A message came: over a connection of the two programs, or through the managers."""
+
+    @abstractmethod
+    def deadline(self) -> float | None:
+        """When to look at the time."""
+
+    @abstractmethod
+    def look(self) -> bool:
+        """Everything that came was passed on: use the room there is; say whether it is over."""
+
+    @abstractmethod
+    def end(self, error: DrayError | None) -> None:
+        """The thread ends: for this reason, if something went wrong here."""
+
+    def post(self, box: str, message: AnyMessage, body: Buffer = b"") -> None:
+        """Send through the queue managers; dropped while there is no connection to ours."""
+        relay = self.relay
+        if relay is not None and relay.ready:
+            relay.way.put(Post(box, encode_message(message), self._queue), body)
+
+    def open(self, way: Way, take: Callable[[Frame], None]) -> None:
+        """Watch a connection."""
+        self._ways[way] = take
+        self._selector.register(way.sock, selectors.EVENT_READ, way)
+
+    def shut(self, way: Way) -> None:
+        """Let go of a connection."""
+        if self._ways.pop(way, None) is not None:
+            self._selector.unregister(way.sock)
+        way.close()
+
+    @abstractmethod
+    def broken(self, way: Way) -> None:
+        """A connection that was opened here has ended, and is let go of."""
+
+    def watch(self, sock: socket.socket, readable: Callable[[], None]) -> None:
+        """Call when a socket can be read or accepted from."""
+        self._selector.register(sock, selectors.EVENT_READ, readable)
+
+    @abstractmethod
+    def attached(self) -> None:
+        """The box is attached: others can reach this end now."""
+
+    @abstractmethod
+    def reachable(self, sock: socket.socket) -> None:
+        """The connection to the queue manager has just been made."""
+
+    # ------------------------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        error: DrayError | None = None
+        try:
+            self._selector.register(self._woken_end, selectors.EVENT_READ, None)
+            self.begin()
+            over = False
+            while not (over or self._stopping):
+                over = self._once()
+            self._drain()
+        except DrayError as failure:
+            error = failure
+        except Exception as failure:  # noqa: BLE001 - whoever waits for it has to learn of it
+            error = DrayError(f"a file transfer failed in a way nobody foresaw: {failure!r}")
+            error.__cause__ = failure
+        finally:
+            self._let_go(error)
+
+    def _once(self) -> bool:
+        while self._commands:
+            self._commands.popleft()()
+        self._connect()
+        over = self.look()
+        for way in list(self._ways):
+            self._flush(way)
+        if over:
+            return True
+        for key, events in self._selector.select(self._patience()):
+            if key.data is None:
+                with suppress(BlockingIOError):
+                    self._woken_end.recv(_BUFFER_BYTES)
+            elif not isinstance(key.data, Way):
+                key.data()
+            elif key.data in self._ways:
+                self._serve(key.data, events)
+        return False
+
+    def _patience(self) -> float | None:
+        times = [at for at in (self.deadline(),) if at is not None]
+        if self.relay is None and not self._dialling:
+            times.append(self._dial_at)
+        if self._commands:
+            return 0.0
+        return max(0.0, min(times) - self.now) if times else None
+
+    def _serve(self, way: Way, events: int) -> None:
+        try:
+            if events & selectors.EVENT_READ:
+                for frame in way.read():
+                    take = self._ways.get(way)
+                    if take is None:
+                        return
+                    take(frame)
+        except WAY_ERRORS:
+            self._lose(way)
+
+    def _flush(self, way: Way) -> None:
+        if way not in self._ways:
+            return
+        try:
+            way.flush()
+        except WAY_ERRORS:
+            self._lose(way)
+            return
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if way.backlog else 0)
+        if self._selector.get_key(way.sock).events != wanted:
+            self._selector.modify(way.sock, wanted, way)
+
+    def _lose(self, way: Way) -> None:
+        self.shut(way)
+        if self.relay is not None and self.relay.way is way:
+            self.relay = None
+            self._dial_at = self.now + self._reconnect_s
+            self._reconnect_s = min(2 * self._reconnect_s, _RECONNECT_S_MAX)
+        else:
+            self.broken(way)
+
+    def _drain(self) -> None:
+        """Let out what was said last, as far as the sockets take it at once."""
+        for way in list(self._ways):
+            with suppress(*WAY_ERRORS):
+                way.flush()
+
+    def _let_go(self, error: DrayError | None) -> None:
+        try:
+            self.end(error)
+        except DrayError as failure:
+            error = error or failure
+        for way in list(self._ways):
+            self.shut(way)
+        self._selector.close()
+        with self._lock:
+            self._over = True
+            late, self._commands = self._commands, deque()
+        self._wake_end.close()
+        self._woken_end.close()
+        for act in late:
+            self.lapsed(act)
+        self._answer_all()
+        self.board.end(error)
+
+    def lapsed(self, act: Callable[[], None]) -> None:
+        """Something was asked and will not be done; what it brings is let go of."""
+        if isinstance(act, Dialled):
+            act.sock.close()
+
+    def _answer_all(self) -> None:
+        with self._lock:
+            asked, self._asked = self._asked, []
+        for future in asked:
+            settle(future)
+
+    # --------------------------------------------------------------- the way to our own manager
+
+    def _connect(self) -> None:
+        if self.relay is None and not self._dialling and self._dial_at <= self.now:
+            self._dialling = True
+            threading.Thread(target=self._dial, name="dray-dial", daemon=True).start()
+
+    def _dial(self) -> None:
+        try:
+            sock = self._dialer.dial()
+        except DrayError:
+            self.submit(self._not_dialled)
+            return
+        if not self.submit(Dialled(sock, self._dialled)):
+            sock.close()
+
+    def _not_dialled(self) -> None:
+        self._dialling = False
+        self._dial_at = self.now + self._reconnect_s
+        self._reconnect_s = min(2 * self._reconnect_s, _RECONNECT_S_MAX)
+
+    def _dialled(self, sock: socket.socket) -> None:
+        self._dialling = False
+        way = Way(sock, buffered=True)
+        self.relay = Relay(way)
+        self.open(way, self._relayed)
+        way.put(Hello("client"), request_id=_HELLO)
+        self.reachable(sock)
+
+    def _relayed(self, frame: Frame) -> None:
+        relay = self.relay
+        assert relay is not None
+        match frame.head:
+            case Welcome():
+                relay.way.put(AttachBox(self._box, self._queue), request_id=_ATTACH)
+            case Done():
+                relay.ready = True
+                self._reconnect_s = _RECONNECT_S
+                self.attached()
+            case Failed():
+                error = error_of(frame.head)
+                if not error.retryable:
+                    raise error
+                raise ProtocolError(str(error))
+            case Post():
+                relay.taken += size_of_post(frame.head, frame.body)
+                if relay.taken >= _CREDIT_BYTES:
+                    relay.way.put(Credit(relay.taken))
+                    relay.taken = 0
+                self.heard(None, decode_message(frame.head.message), frame.body)
+                relay.way.give_back(frame.body)
+            case _:
+                raise ProtocolError(f"{type(frame.head).__name__} has no place in a file transfer")
+
+    def message_of(self, frame: Frame) -> AnyMessage:
+        """The message in a frame of the other program; raises `ProtocolError`."""
+        if not isinstance(frame.head, Post):
+            raise ProtocolError(f"{type(frame.head).__name__} has no place in a file transfer")
+        return decode_message(frame.head.message)

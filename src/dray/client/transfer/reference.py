@@ -1,0 +1,84 @@
+"""The reference: the message by which a consumer learns of an offer (docs/formats/transfer.md)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from dray.errors import Misuse
+from dray.large.digests import DIGESTS
+from dray.model.limits import (
+    LABEL_CHARACTERS_MAX,
+    TRANSFER_FRAGMENT_BYTES_MAX,
+    TRANSFER_FRAGMENTS_MAX,
+    TRANSFER_WINDOW_MAX,
+)
+from dray.model.message import Buffer, Message
+from dray.transfer.events import Terms
+
+EXTENSION: Final = b"dray-transfer/1"
+Consumers = Literal["one", "many"]
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of an offered file before a byte of it moves."""
+
+    transfer: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+    label: str
+    size: Annotated[int, msgspec.Meta(ge=0)]
+    digest: Annotated[str, msgspec.Meta(pattern="^[a-z0-9]+:[0-9a-f]{64}$")]
+    fragment_size: Annotated[int, msgspec.Meta(ge=1, le=TRANSFER_FRAGMENT_BYTES_MAX)]
+    window_size: Annotated[int, msgspec.Meta(ge=1, le=TRANSFER_WINDOW_MAX)]
+    consumers: Consumers = "one"
+
+    @property
+    def terms(self) -> Terms:
+        """How the file is sent."""
+        return Terms(self.size, self.fragment_size, self.window_size)
+
+    @property
+    def digest_kind(self) -> str:
+        """Which digest it is."""
+        return self.digest.partition(":")[0]
+
+
+_decode = msgspec.json.Decoder(Reference).decode
+
+
+def reference_message(reference: Reference, live_s: float) -> Message:
+    """The message; it leaves its queue by itself when nobody may join any more."""
+    return Message(
+        body=msgspec.json.encode(reference),
+        label=reference.label[:LABEL_CHARACTERS_MAX],
+        extension=EXTENSION,
+        time_to_be_received=live_s,
+    )
+
+
+def read_reference(extension: Buffer, body: Buffer) -> Reference | None:
+    """Read a message that may be a reference; None if it is none that can be understood."""
+    if bytes(extension) != EXTENSION:
+        return None
+    try:
+        reference = _decode(body)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    return reference if reference.digest_kind in DIGESTS else None
+
+
+def check_terms(size: int, fragment_size: int, window_size: int, consumers: str) -> None:
+    """Raise `Misuse` for terms out of bounds."""
+    if not 1 <= fragment_size <= TRANSFER_FRAGMENT_BYTES_MAX:
+        raise Misuse(
+            f"a fragment has 1 to {TRANSFER_FRAGMENT_BYTES_MAX} bytes, not {fragment_size}"
+        )
+    if not 1 <= window_size <= TRANSFER_WINDOW_MAX:
+        raise Misuse(f"a window has 1 to {TRANSFER_WINDOW_MAX} fragments, not {window_size}")
+    if size > fragment_size * TRANSFER_FRAGMENTS_MAX:
+        raise Misuse(
+            f"a file of {size} bytes has more than {TRANSFER_FRAGMENTS_MAX} fragments of"
+            f" {fragment_size}; make them larger"
+        )
+    if consumers not in ("one", "many"):
+        raise Misuse(f'the consumers of a file are "one" or "many", not {consumers!r}')

@@ -1,0 +1,122 @@
+"""The file that is offered: read once before it is offered, and watched from then on."""
+
+from __future__ import annotations
+
+import os
+import stat
+from array import array
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import crc32c
+
+from dray.client.sources import unreadable
+from dray.errors import SourceUnreadable, TransferSourceChanged
+from dray.large.digests import DIGEST_KIND_DEFAULT, DIGESTS
+
+_READ_BYTES = 1 << 20
+
+
+class Identity(NamedTuple):
+    """By what a file is taken for the one that was offered."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+class SourceFile:
+    """One file, open for reading. Any thread may read from it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it; raises `SourceUnreadable`."""
+        self.path = path
+        self.crcs = array("I")
+        """The CRC32C of each fragment, once `scan` has read them."""
+        try:
+            self._file = path.open("rb", buffering=0)
+        except OSError as error:
+            raise unreadable(str(path), error) from error
+        found = os.fstat(self._file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            self._file.close()
+            raise SourceUnreadable(
+                f"{path} is no regular file, so it cannot be offered; send it as a large message",
+                path=str(path),
+            )
+        self.identity = _identity(found)
+
+    @property
+    def descriptor(self) -> int:
+        """For reading at a place."""
+        return self._file.fileno()
+
+    def scan(self, fragment_size: int, kind: str = DIGEST_KIND_DEFAULT) -> str:
+        """Read it all: give its digest, keep each fragment's CRC32C. Raises `SourceUnreadable`."""
+        digest, crcs = DIGESTS[kind](), array("I")
+        crc, in_fragment = 0, 0
+        room = memoryview(bytearray(_READ_BYTES))
+        at = 0
+        while at < self.identity.size:
+            wanted = min(len(room), fragment_size - in_fragment, self.identity.size - at)
+            count = self._read(room[:wanted], at)
+            digest.update(room[:count])
+            crc = crc32c.crc32c(room[:count], crc)
+            at, in_fragment = at + count, in_fragment + count
+            if in_fragment == fragment_size or at == self.identity.size:
+                crcs.append(crc)
+                crc = in_fragment = 0
+            if not count:
+                break
+        self.crcs = crcs
+        return f"{kind}:{digest.hexdigest()}"
+
+    def read(self, offset: int, size: int) -> memoryview:
+        """Bytes of it."""
+        room = memoryview(bytearray(size))
+        return room[: self._read(room, offset)]
+
+    def has_moved_on(self) -> bool:
+        """Whether the open file is no longer what it was; cheap enough for each fragment."""
+        found = _identity(os.fstat(self.descriptor))
+        return found != self.identity
+
+    def check(self, transfer_id: str, fragment_size: int, digest: str) -> None:
+        """Read it anew by its name; raises `TransferSourceChanged` if anything is different."""
+        with SourceFile(self.path) as now:
+            same = (
+                now.identity == self.identity
+                and now.scan(fragment_size, digest.partition(":")[0]) == digest
+            )
+        if not same:
+            raise changed(self.path, transfer_id)
+
+    def close(self) -> None:
+        """Close it."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read(self, room: memoryview, offset: int) -> int:
+        try:
+            return os.preadv(self.descriptor, [room], offset)
+        except OSError as error:
+            raise unreadable(str(self.path), error) from error
+
+
+def changed(path: Path, transfer_id: str) -> TransferSourceChanged:
+    """Say that a file is not what was offered."""
+    return TransferSourceChanged(
+        f"{path} is not the file any more that was offered as file transfer {transfer_id}; that"
+        " offer is over, offer the file anew",
+        path=str(path),
+        transfer_id=transfer_id,
+    )
+
+
+def _identity(found: os.stat_result) -> Identity:
+    return Identity(found.st_size, found.st_mtime_ns, found.st_ino)

@@ -1,0 +1,212 @@
+"""What a program keeps of its transfers so that it can go on with them after a kill.
+
+    <where>/<queue manager id>/<transfer id>.out        an offer
+                               <consumer's key>.in      a file that is being received
+                               <the same>.lock          held by the program that runs it
+
+A file is replaced atomically and synced with its directory. Which fields there are is told in
+docs/formats/transfer.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from dray.client.transfer.reference import Reference
+from dray.errors import Misuse, TargetUnwritable
+from dray.model.transfer import TransferState, TransferStatus
+
+OUT, IN = "out", "in"
+
+
+class KeptConsumer(msgspec.Struct):
+    """One consumer of an offer."""
+
+    key: str
+    consumer_id: str
+    acked: int
+    state: TransferState
+
+
+class Offered(msgspec.Struct, kw_only=True):
+    """An offer as it is kept."""
+
+    reference: Reference
+    queue: str
+    path: str
+    state: TransferState = TransferState.DISCOVERING
+    mtime_ns: int = 0
+    inode: int = 0
+    request_timeout: float = 0.0
+    offered_at: float = 0.0
+    transaction: str = ""
+    consumers: list[KeptConsumer] = []
+
+
+class Incoming(msgspec.Struct, kw_only=True):
+    """A file that is being received, as it is kept."""
+
+    reference: Reference
+    queue: str
+    key: str
+    path: str = ""
+    state: TransferState = TransferState.SUSPENDED
+    synced: int = 0
+    boot: str = ""
+    verified: bool = False
+
+
+_Kept = TypeVar("_Kept", Offered, Incoming)
+
+
+class StateFile:
+    """One state file, and the lock that makes it this program's."""
+
+    def __init__(self, folder: Path, name: str, direction: str) -> None:
+        """Lock it, there or not; raises `Misuse` if another program runs the transfer."""
+        self.folder = folder
+        self._path = folder / f"{name}.{direction}"
+        self._lock_path = folder / f"{self._path.name}.lock"
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _unwritable(self._lock_path, error) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise Misuse(
+                f"the file transfer in {self._path} is being run by another program"
+            ) from error
+
+    def write(self, kept: Offered | Incoming) -> None:
+        """Replace what is kept, durably; raises `TargetUnwritable`."""
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        try:
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                data = msgspec.json.encode(kept)
+                while data:
+                    data = data[os.write(descriptor, data) :]
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            fresh.replace(self._path)
+            _sync_directory(self._path.parent)
+        except OSError as error:
+            raise _unwritable(self._path, error) from error
+
+    def remove(self) -> None:
+        """Forget the transfer, and let go of it."""
+        with suppress(FileNotFoundError):
+            self._path.unlink()
+        with suppress(FileNotFoundError):
+            self._lock_path.unlink()
+        self.release()
+
+    def release(self) -> None:
+        """Let another program have it; harmless when repeated."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def folder_of(manager_id: str) -> Path:
+    """Where the transfers of a queue manager's clients are kept for this user."""
+    chosen = os.environ.get("DRAY_TRANSFERS")
+    if chosen:
+        return Path(chosen) / manager_id
+    base = os.environ.get("XDG_STATE_HOME") or ""
+    where = Path(base) if Path(base).is_absolute() else _home() / ".local" / "state"
+    return where / "dray" / "transfers" / manager_id
+
+
+def kept_offers(folder: Path) -> Iterator[Offered]:
+    """The offers that are kept, by their ids."""
+    yield from _kept(folder, OUT, Offered)
+
+
+def kept_incoming(folder: Path) -> Iterator[Incoming]:
+    """The files being received that are kept, by their ids."""
+    yield from _kept(folder, IN, Incoming)
+
+
+def status_of_offer(kept: Offered) -> TransferStatus:
+    """How a kept offer stands; with consumers, at the slowest of those that are not done."""
+    terms = kept.reference.terms
+    left = [each.acked for each in kept.consumers if not each.state.final]
+    return TransferStatus(
+        state=kept.state,
+        bytes_done=terms.bytes_before(min(left, default=0)),
+        bytes_total=terms.size,
+        transfer_id=kept.reference.transfer,
+        direction=OUT,
+        label=kept.reference.label,
+        queue=kept.queue,
+        path=kept.path,
+    )
+
+
+def status_of_incoming(kept: Incoming, expected: int) -> TransferStatus:
+    """How a kept file stands of which everything before fragment `expected` is there."""
+    terms = kept.reference.terms
+    return TransferStatus(
+        state=kept.state,
+        bytes_done=terms.bytes_before(expected),
+        bytes_total=terms.size,
+        transfer_id=kept.reference.transfer,
+        direction=IN,
+        label=kept.reference.label,
+        queue=kept.queue,
+        path=kept.path,
+    )
+
+
+def _kept(folder: Path, direction: str, kind: type[_Kept]) -> Iterator[_Kept]:
+    for path in sorted(folder.glob(f"*.{direction}")):
+        try:
+            yield msgspec.json.decode(path.read_bytes(), type=kind)
+        except FileNotFoundError:
+            # Its transfer ended a moment ago.
+            continue
+        except (OSError, msgspec.MsgspecError) as error:
+            raise TargetUnwritable(
+                f"the state of a file transfer cannot be read from {path}: {error}; move the file"
+                " away to forget the transfer",
+                path=str(path),
+            ) from error
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise TargetUnwritable(
+            "there is no home directory in which to keep file transfers; set DRAY_TRANSFERS to a"
+            " directory",
+            path="",
+        ) from error
+
+
+def _unwritable(path: Path, error: OSError) -> TargetUnwritable:
+    return TargetUnwritable(
+        f"the state of a file transfer cannot be kept in {path}: {error.strerror or error}; set"
+        " DRAY_TRANSFERS to a directory that can be written",
+        path=str(path),
+    )
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,133 @@
+"""A socket that carries frames both ways, used by one thread and never waited for."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from dray.errors import ConnectionLost, DrayError, ProtocolError
+from dray.wire.frames import Head, encode_frame
+from dray.wire.stream import Frame, FrameStream
+
+if TYPE_CHECKING:
+    from dray.model.message import Buffer
+
+_READS_PER_CALL: Final = 16
+_BUFFER_BYTES: Final = 4 << 20
+
+
+class _Range:
+    """A range of a file that is still to be sent."""
+
+    __slots__ = ("descriptor", "left", "offset")
+
+    def __init__(self, descriptor: int, offset: int, left: int) -> None:
+        self.descriptor, self.offset, self.left = descriptor, offset, left
+
+
+class Way:
+    """One connection. What is wrong with it is raised as `ConnectionLost` or `ProtocolError`."""
+
+    def __init__(self, sock: socket.socket, *, buffered: bool = False) -> None:
+        """Own a connected socket; `buffered` asks the kernel for large buffers."""
+        self.sock = sock
+        sock.setblocking(False)
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if buffered and sock.family == socket.AF_UNIX:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+        self._stream = FrameStream()
+        self._pieces: deque[memoryview | _Range] = deque()
+        self.backlog = 0
+        """Bytes that wait to be sent."""
+        self.stirred = 0
+        """Bytes that came since somebody looked."""
+
+    def put(self, head: Head, body: Buffer = b"", request_id: int = 0) -> None:
+        """Send a frame after all else."""
+        size = len(body)
+        self._put(encode_frame(head, request_id, size))
+        if size:
+            self._put(body)
+
+    def put_range(self, head: Head, descriptor: int, offset: int, size: int) -> None:
+        """Send a frame whose body is a range of a file, moved by the kernel."""
+        self._put(encode_frame(head, 0, size))
+        self._pieces.append(_Range(descriptor, offset, size))
+        self.backlog += size
+
+    def flush(self) -> None:
+        """Send what the socket takes."""
+        try:
+            while self._pieces:
+                head = self._pieces[0]
+                if isinstance(head, _Range):
+                    self._send_range(head)
+                else:
+                    more = socket.MSG_MORE if len(self._pieces) > 1 else 0
+                    self._advance(self.sock.send(head, more))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise _lost(error) from error
+
+    def read(self) -> list[Frame]:
+        """What has come, without waiting."""
+        found: list[Frame] = []
+        try:
+            for _ in range(_READS_PER_CALL):
+                count = self.sock.recv_into(self._stream.buffer())
+                if not count:
+                    raise ConnectionLost("the other end hung up")
+                self.stirred += count
+                found += self._stream.received(count)
+                if found:
+                    break
+        except BlockingIOError:
+            return found
+        except OSError as error:
+            raise _lost(error) from error
+        return found
+
+    def give_back(self, body: memoryview) -> None:
+        """Use a body's memory again."""
+        self._stream.give_back(body)
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._pieces.clear()
+        self.backlog = 0
+        self.sock.close()
+
+    def _put(self, data: Buffer) -> None:
+        self._pieces.append(memoryview(data))
+        self.backlog += len(data)
+
+    def _send_range(self, piece: _Range) -> None:
+        sent = os.sendfile(self.sock.fileno(), piece.descriptor, piece.offset, piece.left)
+        if not sent:
+            raise ConnectionLost("the offered file became shorter in the middle of a fragment")
+        piece.offset += sent
+        piece.left -= sent
+        self.backlog -= sent
+        if not piece.left:
+            self._pieces.popleft()
+
+    def _advance(self, sent: int) -> None:
+        head = self._pieces[0]
+        assert isinstance(head, memoryview)
+        self.backlog -= sent
+        if sent == len(head):
+            self._pieces.popleft()
+        else:
+            self._pieces[0] = head[sent:]
+
+
+WAY_ERRORS: Final = (ConnectionLost, ProtocolError)
+
+
+def _lost(error: OSError) -> DrayError:
+    return ConnectionLost(f"the connection is lost: {error.strerror or error}")
