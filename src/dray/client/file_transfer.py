@@ -63,6 +63,11 @@ class Incoming(Face[AwaitedIncoming]):
         return self.awaited.label
 
     @property
+    def file_name(self) -> str:
+        """The label as the name of a file."""
+        return self.awaited.file_name
+
+    @property
     def size(self) -> int:
         """Bytes of the file."""
         return self.awaited.size

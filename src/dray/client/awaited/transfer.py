@@ -175,6 +175,12 @@ class Incoming:
         return self._reference.label
 
     @property
+    def file_name(self) -> str:
+        """The label as the name of a file: no path, nothing that cannot be printed."""
+        name = "".join(each for each in Path(self.label).name if each.isprintable())
+        return name if name.strip(". ") else self.transfer_id
+
+    @property
     def size(self) -> int:
         """Bytes of the file."""
         return self._reference.size
@@ -249,12 +255,11 @@ class Incoming:
         if self._over:
             return
         if self._engine is None or not self._engine.running:
-            target = self._kept.path or str(Path(self.label).name)
             if not self._kept.path:
                 await runtime.offload(self._state.remove)
                 self._over = True
                 return
-            await self._started(Path(target))
+            await self._started(Path(self._kept.path))
         engine = self._engine
         assert engine is not None
         await runtime.arrives(engine.ask(engine.do(Cancel())))
@@ -272,7 +277,7 @@ class Incoming:
         if path is None and not self._kept.path:
             raise Misuse("say where the file is to be saved: save_to(path)")
         target = Path(self._kept.path if path is None else path).absolute()
-        return target / Path(self.label).name if target.is_dir() else target
+        return target / self.file_name if target.is_dir() else target
 
     async def _started(self, target: Path) -> Accepting:
         if self._over:

@@ -1,0 +1,188 @@
+"""`dray transfer`: files between two live programs: offer one, accept one, go on with one.
+
+Interrupted, either end keeps what it needs, and `dray transfer resume` goes on with it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dray.cli.output import print_json, print_table, size_text
+from dray.cli.progress import Progress, progress
+from dray.cli.settings import Settings, everywhere
+from dray.errors import TargetUnwritable
+from dray.model.limits import TRANSFER_REQUEST_TIMEOUT_S, TRANSFER_WINDOW
+from dray.model.sizes import human_size, size_in_bytes
+from dray.model.transfer import TransferStatus
+
+if TYPE_CHECKING:
+    from dray.client.file_transfer import Incoming, Offer
+
+
+@click.group()
+def command() -> None:
+    """Offer a file to programs that take it while both run; list and resume what is unfinished."""
+
+
+@command.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("queue")
+@click.option("--many", is_flag=True, help="Serve all who ask in time, not only the first.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=TRANSFER_REQUEST_TIMEOUT_S,
+    help="Seconds in which consumers may ask for it  [default: 30].",
+)
+@click.option("--fragment-size", default="1MiB", metavar="SIZE", help="[default: 1MiB]")
+@click.option(
+    "--window",
+    type=click.IntRange(1),
+    default=TRANSFER_WINDOW,
+    help="Most fragments without an acknowledgment  [default: 50].",
+)
+@click.option("--listen", metavar="HOST", help="Where consumers may connect directly.")
+@click.option("--relayed", is_flag=True, help="Only through the queue managers.")
+@everywhere
+@click.pass_obj
+def offer(
+    settings: Settings,
+    file: Path,
+    queue: str,
+    *,
+    many: bool,
+    timeout: float,
+    fragment_size: str,
+    window: int,
+    listen: str | None,
+    relayed: bool,
+) -> None:
+    """Offer FILE at QUEUE, and serve it until it is done.
+
+    An unfinished offer of the same file to the same queue is gone on with.
+    """
+    with settings.connect() as manager:
+        offered = manager.offer_file(
+            file,
+            queue,
+            fragment_size=size_in_bytes(fragment_size),
+            window_size=window,
+            request_timeout=timeout,
+            consumers="many" if many else "one",
+            listen=None if relayed else listen or "auto",
+        )
+        _serve(settings, offered)
+
+
+@command.command()
+@click.argument("queue")
+@click.option("--to", "target", default=".", metavar="PATH", help="A directory, or a new file.")
+@click.option(
+    "--timeout", type=click.FloatRange(0), help="Seconds to wait for an offer  [default: for ever]."
+)
+@everywhere
+@click.pass_obj
+def accept(settings: Settings, queue: str, *, target: str, timeout: float | None) -> None:
+    """Take the next file that is offered at QUEUE; what is unfinished from there comes first."""
+    with settings.connect() as manager:
+        _save(settings, manager.accept_file(queue, timeout), Path(target))
+
+
+@command.command("list")
+@everywhere
+@click.pass_obj
+def list_transfers(settings: Settings) -> None:
+    """List the transfers through this queue manager that can be resumed, both directions."""
+    with settings.connect() as manager:
+        found = manager.unfinished_transfers()
+    if settings.as_json:
+        print_json(found)
+        return
+    columns = ["id", "direction", "state", "done ", "size ", "queue", "path"]
+    print_table(columns, (_row(each) for each in found))
+
+
+@command.command()
+@click.argument("transfer_id", metavar="ID")
+@everywhere
+@click.pass_obj
+def resume(settings: Settings, transfer_id: str) -> None:
+    """Go on with the transfer ID, an offer or a file that was being received."""
+    from dray.client.file_transfer import Offer
+
+    with settings.connect() as manager:
+        found = manager.resume_transfer(transfer_id)
+        if isinstance(found, Offer):
+            _serve(settings, found)
+        else:
+            _save(settings, found, Path())
+
+
+@command.command()
+@click.argument("transfer_id", metavar="ID")
+@everywhere
+@click.pass_obj
+def cancel(settings: Settings, transfer_id: str) -> None:
+    """Give up the transfer ID: what came of it is removed and its other end is told."""
+    with settings.connect() as manager:
+        manager.resume_transfer(transfer_id).cancel()
+    if settings.as_json:
+        print_json({"cancelled": transfer_id})
+    else:
+        click.echo(f"cancelled {transfer_id}")
+
+
+def _serve(settings: Settings, offered: Offer) -> None:
+    status = offered.status
+    with progress(f"offering {status.label}", status.bytes_total) as bar:
+        for each in offered:
+            _show(bar, each)
+    offered.wait()
+    done = [each for each in offered.consumers if not each.error]
+    if settings.as_json:
+        print_json({"offer": offered.status, "consumers": offered.consumers})
+        return
+    click.echo(
+        f"sent {status.label} ({human_size(status.bytes_total)}) to {len(done)}"
+        f" {'consumer' if len(done) == 1 else 'consumers'},"
+        f" {offered.status.fragments_resent} fragments resent"
+    )
+
+
+def _save(settings: Settings, incoming: Incoming, target: Path) -> None:
+    wanted = incoming.path or target
+    place = wanted / incoming.file_name if wanted.is_dir() else wanted
+    if place.exists() and incoming.path is None:
+        incoming.close()
+        raise TargetUnwritable(
+            f"{place} is there already and is not replaced; give another path and resume"
+            f" {incoming.transfer_id}",
+            path=str(place),
+        )
+    with progress(f"receiving {incoming.label}", incoming.size) as bar:
+        saved = incoming.save_to(place, bar.update)
+    if settings.as_json:
+        print_json({"path": str(saved), "size": incoming.size, "digest": incoming.digest})
+    else:
+        click.echo(f"saved {saved} ({human_size(incoming.size)}), {incoming.digest}")
+
+
+def _show(bar: Progress, status: TransferStatus) -> None:
+    resent = f", {status.fragments_resent} resent" if status.fragments_resent else ""
+    bar.describe(f"{status.label}: {status.state}{resent}")
+    bar.update(status.bytes_done, status.bytes_total)
+
+
+def _row(status: TransferStatus) -> list[str]:
+    return [
+        status.transfer_id,
+        status.direction,
+        str(status.state),
+        size_text(status.bytes_done),
+        size_text(status.bytes_total),
+        status.queue,
+        status.path,
+    ]

@@ -1,0 +1,88 @@
+"""`dray transfer` as people and programs use it: two real processes and a queue manager."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from dray.cli.demo.processes import ManagerProcess
+from tests.integration.commands import COMMAND, WITHIN_S, dray, environment
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def stage(tmp_path):
+    """A queue manager, a queue, a file; transfers of each end are kept beside them."""
+    with ManagerProcess("manager", tmp_path) as manager:
+        dray("queue", "create", "reports", url=manager.url).assert_good()
+        (tmp_path / "report.bin").write_bytes(os.urandom(3 << 20))
+        (tmp_path / "in").mkdir()
+        yield Stage(tmp_path, manager.url)
+
+
+class Stage:
+    def __init__(self, path, url) -> None:
+        self.path, self.url = path, url
+        self.file = path / "report.bin"
+        self.there = path / "in" / "report.bin"
+
+    def start(self, *arguments):
+        """Begin a command; its end is waited for by `ended`."""
+        return subprocess.Popen(
+            [*COMMAND, "transfer", *map(str, arguments)],
+            env=environment(self.url) | {"DRAY_TRANSFERS": str(self.path / "transfers")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def ended(self, process):
+        """How a command ended and what it said."""
+        out, err = process.communicate(timeout=WITHIN_S)
+        return process.returncode, out.decode(), err.decode()
+
+    def run(self, *arguments):
+        return self.ended(self.start(*arguments))
+
+
+@pytest.mark.parametrize("options", [(), ("--relayed",)], ids=["direct", "relayed"])
+def test_a_file_is_offered_and_accepted(stage, options):
+    offering = stage.start("offer", stage.file, "reports", "--json", *options)
+    status, out, err = stage.run("accept", "reports", "--to", stage.path / "in", "--timeout", 60)
+    assert status == 0, err
+    assert f"saved {stage.there} (3.0 MiB), blake3:" in out
+    assert stage.there.read_bytes() == stage.file.read_bytes()
+    status, out, err = stage.ended(offering)
+    assert status == 0, err
+    assert json.loads(out)["offer"]["state"] == "done"
+    assert json.loads(stage.run("list", "--json")[1]) == []
+
+
+def test_an_interrupted_offer_is_listed_resumed_and_cancelled(stage):
+    offering = stage.start("offer", stage.file, "reports")
+    status, _, err = stage.run("accept", "reports", "--to", stage.file, "--timeout", 60)
+    assert status == 25, err
+    assert err.count("dray: target-unwritable: ") == 1
+    offering.send_signal(signal.SIGINT)
+    assert stage.ended(offering)[0] == 130
+    listed = json.loads(stage.run("list", "--json")[1])
+    assert {each["direction"] for each in listed} == {"in", "out"}
+    assert "report.bin" in stage.run("list")[1]
+    name = listed[0]["transfer_id"]
+    for _ in listed:
+        assert stage.run("cancel", name)[0] == 0
+    assert json.loads(stage.run("list", "--json")[1]) == []
+    status, _, err = stage.run("resume", name)
+    assert status != 0
+    assert err.startswith("dray: misuse: ")
+
+
+def test_nobody_asks_and_the_command_says_so_in_one_line(stage):
+    status, _, err = stage.run("offer", stage.file, "reports", "--timeout", 0.2)
+    assert status == 54
+    assert err.startswith("dray: transfer-timeout: nobody asked for ")
+    assert len(err.splitlines()) == 1
