@@ -2,7 +2,7 @@
 # The first target that needs it makes .venv from uv.lock; later runs start at once.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench docs torture format lock clean
+.PHONY: help demo test check bench peers docs torture format lock clean
 .SUFFIXES:
 
 BIN := .venv/bin
@@ -34,6 +34,14 @@ check: $(READY) ## lint, format, types, imports, house rules
 
 bench: $(READY) ## the benchmarks, paired with this machine's own limits (ARGS passed on)
 	@$(BIN)/python -m benches $(ARGS)
+
+peers: $(READY) ## install what `make bench ARGS=peers` compares with: Debian packages, as root
+	@test "$$(id -u)" = 0 || { echo "dray: make peers installs the Debian packages nats-server and" \
+		"rabbitmq-server, which only root can: sudo make peers" >&2; exit 1; }
+	@echo "dray: installing the Debian packages nats-server and rabbitmq-server, which Debian may start" \
+		"as services: systemctl disable --now nats-server rabbitmq-server ends them"
+	@RUNLEVEL=1 apt-get install --no-install-recommends $(ARGS) nats-server rabbitmq-server
+	@$(BIN)/python tools/bootstrap.py bench
 
 docs: $(READY) ## draw the state tables, check the documentation: links resolve, Python compiles
 	@$(BIN)/python tools/draw_tables.py

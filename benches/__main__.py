@@ -26,6 +26,7 @@ NAMES = (
     "memory",
     "storage_depth",
     "storage_reopen",
+    "peers",
 )
 HISTORY = Path(__file__).parent / "history"
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import dray
+from benches.peer_clients import nats_get, nats_put, rabbitmq_receive, rabbitmq_send
 from benches.processes import peak, reset_peak
 
 PING_BYTES = 1024
@@ -195,6 +196,10 @@ CLIENTS: dict[str, Callable[..., dict[str, Any]]] = {
         commit_alone,
         commit_together,
         ping,
+        nats_put,
+        nats_get,
+        rabbitmq_send,
+        rabbitmq_receive,
     )
 }
 

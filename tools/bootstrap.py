@@ -7,6 +7,8 @@ The Makefile runs it when the lock is newer than the environment. In order of pr
     uv inside it      its own pip | this Python's pip | the wheel that uv.lock names, by its hash
     everything else   uv sync --frozen; through the index that pip is configured for, if it is
 
+Arguments are further dependency groups of pyproject.toml to install.
+
 Where none of a row works, one sentence says what to install.
 """
 
@@ -130,8 +132,10 @@ def unpack_uv(url: str, digest: str) -> None:
 
 
 def install_locked() -> None:
-    """Install exactly the lock: every extra and the development group."""
-    chosen = ["--frozen", "--all-extras", "--group", "dev"]
+    """Install exactly the lock: every extra, the development group, and those asked for."""
+    chosen = ["--frozen", "--all-extras"]
+    for group in ("dev", *sys.argv[1:]):
+        chosen += ["--group", group]
     loud = [] if sys.stderr.isatty() else ["--quiet"]
     index = configured_index()
     if index is None:
