@@ -8,6 +8,8 @@ What has to be set before the first session of a process, and why:
     master local[2,3]     two tasks at a time, each tried three times (`local[2]` never tries again)
     noDataMicroBatches    off, or a run over what is available would not end by itself
     log4j2                our own file: next to nothing, since what ends a query is raised
+    socketTimeout         two minutes for a Python worker to start and call back, not 15 seconds: on
+                          a machine with more to do than processors a query would fail by chance
     TieredStopAtLevel=1   payload does not pass through the JVM, so that compiling its code well
                           costs more than it brings: sessions start in half the time
 """
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 MASTER = "local[2,3]"
 DRIVER_MEMORY = "1g"
+WORKER_STARTS_WITHIN_S = 120
 
 
 def require_spark() -> None:
@@ -83,6 +86,7 @@ def prepare_environment(java: Java) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(WORKER_STARTS_WITHIN_S))
 
 
 def _settings(scratch: Path, log_settings: Path) -> dict[str, str]:
@@ -94,6 +98,7 @@ def _settings(scratch: Path, log_settings: Path) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": java_options,
+        "spark.python.authenticate.socketTimeout": f"{WORKER_STARTS_WITHIN_S}s",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "4",
