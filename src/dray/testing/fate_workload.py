@@ -17,12 +17,15 @@ import crc32c
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.ids import ManagerId, join_id
 from dray.model.message import Message
+from dray.model.queue import QueueOptions
 from dray.testing.fates import RECEIVED, REJECTED, Asked
 from dray.testing.shadow import BrokenPromiseError, Sent
 from dray.testing.simulated_client import LinkBroken, Refusal, Reply, Script, SimClient
 from dray.wire.frames import (
     Abort,
     Commit,
+    CreateQueue,
+    DeleteQueue,
     Envelope,
     ListPrepared,
     Messages,
@@ -216,14 +219,26 @@ class Taker:
         while True:
             try:
                 yield from client.connect()
-                numbers = yield from _open(client, [self._name, self._sub])
+                yield from self._resolve(client)
+                numbers = yield from self._open(client)
                 while True:
                     yield from self._resolve(client)
-                    yield from self._take(client, numbers)
+                    if not (yield from self._take(client, numbers)):
+                        numbers = yield from self._open(client)
                     if client.world.troubled:
                         yield from client.sleep(client.rng.expovariate(1 / SLOWNESS_S))
             except LinkBroken:
                 yield from client.sleep(client.rng.uniform(0.0, 0.1))
+
+    def _open(self, client: SimClient) -> Steps:
+        """Open the queue and its sub-queue, as soon as they are there."""
+        while True:
+            try:
+                return (yield from _open(client, [self._name, self._sub]))
+            except Refusal as refusal:
+                if refusal.error != "queue-not-found" or not self._world.remade:
+                    raise
+            yield from client.sleep(client.rng.uniform(0.05, 0.5))
 
     def _resolve(self, client: SimClient) -> Steps:
         if self._doubt is not None:
@@ -245,7 +260,7 @@ class Taker:
         try:
             if way > 1 - MOVES:
                 yield from self._move(client, numbers, number)
-                return
+                return True
             whole = way > 0.5 and ";" not in self._name  # noqa: PLR2004 - a share
             queue = numbers[self._name]
             head = (
@@ -261,8 +276,20 @@ class Taker:
                     ends[message_id] = REJECTED
             yield from self._finish(client, number, ends)
         except Refusal as refusal:
+            gone = refusal.error == "queue-not-found" and self._world.remade
+            if gone or refusal.error == "transaction-aborted":
+                # A transaction that has taken from a queue that is deleted cannot commit.
+                self._give_up_doubt()
+            if gone:
+                return False
             if refusal.error not in ("receive-timeout", "message-not-found", "transaction-aborted"):
                 raise BrokenPromiseError(f"{client.name} was refused: {refusal}") from refusal
+        return True
+
+    def _give_up_doubt(self) -> None:
+        if self._doubt is not None:
+            self._doubt = None
+            self._world.doubts -= 1
 
     def _shown(self, reply: Reply) -> tuple[dict[str, MessageClass], dict[str, int]]:
         head = reply.head
@@ -382,6 +409,45 @@ class Meddler:
                 yield from client.connect()
             else:
                 return
+
+
+class Remaker:
+    """Deletes a queue to which others send, and makes it again, a few times."""
+
+    def __init__(self, manager: str, world: FateWorld) -> None:
+        """Do it to the queue `passing` of one manager."""
+        self._world = world
+        self._manager = manager
+        self._left = 2
+
+    def script(self, client: SimClient) -> Script:
+        """Delete and make until the troubles end; then the queue is there for good."""
+        made = True
+        while not made or (self._left and client.world.troubled):
+            try:
+                yield from client.connect()
+                while not made or (self._left and client.world.troubled):
+                    yield from client.sleep(client.rng.uniform(0.2, 5.0))
+                    if made:
+                        self._left -= 1
+                        made = False
+                        yield from self._delete(client)
+                    else:
+                        yield from client.call(
+                            CreateQueue("passing", QueueOptions(), exist_ok=True)
+                        )
+                        made = True
+            except LinkBroken:
+                yield from client.sleep(client.rng.uniform(0.0, 0.3))
+
+    @staticmethod
+    def _delete(client: SimClient) -> Steps:
+        try:
+            yield from client.call(DeleteQueue("passing"))
+        except Refusal as refusal:
+            # What is prepared keeps it; or it is gone already, and the answer was lost.
+            if refusal.error not in ("misuse", "queue-not-found"):
+                raise
 
 
 class Auditor:

@@ -3,7 +3,8 @@
 Besides the troubles of `world`: partitions, one-way too, which hold back what is under way without
 a word; clocks that disagree and jump; messages that expire, are purged, rejected, moved aside,
 sent to queues that are full, missing or of the other kind; transactions in two phases that another
-client settles. `fates` predicts what must become of every message.
+client settles. Some managers reach others over one that forwards, and some have a queue that is
+deleted and made again under traffic. `fates` predicts what must become of every message.
 
     python -m dray.testing.fate_world SEED
 """
@@ -12,12 +13,14 @@ from __future__ import annotations
 
 import sys
 
+from dray.manager.events import Peer
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
 from dray.testing.fate_workload import (
     Auditor,
     FateProducer,
     Meddler,
+    Remaker,
     Settler,
     Taker,
     Target,
@@ -30,8 +33,10 @@ from dray.testing.simulated_daemon import SimDaemon
 from dray.testing.world import TROUBLED_S_MAX, World
 
 NAMES = ("a", "b", "c", "d")
-TRANSACTIONS = 8
+TRANSACTIONS = 5
 SMALL_QUOTA = 1200
+SMALLEST = 2
+TAKEN = ("plain", "plain;aside", "small", "small;aside")
 PARTITIONS, JUMPS = 3, 2
 AUDITED = ("acks", "loose", "system$;deadxact", "system$;deadletter", "system$;journal")
 
@@ -52,6 +57,9 @@ class FateWorld(World):
         self.purges = rng.random() < 0.3  # noqa: PLR2004 - a share
         self.fates.clocks_jump = rng.random() < 0.3  # noqa: PLR2004 - a share
         self.tight = False
+        self.depot = rng.choice([*self.names, "", ""]) if len(self.names) > SMALLEST else ""
+        """The manager over which all others reach each other, if it is not directly."""
+        self.remade = rng.random() < 0.3  # noqa: PLR2004 - a share
         # Confirmations lean on what TCP promises, unlike the streams they follow.
         self.link_troubles = self.link_troubles._replace(loss=0, repetition=0, reordering=0)
         self.queues = {
@@ -60,6 +68,8 @@ class FateWorld(World):
             "loose": QueueOptions(transactional=False),
             "acks": QueueOptions(transactional=rng.random() < 0.5),  # noqa: PLR2004 - a share
         }
+        if self.remade:
+            self.queues["passing"] = QueueOptions()
         self._dammed: list[tuple[str, str]] = []
         self._ends: dict[Link, tuple[str, str]] = {}
         for name in self.names:
@@ -72,7 +82,7 @@ class FateWorld(World):
         self.consumers = [
             SimClient(f"taker of {name}/{queue}", name, self, taker.script)
             for name in self.names
-            for queue in ("plain", "plain;aside", "small", "small;aside")
+            for queue in (*TAKEN, *(("passing", "passing;aside") if self.remade else ()))
             for taker in (Taker(self, f"{name}/{queue}", queue),)
         ]
         self.others = [
@@ -81,10 +91,19 @@ class FateWorld(World):
             for what, script in (
                 ("settler", Settler(self).script),
                 ("meddler", Meddler(self, name, self._plain_elsewhere(name)).script),
+                *((("remaker", Remaker(name, self).script),) if self.remade else ()),
                 *((f"auditor of {queue}", Auditor(self, name, queue).script) for queue in AUDITED),
             )
         ]
         self._plan_troubles()
+
+    def routes_of(self, name: str) -> dict[Peer, Peer]:
+        """Over the depot, if there is one."""
+        if not self.depot or name == self.depot:
+            return {}
+        depot = Peer(self.depot, DEFAULT_PORT)
+        goals = (Peer(far, DEFAULT_PORT) for far in self._far(name))
+        return {goal: depot for goal in goals if goal != depot}
 
     def administration_queue(self, manager: str, at: str) -> str:
         """The name at `manager` of the administration queue that is at another, or here."""
@@ -139,6 +158,11 @@ class FateWorld(World):
             for other in self._far(name)
             for queue in ("plain", "plain", "small", "loose", "missing")
         ]
+        if self.remade:
+            far += [
+                Target(self._address(other, "passing"), other, "passing")
+                for other in self._far(name)
+            ]
         return FateProducer(self, name, near + far, TRANSACTIONS)
 
     # ------------------------------------------------------------------------------- troubles

@@ -207,6 +207,8 @@ class Fates:
             causes.add(MessageClass.NACK_Q_PURGED)
         if asked.queue == "missing":
             causes.add(MessageClass.NACK_BAD_DST_Q)
+        if asked.queue == "passing":
+            causes |= {MessageClass.NACK_Q_DELETED, MessageClass.NACK_BAD_DST_Q}
         if asked.queue == "small":
             causes.add(MessageClass.NACK_Q_EXCEED_QUOTA)
         if asked.loose and asked.transactional:

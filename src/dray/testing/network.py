@@ -27,12 +27,13 @@ from dray.wire.frames import (
     StreamState,
     encode_frame,
 )
-from dray.wire.stream import Frame, FrameStream
+from dray.wire.stream import READ_BYTES, Frame, FrameStream
 
 _EXPENDABLE = (Data, Passed, OpenStream, StreamRefused, StreamState)
 STALL, OVERTAKEN = 100, 10
 """How many times as long as others a frame takes that is stalled, or overtaken."""
-_PIECES_MAX = 3
+_IN_PIECES, _CUTS = 0.2, 2
+"""Share of frames that come in pieces, and how often those are cut."""
 _ALL_ARRIVES = 0.5
 
 
@@ -64,6 +65,8 @@ class Schedule:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._history = hashlib.sha256()
+        self.memory = bytearray(READ_BYTES)
+        """Where all links read."""
 
     def after(self, delay_s: float, action: Callable[[], None]) -> None:
         """Do something later; what is due at the same time happens in the order of these calls."""
@@ -116,7 +119,8 @@ class Link:
         self.faults = faults
         self._schedule = schedule
         self._rng = rng
-        self._streams = (FrameStream(), FrameStream())
+        # What is read is taken out at once, so that all links of a world may share the memory.
+        self._streams = (FrameStream(schedule.memory), FrameStream(schedule.memory))
         self._latest = [0.0, 0.0]
         self._dams: list[list[bytes] | None] = [None, None]
 
@@ -191,7 +195,7 @@ class Link:
         self._schedule.happened("frame", to, hashlib.sha256(data).digest()[:8])
         stream = self._streams[to]
         start = 0
-        for end in [*self._cuts(len(data)), len(data)]:
+        for end in (*self._cuts(len(data)), len(data)):
             while start < end and not self._deaf[to]:
                 room = stream.buffer()
                 count = min(len(room), end - start)
@@ -201,8 +205,9 @@ class Link:
                     self.ends[to].arrived(self, frame)
 
     def _cuts(self, length: int) -> list[int]:
-        count = self._rng.randrange(_PIECES_MAX)
-        return sorted(self._rng.randrange(length) for _ in range(count))
+        if self._rng.random() >= _IN_PIECES:
+            return []
+        return sorted(self._rng.randrange(length) for _ in range(_CUTS))
 
     def _delay(self) -> float:
         return self._rng.expovariate(1 / self.faults.delay_s)

@@ -140,6 +140,7 @@ class SimDaemon:
             reconnect_delay_s=0.5,
             window_bytes=24 << 10,
             window_messages=12,
+            routes=self.world.routes_of(self.name),
             # Consumers wait in their transactions for ever, and the world must come to rest.
             idle_transaction_s=None,
         )
