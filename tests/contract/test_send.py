@@ -59,7 +59,7 @@ def test_a_message_with_a_mutable_body_is_sent_as_it_is_now(queue):
 
 
 def test_text_is_no_body(queue):
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="is bytes, not str: encode it first"):
         queue.send("text")
 
 

@@ -12,6 +12,7 @@ from dray.errors import ProtocolError
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId, join_id
 from dray.model.message import Buffer, Message
+from dray.model.names import parse_queue_address
 from dray.wire.record import (
     FLAG_DEAD_LETTER,
     FLAG_JOURNAL,
@@ -95,6 +96,8 @@ def message_from(body: Buffer | Message, properties: SendProperties) -> Message:
 
 def record_of(message: Message, source: bytes, number: int, mark: PartMark = PLAIN) -> Record:
     """Encode a message under a number; raises `MessageTooLarge` or `Misuse`."""
+    if message.administration_queue is not None:
+        parse_queue_address(message.administration_queue)
     head, body = encode_record(message, source, number, mark)
     crc = crc32c.crc32c(body, crc32c.crc32c(head))
     return Record(head, body, len(head) + len(body), crc)
@@ -163,8 +166,14 @@ def checked_header(record: memoryview, length: int, crc: int) -> RecordHeader:
 
 
 def _immutable(body: object) -> bytes:
+    try:
+        view = memoryview(cast("Buffer", body))
+    except TypeError as error:
+        hint = ': encode it first, as in text.encode("utf-8")' if isinstance(body, str) else ""
+        kind = type(body).__name__
+        raise TypeError(f"the body of a message is bytes, not {kind}{hint}") from error
     # What can change under us until it is flushed would no longer fit its CRC32C.
-    return bytes(memoryview(cast("Buffer", body)))
+    return bytes(view)
 
 
 def _class_of(value: int) -> MessageClass:

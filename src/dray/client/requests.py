@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from dray.errors import Misuse
 
 ANSWER_GRACE_S = 30.0
@@ -12,10 +10,19 @@ _FOR_EVER_S = 1e9
 """Thirty years, and less than the longest wait that every clock of Python can count."""
 
 
+def check_count(name: str, value: object) -> None:
+    """Raise `Misuse` unless an argument is a whole number."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Misuse(f"{name} is a whole number, not {value!r}")
+
+
 def wait_for(timeout: float | None) -> float | None:
     """How long to wait for the answer to a request with that timeout; raises `Misuse`."""
-    if timeout is None or timeout >= _FOR_EVER_S:
+    if timeout is None:
         return None
-    if math.isnan(timeout):
-        raise Misuse("a timeout must be a number of seconds, or None to wait for ever")
-    return max(0.0, timeout) + ANSWER_GRACE_S
+    given: object = timeout
+    if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
+        raise Misuse(
+            f"a timeout is a number of seconds from 0 on, or None to wait for ever; not {timeout!r}"
+        )
+    return None if timeout >= _FOR_EVER_S else timeout + ANSWER_GRACE_S

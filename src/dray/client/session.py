@@ -13,7 +13,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from dray.errors import DrayError, ProtocolError, from_code
-from dray.wire.frames import Failed, Head, Hello, Leased, Receive, Welcome, encode_frame
+from dray.wire.frames import (
+    Failed,
+    Head,
+    Hello,
+    Leased,
+    Receive,
+    Send,
+    Welcome,
+    check_values,
+    encode_frame,
+)
 
 if TYPE_CHECKING:
     from dray.wire.stream import Frame
@@ -103,6 +113,9 @@ class Session:
         """Give the frame of a request and what its answer will be found in."""
         request_id = self._fresh_id()
         encoded = encode_frame(head, request_id, body_bytes)
+        if not isinstance(head, Send):
+            # What goes into a Send is counted here, not given by the caller.
+            check_values(head, encoded)
         takes = isinstance(head, Receive) and not head.transaction and not head.peek
         pending = self._pending[request_id] = Pending(irretrievable=takes)
         return pending, encoded

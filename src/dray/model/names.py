@@ -53,6 +53,8 @@ class QueueAddress(NamedTuple):
 
 def parse_queue_address(text: str) -> QueueAddress:
     """Read any form of a queue's name; raises `InvalidQueueName`."""
+    if not isinstance(text, str):
+        raise InvalidQueueName(f"the name of a queue is a text, not {type(text).__name__}")
     if text.lower().startswith("dray://"):
         return _remote(text)
     form = _FORMAT_NAME.match(text)
@@ -108,6 +110,8 @@ def _split(text: str) -> tuple[str, str]:
 def _check(name: str, whole: str, longest: int) -> None:
     if not 1 <= len(name) <= longest:
         raise InvalidQueueName(f"{whole!r} is not a queue name: use 1 to {longest} characters")
+    if name != name.strip():
+        raise InvalidQueueName(f"{whole!r} is not a queue name: no blank may begin or end it")
     found = _FORBIDDEN.search(name)
     if found:
         raise InvalidQueueName(f"{whole!r} is not a queue name: {found[0]!r} may not be in it")

@@ -16,6 +16,7 @@ Every head below names its type code; `docs/formats/wire.md` tells each exchange
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Any, NamedTuple
 
@@ -296,6 +297,21 @@ def encode_frame(head: Head, request_id: int = 0, body_bytes: int = 0) -> bytes:
     checked = _CHECKED.pack(MAGIC, VERSION, head.code, 0, request_id, len(encoded), body_bytes)
     crc = crc32c.crc32c(encoded, crc32c.crc32c(checked))
     return b"".join((checked, crc.to_bytes(4, "little"), encoded))
+
+
+def check_values(head: Head, encoded: bytes) -> None:
+    """Read again what `encode_frame` wrote of a head; raises `Misuse` for a value of a wrong type.
+
+    So whoever made the call hears of it, and not the other end, which would hang up.
+    """
+    try:
+        _DECODERS[head.code].decode(memoryview(encoded)[FRAME_HEADER_BYTES:])
+    except (msgspec.MsgspecError, ValueError) as error:
+        what, _, where = str(error).partition(" - at `$")
+        at = re.match(r"\[(\d+)\]", where)
+        fields = head.__struct_fields__
+        name = fields[int(at[1])] if at is not None else type(head).__name__
+        raise Misuse(f"{name} has a value that makes no sense: {what}") from error
 
 
 def read_frame_header(view: bytes | bytearray | memoryview) -> FrameHeader:

@@ -17,7 +17,7 @@ from dray.client.messages import (
     messages_in,
     record_of,
 )
-from dray.client.requests import wait_for
+from dray.client.requests import check_count, wait_for
 from dray.errors import ConnectionLost, InDoubt, MessageNotFound, ReceiveTimeout, TransactionUsage
 from dray.model.ids import LookupId, ManagerId, MessageId, join_id
 from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX, MIB
@@ -344,6 +344,9 @@ class Queue:
         select: Select = _FIRST,
         peek: bool = False,
     ) -> list[Message]:
+        check_count("max_messages", max_messages)
+        if max_bytes is not None:
+            check_count("max_bytes", max_bytes)
         if transaction is None and not peek and await self._takes_in_own():
             return await self._take_in_own(
                 max_messages, timeout=timeout, max_bytes=max_bytes, select=select
