@@ -15,8 +15,8 @@ from dray.model.classes import MessageClass
 from dray.testing.fate_world import FateWorld
 from dray.testing.shadow import BrokenPromiseError
 
-WORLDS, BLOCKS = 120, 6
-CANARY_WORLDS = 12
+WORLDS, BLOCKS = 150, 3
+CANARY_WORLDS = 60
 
 
 def some_world_notices():
@@ -44,6 +44,7 @@ def test_every_message_ends_once_and_its_sender_is_told_exactly_that(block):
         MessageClass.NACK_Q_EXCEED_QUOTA,
         MessageClass.NACK_NOT_TRANSACTIONAL_Q,
         MessageClass.NACK_Q_PURGED,
+        MessageClass.NACK_Q_DELETED,
         MessageClass.NACK_RECEIVE_TIMEOUT,
         MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER,
         MessageClass.NACK_RECEIVE_REJECTED,
@@ -75,6 +76,11 @@ def test_worlds_notice_when_a_defence_is_out(monkeypatch, target, name, broken):
         (63, "the place of a message that expired twice was freed twice"),
         (278, "confirmations waited for a connection that nothing asked for any more"),
         (283, "the same, of a message that the source had given up in doubt"),
+        (
+            43,
+            "the last of a transaction, and the first of its way, was refused: no way had a number",
+        ),
+        (116, "what a manager that forwards could only call in doubt was acknowledged as failed"),
     ],
 )
 def test_a_seed_that_once_failed_stays_mended(seed, what_went_wrong):

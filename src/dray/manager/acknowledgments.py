@@ -31,7 +31,9 @@ _OF_RECEIVE = 0x4000
 
 
 def wanted_by(asked: Acknowledge, message_class: int) -> bool:
-    """Whether the sender asked to be told of a class."""
+    """Whether the sender asked to be told of a class. Of a doubt nobody is: it is not known."""
+    if message_class == MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER:
+        return False
     if message_class & _NEGATIVE:
         wish = (
             Acknowledge.NEGATIVE_RECEIVE

@@ -1,8 +1,8 @@
 """What clients do in worlds that ask for everything: see `fates` for what must come of it.
 
 Producers ask for acknowledgments, dead letters, journals and limits of time; takers receive,
-reject, move aside, take whole transactions; either may end with two phases, which a settler then
-decides; a meddler purges; auditors read, in the end, what managers put into their own queues.
+reject, move aside, take whole transactions; either may end with two phases. Who else is there:
+`fate_bystanders`.
 """
 
 from __future__ import annotations
@@ -17,33 +17,25 @@ import crc32c
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.ids import ManagerId, join_id
 from dray.model.message import Message
-from dray.model.queue import QueueOptions
 from dray.testing.fates import RECEIVED, REJECTED, Asked
 from dray.testing.shadow import BrokenPromiseError, Sent
 from dray.testing.simulated_client import LinkBroken, Refusal, Reply, Script, SimClient
 from dray.wire.frames import (
     Abort,
     Commit,
-    CreateQueue,
-    DeleteQueue,
     Envelope,
-    ListPrepared,
     Messages,
     Move,
     Opened,
     OpenQueue,
-    PauseQueue,
     Prepare,
-    PreparedList,
-    PurgeQueue,
     Receive,
     ReceiveTransaction,
     Reject,
     Send,
-    SettlePrepared,
     TransactionMessages,
 )
-from dray.wire.record import encode_record, read_header, read_properties
+from dray.wire.record import encode_record, read_header
 
 if TYPE_CHECKING:
     from dray.testing.fate_world import FateWorld
@@ -87,7 +79,7 @@ class FateProducer:
             try:
                 yield from client.connect()
                 yield from self._resolve(client)
-                numbers = yield from _open(client, [each.name for each in self._targets])
+                numbers = yield from open_all(client, [each.name for each in self._targets])
                 while self._left:
                     self._left -= 1
                     if client.rng.random() < IMPLICIT:
@@ -234,7 +226,7 @@ class Taker:
         """Open the queue and its sub-queue, as soon as they are there."""
         while True:
             try:
-                return (yield from _open(client, [self._name, self._sub]))
+                return (yield from open_all(client, [self._name, self._sub]))
             except Refusal as refusal:
                 if refusal.error != "queue-not-found" or not self._world.remade:
                     raise
@@ -296,7 +288,7 @@ class Taker:
         assert isinstance(head, Messages | TransactionMessages)
         positions = {}
         groups = set()
-        for message_id, record, envelope in _cut(reply.body, head.envelopes):
+        for message_id, record, envelope in cut_apart(reply.body, head.envelopes):
             asked = self._world.fates.saw(self._place, message_id, record)
             groups.add(asked.sent.id)
             positions[message_id] = envelope.lookup_id
@@ -345,152 +337,13 @@ class Taker:
         self._world.doubts -= 1
 
 
-class Settler:
-    """Passes the second phase of what others have prepared, whoever they were."""
-
-    def __init__(self, world: FateWorld) -> None:
-        """Begin without decisions."""
-        self._world = world
-        self._decided: dict[str, bool] = {}
-
-    def script(self, client: SimClient) -> Script:
-        """Look now and then, until nobody can be waiting."""
-        while not self._world.settled:
-            try:
-                yield from client.connect()
-                while not self._world.settled:
-                    yield from self._settle(client)
-                    yield from client.sleep(client.rng.uniform(0.1, 1.0))
-            except LinkBroken:
-                yield from client.sleep(client.rng.uniform(0.0, 0.3))
-
-    def _settle(self, client: SimClient) -> Steps:
-        reply = yield from client.call(ListPrepared())
-        assert isinstance(reply.head, PreparedList)
-        for transaction_id in reply.head.transaction_ids:
-            commit = self._decided.setdefault(transaction_id, client.rng.random() < 0.7)  # noqa: PLR2004
-            yield from client.call(SettlePrepared(transaction_id, commit))
-
-
-class Meddler:
-    """Purges queues and pauses deliveries, a few times."""
-
-    def __init__(self, world: FateWorld, manager: str, outgoing: Sequence[str]) -> None:
-        """Meddle with the queues of one manager."""
-        self._world = world
-        self._manager = manager
-        self._outgoing = outgoing
-        self._left = 3
-
-    def script(self, client: SimClient) -> Script:
-        """Meddle until the troubles end."""
-        while self._left and client.world.troubled:
-            try:
-                yield from client.connect()
-                numbers = yield from _open(client, ["plain", *self._outgoing])
-                while self._left and client.world.troubled:
-                    self._left -= 1
-                    yield from client.sleep(client.rng.uniform(0.5, 6.0))
-                    yield from self._pause(client)
-                    if self._world.purges:
-                        self._world.fates.purged.add(f"{self._manager}/plain")
-                        yield from client.call(PurgeQueue(numbers["plain"]))
-            except LinkBroken:
-                yield from client.sleep(client.rng.uniform(0.0, 0.3))
-
-    def _pause(self, client: SimClient) -> Steps:
-        name = client.rng.choice(self._outgoing)
-        while True:
-            try:
-                yield from client.call(PauseQueue(name, paused=True))
-                yield from client.sleep(client.rng.uniform(0.0, 2.0))
-                yield from client.call(PauseQueue(name, paused=False))
-            except LinkBroken:
-                yield from client.connect()
-            else:
-                return
-
-
-class Remaker:
-    """Deletes a queue to which others send, and makes it again, a few times."""
-
-    def __init__(self, manager: str, world: FateWorld) -> None:
-        """Do it to the queue `passing` of one manager."""
-        self._world = world
-        self._manager = manager
-        self._left = 2
-
-    def script(self, client: SimClient) -> Script:
-        """Delete and make until the troubles end; then the queue is there for good."""
-        made = True
-        while not made or (self._left and client.world.troubled):
-            try:
-                yield from client.connect()
-                while not made or (self._left and client.world.troubled):
-                    yield from client.sleep(client.rng.uniform(0.2, 5.0))
-                    if made:
-                        self._left -= 1
-                        made = False
-                        yield from self._delete(client)
-                    else:
-                        yield from client.call(
-                            CreateQueue("passing", QueueOptions(), exist_ok=True)
-                        )
-                        made = True
-            except LinkBroken:
-                yield from client.sleep(client.rng.uniform(0.0, 0.3))
-
-    @staticmethod
-    def _delete(client: SimClient) -> Steps:
-        try:
-            yield from client.call(DeleteQueue("passing"))
-        except Refusal as refusal:
-            # What is prepared keeps it; or it is gone already, and the answer was lost.
-            if refusal.error not in ("misuse", "queue-not-found"):
-                raise
-
-
-class Auditor:
-    """Reads everything out of a queue of the manager's own, once the troubles are over."""
-
-    def __init__(self, world: FateWorld, manager: str, name: str) -> None:
-        """Read queue `name` of a manager."""
-        self._world = world
-        self._where = f"{manager}/{name}"
-        self._name = name
-
-    def script(self, client: SimClient) -> Script:
-        """Wait, then read for ever."""
-        while client.world.troubled:
-            yield from client.sleep(1.0)
-        yield from client.connect()
-        numbers = yield from _open(client, [self._name])
-        while True:
-            reply = yield from client.call(Receive(numbers[self._name], 0, None, 10))
-            assert isinstance(reply.head, Messages)
-            for message_id, record, envelope in _cut(reply.body, reply.head.envelopes):
-                self._note(message_id, record, envelope)
-
-    def _note(self, message_id: str, record: bytes, envelope: Envelope) -> None:
-        fates, what = self._world.fates, MessageClass(envelope.message_class)
-        if self._name == "acks":
-            about = read_properties(record, read_header(record)).correlation_id
-            fates.found_told(self._where, about or "", what)
-        elif self._name == "system$;journal":
-            fates.found_journaled(self._where, message_id)
-        elif self._name == "loose":
-            fates.saw(self._where, message_id, record)
-            fates.ended(message_id, RECEIVED)
-        else:
-            fates.found_dead(self._where, message_id, what, self._world.schedule.now)
-
-
 def _life(rng: random.Random) -> float:
     """A limit of time: short ones as likely as long ones."""
     return math.exp(rng.uniform(math.log(LIFE_S_MIN), math.log(LIFE_S_MAX)))
 
 
-def _open(client: SimClient, names: list[str]) -> Steps:
+def open_all(client: SimClient, names: list[str]) -> Steps:
+    """Open queues by name; gives their numbers."""
     numbers = {}
     for name in names:
         reply = yield from client.call(OpenQueue(name))
@@ -504,7 +357,8 @@ def _send(queue: int, transaction: int, records: list[bytes]) -> Send:
     return Send(queue, transaction, sizes, [crc32c.crc32c(record) for record in records])
 
 
-def _cut(body: bytes, envelopes: list[Envelope]) -> list[tuple[str, bytes, Envelope]]:
+def cut_apart(body: bytes, envelopes: list[Envelope]) -> list[tuple[str, bytes, Envelope]]:
+    """Id, record and envelope of each message in an answer."""
     found, at = [], 0
     for envelope in envelopes:
         record = body[at : at + envelope.length]

@@ -16,15 +16,8 @@ import sys
 from dray.manager.events import Peer
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
-from dray.testing.fate_workload import (
-    Auditor,
-    FateProducer,
-    Meddler,
-    Remaker,
-    Settler,
-    Taker,
-    Target,
-)
+from dray.testing.fate_bystanders import Auditor, Meddler, Remaker, Settler
+from dray.testing.fate_workload import FateProducer, Taker, Target
 from dray.testing.fates import Fates
 from dray.testing.network import Endpoint, Faults, Link
 from dray.testing.shadow import BrokenPromiseError

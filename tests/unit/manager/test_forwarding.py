@@ -176,3 +176,24 @@ def test_large_messages_and_whole_transactions_of_two_origins_do_not_mix(tmp_pat
         assert head.missing == []
     found = [take_large(receiver, large, receiver.number_for()) for _ in "ad"]
     assert [(each.sequence, each.source) for each in found] == sequences
+
+
+def test_what_a_hop_has_sent_and_must_expire_is_in_doubt_and_acknowledged_by_nobody(
+    net: Net,
+) -> None:
+    caller = net["a"].session()
+    caller.create("acks")
+    late = asking(b"?", Acknowledge(15), time_to_reach_queue=60.0, use_dead_letter_queue=True)
+    caller.send(caller.open(ORDERS), late)
+    for host in "cab" * 10:
+        net._carry(host)
+        if any(who == "b" and isinstance(head, frames.Data) for who, _, head in net.said):
+            break
+    net["c"].effects.clear()
+    net.block("b", "c")
+    net.deliver()
+    for _ in range(3):
+        net.advance(31.0)
+    assert dead(caller) == [(MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER, b"?")]
+    assert [each for each, _ in acknowledged(caller)] == []
+    assert bodies_at(net, "c") == [b"?"]

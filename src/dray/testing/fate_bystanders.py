@@ -1,0 +1,172 @@
+"""Who else is at work in worlds that ask for everything, besides those who send and receive.
+
+A settler decides what was prepared; a meddler purges and pauses; a remaker deletes a queue and
+makes it again; auditors read, in the end, what managers put into their own queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dray.model.classes import MessageClass
+from dray.model.queue import QueueOptions
+from dray.testing.fate_workload import Steps, cut_apart, open_all
+from dray.testing.fates import RECEIVED
+from dray.testing.simulated_client import LinkBroken, Refusal, Script, SimClient
+from dray.wire.frames import (
+    CreateQueue,
+    DeleteQueue,
+    Envelope,
+    ListPrepared,
+    Messages,
+    PauseQueue,
+    PreparedList,
+    PurgeQueue,
+    Receive,
+    SettlePrepared,
+)
+from dray.wire.record import read_header, read_properties
+
+if TYPE_CHECKING:
+    from dray.testing.fate_world import FateWorld
+
+
+class Settler:
+    """Passes the second phase of what others have prepared, whoever they were."""
+
+    def __init__(self, world: FateWorld) -> None:
+        """Begin without decisions."""
+        self._world = world
+        self._decided: dict[str, bool] = {}
+
+    def script(self, client: SimClient) -> Script:
+        """Look now and then, until nobody can be waiting."""
+        while not self._world.settled:
+            try:
+                yield from client.connect()
+                while not self._world.settled:
+                    yield from self._settle(client)
+                    yield from client.sleep(client.rng.uniform(0.1, 1.0))
+            except LinkBroken:
+                yield from client.sleep(client.rng.uniform(0.0, 0.3))
+
+    def _settle(self, client: SimClient) -> Steps:
+        reply = yield from client.call(ListPrepared())
+        assert isinstance(reply.head, PreparedList)
+        for transaction_id in reply.head.transaction_ids:
+            commit = self._decided.setdefault(transaction_id, client.rng.random() < 0.7)  # noqa: PLR2004
+            yield from client.call(SettlePrepared(transaction_id, commit))
+
+
+class Meddler:
+    """Purges queues and pauses deliveries, a few times."""
+
+    def __init__(self, world: FateWorld, manager: str, outgoing: Sequence[str]) -> None:
+        """Meddle with the queues of one manager."""
+        self._world = world
+        self._manager = manager
+        self._outgoing = outgoing
+        self._left = 3
+
+    def script(self, client: SimClient) -> Script:
+        """Meddle until the troubles end."""
+        while self._left and client.world.troubled:
+            try:
+                yield from client.connect()
+                numbers = yield from open_all(client, ["plain", *self._outgoing])
+                while self._left and client.world.troubled:
+                    self._left -= 1
+                    yield from client.sleep(client.rng.uniform(0.5, 6.0))
+                    yield from self._pause(client)
+                    if self._world.purges:
+                        self._world.fates.purged.add(f"{self._manager}/plain")
+                        yield from client.call(PurgeQueue(numbers["plain"]))
+            except LinkBroken:
+                yield from client.sleep(client.rng.uniform(0.0, 0.3))
+
+    def _pause(self, client: SimClient) -> Steps:
+        name = client.rng.choice(self._outgoing)
+        while True:
+            try:
+                yield from client.call(PauseQueue(name, paused=True))
+                yield from client.sleep(client.rng.uniform(0.0, 2.0))
+                yield from client.call(PauseQueue(name, paused=False))
+            except LinkBroken:
+                yield from client.connect()
+            else:
+                return
+
+
+class Remaker:
+    """Deletes a queue to which others send, and makes it again, a few times."""
+
+    def __init__(self, manager: str, world: FateWorld) -> None:
+        """Do it to the queue `passing` of one manager."""
+        self._world = world
+        self._manager = manager
+        self._left = 2
+
+    def script(self, client: SimClient) -> Script:
+        """Delete and make until the troubles end; then the queue is there for good."""
+        made = True
+        while not made or (self._left and client.world.troubled):
+            try:
+                yield from client.connect()
+                while not made or (self._left and client.world.troubled):
+                    yield from client.sleep(client.rng.uniform(0.2, 5.0))
+                    if made:
+                        self._left -= 1
+                        made = False
+                        yield from self._delete(client)
+                    else:
+                        yield from client.call(
+                            CreateQueue("passing", QueueOptions(), exist_ok=True)
+                        )
+                        made = True
+            except LinkBroken:
+                yield from client.sleep(client.rng.uniform(0.0, 0.3))
+
+    @staticmethod
+    def _delete(client: SimClient) -> Steps:
+        try:
+            yield from client.call(DeleteQueue("passing"))
+        except Refusal as refusal:
+            # What is prepared keeps it; or it is gone already, and the answer was lost.
+            if refusal.error not in ("misuse", "queue-not-found"):
+                raise
+
+
+class Auditor:
+    """Reads everything out of a queue of the manager's own, once the troubles are over."""
+
+    def __init__(self, world: FateWorld, manager: str, name: str) -> None:
+        """Read queue `name` of a manager."""
+        self._world = world
+        self._where = f"{manager}/{name}"
+        self._name = name
+
+    def script(self, client: SimClient) -> Script:
+        """Wait, then read for ever."""
+        while client.world.troubled:
+            yield from client.sleep(1.0)
+        yield from client.connect()
+        numbers = yield from open_all(client, [self._name])
+        while True:
+            reply = yield from client.call(Receive(numbers[self._name], 0, None, 10))
+            assert isinstance(reply.head, Messages)
+            for message_id, record, envelope in cut_apart(reply.body, reply.head.envelopes):
+                self._note(message_id, record, envelope)
+
+    def _note(self, message_id: str, record: bytes, envelope: Envelope) -> None:
+        fates, what = self._world.fates, MessageClass(envelope.message_class)
+        if self._name == "acks":
+            about = read_properties(record, read_header(record)).correlation_id
+            fates.found_told(self._where, about or "", what)
+        elif self._name == "system$;journal":
+            fates.found_journaled(self._where, message_id)
+        elif self._name == "loose":
+            fates.saw(self._where, message_id, record)
+            fates.ended(message_id, RECEIVED)
+        else:
+            fates.found_dead(self._where, message_id, what, self._world.schedule.now)
