@@ -13,7 +13,7 @@ from dray.store.checkpoint import ORIGIN, PAIRS, SEQUENCES, TRANSACTIONS, Mark, 
 from dray.store.decisions import LogState
 from dray.store.disk import Disk, File
 from dray.store.limits import CHECKPOINT_BYTES
-from dray.store.maps import MAP_NAMES, map_name
+from dray.store.maps import END_AT, MAP_NAMES, encode_end, map_name
 from dray.store.recovery import Replay, Survey
 
 Pair = tuple[str, ...]
@@ -67,6 +67,10 @@ class Pairs:
         """For the next generation: of state, of incoming sequences, and the file for its map."""
         state, sequences = (self._writer(pair) for pair in (TRANSACTIONS, SEQUENCES))
         return state, sequences, self._files[map_name(self._generation + 1)]
+
+    def note_end(self, lsn: int) -> None:
+        """Note in the map that is not to be written next that the log is durable up to `lsn`."""
+        self._files[map_name(self._generation)].write(encode_end(lsn), END_AT)
 
     def next_generation(self) -> int:
         """The number of the checkpoint that is being begun."""

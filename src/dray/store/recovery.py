@@ -45,7 +45,7 @@ from dray.store.disk import MESSAGE_FILE_UNREADABLE, Disk, File
 from dray.store.group import HEADER_BYTES, Range, decode_header
 from dray.store.heap import Extent, Occupancy, file_name, numbers_of
 from dray.store.limits import LOG_SCAN_BYTES
-from dray.store.maps import Disagreement, compare, read_map
+from dray.store.maps import Disagreement, compare, read_end, read_map
 from dray.store.qmlog import Chain, LogReader
 
 __all__ = ["CHECKPOINTS_LOST", "LOG_NAME", "History", "RecoveryReport", "Replay", "refusal"]
@@ -229,9 +229,23 @@ class Replay:
                 LOG_NAME,
                 f"the group at byte {at} is damaged, and a later one knew it to be durable",
             )
+        if self._found.row.act is not Act.FRESH:
+            self._ask_the_maps(chain)
         if chain.next_fact < self.facts:
             raise self._facts_are_missing()
         return chain
+
+    def _ask_the_maps(self, chain: Chain) -> None:
+        """Raise StoreCorrupt if a seal has left word that more of the log was durable."""
+        name, end = read_end(self._disk)
+        if chain.end < end:
+            at = chain.end % self._reader.capacity
+            raise refusal(
+                LOG_DAMAGED,
+                LOG_NAME,
+                f"nothing whole is at byte {at}, and by {name} it was durable up to byte"
+                f" {end % self._reader.capacity}",
+            )
 
     def _facts_are_missing(self) -> StoreCorrupt:
         why = "facts are missing that only it had"

@@ -440,6 +440,8 @@ class Store:
         """
         quiet = not self._log.pending and self._log.durable == self._log.head
         if quiet and self._marked_at < self._log.head:
+            # In a second file too: one hit on the end of the log may take groups and seal alike.
+            self._pairs.note_end(self._log.head)
             self._log.write_mark(SEAL)
             self._log.durable = self._marked_at = self._log.head
 

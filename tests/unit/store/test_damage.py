@@ -74,6 +74,21 @@ def test_a_damaged_sealed_log_starts_whole_or_refuses(wraps):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("wraps", [False, True])
+@pytest.mark.parametrize("page", [4096, 1 << 20])
+def test_a_hit_that_takes_the_last_groups_and_their_seal_refuses(wraps, page):
+    disk, told = used(wraps=wraps, sealed=True)
+    refused = 0
+    for start in range(0, LOG_BYTES, 512):
+        copy = disk.after_crash(Fate.KEPT)
+        copy.damage("QMLog", start, bytes(min(page, LOG_BYTES - start)))
+        state, event = outcome(copy)
+        assert state == told.state() or event in {2064, 2076, 2079}, start
+        refused += event == 2079
+    assert refused > 2
+
+
+@pytest.mark.slow
 def test_a_damaged_log_without_a_seal_loses_at_most_the_group_that_nothing_vouches_for():
     disk, told = used(wraps=True, sealed=False)
     older = 0
