@@ -163,20 +163,20 @@ class Recovered:
         return (state.sequence_id, state.upto)
 
     def check_large(self, frozen: Frozen) -> None:
-        """Large messages are whole, up to the first of which parts are still to arrive."""
+        """Large messages are whole, up to the first that is held or still arriving."""
         if LARGE not in frozen.queues:
             return
         number = self._desk.number(self._session, LARGE)
         head, _ = self._desk.ask(self._session, frames.LargeList(number, 0, 10_000))
         assert isinstance(head, frames.LargeListed)
         found = [(each.source, each.sequence) for each in head.entries if not each.missing]
-        there = set(keys_of(frozen, LARGE))
+        there, free = {key for _, _, key in frozen.queues[LARGE]}, set(keys_of(frozen, LARGE))
         whole = []
-        for key in keys_of(frozen, LARGE):
+        for _, _, key in frozen.queues[LARGE]:
             parts = self._known.parts_of.get(key)
             if parts is None:
                 continue
-            if not there.issuperset(parts):
+            if key not in free or not there.issuperset(parts):
                 break
             whole.append(key)
         if found != whole or len(found) != len(head.entries):
