@@ -25,10 +25,10 @@ PING_BYTES = 1024
 PING_WITHIN_S = 60.0
 
 
-def send_large(url: str, queue: str, path: str) -> dict[str, float]:
+def send_large(url: str, queue: str, path: str, digest: str = "sha256") -> dict[str, float]:
     """Send one file as a large message; timed from the first byte to the commit's answer."""
     with dray.connect(url) as manager:
-        large = dray.LargeMessageQueue(manager.queue(queue))
+        large = dray.LargeMessageQueue(manager.queue(queue), digest=digest)
         before = reset_peak("self")
         began = time.perf_counter()
         with manager.transaction() as transaction:

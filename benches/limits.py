@@ -39,11 +39,14 @@ def write_again_mb_s(folder: Path, size: int) -> float:
     return rate
 
 
-def copy_mb_s(source: Path, folder: Path) -> float:
-    """Rate of a plain copy of the file, as `cp` does it, without a sync."""
+def copy_mb_s(source: Path, folder: Path, *, sync: bool = False) -> float:
+    """Rate of a plain copy into a new file, as `cp` does it; with `sync`, onto the disk."""
     target = folder / "copy"
     began = time.perf_counter()
     shutil.copyfile(source, target)
+    if sync:
+        with target.open("rb") as file:
+            os.fsync(file.fileno())
     rate = source.stat().st_size / (time.perf_counter() - began) / 1e6
     target.unlink()
     return rate

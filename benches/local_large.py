@@ -1,7 +1,10 @@
 """One large message to a local queue and back out, against this machine's own writing and copying.
 
 Two states of a store: fresh, whose heap files the disk allocates as they grow, as any fresh file;
-and recycled, whose heap files were written before, as a file that is written again.
+and recycled, of which the first GiB was written before, as a file that is written again. A receive
+ends with a synced file, and so stands beside a copy that is synced; a copy that is not, which is
+faster than any disk, stands beside it for the record. Everything through the Unix socket, where
+files are lent, and once through TCP. The digest is a choice: see docs/decisions/0074.
 """
 
 from __future__ import annotations
@@ -13,50 +16,81 @@ from benches.processes import client
 from benches.results import Result
 from dray.cli.demo.processes import ManagerProcess
 
-SEND_BAR = 0.35
-ROUND = ("write fresh", "write again", "copy", "send fresh", "receive", "send recycled")
+SEND_BAR = 0.7
+RECEIVE_BAR = 0.5
+WAYS = (("unix", "blake3"), ("unix", "sha256"), ("tcp", "blake3"))
+"""Door and digest."""
+Rates = dict[str, list[float]]
 
 
 def run(folder: Path, size: int, rounds: int) -> list[Result]:
     """Measure; `size` bytes in each round."""
     payload = make_payload(folder / "payload", size)
-    found: dict[str, list[float]] = {name: [] for name in ROUND}
+    found: Rates = {}
     for turn in range(rounds):
-        for name, rate in _round(folder / f"round-{turn}", payload, size).items():
-            found[name].append(rate)
-    fresh, again, copy = found["write fresh"], found["write again"], found["copy"]
+        at = folder / f"round-{turn}"
+        at.mkdir()
+        for name, rate in (_limits(at, payload, size) | _ways(at, payload, size)).items():
+            found.setdefault(name, []).append(rate)
+    return [each for door, digest in WAYS for each in _results(found, door, digest)]
+
+
+def _results(found: Rates, door: str, digest: str) -> list[Result]:
+    fresh, again = found["write fresh"], found["write again"]
+    sent, received, sent_again = (
+        found[f"{door} {digest} {what}"] for what in ("send fresh", "receive", "send recycled")
+    )
+    way = f"{door}, {digest}"
+    bars = (SEND_BAR, RECEIVE_BAR) if door == "unix" else (None, None)
     return [
-        Result("send, fresh store", "MB/s", found["send fresh"], "write+fdatasync, fresh file",
-               fresh, SEND_BAR),
-        Result("send, recycled store", "MB/s", found["send recycled"],
+        Result(f"send, {way}, fresh store", "MB/s", sent, "write+fdatasync, fresh file",
+               fresh, bars[0]),
+        Result(f"send, {way}, recycled store", "MB/s", sent_again, "write+fdatasync, fresh file",
+               fresh, bars[0]),
+        Result(f"send, {way}, recycled store", "MB/s", sent_again,
                "write+fdatasync, file written before", again),
-        Result("send, recycled store", "MB/s", found["send recycled"],
-               "write+fdatasync, fresh file", fresh, SEND_BAR),
-        Result("receive into a synced file", "MB/s", found["receive"],
-               "write+fdatasync, fresh file", fresh),
-        Result("receive into a synced file", "MB/s", found["receive"], "cp, without a sync", copy),
+        Result(f"receive, {way}, into a synced file", "MB/s", received, "cp, synced",
+               found["copy synced"], bars[1]),
+        Result(f"receive, {way}, into a synced file", "MB/s", received, "cp, not synced",
+               found["copy"]),
     ]  # fmt: skip
 
 
-def _round(folder: Path, payload: Path, size: int) -> dict[str, float]:
-    folder.mkdir()
-    rates = {
+def _limits(folder: Path, payload: Path, size: int) -> dict[str, float]:
+    return {
         "write fresh": write_fresh_mb_s(folder, size),
         "write again": write_again_mb_s(folder, size),
+        "copy synced": copy_mb_s(payload, folder, sync=True),
         "copy": copy_mb_s(payload, folder),
     }
-    out = folder / "out"
-    with ManagerProcess("local", folder, ["--socket", str(folder / "s"), "--quota", "64GiB"]) as it:
-        url = f"dray+unix://{folder / 's'}"
-        with it.connect() as manager:
-            for name in ("large", "statusq"):
-                manager.create_queue(name)
-        sent = client("send_large", url=url, queue="large", path=str(payload))
-        received = client("receive_large", url=url, queue="large", to=str(out))
-        out.unlink()
-        sent_again = client("send_large", url=url, queue="large", path=str(payload))
-    for name, measured in (
-        ("send fresh", sent), ("receive", received), ("send recycled", sent_again)
-    ):  # fmt: skip
-        rates[name] = size / measured["seconds"] / 1e6
+
+
+def _ways(folder: Path, payload: Path, size: int) -> dict[str, float]:
+    rates = {}
+    for door, digest in WAYS:
+        at = folder / f"{door}-{digest}"
+        at.mkdir()
+        with ManagerProcess("local", at, ["--socket", str(at / "s"), "--quota", "64GiB"]) as it:
+            url = f"dray+unix://{at / 's'}" if door == "unix" else it.url
+            seconds = _there_and_back(it, url, payload, digest=digest, out=at / "out")
+        for what, took in seconds.items():
+            rates[f"{door} {digest} {what}"] = size / took / 1e6
     return rates
+
+
+def _there_and_back(
+    manager: ManagerProcess, url: str, payload: Path, *, digest: str, out: Path
+) -> dict[str, float]:
+    with manager.connect() as connected:
+        for name in ("large", "statusq"):
+            connected.create_queue(name)
+    sending = {"url": url, "queue": "large", "path": str(payload), "digest": digest}
+    sent = client("send_large", **sending)
+    received = client("receive_large", url=url, queue="large", to=str(out))
+    out.unlink()
+    sent_again = client("send_large", **sending)
+    return {
+        "send fresh": sent["seconds"],
+        "receive": received["seconds"],
+        "send recycled": sent_again["seconds"],
+    }

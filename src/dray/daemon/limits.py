@@ -80,8 +80,9 @@ SHARE_BYTES_MAX: Final = 1 << 20
 SHARE_S: Final = 0.005
 """How long a line may be busy with one share: a small message waits for two or three of them."""
 
-FILES_PER_SESSION: Final = 2
-"""Files that one session lends at a time: one being fetched while another is placed."""
+FILES_PER_SESSION: Final = 4
+"""Files that one session lends at a time: more than our own client does, which has three fragments
+under way and is read from all the time."""
 FETCH_BUFFERS: Final = 4
 """Buffers of 4 MiB for what is fetched, for the whole daemon: every thread has one to fill while
 the loop empties another."""

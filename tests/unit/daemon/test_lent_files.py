@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dray.daemon import copying
+from dray.daemon.limits import FILES_PER_SESSION
 from dray.errors import ProtocolError, StoreFull, TargetUnwritable
 from dray.wire import file_frames, frames
 
@@ -276,14 +277,14 @@ def test_one_session_lends_only_a_few_files_at_a_time(echo, opened, monkeypatch,
     monkeypatch.setattr(copying, "preadv", preadv)
     source = opened("source", content=BODY)
     with echo.client() as client:
-        for number in range(1, 9):
+        for number in range(1, 13):
             client.lend(send_file(100), source, request_id=number)
         copier = echo.servers[-1]._around.copier
-        wait_until(lambda: copier.files_lent == 2)
+        wait_until(lambda: copier.files_lent == FILES_PER_SESSION)
         go_on.set()
-        for _ in range(8):
+        for _ in range(12):
             client.hear_head(frames.Done)
-            assert copier.files_lent <= 2
+            assert copier.files_lent <= FILES_PER_SESSION
         wait_until(lambda: copier.files_lent == 0)
 
 
