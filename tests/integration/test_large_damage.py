@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 
 import pytest
 
@@ -141,3 +142,41 @@ def test_a_hole_by_damage_survives_the_end_of_the_manager(data):
         assert (caught.value.sequence_id, caught.value.missing) == (holed, [[2, 2]])
         with pytest.raises(dray.ReceiveTimeout):
             large.receive(0)
+
+
+def test_with_repair_a_damaged_fragment_that_nobody_kept_is_a_hole_in_the_end(large, data):
+    holed = large.send(BODY)
+    flip(data, BODY[150_000:150_064])
+    with (
+        pytest.raises(dray.LargeMessageCorrupt, match="receive it once more"),
+        large.receive(timeout=10, repair=True) as message,
+    ):
+        message.body()
+    with pytest.raises(dray.LargeMessageHole) as caught:
+        large.receive(10, repair=True)
+    assert (caught.value.sequence_id, caught.value.missing) == (holed, [[2, 2]])
+    with pytest.raises(dray.ReceiveTimeout):
+        large.receive(0, repair=True)
+
+
+@pytest.mark.slow
+def test_a_damaged_fragment_is_fetched_again_from_the_manager_that_sent_it(tmp_path):
+    data = tmp_path / "destination"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    with dray.open(data, listen=address) as manager, dray.open(tmp_path / "source") as source:
+        manager.create_queue("statusq")
+        large = dray.LargeMessageQueue(manager.create_queue("heavy"))
+        leading = source.queue(f"dray://{address}/heavy")
+        sending = dray.LargeMessageQueue(leading, fragment_size=100_000)
+        sequence_id = sending.send(BODY, use_dead_letter_queue=True)
+        large.receive(timeout=60).close()
+        flip(data, BODY[150_000:150_064])
+        with (
+            pytest.raises(dray.LargeMessageCorrupt),
+            large.receive(timeout=60, repair=True) as message,
+        ):
+            message.body()
+        with large.receive(timeout=60, repair=True) as message:
+            assert (message.sequence_id, message.body()) == (sequence_id, BODY)
+        assert manager.queue("heavy").info().message_count == 0

@@ -44,6 +44,7 @@ Taken = dict[str, object]
     type=click.FloatRange(0),
     help="Seconds to wait for each message  [default: for ever for the first, 0 for the rest].",
 )
+@click.option("--repair", is_flag=True, help="Ask the source for what is missing (--large).")
 @everywhere
 @click.pass_obj
 def command(
@@ -54,6 +55,7 @@ def command(
     folder: str | None,
     most: int,
     timeout: float | None,
+    repair: bool,
 ) -> None:
     """Take messages from QUEUE and print them, or write them to files.
 
@@ -61,9 +63,11 @@ def command(
     """
     if large and folder is None:
         raise click.UsageError("--large needs --to DIR: a large message becomes a file.")
+    if repair and not large:
+        raise click.UsageError("--repair is for --large.")
     target = None if folder is None else directory(folder)
     with settings.connect() as manager:
-        taker = Taker(settings, manager, queue, target, large=large)
+        taker = Taker(settings, manager, queue, target, large=large, repair=repair)
         for count in range(most):
             wait = timeout if timeout is not None or count == 0 else 0
             try:
@@ -79,10 +83,18 @@ class Taker:
     """Takes messages from one queue, one transaction each."""
 
     def __init__(
-        self, settings: Settings, manager: Manager, queue: str, target: Path | None, *, large: bool
+        self,
+        settings: Settings,
+        manager: Manager,
+        queue: str,
+        target: Path | None,
+        *,
+        large: bool,
+        repair: bool = False,
     ) -> None:
         """Take from `queue` into the directory `target`, or to standard output."""
         self._settings, self._target, self._large = settings, target, large
+        self._repair = repair
         self._manager, self._queue = manager, manager.queue(queue)
         self._transactional = self._queue.info().transactional
 
@@ -122,7 +134,7 @@ class Taker:
 
         assert self._target is not None
         large = dray.LargeMessageQueue(self._queue)
-        with large.receive(timeout=wait, transaction=transaction) as message:
+        with large.receive(wait, transaction, repair=self._repair) as message:
             name = _name_from(message.sequence_id)
             with progress(f"receiving {message.label or name}", message.size) as shown:
                 path = place(

@@ -19,6 +19,7 @@ to 4.5 and 11.5.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -49,11 +50,17 @@ class PartSeen(NamedTuple):
     way: int = 0
     """By which way it came; what comes by another proves nothing about it."""
 
+    @property
+    def name(self) -> int | str:
+        """What it is called among what is missing."""
+        return {Part.HEADER: "header", Part.TRAILER: "trailer"}.get(Part(self.part), self.fragment)
+
 
 class Assembly:
     """The parts of one large message that are in the queue."""
 
     __slots__ = (
+        "_last_fragment",
         "closed",
         "correlation_id",
         "count",
@@ -63,6 +70,7 @@ class Assembly:
         "held",
         "key",
         "numbers",
+        "refused",
         "size",
         "trailer",
         "transaction",
@@ -81,13 +89,37 @@ class Assembly:
         self.numbers = array("I")
         self.fragments = array("Q")
         self.size = 0
+        self._last_fragment = 0
         self.held = 0
         self.closed = False
         self.duplicate = False
+        self.refused = False
+        """Whether its source was asked for what is missing and does not have it."""
 
     def __contains__(self, lookup_id: int) -> bool:
         """Whether the part at a position is one of it."""
         return lookup_id in (self.header, self.trailer) or lookup_id in self.fragments
+
+    def add_fragment(self, seen: PartSeen) -> None:
+        """Note a fragment: behind all others, or where it was missing."""
+        number = seen.fragment & 0xFFFFFFFF
+        at = bisect_left(self.numbers, number)
+        self.duplicate |= at < len(self.numbers) and self.numbers[at] == number
+        self.numbers.insert(at, number)
+        self.fragments.insert(at, seen.lookup_id)
+        self.size += seen.size
+        self._last_fragment = max(self._last_fragment, seen.lookup_id)
+
+    def lost_fragment(self, lookup_id: int) -> None:
+        """The fragment at a position is noted no more."""
+        if lookup_id == self._last_fragment:
+            self._last_fragment = max(self.fragments, default=0)
+
+    def parts(self) -> Iterator[tuple[int | str, int]]:
+        """Name (number, "header" or "trailer") and position of each part that is there."""
+        yield from zip(self.numbers, self.fragments, strict=True)
+        ends = (("header", self.header), ("trailer", self.trailer))
+        yield from (end for end in ends if end[1])
 
     @property
     def decided(self) -> bool:
@@ -104,13 +136,13 @@ class Assembly:
 
     @property
     def first(self) -> int:
-        """Position of the first part that is there."""
+        """Position of the first part that is there: the header, if it is."""
         return self.header or (self.fragments[0] if self.fragments else self.trailer)
 
     @property
     def last(self) -> int:
-        """Position of the last part that is there."""
-        return self.trailer or (self.fragments[-1] if self.fragments else self.header)
+        """Position of the last part that is there; not of the trailer if one was sent again."""
+        return max(self.trailer, self.header, self._last_fragment)
 
     def lookup_ids(self) -> list[int]:
         """Positions of all parts that are there, in order."""
@@ -160,6 +192,7 @@ class LargeParts:
     def added(self, seen: PartSeen) -> None:
         """A part joined the queue."""
         assembly = self._assemblies.get(seen.key)
+        first = assembly.first if assembly is not None else 0
         if assembly is None:
             assembly = Assembly(seen.key, seen.transaction, seen.way)
             self._assemblies[seen.key] = assembly
@@ -174,12 +207,9 @@ class LargeParts:
                 assembly.trailer, assembly.count = seen.lookup_id, seen.fragment_count
                 self._close(assembly)
             case _:
-                assembly.duplicate |= bool(assembly.numbers) and (
-                    seen.fragment <= assembly.numbers[-1]
-                )
-                assembly.numbers.append(seen.fragment & 0xFFFFFFFF)
-                assembly.fragments.append(seen.lookup_id)
-                assembly.size += seen.size
+                assembly.add_fragment(seen)
+        if first and assembly.first != first:
+            self._sort()
 
     def source_went_on(self, way: int, transaction: int, *, ended: bool) -> None:
         """A message of `transaction` came by a way: what was in flight of others by it is over.
@@ -208,6 +238,7 @@ class LargeParts:
             at = assembly.fragments.index(seen.lookup_id)
             del assembly.fragments[at], assembly.numbers[at]
             assembly.size -= seen.size
+            assembly.lost_fragment(seen.lookup_id)
         if not (assembly.header or assembly.trailer or assembly.fragments):
             self.dropped(seen.key)
         elif assembly.first != first:

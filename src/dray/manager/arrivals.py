@@ -316,7 +316,7 @@ def _admit_run(context: Context, queue: Queue, arrival: _Arrival, judged: list[_
     if admitted and queue.large_use and not queue.outgoing:
         _watch_parts(context, queue, arrival, admitted)
     if cut_short:
-        _watch_ends(context, queue, arrival, going)
+        _watch_ends(context, queue, arrival, going, judged)
     if admitted or cut_short:
         context.touch(queue)
 
@@ -422,9 +422,19 @@ def _watch_parts(
         queue.parts.source_went_on(way, envelope.transaction, ended=ended)
 
 
-def _watch_ends(
-    context: Context, queue: Queue, arrival: _Arrival, going: list[tuple[str, int]]
+def _watch_ends(  # noqa: PLR0917 - what is known of one frame
+    context: Context,
+    queue: Queue,
+    arrival: _Arrival,
+    going: list[tuple[str, int]],
+    judged: list[_Judged],
 ) -> None:
+    """Tell the large messages of a queue of ends that no message in it shows."""
+    for at, _, why in judged:
+        envelope = arrival.head.envelopes[at]
+        if why is not None and envelope.marks & MARK_LAST:
+            number = context.state.ways.number(arrival.way(at, queue))
+            queue.parts.source_went_on(number, envelope.transaction, ended=True)
     for origin, transaction in going:
         way = Way(arrival.key.source, arrival.key.stream, origin, queue.number)
         number = context.state.ways.number(way)

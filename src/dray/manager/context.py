@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dray.manager.lives import Lives
     from dray.manager.queues import Queue
     from dray.manager.relay import Relay
+    from dray.manager.repairs import Wanted
     from dray.manager.state import State
     from dray.manager.transactions import OpenTransaction
     from dray.model.queue import DeliveryInfo
@@ -78,6 +79,8 @@ class Context:
         self.own_messages = OwnMessages(self)
         self.confirmed: dict[StreamKey, Session] = {}
         """Over which session each incoming stream's source is told of its messages."""
+        self.repairs: dict[Wanted, int] = {}
+        """Holes that receivers want to be filled, and on which session their sources were asked."""
         self.to_tell: dict[StreamKey, None] = {}
         """Streams whose sources have news; they are told last in a turn, after any order ack."""
         self.awaiting = Awaiting(state)

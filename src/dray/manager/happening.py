@@ -121,6 +121,10 @@ class Happening:
         self._moving.append((target, target.next_lookup_id, lasting))
         self._express_moving.append((target, [tail for tail in tails if is_express(tail)]))
 
+    def join_again(self, queue: Queue, tails: list[bytes]) -> None:
+        """Messages that were kept somewhere join a queue with the records that they have."""
+        self._moving.append((queue, queue.next_lookup_id, tails))
+
     def record(self, heard: tuple[int, int] = (0, 0)) -> None:
         """Make it true."""
         context = self._context

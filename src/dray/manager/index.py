@@ -224,6 +224,13 @@ def with_hops(tail: bytes, hops: int) -> bytes:
     return tail[:_COUNTS_AT] + _COUNTS.pack(0, min(hops, _COUNT_MAX))
 
 
+def as_group(tail: bytes) -> bytes:
+    """The tail of the same message as one that is sent again, by itself."""
+    packed = bytearray(tail)
+    packed[_CLASS_AT - 1] = MARK_FIRST | MARK_LAST
+    return with_hops(with_class(bytes(packed), 0), 0)
+
+
 def pack_place(extent: Extent) -> bytes:
     """A place as a fact carries it."""
     return _PLACE.pack(*extent)

@@ -27,6 +27,7 @@ from dray.manager.receiving import (
     hold_whole,
     wait,
 )
+from dray.manager.repairs import may_be_filled
 from dray.manager.statuses import statuses_of
 from dray.manager.transactions import open_transaction, take
 from dray.model.classes import MessageClass
@@ -89,7 +90,10 @@ def large_receive_now(
     if not asked_now and next(queue.parts.ready(), None) is None:
         return False
     statuses = None if head.peek else statuses_of(context, head.status_queue, queue)
-    assembly = next(_fitting(queue, head, statuses), None)
+    fitting = _fitting(queue, head, statuses)
+    if head.repair and not head.peek:
+        fitting = _repaired(context, queue, fitting, again=asked_now)
+    assembly = next(fitting, None)
     if assembly is None:
         return False
     if head.reject:
@@ -119,6 +123,15 @@ def large_receive_now(
     )
     context.answer(session, request_id, found, bodies(context, (header, trailer)))
     return True
+
+
+def _repaired(
+    context: Context, queue: Queue, fitting: Iterator[Assembly], *, again: bool
+) -> Iterator[Assembly]:
+    """Pass over what has a hole that may still be filled."""
+    for assembly in list(fitting):
+        if assembly.whole or not may_be_filled(context, queue, assembly, again=again):
+            yield assembly
 
 
 def _reject(

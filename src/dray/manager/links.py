@@ -46,6 +46,7 @@ from dray.manager.index import Entry, lookup_id_of, unpack
 from dray.manager.linking import Link, LinkState
 from dray.manager.quarantine import only_intact
 from dray.manager.receiving import bodies, envelope_of
+from dray.manager.repairs import answer
 from dray.manager.telling import act_on
 from dray.manager.transactions import take
 from dray.model.classes import MessageClass
@@ -61,6 +62,7 @@ from dray.wire.frames import (
     OpenStream,
     Passed,
     Post,
+    RepairWanted,
     StreamRefused,
     StreamState,
     Welcome,
@@ -175,6 +177,8 @@ class Links:
                 self._refused(peer, frame.head)
             case Confirmations(stream, first, told):
                 self._confirmed(peer, stream, first, told)
+            case RepairWanted():
+                self._repair(peer, frame.head)
             case Failed(_, sentence, fields):
                 self._suspicious = True
                 doubted = fields.get("state") == StreamCondition.NEED_VALIDATION
@@ -336,6 +340,12 @@ class Links:
         if queue is not None:
             heard = act_on(self._context, queue, first, told)
             self._context.effects.append(LinkSend(peer, ConfirmationsTaken(stream, heard)))
+
+    def _repair(self, peer: Peer, head: RepairWanted) -> None:
+        """Send again what a destination lacks of a large message."""
+        queue = self._of_peer(peer, head.stream)
+        if queue is not None:
+            self._context.effects.append(LinkSend(peer, answer(self._context, queue, head)))
 
     def _transmit(self, queue: Queue, effect: Transmit) -> None:
         found = _still_there(queue, effect.lookup_ids)

@@ -84,7 +84,7 @@ def watch_arrivals(
 
     Raises `StoreCorrupt` for a record that cannot be read, unless `damaged` takes its entry.
     """
-    if not queue.large_use:
+    if not queue.large_use or queue.outgoing:
         return
     for packed in queue.index.in_position_order(first - 1):
         entry = unpack(packed)

@@ -26,6 +26,7 @@ from dray.manager import (
     prepared,
     receiving,
     relay,
+    repairs,
     sending,
     telling,
     transactions,
@@ -112,6 +113,7 @@ _FOR_MANAGERS: dict[type[frames.Head], _Handler] = {
     frames.OpenStream: arrivals.handle_open_stream,
     frames.Passed: arrivals.handle_passed,
     frames.ConfirmationsTaken: telling.handle_taken,
+    frames.RepairAnswer: repairs.handle_answer,
     frames.AttachBox: relay.handle_attach,
     frames.Credit: relay.handle_credit,
 }
@@ -244,6 +246,7 @@ class Manager:
         for key in context.to_tell:
             telling.tell_source(context, key)
         context.to_tell.clear()
+        repairs.ask(context)
         return context.effects
 
     def deadline(self) -> float | None:

@@ -63,6 +63,8 @@ UPLOAD_MARK_BYTES: Final = 64 * MIB
 """What of an upload is sent again at most, beside what was under way."""
 UPLOAD_MARK_PARTS: Final = 1_024
 """The same for short fragments: a mark's fact stays under 100 KB."""
+REPAIRS_MAX: Final = 1_000
+"""Large messages whose sources are asked to fill a hole, at a time."""
 STATUSES_SEEN_MAX: Final = 1_000
 """Status messages that one receive reads: there is one for each receiver that was interrupted."""
 STATUS_BYTES_MAX: Final = 64 * KIB

@@ -75,6 +75,8 @@ from dray.wire.peer_frames import (
     Going,
     OpenStream,
     Passed,
+    RepairAnswer,
+    RepairWanted,
     StreamRefused,
     StreamState,
 )
@@ -155,6 +157,8 @@ __all__ = [
     "Receive",
     "ReceiveTransaction",
     "Reject",
+    "RepairAnswer",
+    "RepairWanted",
     "Reserve",
     "Select",
     "Send",

@@ -27,6 +27,8 @@ class LargeReceive(Head, frozen=True):
     """The queue, by number, that says what is to become of each large message; 0 for none."""
     reject: bool = False
     """Take one with a hole, by its sequence, to reject what is there of it; answered by Done."""
+    repair: bool = False
+    """Let a hole be filled from what its source has kept, and wait for that."""
 
 
 class PartAt(msgspec.Struct, array_like=True, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from dray.wire.head import Head
@@ -113,3 +115,25 @@ class Data(Head, frozen=True):
     sequence_id: int
     previous: int
     envelopes: list[Envelope]
+
+
+class RepairWanted(Head, frozen=True):
+    """Destination to source: parts of a large message of a stream are missing here.
+
+    `sequence` is the number of its header, `missing` what is lacking: ranges [first, last] of
+    fragment numbers, "header", "trailer". Answered by RepairAnswer, and by what can be sent again.
+    """
+
+    code = 67
+    stream: int
+    sequence: int
+    missing: list[Any]
+
+
+class RepairAnswer(Head, frozen=True):
+    """Source to destination: what of it is not here; the rest comes by the stream."""
+
+    code = 68
+    stream: int
+    sequence: int
+    gone: list[Any]

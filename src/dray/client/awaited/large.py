@@ -140,27 +140,41 @@ class LargeMessageQueue:
             source.close()
 
     def receive(
-        self, timeout: float | None = None, transaction: InTransaction | None = None
+        self,
+        timeout: float | None = None,
+        transaction: InTransaction | None = None,
+        *,
+        repair: bool = False,
     ) -> Opening[LargeMessage]:
         """Take the first large message that is whole. Use it as a context manager.
 
         Without a transaction one of its own commits at the end of `with`, and aborts on an
         exception; without `with` too, `LargeMessage.commit` ends it or `close` aborts it. Raises
         `ReceiveTimeout`, `LargeMessageHole`, `StatusQueueMissing`.
+
+        With `repair` a hole is no reason to reject what is there: the source is asked for what is
+        missing, others that are whole come first meanwhile, and the hole is raised once the source
+        says that it has no copy. It has one if the message was sent with `use_dead_letter_queue`.
         """
-        return Opening(lambda: self._receive("first", "", timeout, transaction))
+        return Opening(lambda: self._receive("first", "", timeout, transaction, repair=repair))
 
     def receive_by_correlation_id(
         self,
         correlation_id: str,
         timeout: float | None = None,
         transaction: InTransaction | None = None,
+        *,
+        repair: bool = False,
     ) -> Opening[LargeMessage]:
         """Take the first large message of that correlation id.
 
         Raises `MessageNotFound` if none is there and no time to wait is given.
         """
-        return Opening(lambda: self._receive("correlation", correlation_id, timeout, transaction))
+        return Opening(
+            lambda: self._receive(
+                "correlation", correlation_id, timeout, transaction, repair=repair
+            )
+        )
 
     def peek(self, timeout: float | None = None) -> Opening[LargeMessage]:
         """Look at the first large message that is whole; removes nothing, also at a hole."""
@@ -261,7 +275,13 @@ class LargeMessageQueue:
         return MessageId(split.sequence_id)
 
     async def _receive(
-        self, by: str, text: str, timeout: float | None, transaction: InTransaction | None
+        self,
+        by: str,
+        text: str,
+        timeout: float | None,
+        transaction: InTransaction | None,
+        *,
+        repair: bool,
     ) -> LargeMessage:
         own = await Transaction.begin(self._way.link) if transaction is None else None
         used = own if transaction is None else transaction.awaited
@@ -271,7 +291,9 @@ class LargeMessageQueue:
             while True:
                 status_queue = await self._status_queue_on(self._connection_of(used))
                 connection, number = await used.join()
-                head = LargeReceive(0, number, timeout, by, text, status_queue=status_queue)
+                head = LargeReceive(
+                    0, number, timeout, by, text, status_queue=status_queue, repair=repair
+                )
                 try:
                     with used.undivided():
                         found = await self._find(connection, head)
@@ -289,7 +311,7 @@ class LargeMessageQueue:
             if own is not None:
                 await own.abort()
             raise
-        found.bind(used, owned=own is not None)
+        found.bind(used, owned=own is not None, repair=repair)
         return found
 
     async def _reject(self, hole: LargeMessageHole) -> bool:

@@ -140,14 +140,19 @@ class LargeMessage(Described):
         self._sequence = header.header.number
         self._transaction: Transaction | None = None
         self._owned = False
+        self._repair = False
         self._cursor: AsyncGenerator[memoryview, None] | None = None
         self._rest = memoryview(b"")
 
     def __repr__(self) -> str:
         return f"<LargeMessage {self.sequence_id} {self.label!r} {self.size} bytes>"
 
-    def bind(self, transaction: Transaction, *, owned: bool) -> None:
-        """Belong to the transaction that holds the parts; `owned` if it ends with this message."""
+    def bind(self, transaction: Transaction, *, owned: bool, repair: bool = False) -> None:
+        """Belong to the transaction that holds the parts; `owned` if it ends with this message.
+
+        `repair` if a damaged part may be asked for again.
+        """
+        self._repair = repair
         self._transaction = transaction
         self._owned = owned
 
@@ -410,6 +415,11 @@ class LargeMessage(Described):
         damaged = PartDamaged(self._origin.queue, part.lookup_id)
         if not (await connection.ask(damaged, Done)).count:
             return
+        if self._repair:
+            raise self._corrupt(
+                f"fragment {number} is damaged where it was kept and was put aside; receive it once"
+                " more, and its source is asked for it"
+            ) from error
         if self._owned:
             _, joined = await transaction.join()
             header = self.said.header.lookup_id or 0

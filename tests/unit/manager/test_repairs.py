@@ -1,0 +1,289 @@
+"""Repair of holes between managers: from the source's dead letters, exactly once, or told gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dray import errors
+from dray.model.classes import MessageClass, Part
+from dray.model.message import Message
+from dray.wire import frames
+from dray.wire.record import PartMark
+
+from .conftest import Caller
+from .net import Net, address
+
+Missing = list[object]
+
+
+class Pair:
+    """Source a with a queue that leads to heavy at d; fragments of 1,000 bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self.net = Net(path, "ad")
+        self.destination.create("heavy")
+        self.destination.create("statusq")
+        self.leading = self.source.open(address("d", "heavy"))
+
+    @property
+    def source(self) -> Caller:
+        return self.net["a"].session()
+
+    @property
+    def destination(self) -> Caller:
+        return self.net["d"].session()
+
+    @property
+    def heavy(self) -> int:
+        return self.destination.open("heavy")
+
+    def send(self, *, count: int = 5, dead_letters: bool = True) -> int:
+        """Send a large message; some parts of it may find no room."""
+        caller = self.source
+        transaction = caller.number_for()
+        options = {"transaction": transaction, "guarded": False}
+        kept = {"use_dead_letter_queue": dead_letters}
+        header = Message(app_specific=-9998, **kept)
+        (sequence,) = caller.send(self.leading, header, marks=(PartMark(Part.HEADER),), **options)
+        for number in range(1, count + 1):
+            fragment = Message(body=bytes([number]) * 1000, app_specific=number, **kept)
+            mark = PartMark(Part.FRAGMENT, sequence)
+            caller.send(self.leading, fragment, marks=(mark,), **options)
+        mark = PartMark(Part.TRAILER, sequence, count)
+        caller.send(self.leading, Message(app_specific=-9999, **kept), marks=(mark,), **options)
+        caller.commit(transaction, count + 2)
+        self.net.deliver()
+        return sequence
+
+    def send_with_hole(self, quota: int = 3_330, **options: bool) -> int:
+        """The quota of the queue lets only the first of the fragments in, and the trailer."""
+        self.destination.call(frames.SetQuota("heavy", quota, None))
+        sequence = self.send(**options)
+        self.destination.call(frames.SetQuota("heavy", None, None))
+        return sequence
+
+    def receive(self, caller: Caller, *, repair: bool = True, timeout: float = 60.0) -> int:
+        """Ask for a large message; gives the request."""
+        statusq = caller.open("statusq")
+        head = frames.LargeReceive(
+            caller.open("heavy"),
+            caller.number_for(),
+            timeout,
+            status_queue=statusq,
+            repair=repair,
+        )
+        return caller.ask(head)
+
+
+def answers_to(net: Net, caller: Caller, request: int) -> list[frames.Head]:
+    """Carry everything that is said; gives what a client is answered on the way."""
+    found = [each.head for each in caller.answers(request)]
+    carried = 1
+    while carried:
+        carried = 0
+        for host in net.desks:
+            carried += net._carry(host)
+            # What is not for another manager is forgotten with the next turn that is carried.
+            found += [each.head for each in caller.answers(request) if each.head not in found]
+    return found
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    return Pair(tmp_path)
+
+
+def dead_classes(pair: Pair) -> list[MessageClass]:
+    caller = pair.source
+    try:
+        envelopes, _ = caller.receive(caller.open("system$;deadxact"), peek=True)
+    except errors.ReceiveTimeout:
+        return []
+    return [MessageClass(each.message_class) for each in envelopes]
+
+
+def bodies_of(caller: Caller, found: frames.LargeFound) -> list[bytes]:
+    heavy = caller.open("heavy")
+    return [
+        caller.call_whole(frames.ReadPart(heavy, part.lookup_id, 0, part.length))[1][-1:]
+        for part in found.parts
+    ]
+
+
+def assert_whole(caller: Caller, answers: list[frames.Head], sequence: int) -> None:
+    (found,) = answers
+    assert isinstance(found, frames.LargeFound), found
+    assert found.sequence == sequence
+    assert bodies_of(caller, found) == [bytes([n]) for n in range(1, 6)]
+
+
+def test_a_hole_is_filled_from_the_dead_letters_of_the_source(pair: Pair) -> None:
+    sequence = pair.send_with_hole()
+    assert dead_classes(pair) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2
+    caller = pair.destination
+    request = pair.receive(caller)
+    assert_whole(caller, answers_to(pair.net, caller, request), sequence)
+    assert dead_classes(pair) == []
+
+
+@pytest.mark.parametrize("quota", [64, 1_200, 3_300, 4_400, 5_384])
+def test_wherever_the_hole_is_it_is_filled(pair: Pair, quota: int) -> None:
+    """All but the header, the end, the header itself: whatever found no room."""
+    sequence = pair.send_with_hole(quota)
+    caller = pair.destination
+    assert_whole(caller, answers_to(pair.net, caller, pair.receive(caller)), sequence)
+
+
+def test_what_was_sent_again_is_found_after_a_restart(pair: Pair) -> None:
+    sequence = pair.send_with_hole(3_300)
+    caller = pair.destination
+    assert_whole(caller, answers_to(pair.net, caller, pair.receive(caller)), sequence)
+    for _ in range(2):
+        pair.net.crash("d")
+        caller = pair.destination
+        answers = answers_to(pair.net, caller, pair.receive(caller, timeout=0.0))
+        assert_whole(caller, answers, sequence)
+
+
+def test_without_repair_the_hole_is_told_and_its_parts_reach_the_source(pair: Pair) -> None:
+    pair.send_with_hole()
+    caller = pair.destination
+    (failed,) = answers_to(pair.net, caller, pair.receive(caller, repair=False))
+    assert failed.error == "large-message-hole"
+    name = failed.fields["sequence_id"]
+    number = caller.number_for()
+    reject = frames.LargeReceive(
+        caller.open("heavy"),
+        number,
+        0.0,
+        "sequence",
+        name,
+        status_queue=caller.open("statusq"),
+        reject=True,
+    )
+    caller.call(reject)
+    caller.commit(number, 0)
+    pair.net.deliver()
+    classes = dead_classes(pair)
+    assert classes.count(MessageClass.NACK_RECEIVE_REJECTED) == 5
+    assert classes.count(MessageClass.NACK_Q_EXCEED_QUOTA) == 2
+
+
+def test_what_the_source_has_not_kept_is_told_gone_and_the_hole_is_raised(pair: Pair) -> None:
+    pair.send_with_hole(dead_letters=False)
+    caller = pair.destination
+    (failed,) = answers_to(pair.net, caller, pair.receive(caller))
+    assert failed.error == "large-message-hole"
+    assert failed.fields["missing"] == [[4, 5]] or failed.fields["missing"]
+
+
+def test_a_purged_copy_is_told_gone(pair: Pair) -> None:
+    pair.send_with_hole()
+    source = pair.source
+    source.call(frames.PurgeQueue(source.open("system$;deadxact")))
+    caller = pair.destination
+    (failed,) = answers_to(pair.net, caller, pair.receive(caller))
+    assert failed.error == "large-message-hole"
+
+
+def test_a_source_that_is_down_is_asked_when_it_is_back(pair: Pair) -> None:
+    sequence = pair.send_with_hole()
+    pair.net.block("a", "d")
+    caller = pair.destination
+    request = pair.receive(caller)
+    assert answers_to(pair.net, caller, request) == []
+    pair.net.unblock("a", "d")
+    # Something to say brings the source back.
+    pair.source.send(pair.source.open(address("d", "statusq")), Message(body=b"x"))
+    pair.net["a"].advance(10)
+    leading = pair.leading
+    other = pair.source
+    transaction = other.number_for()
+    mark = PartMark(Part.HEADER)
+    other.send(leading, Message(), transaction=transaction, marks=(mark,), guarded=False)
+    other.commit(transaction, 1)
+    assert_whole(caller, answers_to(pair.net, caller, request), sequence)
+
+
+def test_other_messages_come_meanwhile(pair: Pair) -> None:
+    first = pair.send_with_hole()
+    second = pair.send()
+    pair.net.block("a", "d")
+    caller = pair.destination
+    answers = answers_to(pair.net, caller, pair.receive(caller))
+    assert [each.sequence for each in answers] == [second]
+    pair.net.unblock("a", "d")
+    pair.send()
+    pair.net.advance(60)
+    answers = answers_to(pair.net, caller, pair.receive(caller))
+    assert [each.sequence for each in answers] == [first]
+
+
+@pytest.mark.parametrize("who", ["a", "d"])
+def test_a_crash_after_the_request_loses_and_doubles_nothing(pair: Pair, who: str) -> None:
+    sequence = pair.send_with_hole()
+    caller = pair.destination
+    pair.receive(caller)
+    # The request is on its way, or is answered, when one of both ends.
+    pair.net._carry("d")
+    pair.net.crash(who)
+    pair.net.advance(60)
+    caller = pair.destination
+    answers = answers_to(pair.net, caller, pair.receive(caller))
+    if not answers:
+        # The line was down when it asked: the source comes back by itself when it has to.
+        pair.net.advance(60)
+        answers = answers_to(pair.net, caller, pair.receive(caller))
+    assert_whole(caller, answers[:1], sequence)
+
+
+def test_asking_twice_sends_nothing_twice(pair: Pair) -> None:
+    sequence = pair.send_with_hole()
+    one, two = pair.destination, pair.destination
+    first, second = pair.receive(one), pair.receive(two)
+    answers = answers_to(pair.net, one, first)
+    assert_whole(one, answers, sequence)
+    assert [each.head for each in two.answers(second)] == []
+    (queue,) = [
+        each for each in pair.destination.call(frames.ListQueues()).queues if each.name == "heavy"
+    ]
+    assert queue.message_count == 7
+
+
+def test_a_message_of_this_manager_is_repaired_at_once_or_never(pair: Pair) -> None:
+    """Sent and received here: a part that expired with a wish for dead letters is there."""
+    desk = pair.net["d"]
+    caller = desk.session()
+    heavy, transaction = caller.open("heavy"), caller.number_for()
+    options = {"transaction": transaction, "guarded": False}
+    (sequence,) = caller.send(heavy, Message(), marks=(PartMark(Part.HEADER),), **options)
+    for number in (1, 2):
+        timed = {"time_to_be_received": 5.0, "use_dead_letter_queue": True}
+        lives = timed if number == 2 else {}
+        fragment = Message(body=bytes([number]), app_specific=number, **lives)
+        mark = PartMark(Part.FRAGMENT, sequence)
+        caller.send(heavy, fragment, marks=(mark,), **options)
+    mark = PartMark(Part.TRAILER, sequence, 2)
+    caller.send(heavy, Message(), marks=(mark,), **options)
+    caller.commit(transaction, 4)
+    desk.advance(10)
+    request = pair.receive(caller, timeout=0.0)
+    (found,) = [each.head for each in caller.answers(request)]
+    assert isinstance(found, frames.LargeFound)
+    assert len(found.parts) == 2
+
+
+def test_a_peer_may_only_ask_about_its_own_stream(pair: Pair) -> None:
+    pair.send_with_hole()
+    from dray.manager.events import LinkFrame
+    from dray.wire.stream import Frame
+
+    from .net import peer
+
+    source = pair.net["a"]
+    wanted = frames.RepairWanted(pair.leading, 1, [[1, 9], "x", [1], 7])
+    stranger = LinkFrame(peer("z"), Frame(wanted, 0, memoryview(bytearray())))
+    source.turn(stranger)
+    assert dead_classes(pair) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2
