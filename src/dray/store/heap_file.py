@@ -115,6 +115,7 @@ class HeapFile:
         "position",
         "readers",
         "synced",
+        "used",
         "writes",
     )
 
@@ -132,6 +133,8 @@ class HeapFile:
         """Whether it was missing at the start, with live bytes."""
         self.position = 0
         self.dirty_from = 0
+        self.used: int | None = None
+        """Bytes below were written before, of a file made in this life; None: nobody knows."""
         # How often it was rewound; positions of different eras cannot be compared.
         self.era = 0
         self.writes = 0
@@ -156,6 +159,18 @@ class HeapFile:
         if self.kind is not Kind.EXPRESS:
             self.writes += 1
         return extent
+
+    def zeros_behind(self, length: int, ahead: int) -> int:
+        """How many zeros to write behind `length` bytes that are about to be `written`.
+
+        None where that was written before, nor behind what is so long that little is gained.
+        """
+        stop = self.position + length
+        if self.used is None or stop <= self.used:
+            return 0
+        zeros = ahead if length < ahead else 0
+        self.used = stop + zeros
+        return zeros
 
     def freed(self, extent: Extent) -> None:
         """Note that the bytes of `extent` are live no longer."""

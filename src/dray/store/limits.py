@@ -27,6 +27,11 @@ HEAP_DESCRIPTORS: Final = 256
 HEAP_HANDED_OUT: Final = 64
 """Full files that may be with a worker for an early sync; the rest of the descriptors stay ours."""
 
+AHEAD_SHARE: Final = 64
+"""A new heap file is written with zeros one part in this many ahead of small extents (64 KiB): a
+sync of blocks that were only allocated also has to tell the file system that they are in use, and
+takes twice as long (docs/decisions/0065). So seldom that it costs a message of 1 KiB nothing."""
+
 HEAP_FREE_FILES: Final = 256
 """Empty files kept for recycling (1 GiB); more than that go back to the file system (R78)."""
 
@@ -38,6 +43,9 @@ LOG_BYTES_MIN: Final = 16 << 10
 
 LOG_RESERVE_SHARE: Final = 16
 """One part in this many is kept free of facts, for the opening groups of recoveries and seals."""
+
+LOG_AHEAD_SHARE: Final = 256
+"""As `AHEAD_SHARE`, for QMLog on its first way through its file (256 KiB)."""
 
 LOG_CHECKPOINT_SHARE: Final = 3
 """A checkpoint is due when one part in this many was written since the last. The log is kept back

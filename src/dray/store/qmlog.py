@@ -39,6 +39,7 @@ from dray.store.group import (
     ranges_of,
 )
 from dray.store.limits import (
+    LOG_AHEAD_SHARE,
     LOG_RESERVE_SHARE,
     LOG_SCAN_BYTES,
     LOG_WINDOW_BYTES,
@@ -214,6 +215,9 @@ class Log:
         self._pending = bytearray()
         self._pending_facts = 0
         self._reserve = capacity // LOG_RESERVE_SHARE
+        self._ahead = capacity // LOG_AHEAD_SHARE
+        # Bytes of the file below were written before: all of them after the first way through.
+        self._used = min(head, capacity)
 
     @property
     def facts_appended(self) -> int:
@@ -284,6 +288,7 @@ class Log:
             self.file.write(image if len(image) <= first else image[:first], offset)
             if len(image) > first:
                 self.file.write(image[first:], 0)
+            self._write_ahead(offset + len(image))
         except StoreFull as error:
             # The log was allocated whole; a file system that has no room for it now cannot be
             # trusted to have kept what was written before.
@@ -291,3 +296,14 @@ class Log:
         self.head += len(image)
         self.next_fact += group.facts
         self.bytes_written += len(image)
+
+    def _write_ahead(self, stop: int) -> None:
+        """Put zeros where the next groups go, if nothing was ever written there.
+
+        What lies there never meant anything; see `LOG_AHEAD_SHARE` for what it is good for.
+        """
+        if stop > self._used:
+            zeros = min(self._ahead, max(0, self.capacity - stop))
+            if zeros:
+                self.file.write(bytes(zeros), stop)
+            self._used = min(stop + zeros, self.capacity)

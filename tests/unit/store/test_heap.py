@@ -11,7 +11,8 @@ from dray.store import heap as heap_module
 from dray.store.group import Range
 from dray.store.heap import Extent, Heap, Occupancy
 from dray.store.kinds import Kind
-from dray.testing.disk import SimDisk
+from dray.store.limits import AHEAD_SHARE
+from dray.testing.disk import Operation, SimDisk
 
 FILE_BYTES = 1000
 
@@ -312,3 +313,40 @@ def test_a_recycled_file_that_lost_its_size_gets_it_back(disk, heap):
     again.restore({})
     again.place(b"x")
     assert disk.open("p0000001.mq").size() == FILE_BYTES
+
+
+def writes_of(disk: SimDisk, heap: Heap, length: int) -> list[tuple[int, int]]:
+    """Offset and length of each write that placing so many bytes makes."""
+    operations: list[Operation] = []
+    disk.recorded(operations)
+    heap.place(b"x" * length)
+    return [(each.offset, len(each.data)) for each in operations if each.verb == "write"]
+
+
+def test_a_new_file_is_prepared_ahead_of_small_extents(disk):
+    heap = Heap(disk, 64 * AHEAD_SHARE)
+    assert writes_of(disk, heap, 10) == [(0, 10), (10, 64)]
+    assert writes_of(disk, heap, 60) == [(10, 60)]
+    assert writes_of(disk, heap, 10) == [(70, 10), (80, 64)]
+
+
+def test_nothing_is_prepared_behind_large_extents_nor_behind_the_end_of_a_file(disk):
+    heap = Heap(disk, 64 * AHEAD_SHARE)
+    assert writes_of(disk, heap, 64) == [(0, 64)]
+    long = heap.file_bytes - 64 - 20
+    assert writes_of(disk, heap, long) == [(64, long)]
+    assert writes_of(disk, heap, 10) == [(64 + long, 10), (74 + long, 10)]
+
+
+def test_a_file_that_is_used_again_is_not_prepared_again(disk):
+    heap = Heap(disk, 64 * AHEAD_SHARE)
+    extent = heap.place(b"x" * 10)
+    heap.free(extent)
+    assert writes_of(disk, heap, 40) == [(0, 40)]
+
+
+def test_a_file_of_a_former_life_is_not_prepared(disk):
+    Heap(disk, 64 * AHEAD_SHARE).place(b"x" * 10)
+    heap = Heap(disk, 64 * AHEAD_SHARE)
+    heap.restore({1: Occupancy(live=10, end=10, size=64 * AHEAD_SHARE)})
+    assert writes_of(disk, heap, 10) == [(10, 10)]

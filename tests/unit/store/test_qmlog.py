@@ -8,8 +8,9 @@ import pytest
 
 from dray.errors import StorePoisoned
 from dray.store.group import OPENING, SEAL, Range
+from dray.store.limits import LOG_AHEAD_SHARE
 from dray.store.qmlog import Log, LogReader
-from dray.testing.disk import SimDisk
+from dray.testing.disk import Operation, SimDisk
 
 CAPACITY = 16 << 10
 
@@ -188,3 +189,42 @@ def test_a_log_that_cannot_be_written_for_want_of_room_is_poison(disk, log):
     disk.full_after(0)
     with pytest.raises(StorePoisoned, match="log could not be written"):
         write(log, b"a")
+
+
+def writes_of(disk: SimDisk, log: Log, fact: bytes) -> list[tuple[int, int]]:
+    """Offset and length of each write that a group of one fact makes."""
+    operations: list[Operation] = []
+    disk.recorded(operations)
+    write(log, fact)
+    return [(each.offset, len(each.data)) for each in operations if each.verb == "write"]
+
+
+@pytest.fixture
+def long_log(disk):
+    capacity = 1 << 20
+    return Log(disk.open("QMLog", size=capacity), capacity=capacity, head=0, tail=0, next_fact=0)
+
+
+def test_the_first_way_through_the_file_is_prepared_some_groups_ahead(disk, long_log):
+    ahead = long_log.capacity // LOG_AHEAD_SHARE
+    assert ahead == 8 * 512
+    assert writes_of(disk, long_log, b"a") == [(0, 512), (512, ahead)]
+    for number in range(1, 9):
+        assert writes_of(disk, long_log, b"a") == [(512 * number, 512)]
+    assert writes_of(disk, long_log, b"a") == [(9 * 512, 512), (10 * 512, ahead)]
+
+
+def test_nothing_is_prepared_behind_the_end_of_the_file_nor_the_second_time(disk, long_log):
+    capacity = long_log.capacity
+    long_log.head = long_log.tail = capacity - 1024
+    assert writes_of(disk, long_log, b"a") == [(capacity - 1024, 512), (capacity - 512, 512)]
+    assert writes_of(disk, long_log, b"a") == [(capacity - 512, 512)]
+    assert writes_of(disk, long_log, b"a") == [(0, 512)]
+
+
+def test_what_is_prepared_is_no_group(long_log):
+    write(long_log, b"a")
+    reader = LogReader(long_log.file, long_log.capacity)
+    chain = reader.chain(0, 0, 0)
+    assert chain.groups == 1
+    assert reader.witness(chain.end) is None
