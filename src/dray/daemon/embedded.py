@@ -14,6 +14,7 @@ import msgspec
 from dray.daemon.config import ServeOptions
 from dray.daemon.connection import tune
 from dray.daemon.server import Server
+from dray.daemon.slices import ask_for_short_slices
 from dray.errors import ConnectionLost
 
 
@@ -96,6 +97,7 @@ class EmbeddedDaemon:
         return True
 
     def _run(self, ready: threading.Event) -> None:
+        ask_for_short_slices()
         try:
             asyncio.run(self._serve(ready))
         except BaseException as error:  # noqa: BLE001 - raised again by start or stop

@@ -55,6 +55,9 @@ are held up that long."""
 QUICK_SYNCS: Final = 16
 """So many quick syncs in a row earn the disk that trust; one slow one loses it. A slow disk with a
 quick moment now and then holds the loop up for one sync in this many at most."""
+SLICE_S: Final = 0.0005
+"""The slice of the processor that the loop and its workers ask for: longer than what they do
+between two waits, shorter than the milliseconds that others get. Linux takes 0.1 to 100 ms."""
 GROUP_SHARE: Final = 4
 """A group is written when its facts take one part in this many of what the log could hold."""
 

@@ -27,6 +27,7 @@ from dray.daemon.links import Links
 from dray.daemon.listener import Listener, listen_tcp, listen_unix
 from dray.daemon.logs import log_to_stderr
 from dray.daemon.outbox import unpin_all
+from dray.daemon.slices import ask_for_short_slices
 from dray.daemon.timekeeper import Timekeeper, new_manager_id
 from dray.daemon.turns import Deciding, Turns
 from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
@@ -74,6 +75,7 @@ def serve(options: ServeOptions) -> int:
         options = msgspec.structs.replace(options, listen=DEFAULT_LISTEN)
     log_to_stderr(options.log_level)
     raise_limit()
+    ask_for_short_slices()
     return asyncio.run(_serve(options))
 
 
