@@ -21,6 +21,7 @@ NAMES = (
     "storage_writes",
     "local_large",
     "transfer",
+    "file_transfer",
     "delivery",
     "lanes",
     "memory",

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import statistics
+import struct
 import sys
 import time
 from collections import deque
@@ -15,13 +17,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dray
 from benches.peer_clients import nats_get, nats_put, rabbitmq_receive, rabbitmq_send
-from benches.processes import peak, reset_peak
+from benches.processes import CLIENT_WITHIN_S, peak, reset_peak
+from dray.client.awaited import transfers
+from dray.client.transfer import accepting
+from dray.client.transfer.offering import listen_at
 
 PING_BYTES = 1024
+PLAIN_PIECE_BYTES = 1 << 20
 PING_WITHIN_S = 60.0
 
 
@@ -50,6 +57,81 @@ def receive_large(url: str, queue: str, to: str) -> dict[str, float]:
             message.save_to(to)
         seconds = time.perf_counter() - began
         return {"seconds": seconds, "growth": peak("self") - before, "size": message.size}
+
+
+def plain_send(path: str, *, memory: bool) -> dict[str, float]:
+    """Send one file over a plain TCP stream to whoever connects first; from memory if asked to."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    _tell_port(listener.getsockname()[1])
+    sock, _ = listener.accept()
+    listener.close()
+    with sock, Path(path).open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        sock.sendall(struct.pack("<Q", size))
+        if memory:
+            piece = memoryview(file.read(PLAIN_PIECE_BYTES))
+            for start in range(0, size, len(piece)):
+                sock.sendall(piece[: size - start])
+        else:
+            at = 0
+            while at < size:
+                at += os.sendfile(sock.fileno(), file.fileno(), at, size - at)
+        sock.recv(1)
+    return {}
+
+
+def plain_receive(port: int, *, to: str) -> dict[str, float]:
+    """Receive what `plain_send` sends, into a synced file or into nothing."""
+    began = time.perf_counter()
+    room = memoryview(bytearray(PLAIN_PIECE_BYTES))
+    with socket.create_connection(("127.0.0.1", port)) as sock, ExitStack() as stack:
+        (left,) = struct.unpack("<Q", sock.recv(8, socket.MSG_WAITALL))
+        file = stack.enter_context(Path(to).open("wb", buffering=0)) if to else None
+        while left:
+            count = sock.recv_into(room)
+            left -= count
+            if file is not None:
+                file.write(room[:count])
+        if file is not None:
+            os.fsync(file.fileno())
+        seconds = time.perf_counter() - began
+        sock.send(b"!")
+    return {"seconds": seconds}
+
+
+def offer_file(url: str, path: str, *, relayed: bool) -> dict[str, float]:
+    """Offer one file, and serve it to its end; prints the port at which it listens before."""
+    with dray.connect(url) as manager:
+        listener = listen_at("127.0.0.1")
+        transfers.listen_at = lambda _: listener
+        listen = None if relayed else "127.0.0.1"
+        offer = manager.offer_file(path, "reports", listen=listen)
+        _tell_port(listener.getsockname()[1])
+        status = offer.wait(CLIENT_WITHIN_S)
+        listener.close()
+        return {"resent": status.fragments_resent}
+
+
+def accept_file(url: str, to: str, *, port: int) -> dict[str, float]:
+    """Accept one file; a direct connection goes to `port`, where a long line may begin."""
+    connect = socket.create_connection
+
+    def through(address: tuple[str, int], **options: float) -> socket.socket:
+        return connect((address[0], port), **options)
+
+    with dray.connect(url) as manager:
+        incoming = manager.accept_file("reports", timeout=60)
+        # The manager's own connection is made already; what follows is the one to the producer.
+        accepting.socket = SimpleNamespace(create_connection=through)
+        before = reset_peak("self")
+        began = time.perf_counter()
+        incoming.save_to(to)
+        seconds = time.perf_counter() - began
+        return {"seconds": seconds, "growth": peak("self") - before}
+
+
+def _tell_port(port: int) -> None:
+    print(json.dumps({"port": port}), flush=True)
 
 
 def send_small(
@@ -200,6 +282,10 @@ CLIENTS: dict[str, Callable[..., dict[str, Any]]] = {
         nats_get,
         rabbitmq_send,
         rabbitmq_receive,
+        plain_send,
+        plain_receive,
+        offer_file,
+        accept_file,
     )
 }
 

@@ -12,10 +12,39 @@ import pytest
 import dray
 from dray.client.transfer import steps
 from dray.model.transfer import TransferState
+from tests.contract.faces import AwaitedFace, BlockingFace
 
 SOON_S = 30
 FRAGMENT = 1_000
 WINDOW = 4
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(BlockingFace, "embedded"), (AwaitedFace, "tcp"), (BlockingFace, "unix")],
+    ids=["blocking-embedded", "awaited-tcp", "blocking-unix"],
+)
+def corner(request):
+    """A face and a door; a transfer is a thread with sockets of its own behind all of them."""
+    face = request.param[0]()
+    yield face, request.param[1]
+    face.close()
+
+
+@pytest.fixture
+def face(corner):
+    return corner[0]
+
+
+@pytest.fixture(scope="module")
+def manager(corner, tmp_path_factory, addresses):
+    face, door = corner
+    if door == "embedded":
+        opened = face.open(tmp_path_factory.mktemp("embedded") / "data")
+    else:
+        opened = face.connect(addresses[door])
+    with opened as manager:
+        yield manager
 
 
 @pytest.fixture(autouse=True)
@@ -200,9 +229,9 @@ def test_r111_one_consumer_gets_the_reference(manager, reports, source, offer_of
 
 
 def test_r111_many_get_it_each_with_an_id_of_its_own(
-    *, face, manager, reports, source, offer_of, tmp_path, request, addresses
+    *, corner, reports, source, offer_of, tmp_path, addresses
 ):
-    door = request.node.callspec.params["manager"]
+    face, door = corner
     if door == "embedded":
         pytest.skip("each consumer wants a handle of its own")
     offer = offer_of(source, reports, consumers="many", request_timeout=SOON_S)

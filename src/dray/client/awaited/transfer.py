@@ -237,6 +237,10 @@ class Incoming:
         self._over = True
         return target
 
+    async def begin(self) -> None:
+        """Begin without waiting for the end, where it is known where the file goes."""
+        await self._started(Path(self._kept.path))
+
     async def suspend(self) -> None:
         """Stop for now; `save_to` goes on when either end resumes. What is there is kept."""
         if self._engine is not None:

@@ -106,11 +106,16 @@ class Transfers:
         name = str(parse_queue_address(source))
         folder = await self._folder()
         for kept in await self._link.runtime.offload(_incoming, folder):
-            fresh = kept.reference.transfer not in self._seen and not kept.verified
-            if kept.queue == name and fresh:
-                state = await self._lock_free(folder, kept.key, IN)
-                if state is not None:
-                    return self._given(kept, state, silence_s)
+            if kept.queue != name or kept.reference.transfer in self._seen:
+                continue
+            state = await self._lock_free(folder, kept.key, IN)
+            if state is not None:
+                await self._clear_reference(kept)
+                incoming = self._given(kept, state, silence_s)
+                if not kept.verified:
+                    return incoming
+                # The file is there; what is left is to tell its producer, beside what follows.
+                await incoming.begin()
         queue = Queue(self._link, name)
         until = None if timeout is None else time.monotonic() + timeout
         position = 0
@@ -123,9 +128,9 @@ class Transfers:
                     f"no file was offered in {name!r} within {timeout:g} s"
                 ) from error
             position = message.lookup_id or 0
-            incoming = await self._accepted(queue, message, folder, silence_s)
-            if incoming is not None:
-                return incoming
+            accepted = await self._accepted(queue, message, folder, silence_s)
+            if accepted is not None:
+                return accepted
 
     async def resume(self, transfer_id: str, manner: Manner) -> Offer | Incoming:
         """Take up what is unfinished; raises `Misuse` if there is none of that id."""
@@ -140,6 +145,7 @@ class Transfers:
             if kept.reference.transfer == transfer_id:
                 state = await self._lock_free(folder, kept.key, IN)
                 if state is not None:
+                    await self._clear_reference(kept)
                     return self._given(kept, state, manner.silence_s)
                 running = True
         what = "is being run by another program" if running else "is not unfinished here"
@@ -257,9 +263,6 @@ class Transfers:
         if reference is None:
             return None
         if reference.transfer in self._seen:
-            # Peeked at before, or left behind by a kill between keeping it and receiving it.
-            if reference.consumers == "one":
-                await queue.receive_by_lookup_id(message.lookup_id or 0)
             return None
         kept = KeptIncoming(reference=reference, queue=queue.name, key=secrets.token_hex(_ID_BYTES))
         state = await self._link.runtime.offload(StateFile, folder, kept.key, IN)
@@ -269,6 +272,7 @@ class Transfers:
             reached("accept-kept")
             if reference.consumers == "one":
                 await queue.receive_by_lookup_id(message.lookup_id or 0)
+            kept.received = True
         except MessageNotFound:
             # Another consumer was first.
             state.remove()
@@ -278,6 +282,17 @@ class Transfers:
             raise
         reached("accept-received")
         return self._given(kept, state, silence_s)
+
+    async def _clear_reference(self, kept: KeptIncoming) -> None:
+        """Receive what a kill has left between keeping a reference and receiving it."""
+        if kept.received or kept.reference.consumers == "many":
+            return
+        queue = Queue(self._link, kept.queue)
+        try:
+            await queue.receive_by_correlation_id(kept.reference.transfer)
+        except MessageNotFound:
+            # It was received, or another consumer has it: the handshake will tell.
+            return
 
     def _given(self, kept: KeptIncoming, state: StateFile, silence_s: float) -> Incoming:
         self._seen.add(kept.reference.transfer)

@@ -168,7 +168,7 @@ class Accepting(Engine):
         at = self.core.deadline()
         if at is not None and at <= now:
             self._give(Tick())
-        if now >= self._posted_at + INTERVAL_S or self.board.status.state is not self.core.state:
+        if now >= self._posted_at + INTERVAL_S or self.board.status.state is not self._state_now():
             self._tell_board()
         return self.core.state.final
 
@@ -183,6 +183,9 @@ class Accepting(Engine):
         """See `Engine`."""
         if self.core.error is None:
             self.core.error = error
+        if error is not None:
+            # The core may be a fragment ahead of what could be written.
+            self.core.expected = fragments_there(self.kept)
         self._tell_board()
         dropped = self.core.state in _DROPPED and error is None
         if self._target is not None:
@@ -238,7 +241,7 @@ class Accepting(Engine):
             reached("verified-told")
 
     def _keep(self) -> None:
-        self.kept.state = self.core.state
+        self.kept.state = self._state_now()
         self._state.write(self.kept)
 
     def _note_synced(self, count: int) -> None:
@@ -320,13 +323,17 @@ class Accepting(Engine):
 
     # ---------------------------------------------------------------------------- what is told
 
+    def _state_now(self) -> TransferState:
+        state = self.core.state
+        return TransferState.SUSPENDED if self.ending and not state.final else state
+
     def _tell_board(self) -> None:
         self._posted_at = self.now
         terms = self.core.terms
         done = terms.bytes_before(self.core.expected)
         reference = self.kept.reference
         status = TransferStatus(
-            state=self.core.state,
+            state=self._state_now(),
             consumer_id=self.core.consumer_id,
             bytes_done=done,
             bytes_total=terms.size,

@@ -83,6 +83,8 @@ class Engine(ABC):
         self._dial_at = 0.0
         self._reconnect_s = _RECONNECT_S
         self._stopping = False
+        self.ending = False
+        """Whether it goes on no longer here; what is not over then is suspended."""
         self._lock = threading.Lock()
         self._over = False
         self._asked: list[Future[None]] = []
@@ -283,6 +285,7 @@ class Engine(ABC):
                 way.flush()
 
     def _let_go(self, error: DrayError | None) -> None:
+        self.ending = True
         try:
             self.end(error)
         except DrayError as failure:

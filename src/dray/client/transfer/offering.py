@@ -61,6 +61,9 @@ _BACKLOG_BYTES: Final = 2 * MIB
 """What waits for a socket; more would only wait."""
 _LINGER_S: Final = 1.0
 """How long an offer that is over still answers those who have not heard of it."""
+_LINGER_RESTORED_S: Final = 5.0
+"""One that was over when the program was killed: its consumer asks every other second."""
+_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - told apart, not listened on
 _UNKNOWN_MAX: Final = 16
 _UNKNOWN_S: Final = 5.0
 _TOKEN_BYTES: Final = 16
@@ -95,6 +98,8 @@ class Offering(Engine):
         self.core = Producer(self._reference.terms, discovery, silence_s=silence_s)
         for each in kept.consumers:
             self.core.restore(each.key, each.consumer_id, each.acked, each.state)
+        self._local_host = "127.0.0.1"
+        self._was_over = self.core.state.final
         self._direct: dict[str, Way] = {}
         self._unknown: dict[Way, float] = {}
         self._tokens: dict[str, str] = {}
@@ -127,13 +132,12 @@ class Offering(Engine):
 
     def reachable(self, sock: socket.socket) -> None:
         """Listen on the address by which the queue manager is reached, unless another was given."""
+        if sock.family != socket.AF_UNIX:
+            self._local_host = sock.getsockname()[0]
         if self._listener != AUTOMATIC:
             return
-        host = "127.0.0.1"
-        if sock.family != socket.AF_UNIX:
-            host = sock.getsockname()[0]
         try:
-            self._listener = listen_at(host)
+            self._listener = listen_at(self._local_host)
         except DrayError:
             # Without a listener everything goes through the managers.
             self._listener = None
@@ -220,7 +224,7 @@ class Offering(Engine):
                     self._check_source(key)
 
     def _keep(self) -> None:
-        self.kept.state = self.core.state
+        self.kept.state = self._state_now()
         self.kept.consumers = [
             KeptConsumer(copy.key, copy.consumer_id, copy.window.base, copy.state)
             for copy in self.core.copies.values()
@@ -251,6 +255,8 @@ class Offering(Engine):
             del self._tokens[old]
         self._tokens[token] = joined.key
         host, port = self._listener.getsockname()[:2]
+        if host in _EVERYWHERE:
+            host = self._local_host
         return Joined(
             joined.key, joined.consumer_id, joined.round, joined.start, (host, port, token)
         )
@@ -364,9 +370,9 @@ class Offering(Engine):
     def _finishing(self, now: float) -> bool:
         """Whether everyone has had time to hear how it ended."""
         if self._over_at is None:
-            self._over_at = now + _LINGER_S
+            self._over_at = now + (_LINGER_RESTORED_S if self._was_over else _LINGER_S)
             self._tell_board()
-        quiet = not any(way.backlog for way in self._ways)
+        quiet = not any(way.backlog for way in self._ways) and not self._was_over
         told = self._over_at - _LINGER_S + INTERVAL_S <= now and quiet
         return now >= self._over_at or told or self.core.state is TransferState.TIMED_OUT
 
@@ -374,6 +380,10 @@ class Offering(Engine):
         return self.board.status.state is not self.core.state or len(self.board.consumers) != len(
             self.core.copies
         )
+
+    def _state_now(self) -> TransferState:
+        state = self.core.state
+        return TransferState.SUSPENDED if self.ending and not state.final else state
 
     def _tell_board(self) -> None:
         self._posted_at = self.now
@@ -385,7 +395,7 @@ class Offering(Engine):
 
     def _whole(self, slowest: TransferStatus | None, resent: int) -> TransferStatus:
         return TransferStatus(
-            state=self.core.state,
+            state=self._state_now(),
             bytes_done=0 if slowest is None else slowest.bytes_done,
             bytes_total=self.core.terms.size,
             fragments_resent=resent,

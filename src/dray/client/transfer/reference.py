@@ -51,6 +51,7 @@ def reference_message(reference: Reference, live_s: float) -> Message:
     return Message(
         body=msgspec.json.encode(reference),
         label=reference.label[:LABEL_CHARACTERS_MAX],
+        correlation_id=reference.transfer,
         extension=EXTENSION,
         time_to_be_received=live_s,
     )

@@ -61,6 +61,7 @@ class Incoming(msgspec.Struct, kw_only=True):
     synced: int = 0
     boot: str = ""
     verified: bool = False
+    received: bool = False
 
 
 _Kept = TypeVar("_Kept", Offered, Incoming)

@@ -1,0 +1,243 @@
+"""Files between programs at different queue managers, of which only one can reach the other."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+import dray
+from dray.client.transfer import steps
+from dray.client.transfer.state import folder_of
+from dray.model.limits import RELAY_WINDOW_BYTES
+from dray.model.transfer import TransferState
+from dray.wire.frames import Post, encode_frame
+from dray.wire.transfer_frames import Opening, encode_message
+from tests.integration.commands import until
+
+pytestmark = pytest.mark.slow
+
+WITHIN_S = 60
+FRAGMENT = 64 << 10
+
+
+@pytest.fixture
+def stage(tmp_path, monkeypatch):
+    """Two queue managers; the queue is at the second, and the first reaches it."""
+    monkeypatch.setenv("DRAY_TRANSFERS", str(tmp_path / "transfers"))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with (
+        dray.open(tmp_path / "there", listen=f"127.0.0.1:{port}") as there,
+        dray.open(tmp_path / "here") as here,
+    ):
+        there.create_queue("reports")
+        yield Stage(tmp_path, here, there, f"dray://127.0.0.1:{port}/reports")
+
+
+class Stage:
+    def __init__(self, path: Path, here, there, queue: str) -> None:
+        self.path, self.here, self.there, self.queue = path, here, there, queue
+        self.source = path / "source"
+        self.source.write_bytes(os.urandom(200 * FRAGMENT - 3))
+
+    def offer(self, **options):
+        return self.here.offer_file(
+            self.source, self.queue, fragment_size=FRAGMENT, window_size=100, **options
+        )
+
+    def accept(self):
+        return self.there.accept_file("reports", WITHIN_S)
+
+    def assert_same(self, target: Path) -> None:
+        assert target.read_bytes() == self.source.read_bytes()
+
+
+@pytest.mark.parametrize("listen", ["auto", None], ids=["direct", "relayed"])
+def test_a_file_goes_from_a_program_at_one_manager_to_one_at_another(stage, listen):
+    offer = stage.offer(listen=listen)
+    stage.assert_same(stage.accept().save_to(stage.path / "target"))
+    status = offer.wait(WITHIN_S)
+    assert (status.state, status.fragments_resent) == (TransferState.DONE, 0)
+    for manager in (stage.here, stage.there):
+        queues = [each for each in manager.queues() if each.message_count]
+        assert queues == [], "nothing of a file is left in a queue"
+        assert manager.info().bytes_used == 0
+
+
+def test_through_managers_little_is_under_way_whatever_the_window(stage, monkeypatch):
+    offer = stage.offer(listen=None)
+    most = 0
+    engine = offer.awaited._engine
+
+    def watch(step):
+        nonlocal most
+        if step == "piece-sent":
+            (copy,) = engine.core.copies.values()
+            most = max(most, copy.window.in_flight)
+
+    monkeypatch.setattr(steps, "watch", watch)
+    stage.accept().save_to(stage.path / "target")
+    offer.wait(WITHIN_S)
+    assert 1 < most <= RELAY_WINDOW_BYTES // FRAGMENT
+
+
+def test_a_connection_that_breaks_is_gone_round(stage, monkeypatch):
+    """The direct connection is cut in the middle, and no other can be made."""
+    from dray.client.transfer import accepting
+
+    made = []
+    connect = socket.create_connection
+
+    def once(*arguments, **options):
+        if made:
+            raise ConnectionRefusedError
+        made.append(connect(*arguments, **options))
+        return made[0]
+
+    stored = []
+
+    def watch(step):
+        if step == "piece-stored":
+            stored.append(step)
+            if len(stored) == 20:
+                made[0].shutdown(socket.SHUT_RDWR)
+
+    monkeypatch.setattr(accepting.socket, "create_connection", once)
+    monkeypatch.setattr(steps, "watch", watch)
+    offer = stage.offer()
+    stage.assert_same(stage.accept().save_to(stage.path / "target"))
+    assert offer.wait(WITHIN_S).state is TransferState.DONE
+    assert len(stored) == 200, "no fragment is stored twice"
+
+
+def test_what_was_unfinished_when_both_ended_goes_on_where_it_was(stage, monkeypatch):
+    reached, stored = threading.Event(), []
+
+    def watch(step):
+        if step == "piece-stored":
+            stored.append(step)
+            if len(stored) == 50:
+                incoming.awaited._engine._stopping = True
+                reached.set()
+
+    monkeypatch.setattr(steps, "watch", watch)
+    offer, incoming = stage.offer(), stage.accept()
+    with pytest.raises(dray.TransferTimeout, match="stopped here"):
+        incoming.save_to(stage.path / "target")
+    assert reached.is_set()
+    offer.close()
+    (out,) = stage.here.unfinished_transfers()
+    (back,) = stage.there.unfinished_transfers()
+    assert (out.direction, back.direction) == ("out", "in")
+    assert back.bytes_done == 50 * FRAGMENT
+    again = stage.here.resume_transfer(out.transfer_id)
+    stage.assert_same(stage.there.resume_transfer(back.transfer_id).save_to())
+    assert again.wait(WITHIN_S).state is TransferState.DONE
+    assert len(stored) == 200, "it goes on at the next expected fragment"
+    assert stage.here.unfinished_transfers() == stage.there.unfinished_transfers() == []
+
+
+def test_r117_an_offer_that_is_taken_up_is_of_the_same_file(stage):
+    offer = stage.offer()
+    offer.close()
+    before = stage.source.stat()
+    data = bytearray(stage.source.read_bytes())
+    data[0] ^= 1
+    stage.source.write_bytes(data)
+    os.utime(stage.source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(dray.TransferSourceChanged):
+        stage.offer()
+    fresh = stage.offer()
+    assert fresh.transfer_id != offer.transfer_id
+    fresh.cancel()
+
+
+def test_one_transfer_is_not_run_twice(stage):
+    offer = stage.offer()
+    with pytest.raises(dray.Misuse, match="another program"):
+        stage.here.resume_transfer(offer.transfer_id)
+    offer.cancel()
+
+
+def test_a_state_file_that_cannot_be_read_is_named(stage):
+    folder = folder_of(stage.here.info().id)
+    folder.mkdir(parents=True)
+    (folder / "broken.out").write_bytes(b"{")
+    with pytest.raises(dray.TargetUnwritable, match=r"broken\.out"):
+        stage.here.unfinished_transfers()
+
+
+def test_nobody_gets_in_without_a_token(stage):
+    offer = stage.offer()
+    engine = offer.awaited._engine
+    until(lambda: isinstance(engine._listener, socket.socket))
+    address = engine._listener.getsockname()
+    message = encode_message(Opening("c", "0" * 32))
+    for said in (
+        b"GET / HTTP/1.1\r\nHost: elsewhere\r\n\r\n",
+        encode_frame(Post("", message)),
+        b"x" * 100,
+    ):
+        with socket.create_connection(address, timeout=WITHIN_S) as sock:
+            sock.sendall(said)
+            try:
+                assert sock.recv(1) == b""
+            except ConnectionResetError:
+                continue
+    stage.assert_same(stage.accept().save_to(stage.path / "target"))
+    offer.wait(WITHIN_S)
+
+
+def test_a_spoilt_file_is_fetched_anew_and_never_shown(stage, monkeypatch):
+    """The first copy is damaged on the consumer's disk, behind every checksum."""
+    spoilt = []
+
+    def watch(step):
+        if step == "piece-stored" and not spoilt:
+            partial = stage.path / "target.partial"
+            with partial.open("r+b") as file:
+                file.write(b"damage")
+            spoilt.append(step)
+
+    # The digest follows the writes: hold it until the damage is done.
+    monkeypatch.setattr(steps, "watch", watch)
+    from dray.client.transfer.target import TargetFile
+
+    more = TargetFile._more
+
+    def late(target):
+        until(lambda: spoilt)
+        return more(target)
+
+    monkeypatch.setattr(TargetFile, "_more", late)
+    offer = stage.offer()
+    stage.assert_same(stage.accept().save_to(stage.path / "target"))
+    status = offer.wait(WITHIN_S)
+    assert status.state is TransferState.DONE
+    assert status.fragments_resent == 200
+
+
+def test_a_full_disk_is_told_and_what_came_is_kept(stage, monkeypatch):
+    from dray.client.transfer.target import TargetFile
+
+    write = TargetFile.write
+
+    def full(target, number, piece):
+        if number == 30:
+            raise target._unwritable(OSError(28, "No space left on device"))
+        write(target, number, piece)
+
+    monkeypatch.setattr(TargetFile, "write", full)
+    offer, incoming = stage.offer(), stage.accept()
+    with pytest.raises(dray.TargetUnwritable, match="No space left"):
+        incoming.save_to(stage.path / "target")
+    monkeypatch.setattr(TargetFile, "write", write)
+    (left,) = stage.there.unfinished_transfers()
+    assert (left.bytes_done, left.state) == (30 * FRAGMENT, TransferState.SUSPENDED)
+    assert incoming.status.error == "target-unwritable"
+    stage.assert_same(incoming.save_to())
+    assert offer.wait(WITHIN_S).state is TransferState.DONE
