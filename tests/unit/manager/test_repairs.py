@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from dray import errors
+from dray.manager.events import LinkFrame, SessionClosed
 from dray.model.classes import MessageClass, Part
 from dray.model.message import Message
 from dray.wire import frames
 from dray.wire.record import PartMark
+from dray.wire.stream import Frame
 
 from .conftest import Caller
-from .net import Net, address
+from .net import Net, address, peer
 
 Missing = list[object]
 
@@ -277,13 +279,42 @@ def test_a_message_of_this_manager_is_repaired_at_once_or_never(pair: Pair) -> N
 
 def test_a_peer_may_only_ask_about_its_own_stream(pair: Pair) -> None:
     pair.send_with_hole()
-    from dray.manager.events import LinkFrame
-    from dray.wire.stream import Frame
-
-    from .net import peer
-
     source = pair.net["a"]
     wanted = frames.RepairWanted(pair.leading, 1, [[1, 9], "x", [1], 7])
     stranger = LinkFrame(peer("z"), Frame(wanted, 0, memoryview(bytearray())))
     source.turn(stranger)
     assert dead_classes(pair) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2
+
+
+@pytest.mark.parametrize("who", ["a", "d"])
+def test_either_end_killed_after_any_exchange(tmp_path: Path, who: str) -> None:
+    for exchanges in range(8):
+        pair = Pair(tmp_path / str(exchanges))
+        sequence = pair.send_with_hole(3_300)
+        first = pair.destination
+        pair.receive(first)
+        for at in range(exchanges):
+            pair.net._carry("da"[at % 2])
+        pair.net.crash(who)
+        pair.net["d"].turn(SessionClosed(first.number))
+        # A source that has nothing to deliver does not come by itself.
+        other = pair.send(count=1)
+        pair.net.advance(60)
+        found: dict[int, frames.LargeFound] = {}
+        for _ in range(4):
+            caller = pair.destination
+            answers = answers_to(pair.net, caller, pair.receive(caller))
+            if not answers:
+                pair.net["d"].turn(SessionClosed(caller.number))
+            for answer in answers:
+                assert isinstance(answer, frames.LargeFound), exchanges
+                assert answer.sequence not in found
+                found[answer.sequence] = answer
+                if answer.sequence == sequence:
+                    assert_whole(caller, [answer], sequence)
+            pair.net.advance(60)
+        assert set(found) == {sequence, other}, exchanges
+        heavy = pair.net["d"].manager._context.state.queues.find("heavy")
+        assert len(heavy.index) == 7 + 3, exchanges
+        for desk in pair.net.desks.values():
+            desk.disk.close()

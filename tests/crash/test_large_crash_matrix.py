@@ -1,0 +1,282 @@
+"""Large messages: every party killed at every step; delivered once, or the hole told once (R91).
+
+The matrix is `SCENARIOS` x `KILLS` x every turn of the scenario: a dry run counts the turns and
+names them by the frame that causes each. A scenario is written as its client would be: after any
+kill it is run again, by a client that knows only what the killed one could have written down.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from dray import errors
+from dray.manager.events import Event, Request, SessionClosed
+from dray.model.classes import Part
+from dray.model.message import Message
+from dray.wire import frames
+from dray.wire.record import HEADER_BYTES, PartMark, read_header
+from tests.unit.manager.conftest import Caller, Desk
+
+BODY = [b"one", b"two", b"three"]
+
+
+class KilledError(Exception):
+    """Raised into the client whose manager, or who itself, has been killed."""
+
+
+class FragileDesk(Desk):
+    """A manager that somebody kills, or whose client is killed, at one of its turns."""
+
+    def __init__(self, path: Path) -> None:
+        self.steps: list[str] = []
+        self.kill_at, self.moment = 0, ""
+        super().__init__(path)
+
+    def turn(self, event: Event, *, sync: bool = True) -> list[object]:
+        if not (isinstance(event, Request) and self.counting):
+            return super().turn(event, sync=sync)
+        self.steps.append(type(event.frame.head).__name__)
+        if len(self.steps) != self.kill_at:
+            return super().turn(event, sync=sync)
+        self.counting = False
+        match self.moment:
+            case "manager before its sync":
+                super().turn(event, sync=False)
+                self.crash()
+            case "manager after its sync":
+                super().turn(event)
+                self.crash()
+            case "client before it speaks":
+                self.end_sessions()
+            case "client before it hears":
+                super().turn(event)
+                self.end_sessions()
+        raise KilledError(self.steps[-1])
+
+    def end_sessions(self) -> None:
+        for number in range(1, self.sessions + 1):
+            super().turn(SessionClosed(number))
+
+    def start(self) -> None:
+        self.counting = False
+        super().start()
+
+
+KILLS = [
+    "manager before its sync",
+    "manager after its sync",
+    "client before it speaks",
+    "client before it hears",
+]
+
+
+class Notes:
+    """What clients have written down, and what they have seen."""
+
+    def __init__(self) -> None:
+        self.sent = ""
+        self.taken: list[str] = []
+        self.delivered: list[tuple[int, list[bytes]]] = []
+        self.holes: list[str] = []
+
+
+def part(caller: Caller, number: int, sequence: int, name: str) -> None:
+    """Send one part in the transaction whose number is the header's."""
+    kind = {"header": Part.HEADER, "trailer": Part.TRAILER}.get(name, Part.FRAGMENT)
+    mark = PartMark(kind, 0 if kind is Part.HEADER else sequence, 3 * (number > 3))
+    body = BODY[number - 1] if kind is Part.FRAGMENT else b""
+    caller.next_number = sequence - 1 if kind is Part.HEADER else sequence + 100 + number
+    message = Message(body=body, app_specific=number)
+    caller.send(caller.open("heavy"), message, transaction=sequence, marks=(mark,), guarded=False)
+
+
+def send(desk: Desk, notes: Notes) -> None:
+    """Send in one transaction; who comes again asks what became of the one before."""
+    caller = desk.session()
+    if notes.sent:
+        outcome = caller.call(frames.Outcome(notes.sent))
+        if outcome.status == "committed":
+            return
+    sequence = caller.number_for()
+    notes.sent = f"{desk.manager_id}\\{sequence}"
+    part(caller, 0, sequence, "header")
+    for number in (1, 2, 3):
+        part(caller, number, sequence, "fragment")
+    part(caller, 4, sequence, "trailer")
+    caller.commit(sequence, 5)
+
+
+def upload(desk: Desk, notes: Notes) -> None:
+    """Send so that it can be gone on with, marked after each fragment."""
+    caller, done = desk.session(), 0
+    if notes.sent:
+        state = caller.call(frames.UploadResume(notes.sent))
+        if state.status == "committed":
+            return
+        done = state.parts
+        sequence = int(notes.sent.split("\\")[1])
+    if not notes.sent or state.status == "aborted":
+        sequence, done = caller.number_for(), 0
+        notes.sent = f"{desk.manager_id}\\{sequence}"
+        caller.call(frames.UploadBegin(caller.open("heavy"), sequence, 5_000, b""))
+    sends = 0
+    if not done:
+        part(caller, 0, sequence, "header")
+        sends, done = 1, 1
+    for number in range(done, 4):
+        part(caller, number, sequence, "fragment")
+        sends += 1
+        caller.ask(frames.UploadMark(sequence, number + 1, number, b""))
+    part(caller, 4, sequence, "trailer")
+    caller.commit(sequence, sends + 1)
+
+
+def receive(desk: Desk, notes: Notes) -> None:
+    """Take everything; a take counts when its commit is known to have happened."""
+    caller = desk.session()
+    heavy, statusq = caller.open("heavy"), caller.open("statusq")
+    while True:
+        number = caller.number_for()
+        head = frames.LargeReceive(heavy, number, 0.0, status_queue=statusq)
+        try:
+            found = caller.call(head)
+        except errors.ReceiveTimeout:
+            return
+        except errors.LargeMessageHole as hole:
+            notes.holes.append(hole.sequence_id)
+            reject(caller, hole)
+            continue
+        reads = [frames.ReadPart(heavy, each.lookup_id, 0, each.length) for each in found.parts]
+        bodies = [body_of(caller.call_whole(read)[1]) for read in reads]
+        notes.delivered.append((number, bodies))
+        notes.taken.append(f"{desk.manager_id}\\{number}")
+        caller.commit(number, 0)
+
+
+def body_of(record: bytes) -> bytes:
+    header = read_header(record)
+    return record[HEADER_BYTES + header.properties_bytes :]
+
+
+def reject(caller: Caller, hole: errors.LargeMessageHole) -> None:
+    number = caller.number_for()
+    head = frames.LargeReceive(
+        caller.open("heavy"),
+        number,
+        0.0,
+        "sequence",
+        hole.sequence_id,
+        status_queue=caller.open("statusq"),
+        reject=True,
+    )
+    caller.call(head)
+    caller.commit(number, 0)
+
+
+def lose_a_fragment(desk: Desk, _notes: Notes) -> None:
+    """Somebody takes the second fragment by itself."""
+    caller = desk.session()
+    heavy = caller.open("heavy")
+    envelopes, _ = caller.receive(heavy, peek=True, guarded=False)
+    select = frames.Select("lookup", lookup_id=envelopes[2].lookup_id)
+    caller.receive(heavy, select=select, guarded=False)
+
+
+SCENARIOS = {
+    "send": (send, [], [receive]),
+    "upload": (upload, [], [receive]),
+    "receive": (receive, [send], []),
+    "hole": (receive, [send, lose_a_fragment], []),
+}
+"""What is interrupted; what happened before it; what happens after it was run again."""
+
+
+def prepared_desk(path, before, notes: Notes) -> FragileDesk:
+    desk = FragileDesk(path)
+    caller = desk.session()
+    caller.create("heavy")
+    caller.create("statusq")
+    for act in before:
+        act(desk, notes)
+    return desk
+
+
+def run(path, name: str, kill_at: int, moment: str) -> tuple[FragileDesk, Notes, bool]:
+    """Run a scenario with one kill, then again without; tells whether there was a kill."""
+    act, before, after = SCENARIOS[name]
+    notes = Notes()
+    desk = prepared_desk(path, before, notes)
+    desk.kill_at, desk.moment, desk.counting = kill_at, moment, True
+    try:
+        act(desk, notes)
+        killed = False
+    except KilledError:
+        killed = True
+        act(desk, notes)
+    desk.counting = False
+    for each in after:
+        each(desk, notes)
+    return desk, notes, killed
+
+
+def committed(desk: Desk, ids: list[str]) -> int:
+    caller = desk.session()
+    return sum(caller.call(frames.Outcome(id)).status == "committed" for id in ids)
+
+
+@pytest.mark.parametrize("moment", KILLS)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_party_killed_at_every_step(tmp_path, name, moment):
+    for kill_at in itertools.count(1):
+        desk, notes, killed = run(tmp_path / str(kill_at), name, kill_at, moment)
+        where = f"{name}, {moment}, step {kill_at}: {desk.steps[kill_at - 1 : kill_at]}"
+        queues = {each.name: each for each in desk.session().call(frames.ListQueues()).queues}
+        assert queues["heavy"].message_count == 0, where
+        assert queues["statusq"].message_count == 0, where
+        if name == "hole":
+            # Told once, and once more only to who comes for a receiver that died.
+            assert 1 <= len(notes.holes) <= 1 + killed, where
+            assert not notes.delivered, where
+        else:
+            assert committed(desk, notes.taken) == 1, where
+            assert all(bodies == BODY for _, bodies in notes.delivered), where
+        assert desk.store.live_bytes == 0, where
+        desk.disk.close()
+        if not killed:
+            break
+    assert kill_at > 4, "a scenario has steps"
+
+
+def test_the_matrix_on_the_page_is_this_one(tmp_path):
+    page = Path(__file__).parents[2] / "docs" / "explanation" / "large-messages.md"
+    rows = []
+    for name in SCENARIOS:
+        desk, _, _ = run(tmp_path / name, name, 0, "")
+        desk.disk.close()
+        rows.append(f"| {name} | {len(desk.steps)} | {', '.join(dict.fromkeys(desk.steps))} |")
+    assert [row for row in rows if row not in page.read_text("utf-8")] == []
+
+
+def test_the_alarm_is_heard_when_a_sender_does_not_ask(tmp_path, monkeypatch):
+    """A sender that sends again without asking what became of its first try sends twice."""
+
+    def forgetful(desk, notes):
+        notes.sent = ""
+        send(desk, notes)
+
+    monkeypatch.setitem(SCENARIOS, "send", (forgetful, [], [receive]))
+    steps = len(run_and_close(tmp_path / "dry", 0, "")[0])
+    delivered = [
+        run_and_close(tmp_path / str(at), at, "client before it hears")[1]
+        for at in (steps - 1, steps)
+    ]
+    assert delivered == [1, 2]
+
+
+def run_and_close(path, kill_at, moment):
+    desk, notes, _ = run(path, "send", kill_at, moment)
+    desk.disk.close()
+    return desk.steps, len(notes.delivered)
