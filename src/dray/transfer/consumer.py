@@ -66,7 +66,7 @@ from dray.wire.transfer_frames import (
 )
 
 _ACKS_PER_WINDOW = 4
-_ACK_BYTES = MIB
+_ACK_BYTES = 2 * MIB
 """On the way through queue managers less than a window is under way."""
 _SPOILED_MAX = 2
 """How often a file whose digest does not fit is fetched anew."""

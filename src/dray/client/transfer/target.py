@@ -6,6 +6,7 @@ what would be read. The thread also syncs now and then, so that little is lost w
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -13,12 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from dray.errors import TargetUnwritable
-from dray.large.digests import DIGESTS
+from dray.large.digests import DIGESTS, Digest
 from dray.model.limits import MIB
 from dray.transfer.events import Terms
 
 SYNC_EVERY_BYTES = 256 * MIB
-_READ_BYTES = MIB
+_READ_BYTES = 4 * MIB
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PARTIAL = ".partial"
 
@@ -82,8 +83,9 @@ class TargetFile:
         self._written = terms.bytes_before(expected)
         self._hash = DIGESTS[kind]()
         self._hashed = 0
-        self._generation = 0
         self._closing = False
+        self._idle = True
+        """Whether the thread waits for more to be written."""
         self._failure: OSError | None = None
         try:
             self._descriptor = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -104,14 +106,14 @@ class TargetFile:
             raise self._unwritable(error) from error
         with self._changed:
             self._written = offset
-            self._changed.notify_all()
+            if self._idle:
+                self._changed.notify_all()
 
     def start_over(self) -> None:
         """Drop everything."""
         with self._changed:
             self._written = self._hashed = 0
             self._hash = DIGESTS[self._kind]()
-            self._generation += 1
         try:
             os.ftruncate(self._descriptor, 0)
         except OSError as error:
@@ -167,9 +169,9 @@ class TargetFile:
         synced = 0
         try:
             while (found := self._more()) is not None:
-                generation, at, wanted = found
+                digest, at, wanted = found
                 count = os.preadv(self._descriptor, [room[: min(wanted, len(room))]], at)
-                self._take(generation, room[:count])
+                self._take(digest, room[:count])
                 if self._hashed - synced >= SYNC_EVERY_BYTES or self._hashed < synced:
                     synced = self._hashed
                     os.fdatasync(self._descriptor)
@@ -179,20 +181,26 @@ class TargetFile:
                 self._failure = error
                 self._changed.notify_all()
 
-    def _more(self) -> tuple[int, int, int] | None:
-        """What is to be taken in next; None at the end."""
+    def _more(self) -> tuple[Digest, int, int] | None:
+        """What is to be taken in next, and by which digest; None at the end."""
         with self._changed:
+            self._idle = True
             self._changed.wait_for(lambda: self._closing or self._hashed < self._written)
+            self._idle = False
             if self._closing:
                 return None
-            return self._generation, self._hashed, self._written - self._hashed
+            return self._hash, self._hashed, self._written - self._hashed
 
-    def _take(self, generation: int, piece: memoryview) -> None:
-        hash_ = self._hash
-        hash_.update(piece)
+    def _take(self, digest: Digest, piece: memoryview) -> None:
+        digest.update(piece)
         with self._changed:
-            if generation == self._generation:
-                self._hashed += len(piece)
+            if digest is not self._hash:
+                # Everything was dropped meanwhile.
+                return
+            if not piece:
+                raise OSError(errno.EIO, "it became shorter while it was written")
+            self._hashed += len(piece)
+            if self._hashed >= self._written:
                 self._changed.notify_all()
 
     def _unwritable(self, error: OSError) -> TargetUnwritable:

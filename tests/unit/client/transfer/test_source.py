@@ -1,0 +1,85 @@
+"""The file that is offered is what it was, or that is found."""
+
+from __future__ import annotations
+
+import os
+
+import crc32c
+import pytest
+from blake3 import blake3
+
+from dray.client.transfer.source import SourceFile
+from dray.errors import SourceUnreadable, TransferSourceChanged
+
+DATA = bytes(range(256)) * 10
+
+
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "f").write_bytes(DATA)
+    return tmp_path / "f"
+
+
+@pytest.mark.parametrize("fragment_size", [1, 100, 2560, 1 << 21])
+def test_a_scan_gives_the_digest_and_the_checksum_of_each_fragment(path, fragment_size):
+    with SourceFile(path) as source:
+        assert source.scan(fragment_size) == f"blake3:{blake3(DATA).hexdigest()}"
+        pieces = [DATA[at : at + fragment_size] for at in range(0, len(DATA), fragment_size)]
+        assert list(source.crcs) == [crc32c.crc32c(piece) for piece in pieces]
+        assert bytes(source.read(3, 5)) == DATA[3:8]
+
+
+def test_an_empty_file_has_no_fragment(tmp_path):
+    (tmp_path / "f").touch()
+    with SourceFile(tmp_path / "f") as source:
+        assert source.scan(10) == f"blake3:{blake3(b'').hexdigest()}"
+        assert list(source.crcs) == []
+
+
+def change_size(path):
+    path.write_bytes(DATA + b"!")
+
+
+def change_time(path):
+    os.utime(path, ns=(0, 0))
+
+
+def change_file(path):
+    other = path.with_name("other")
+    other.write_bytes(DATA)
+    os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    other.replace(path)
+
+
+def change_byte(path):
+    before = path.stat()
+    path.write_bytes(DATA[:-1] + b"!")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("change", [change_size, change_time, change_file, change_byte])
+def test_r117_whatever_changed_is_found(path, change):
+    with SourceFile(path) as source:
+        digest = source.scan(100)
+        source.check("t", 100, digest)
+        change(path)
+        with pytest.raises(TransferSourceChanged, match="offer the file anew"):
+            source.check("t", 100, digest)
+
+
+@pytest.mark.parametrize("change", [change_size, change_time])
+def test_r117_a_change_of_the_open_file_is_seen_at_once(path, change):
+    with SourceFile(path) as source:
+        assert not source.has_moved_on()
+        change(path)
+        assert source.has_moved_on()
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    with pytest.raises(SourceUnreadable, match="missing"):
+        SourceFile(tmp_path / "missing")
+    os.mkfifo(tmp_path / "pipe")
+    writer = os.open(tmp_path / "pipe", os.O_RDWR)
+    with pytest.raises(SourceUnreadable, match="no regular file"):
+        SourceFile(tmp_path / "pipe")
+    os.close(writer)

@@ -1,0 +1,142 @@
+"""The file that is received: in order, followed by its digest, whole or not there."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+from blake3 import blake3
+
+from dray.client.transfer import target as target_module
+from dray.client.transfer.target import (
+    TargetFile,
+    boot_id,
+    is_there,
+    partial_of,
+    whole_fragments,
+)
+from dray.errors import TargetUnwritable
+from dray.transfer.events import Terms
+
+DATA = os.urandom(95)
+TERMS = Terms(95, 10, 4)
+DIGEST = f"blake3:{blake3(DATA).hexdigest()}"
+
+
+def begun(path, expected: int = 0) -> TargetFile:
+    return TargetFile(path, TERMS, "blake3", expected=expected, synced=lambda _: None)
+
+
+def fill(file: TargetFile, start: int = 0, end: int = 10) -> None:
+    for number in range(start, end):
+        file.write(number, memoryview(DATA[number * 10 : number * 10 + 10]))
+
+
+def test_a_file_appears_when_it_is_finished_and_not_before(tmp_path):
+    path = tmp_path / "f"
+    file = begun(path)
+    fill(file)
+    assert file.digest() == DIGEST
+    assert not path.exists()
+    file.finish()
+    file.close()
+    assert path.read_bytes() == DATA
+    assert not partial_of(path).exists()
+
+
+def test_what_is_there_is_gone_on_with_and_what_is_behind_it_is_cut(tmp_path):
+    path = tmp_path / "f"
+    partial_of(path).write_bytes(DATA[:60] + b"junk")
+    file = begun(path, expected=6)
+    fill(file, 6)
+    assert file.digest() == DIGEST
+    file.close()
+    assert partial_of(path).read_bytes() == DATA
+
+
+def test_started_over_the_digest_is_that_of_the_second_time(tmp_path):
+    file = begun(tmp_path / "f")
+    file.write(0, memoryview(b"spoilt...."))
+    assert file.digest() != DIGEST
+    file.start_over()
+    fill(file)
+    assert file.digest() == DIGEST
+    file.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_synced_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(target_module, "SYNC_EVERY_BYTES", 30)
+    told = []
+    file = TargetFile(tmp_path / "f", TERMS, "blake3", expected=0, synced=told.append)
+    fill(file)
+    file.digest()
+    file.close()
+    assert told
+    assert told == sorted(told)
+    assert told[-1] <= 9
+
+
+@pytest.mark.parametrize(
+    ("length", "synced", "same_boot", "there"),
+    [(0, 0, True, 0), (34, 0, True, 3), (34, 2, False, 2), (34, 5, False, 3), (95, 0, True, 10)],
+)
+def test_how_much_counts_depends_on_whether_the_machine_has_run_on(
+    *, tmp_path, length, synced, same_boot, there
+):
+    path = tmp_path / "f"
+    partial_of(path).write_bytes(DATA[:length])
+    boot = boot_id() if same_boot else "another"
+    assert whole_fragments(path, TERMS, synced, boot) == there
+
+
+def test_without_a_partial_file_nothing_is_there(tmp_path):
+    assert whole_fragments(tmp_path / "f", TERMS, 5, boot_id()) == 0
+
+
+def test_a_file_that_has_its_name_already_is_found_by_its_digest(tmp_path):
+    path = tmp_path / "f"
+    assert not is_there(path, TERMS, DIGEST)
+    path.write_bytes(DATA)
+    assert is_there(path, TERMS, DIGEST)
+    path.write_bytes(DATA[:-1] + b"!" if DATA[-1:] != b"!" else DATA[:-1] + b"?")
+    assert not is_there(path, TERMS, DIGEST)
+
+
+def test_a_partial_file_beside_it_means_that_it_is_another_one(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(DATA)
+    partial_of(path).touch()
+    assert not is_there(path, TERMS, DIGEST)
+
+
+def test_what_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(TargetUnwritable, match="nowhere"):
+        begun(tmp_path / "nowhere" / "f")
+
+
+def test_closed_it_is_neither_finished_nor_hashed(tmp_path):
+    file = begun(tmp_path / "f")
+    fill(file)
+    file.close()
+    file.close()
+    file.finish()
+    assert not (tmp_path / "f").exists()
+
+
+def test_a_file_that_others_cut_is_told(tmp_path, monkeypatch):
+    more, hold = TargetFile._more, threading.Event()
+
+    def late(target):
+        assert hold.wait(30)
+        return more(target)
+
+    monkeypatch.setattr(TargetFile, "_more", late)
+    file = begun(tmp_path / "f")
+    fill(file)
+    os.truncate(partial_of(tmp_path / "f"), 0)
+    hold.set()
+    with pytest.raises(TargetUnwritable, match="shorter"):
+        file.digest()
+    file.close()
