@@ -205,8 +205,9 @@ def _judge(context: Context, queue: Queue, arrival: _Arrival) -> list[_Judged]:
     """Say of each new message where its record begins and why it may not enter, if it may not.
 
     What the computer's quota has no room for, and all behind it, is left out: it is not refused,
-    and its source sends it again (S3-3). A frame is cut where the source liked, so what fits
-    enters. Raises `QuotaExceeded` if not even the first is judged.
+    and its source sends it again (S3-3); so is what a small log could not hold in one fact. A frame
+    is cut where the source liked, so what fits enters. Raises `QuotaExceeded` if not even the first
+    is judged.
     """
     judged: list[_Judged] = []
     offset = sum(envelope.length for envelope in arrival.head.envelopes[: arrival.begin])
@@ -215,7 +216,8 @@ def _judge(context: Context, queue: Queue, arrival: _Arrival) -> list[_Judged]:
     total = len(arrival.body) - offset
     ledger = context.ledger
     roomy = ledger.has_own_room(queue, total) and ledger.has_account_room(queue, total)
-    for at in range(arrival.begin, len(arrival.headers)):
+    stop = min(len(arrival.headers), arrival.begin + context.messages_per_fact)
+    for at in range(arrival.begin, stop):
         envelope = arrival.head.envelopes[at]
         why = _unfit(queue, envelope)
         if why is None and not roomy:

@@ -9,6 +9,7 @@ from dray.manager.acknowledgments import OwnMessages
 from dray.manager.awaiting import Awaiting
 from dray.manager.events import Answer, Body, Effect
 from dray.manager.facts import AnyFact, encode_fact
+from dray.manager.index import TAIL_BYTES
 from dray.model.ids import ManagerId, TransactionId, join_id
 from dray.wire.frames import Head, failure
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from dray.store.store import Store
 
 MICROSECONDS = 1_000_000
+_FACT_BYTES_PER_MESSAGE = 2 * TAIL_BYTES
+"""At the most: a message that is received, journaled and confirmed."""
 
 
 class Session:
@@ -106,6 +109,11 @@ class Context:
     def now_us(self) -> int:
         """The turn's time in microseconds."""
         return int(self.now * MICROSECONDS)
+
+    @property
+    def messages_per_fact(self) -> int:
+        """How many messages one fact may speak of, so that a group of the log surely holds it."""
+        return max(1, self.store.group_bytes_max // _FACT_BYTES_PER_MESSAGE)
 
     def record(self, fact: AnyFact) -> None:
         """Make a fact true, and durable with the turn's sync."""

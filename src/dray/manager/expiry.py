@@ -26,15 +26,19 @@ if TYPE_CHECKING:
     from dray.manager.queues import Queue
 
 _AT_ONCE_MAX = 10_000
+_FACTS_SHARE = 4
+"""An expired message may become a dead letter, an acknowledgment and a confirmation, and the fact
+shares its group with what else happens in the turn."""
 _DOUBT = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
 _LOOK_AGAIN_US = 1_000_000
 
 
 def expire(context: Context) -> None:
-    """Take out what has expired, in one fact."""
+    """Take out what has expired, as much as one fact can tell of; the rest is due at once again."""
+    most = min(_AT_ONCE_MAX, context.messages_per_fact // _FACTS_SHARE)
     # A message that was put back has been noted twice.
     expired: dict[int, dict[int, None]] = {}
-    for number, lookup_id in islice(context.state.expiries.due(context.now_us), _AT_ONCE_MAX):
+    for number, lookup_id in islice(context.state.expiries.due(context.now_us), max(1, most)):
         queue = context.state.queues.get(number)
         if queue is not None and _has_expired(context, queue, lookup_id):
             expired.setdefault(number, {})[lookup_id] = None

@@ -25,15 +25,13 @@ from dray.manager.context import Context, Session
 from dray.manager.departures import entries_at
 from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_lookups
 from dray.manager.happening import Happening, Staged, forget_parts
-from dray.manager.index import TAIL_BYTES, expires_us_of, unpack
+from dray.manager.index import expires_us_of, unpack
 from dray.manager.parts import part_seen
 from dray.manager.queues import Queue
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import TRANSACTION_OPERATIONS_MAX, TRANSACTIONS_REMEMBERED
 from dray.wire.frames import Abort, Commit, Done, Prepare
 
-_FACT_BYTES_PER_MESSAGE = 2 * TAIL_BYTES
-"""At the most: a message that is received, journaled and confirmed."""
 _TAKEN_AT_ONCE = 4_096
 """Messages that leave in one fact where nobody asked for all or none."""
 
@@ -68,8 +66,7 @@ class OpenTransaction:
     def note_operations(self, context: Context, count: int) -> None:
         """Count messages; raises `TransactionAborted` if they would not fit one fact of the log."""
         self.operations += count
-        fitting = context.store.group_bytes_max // _FACT_BYTES_PER_MESSAGE
-        most = min(TRANSACTION_OPERATIONS_MAX, fitting)
+        most = min(TRANSACTION_OPERATIONS_MAX, context.messages_per_fact)
         if self.operations > most:
             raise TransactionAborted(
                 f"a transaction may hold {most} messages here; commit more often",
