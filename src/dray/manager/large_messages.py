@@ -164,7 +164,7 @@ def handle_part_damaged(
     packed, number = queue.index.held(head.lookup_id) or (b"", 0)
     owner = session.transactions.get(number)
     assembly = None
-    if owner is not None and not _intact(context, packed):
+    if packed and owner is not None and not _intact(context, packed):
         keys = owner.large.get(queue.number, ())
         found = [queue.parts.get(key) for key in keys]
         assembly = next((each for each in found if each and head.lookup_id in each), None)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import heapq
 
-from dray.errors import DrayError, TransactionAborted, TransactionSequence
+from dray.errors import DrayError, ProtocolError, TransactionAborted, TransactionSequence
 from dray.large.join import LargeParts, PartSeen, SequenceKey
 from dray.manager.context import Context, Session
 from dray.manager.departures import entries_at
@@ -29,7 +29,11 @@ from dray.manager.index import expires_us_of, unpack
 from dray.manager.parts import part_seen
 from dray.manager.queues import Queue
 from dray.model.classes import MessageClass, Part
-from dray.model.limits import TRANSACTION_OPERATIONS_MAX, TRANSACTIONS_REMEMBERED
+from dray.model.limits import (
+    MESSAGE_NUMBER_MAX,
+    TRANSACTION_OPERATIONS_MAX,
+    TRANSACTIONS_REMEMBERED,
+)
 from dray.wire.frames import Abort, Commit, Done, Prepare
 
 _TAKEN_AT_ONCE = 4_096
@@ -78,6 +82,8 @@ def open_transaction(context: Context, session: Session, number: int) -> OpenTra
     """Find the session's transaction, or begin it; `TransactionSequence` if another's."""
     transaction = context.transactions.get(number)
     if transaction is None:
+        if not 0 < number <= MESSAGE_NUMBER_MAX:
+            raise ProtocolError(f"{number} is no number of a transaction")
         if context.state.has_committed(number):
             raise TransactionSequence(
                 "the transaction is already committed; begin another",

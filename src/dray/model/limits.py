@@ -44,6 +44,8 @@ QUOTA_BYTES_DEFAULT: Final = 8 * GIB
 """Computer quota and computer journal quota (S3-4)."""
 LOW_WATER_BYTES: Final = 64 * MIB
 """Free disk that new messages must leave: the log and two checkpoints of a million messages."""
+MESSAGE_NUMBER_MAX: Final = (1 << 63) - 1
+"""Of messages and of transactions, which are named by one; numbered from 1."""
 NUMBERS_LEASED: Final = 1 << 20
 """Message numbers a client is granted at a time; a 63-bit space lasts for 2^43 grants."""
 EXPRESS_POSITIONS_RESERVED: Final = 4096

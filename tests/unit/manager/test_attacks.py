@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray import errors
-from dray.manager.events import LinkFrame
+from dray.manager.events import LinkFrame, SessionClosed
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
 from dray.wire import frames
@@ -281,3 +281,21 @@ def test_what_may_have_arrived_is_not_purged_from_its_outgoing_queue(
     pair.deliver()
     assert dead(caller) == []
     assert caller.call(frames.DescribeQueue(ADDRESS)).info.message_count == 0
+
+
+@pytest.mark.parametrize("number", [-1, 0, 1 << 63])
+def test_a_number_out_of_bounds_begins_no_transaction(desk: Desk, number: int) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    (answer,) = caller.answers(caller.ask(frames.UploadBegin(queue, number, 100, b"")))
+    assert answer.head.error == "protocol-error"
+    caller.desk.turn(SessionClosed(caller.number))
+    assert not desk.manager._context.transactions
+
+
+def test_whoever_calls_a_part_damaged_that_nobody_holds_changes_nothing(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    caller.ask(frames.Reserve(queue, 0, 18))
+    for lookup_id in (-1, 0, 1, 1 << 40):
+        assert caller.call(frames.PartDamaged(queue, lookup_id)) == frames.Done(0)
