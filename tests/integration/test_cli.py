@@ -1,5 +1,6 @@
 """The command line against a real queue manager: what goes in comes out, once, whole."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -82,6 +83,35 @@ def test_many_files_travel_in_one_transaction_in_their_order(url, tmp_path):
     dray("receive", "orders", "--to", out, "--max", 9, url=url).assert_good()
     assert [(out / file.name).read_text() for file in files] == [f.read_text() for f in files]
     assert count(url, "orders") == 0
+
+
+def test_journals_are_listed_and_shown(url):
+    dray("queue", "create", "kept", "--journal", url=url).assert_good()
+    dray("send", "kept", "--stdin", "--label", "seen", url=url, stdin=b"x" * 10).assert_good()
+    dray("receive", "kept", url=url).assert_good()
+    lines = dray("journal", "list", "--json", url=url).assert_good().out.splitlines()
+    counts = {line["name"]: line["message_count"] for line in map(json.loads, lines)}
+    assert counts == {"kept;journal": 1, "system$;journal": 0}
+    shown = dray("journal", "show", "kept", "--json", url=url).assert_good().value
+    assert (shown["queue"], shown["label"], shown["size"]) == ("kept;journal", "seen", 10)
+    assert "seen" in dray("journal", "show", "kept", url=url).assert_good().out
+    assert "kept;journal" in dray("journal", "list", url=url).assert_good().out
+    assert dray("journal", "show", "--json", url=url).assert_good().out == ""
+    dray("journal", "show", "nowhere", url=url).assert_error("queue-not-found")
+
+
+def test_dead_letters_are_shown_with_the_reason(manager, url):
+    dray("queue", "create", "doomed", url=url).assert_good()
+    with manager.connect() as connected:
+        connected.queue("doomed").send(b"lost", label="lost", use_dead_letter_queue=True)
+        connected.delete_queue("doomed")
+    listed = dray("deadletter", "list", "--json", url=url).assert_good().out.splitlines()
+    counts = {line["name"]: line["message_count"] for line in map(json.loads, listed)}
+    assert counts == {"system$;deadletter": 0, "system$;deadxact": 1}
+    assert "system$;deadxact" in dray("deadletter", "list", url=url).assert_good().out
+    shown = dray("deadletter", "show", "--json", url=url).assert_good().value
+    assert (shown["label"], shown["message_class"]) == ("lost", "NACK_Q_DELETED")
+    assert "NACK_Q_DELETED" in dray("deadletter", "show", url=url).assert_good().out
 
 
 def test_a_large_file_comes_back_the_same(url, tmp_path):

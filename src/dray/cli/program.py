@@ -30,6 +30,8 @@ COMMANDS: dict[str, str] = {
     "send": "Send files or standard input to a queue, in one transaction.",
     "receive": "Take messages from a queue, each only once it is safe.",
     "peek": "Look at messages without taking them.",
+    "journal": "Look at journals: copies of what was received, and of what was sent.",
+    "deadletter": "Look at what could not be delivered, and why.",
     "transfer": "Offer files to programs that take them while both run.",
     "storage": "Move a store, see what others did to it, mend its files of queues.",
     "backup": "Write everything a queue manager has to one file.",

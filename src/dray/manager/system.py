@@ -14,6 +14,7 @@ from typing import Final
 
 from dray.manager.facts import QueueCreated
 from dray.model.classes import QueueKind
+from dray.model.names import DEAD_LETTER_QUEUES, SYSTEM_JOURNAL
 from dray.model.queue import QueueOptions
 
 ADMIN_QUEUE: Final = 2
@@ -31,9 +32,9 @@ SYSTEM_QUEUES: Final = (
     (ADMIN_QUEUE, "admin_queue$", False),
     (NOTIFY_QUEUE, "notify_queue$", False),
     (ORDER_QUEUE, "order_queue$", False),
-    (COMPUTER_JOURNAL, "system$;journal", True),
-    (DEAD_LETTERS, "system$;deadletter", False),
-    (DEAD_TRANSACTIONAL, "system$;deadxact", True),
+    (COMPUTER_JOURNAL, SYSTEM_JOURNAL, True),
+    (DEAD_LETTERS, DEAD_LETTER_QUEUES[0], False),
+    (DEAD_TRANSACTIONAL, DEAD_LETTER_QUEUES[1], True),
 )
 """Number, name and whether it is transactional."""
 

@@ -23,6 +23,9 @@ _FORBIDDEN = re.compile(r'[\\;+,"/\x00-\x1f\x7f]')
 _FORMAT_NAME = re.compile(r"DIRECT=(?:TCP|OS):([^\\]+)\\(?:private\$\\)?(.+)\Z", re.IGNORECASE)
 _LOCAL_PREFIX = re.compile(r"\.\\(?:private\$\\)?", re.IGNORECASE)
 SYSTEM = "system$"
+SYSTEM_JOURNAL = "system$;journal"
+DEAD_LETTER_QUEUES = ("system$;deadletter", "system$;deadxact")
+"""What could not be delivered: of plain messages, of transactional ones."""
 
 
 class QueueAddress(NamedTuple):

@@ -1,0 +1,49 @@
+"""`dray deadletter`: what could not be delivered, or not be received in time, and why."""
+
+from __future__ import annotations
+
+import click
+
+from dray.cli.messages import look_at, print_messages
+from dray.cli.output import print_json, print_table, size_text
+from dray.cli.settings import Settings, everywhere
+from dray.model.names import DEAD_LETTER_QUEUES
+
+
+@click.group()
+def command() -> None:
+    """Look at the two dead-letter queues: of plain messages and of transactional ones."""
+
+
+@command.command(name="list")
+@everywhere
+@click.pass_obj
+def list_queues(settings: Settings) -> None:
+    """List both dead-letter queues with what is in them."""
+    with settings.connect() as manager:
+        found = [manager.queue(name).info() for name in DEAD_LETTER_QUEUES]
+    if settings.as_json:
+        for info in found:
+            print_json(
+                {
+                    "name": info.name,
+                    "message_count": info.message_count,
+                    "byte_count": info.byte_count,
+                }
+            )
+        return
+    rows = ([info.name, str(info.message_count), size_text(info.byte_count)] for info in found)
+    print_table(["queue", "messages ", "size "], rows)
+
+
+@command.command()
+@click.option(
+    "--max", "most", type=click.IntRange(1), default=20, help="Most messages  [default: 20]."
+)
+@everywhere
+@click.pass_obj
+def show(settings: Settings, most: int) -> None:
+    """List the first messages of both, each with the reason why it is there."""
+    with settings.connect() as manager:
+        lines = look_at(manager, DEAD_LETTER_QUEUES, most)
+    print_messages(lines, as_json=settings.as_json, reasons=True)

@@ -1,0 +1,53 @@
+"""`dray journal`: the copies that queues keep of what was received, and the source journal."""
+
+from __future__ import annotations
+
+import click
+
+from dray.cli.messages import look_at, print_messages
+from dray.cli.output import print_json, print_table, size_text
+from dray.cli.settings import Settings, everywhere
+from dray.model.names import SYSTEM_JOURNAL
+
+
+@click.group()
+def command() -> None:
+    """Look at journals: what was received from a queue, and what was sent from here."""
+
+
+@command.command(name="list")
+@everywhere
+@click.pass_obj
+def list_journals(settings: Settings) -> None:
+    """List the journals that hold copies, and the source journal."""
+    with settings.connect() as manager:
+        source = manager.queue(SYSTEM_JOURNAL).info()
+        queues = [each for each in manager.queues() if each.journal_count]
+    lines: list[tuple[str, int, int, int | None]] = [
+        (f"{each.name};journal", each.journal_count, each.journal_bytes, each.journal_quota)
+        for each in queues
+    ]
+    lines.append((SYSTEM_JOURNAL, source.message_count, source.byte_count, source.quota))
+    if settings.as_json:
+        for name, count, size, quota in lines:
+            print_json({"name": name, "message_count": count, "byte_count": size, "quota": quota})
+        return
+    rows = (
+        [name, str(count), size_text(size), size_text(quota)] for name, count, size, quota in lines
+    )
+    print_table(["journal", "messages ", "size ", "quota "], rows)
+
+
+@command.command()
+@click.argument("queue", required=False)
+@click.option(
+    "--max", "most", type=click.IntRange(1), default=20, help="Most messages  [default: 20]."
+)
+@everywhere
+@click.pass_obj
+def show(settings: Settings, queue: str | None, most: int) -> None:
+    """List the first messages of QUEUE's journal, or without QUEUE of the source journal."""
+    name = SYSTEM_JOURNAL if queue is None else f"{queue.removesuffix(';journal')};journal"
+    with settings.connect() as manager:
+        lines = look_at(manager, [name], most)
+    print_messages(lines, as_json=settings.as_json)
