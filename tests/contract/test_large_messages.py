@@ -514,3 +514,28 @@ def test_a_message_of_the_callers_transaction_is_left_to_it(manager, large):
     assert message.body() == b"x"
     transaction.abort()
     assert received(large) == b"x"
+
+
+def test_a_compressed_body_comes_back_and_takes_less_room(face, manager, queue):
+    manager.create_queue("statusq", exist_ok=True)
+    large = face.LargeMessageQueue(queue, fragment_size=10_000, compression="zstd")
+    body = b"heavy loads " * 2_000 + some_bytes(20_000) + b"low and strong " * 1_000
+    large.send(body)
+    assert queue.info().byte_count < len(body) - 20_000
+    with face.LargeMessageQueue(queue).receive(timeout=10) as message:
+        assert (message.size, message.body()) == (len(body), body)
+        assert message.read(5_000) + message.read() == body
+
+
+def test_compressed_fragments_are_saved_and_resumed(face, manager, queue, tmp_path):
+    manager.create_queue("statusq", exist_ok=True)
+    large = face.LargeMessageQueue(queue, compression="zstd")
+    body = some_bytes(300_000).hex().encode()
+    large.send(body, resume=tmp_path / "upload.state")
+    with large.receive(timeout=10) as message:
+        assert message.save_to(tmp_path / "out").read_bytes() == body
+
+
+def test_an_unknown_compression_is_refused(face, queue):
+    with pytest.raises(ValueError, match="zstd"):
+        face.LargeMessageQueue(queue, compression="gzip")

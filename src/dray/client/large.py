@@ -27,10 +27,13 @@ class LargeMessageQueue(Face[AwaitedLargeMessageQueue]):
         status_queue: str = "statusq",
         parameters: LargeMessageParameters = PARAMETERS,
         digest: str = DIGEST_KIND_DEFAULT,
+        compression: str | None = None,
     ) -> None:
         """Take a queue; a `fragment_size` of 0 means the largest. Raises `ValueError`.
 
         `digest` says which one goes with what is sent, "blake3" or "sha256"; both are received.
+        With `compression="zstd"` fragments that become shorter by it are sent compressed; whoever
+        receives sees none of it.
         """
         super().__init__(
             AwaitedLargeMessageQueue(
@@ -39,6 +42,7 @@ class LargeMessageQueue(Face[AwaitedLargeMessageQueue]):
                 status_queue=status_queue,
                 parameters=parameters,
                 digest=digest,
+                compression=compression,
             )
         )
 

@@ -139,11 +139,14 @@ class Split:
         )
         return PartMessage(message, PartMark(Part.HEADER, self._sequence))
 
-    def fragment(self, body: Buffer) -> PartMessage:
-        """The next fragment; its number grows from 1."""
+    def fragment(self, body: Buffer, packed: bytes | None = None) -> PartMessage:
+        """The next fragment, `packed` or as it is; its number grows from 1."""
         self._count += 1
         self._size += len(body)
-        return self._fragment(body, self._count)
+        if packed is None:
+            return self._fragment(body, self._count)
+        mark = PartMark(Part.FRAGMENT, self._sequence, len(body))
+        return self._fragment(packed, self._count)._replace(mark=mark)
 
     def trailer(self, digest: bytes) -> PartMessage:
         """The last part, with the digest of the whole body."""

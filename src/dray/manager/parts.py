@@ -53,11 +53,16 @@ def seen_in_record(header: RecordHeader, record: bytes | memoryview, offset: int
         fragment=header.app_specific,
         fragment_count=header.fragment_count,
         transaction=0,
-        size=header.body_bytes if header.part == Part.FRAGMENT else 0,
+        size=_plain_bytes(header) if header.part == Part.FRAGMENT else 0,
         correlation_id=(
             read_properties(record, header, offset).correlation_id if is_header else None
         ),
     )
+
+
+def _plain_bytes(header: RecordHeader) -> int:
+    """How many bytes of the body a fragment has, compressed or not."""
+    return header.fragment_count or header.body_bytes
 
 
 def find_parts(store: Records, queue: Queue, ways: Ways) -> list[bytes]:

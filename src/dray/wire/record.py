@@ -16,7 +16,7 @@ travels beside it, in an `Envelope`. Little-endian:
 v version (1)   p `Part`   q priority   f flags: 1 recoverable, 2 dead letter, 4 journal, 8 timed
 app_specific: signed. In a fragment it is the fragment number, in header and trailer their mark.
 sequence: in every part of a large message the number of its header; 0 in plain messages.
-count: in a trailer the number of fragments; else 0.
+count: in a trailer the number of fragments, in a compressed fragment its plain bytes; else 0.
 What may never change: the place of the version byte, and that bytes 8..16 give the record's length.
 """
 

@@ -36,6 +36,7 @@ from dray.errors import (
     TransactionAborted,
     TransactionUsage,
 )
+from dray.large.compression import Compressor, check_compression
 from dray.large.digests import DIGEST_KIND_DEFAULT, check_digest_kind
 from dray.large.split import (
     SIZE_UNKNOWN,
@@ -85,16 +86,20 @@ class LargeMessageQueue:
         status_queue: str = "statusq",
         parameters: LargeMessageParameters = PARAMETERS,
         digest: str = DIGEST_KIND_DEFAULT,
+        compression: str | None = None,
     ) -> None:
         """Take a queue; a `fragment_size` of 0 means the largest. Raises `ValueError`.
 
         `digest` says which one goes with what is sent, "blake3" or "sha256"; both are received.
+        With `compression="zstd"` fragments that become shorter by it are sent compressed; whoever
+        receives sees none of it.
         """
         self.fragment_size = check_fragment_size(fragment_size)
         self._way = queue.awaited.way
         self._status_queue = str(parse_queue_address(status_queue))
         self._parameters = parameters
         self._digest_kind = check_digest_kind(digest)
+        self._compression = check_compression(compression)
 
     def __repr__(self) -> str:
         return f"<LargeMessageQueue {self._way.name}>"
@@ -209,7 +214,7 @@ class LargeMessageQueue:
         connection = await self._way.link.connection()
         queue = await self._checked(connection)
         upload = Upload(self._way.link, connection, queue, self._way.name)
-        cut = Cut(self._parameters, self.fragment_size, self._digest_kind)
+        cut = Cut(self._parameters, self.fragment_size, self._digest_kind, self._compression)
         return await upload.send(resume, What(message, source, cut, progress))
 
     async def _send_in(
@@ -242,7 +247,9 @@ class LargeMessageQueue:
             )
 
         runtime = self._way.link.runtime
-        lender = lender_of(source, transaction, connection)
+        compressor = Compressor(self._compression)
+        # What is compressed has to pass through here.
+        lender = None if self._compression else lender_of(source, transaction, connection)
         report = Reporter(progress, None if source.size == SIZE_UNKNOWN else source.size)
         try:
             if source.size != SIZE_UNKNOWN and split.fragments_of(source.size) > 1:
@@ -258,7 +265,9 @@ class LargeMessageQueue:
                 async for piece in pieces_of(source, self.fragment_size, runtime):
                     await digest.add(piece)
                     offset = split.size
-                    record = await made(split.fragment(piece), await connection.numbers())
+                    packed = await runtime.work(len(piece), compressor.packed, piece)
+                    part = split.fragment(piece, packed)
+                    record = await made(part, await connection.numbers())
                     if lender is None:
                         await transaction.send_large(queue, record)
                     else:

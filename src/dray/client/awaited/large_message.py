@@ -29,9 +29,10 @@ from dray.errors import (
     TransactionSequence,
     TransactionUsage,
 )
+from dray.large.compression import unpacked
 from dray.large.split import Control, read_control
 from dray.model.classes import Acknowledge, Part, TransactionStatus
-from dray.model.limits import MESSAGE_BYTES_MAX, MIB
+from dray.model.limits import FRAGMENT_BYTES_MAX, MESSAGE_BYTES_MAX, MIB
 from dray.wire.frames import Done, LargeFound, PartAt, PartDamaged, Range, ReadPart, Reject
 from dray.wire.record import HEADER_BYTES
 
@@ -441,7 +442,14 @@ class LargeMessage(Described):
         mark = (header.part, header.sequence, header.app_specific)
         if mark != (Part.FRAGMENT, self._sequence, number):
             raise self._corrupt(f"another part stands where fragment {number} should be")
-        return record[HEADER_BYTES + header.properties_bytes :]
+        body = record[HEADER_BYTES + header.properties_bytes :]
+        if not header.fragment_count:
+            return body
+        most = min(FRAGMENT_BYTES_MAX, self.said.control.fragment_size)
+        try:
+            return memoryview(unpacked(body, header.fragment_count, most))
+        except ProtocolError as error:
+            raise self._corrupt(f"fragment {number}: {error}") from error
 
     async def _records(
         self, parts: list[PartAt]

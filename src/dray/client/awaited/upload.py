@@ -37,6 +37,7 @@ from dray.client.upload_state import (
     origin_of,
 )
 from dray.errors import InDoubt, Misuse
+from dray.large.compression import Compressor
 from dray.large.split import SIZE_UNKNOWN, LargeMessageParameters, PartMessage, Split
 from dray.model.classes import TransactionStatus
 from dray.model.ids import ManagerId, MessageId, join_id, split_id
@@ -60,6 +61,7 @@ class Cut(NamedTuple):
     parameters: LargeMessageParameters
     fragment_size: int
     digest_kind: str
+    compression: str | None = None
 
 
 class What(NamedTuple):
@@ -167,6 +169,10 @@ class Upload:
         )
         await transaction.send_large(self._queue, record)
 
+    async def packed(self, compressor: Compressor, piece: memoryview) -> bytes | None:
+        """A fragment compressed, where that pays."""
+        return await self._link.runtime.work(len(piece), compressor.packed, piece)
+
     async def number(self) -> int:
         """A number for a part."""
         return await self._connection.numbers()
@@ -192,10 +198,12 @@ class _Sending:
         self._number = number
         self._parts = 0
         self._unmarked_bytes = self._unmarked_parts = 0
+        self._compressor = Compressor(None)
 
     async def all_of(self, state: UploadState, what: What, report: Reporter) -> None:
         """Send what is not there yet."""
         source, cut = what.source, what.cut
+        self._compressor = Compressor(cut.compression)
         if not state.parts:
             await self._send(self._split.header(source.size), self._number)
         self._parts = max(1, state.parts)
@@ -218,7 +226,8 @@ class _Sending:
             await self._send(trailer, await self._upload.number())
 
     async def _fragment(self, piece: memoryview, digest: RollingDigest) -> None:
-        await self._send(self._split.fragment(piece), await self._upload.number())
+        packed = await self._upload.packed(self._compressor, piece)
+        await self._send(self._split.fragment(piece, packed), await self._upload.number())
         self._parts += 1
         self._unmarked_parts += 1
         self._unmarked_bytes += len(piece)

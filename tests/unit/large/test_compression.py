@@ -1,0 +1,100 @@
+"""Fragments compressed where it pays; what is hostile is refused before it grows."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from dray.errors import ProtocolError
+from dray.large.compression import Compressor, check_compression, unpacked, zstd
+
+TEXT = b"a cart for heavy loads, low and strong; " * 100
+NOISE = random.Random(1).randbytes(4_000)
+MOST = 4_000_000
+
+
+def test_what_compresses_comes_back():
+    packed = Compressor("zstd").packed(TEXT)
+    assert packed is not None
+    assert len(packed) < len(TEXT) / 4
+    assert unpacked(memoryview(packed), len(TEXT), MOST) == TEXT
+
+
+@pytest.mark.parametrize("piece", [b"", b"x", b"x" * 511, NOISE])
+def test_what_does_not_pay_goes_as_it_is(piece):
+    assert Compressor("zstd").packed(piece) is None
+
+
+def test_nothing_is_compressed_unless_asked_for():
+    assert Compressor(None).packed(TEXT) is None
+
+
+def test_a_body_that_does_not_compress_is_tried_less_and_less(monkeypatch):
+    tried = []
+    compress = zstd.compress
+
+    def counting(piece, *, level):
+        tried.append(piece)
+        return compress(piece, level=level)
+
+    monkeypatch.setattr(zstd, "compress", counting)
+    compressor = Compressor("zstd")
+    for _ in range(64):
+        assert compressor.packed(NOISE) is None
+    assert len(tried) == 7
+    # What compresses after all is found out, and tried each time from then on.
+    packed = [compressor.packed(TEXT) for _ in range(32)]
+    assert all(packed[16:])
+
+
+@pytest.mark.parametrize("name", ["", "gzip", "ZSTD", 1])
+def test_an_unknown_compression_is_refused(name):
+    with pytest.raises(ValueError, match="zstd"):
+        check_compression(name)
+
+
+BOMB = zstd.compress(bytes(1 << 26), level=1)
+PACKED = zstd.compress(TEXT, level=1)
+
+
+@pytest.mark.parametrize(
+    ("packed", "size"),
+    [
+        (BOMB, len(TEXT)),
+        (BOMB, MOST),
+        (BOMB, MOST + 1),
+        (BOMB, 1 << 26),
+        (PACKED, len(TEXT) - 1),
+        (PACKED, len(TEXT) + 1),
+        (PACKED, 0),
+        (PACKED, -1),
+        (PACKED[:-1], len(TEXT)),
+        (PACKED[:20], len(TEXT)),
+        (PACKED + b"x", len(TEXT)),
+        (PACKED + PACKED, len(TEXT)),
+        (b"", 1),
+        (b"no frame at all", 15),
+    ],
+)
+def test_what_is_hostile_is_refused(packed, size):
+    with pytest.raises(ProtocolError):
+        unpacked(packed, size, MOST)
+
+
+def test_a_bomb_is_not_unpacked():
+    import tracemalloc
+
+    tracemalloc.start()
+    with pytest.raises(ProtocolError):
+        unpacked(BOMB, MOST, MOST)
+    assert tracemalloc.get_traced_memory()[1] < 4 * MOST
+    tracemalloc.stop()
+
+
+def test_a_frame_that_wants_a_wide_window_is_refused():
+    compressor = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
+    # Streamed, a frame does not say its size, so its window is what it asks for.
+    packed = compressor.compress(TEXT) + compressor.flush()
+    with pytest.raises(ProtocolError, match="cannot be unpacked"):
+        unpacked(packed, len(TEXT), MOST)
