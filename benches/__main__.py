@@ -17,6 +17,7 @@ from dray.model.sizes import size_in_bytes
 # Small first: what gigabytes leave for the disk to tidy up makes every sync slow for a while.
 NAMES = (
     "small",
+    "express",
     "storage_commits",
     "storage_writes",
     "local_large",

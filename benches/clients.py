@@ -164,6 +164,24 @@ def send_small(
     }
 
 
+def send_singly(
+    url: str, queue: str, *, count: int, size: int, recoverable: bool
+) -> dict[str, float]:
+    """Send `count` messages outside transactions, one a call, and remove them again."""
+    body = os.urandom(size)
+    with dray.connect(url) as manager:
+        target = manager.queue(queue)
+        target.send(body, recoverable=recoverable)
+        before = manager.info()
+        began = time.perf_counter()
+        for _ in range(count):
+            target.send(body, recoverable=recoverable)
+        seconds = time.perf_counter() - began
+        after = manager.info()
+        target.purge()
+    return {"seconds": seconds, "syncs": after.syncs - before.syncs}
+
+
 def receive_small(url: str, queue: str, *, count: int, batch: int) -> dict[str, float]:
     """Receive `count` messages, `batch` in each transaction."""
     with dray.connect(url) as manager:
@@ -273,6 +291,7 @@ CLIENTS: dict[str, Callable[..., dict[str, Any]]] = {
         send_large,
         receive_large,
         send_small,
+        send_singly,
         receive_small,
         send_big,
         commit_alone,
