@@ -78,7 +78,7 @@ class SimDaemon:
         """Recover from the disk."""
         self.restarts += 1
         self._latest, self._looked_at = 0.0, self.world.schedule.now
-        self.store = Store(self.disk, heap_file_bytes=HEAP_FILE_BYTES, log_bytes=LOG_BYTES)
+        self.store = opened_store(self.disk, self.world)
         self.manager = Manager.load(self.store, self._config(), self.now)
         self.manager.handle(Reachable(frozenset({Peer(self.name, DEFAULT_PORT)})), self.now)
         self.store.sync()
@@ -323,6 +323,16 @@ class SimDaemon:
         self.world.schedule.after(
             delay_s, lambda: action() if self.up and self.life == life else None
         )
+
+
+def opened_store(disk: SimDisk, world: World) -> Store:
+    """The store on a disk, not recovered yet."""
+    return Store(
+        disk,
+        heap_file_bytes=HEAP_FILE_BYTES,
+        log_bytes=LOG_BYTES,
+        queue_files=world.queue_files,
+    )
 
 
 def _extents(body: Body) -> list[Extent]:

@@ -21,11 +21,10 @@ from dray.manager.events import ManagerConfig, Peer
 from dray.manager.turn import Manager
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
-from dray.store.store import Store
 from dray.testing.network import Endpoint, Faults, Link, Schedule, chance_of
 from dray.testing.shadow import BrokenPromiseError, Shadow
 from dray.testing.simulated_client import SimClient
-from dray.testing.simulated_daemon import HEAP_FILE_BYTES, LOG_BYTES, SimDaemon
+from dray.testing.simulated_daemon import SimDaemon, opened_store
 from dray.testing.workload import Consumer, Producer
 
 START = 1_700_000_000.0
@@ -36,6 +35,8 @@ MANAGERS = ("a", "b")
 CALM = Faults(delay_s=0.001)
 TRANSACTIONS_PER_PRODUCER = 4
 """Small worlds: many of them reach further than few large ones in the same time."""
+QUEUE_FILES_EVERY = 4
+"""One world in so many keeps a file of each queue."""
 TIGHT = 0.3
 """Quotas of the queues in that share of the worlds: less than a frame or a transaction."""
 
@@ -62,6 +63,8 @@ class World:
     def __init__(self, seed: int, canary: Canary | None = None) -> None:
         """Draw its troubles and populate it."""
         self.seed = seed
+        self.queue_files = seed % QUEUE_FILES_EVERY == 0
+        """Whether each queue has its text file, as in a real daemon."""
         self.canary = canary or Canary()
         self.rng = rng = random.Random(seed)
         self.schedule = Schedule(START)
@@ -207,7 +210,7 @@ class World:
         if daemon.store.live_bytes:
             raise BrokenPromiseError(f"{daemon.name} leaks {daemon.store.live_bytes} heap bytes")
         before = daemon.manager.snapshot()
-        store = Store(daemon.disk.kill(), heap_file_bytes=HEAP_FILE_BYTES, log_bytes=LOG_BYTES)
+        store = opened_store(daemon.disk.kill(), self)
         config = ManagerConfig(manager_id="")
         after = Manager.load(store, config, daemon.now).snapshot()
         # The visits of peers, which are counted with the incoming streams, are not durable.
