@@ -267,6 +267,24 @@ def test_what_the_window_has_no_room_for_is_not_passed_over():
     assert PassOver(NOON_ID, 7, 8) in sender.ack(3)
 
 
+def test_positions_that_are_reserved_and_not_taken_yet_are_not_passed_over():
+    sender = Sender()
+    sender.admit(5)
+    sender.expire(3, 4, 5)
+    sender.stream.untaken = 2
+    effects = sender.connect()
+    assert effects[-1] == PassOver(NOON_ID, 2, 3)
+    assert sender.stream.next_number == 4
+    # One of them is taken.
+    sender.queue.lengths[4] = 10
+    sender.stream.untaken = 1
+    assert sent(sender.give(Grown())) == [(2, [4])]
+    assert sender.stream.next_number == 5
+    # What joins by a fact joins behind all of them: those left will never come.
+    assert sent(sender.admit(1)) == [(4, [6])]
+    assert sender.stream.untaken == 0
+
+
 # ---------------------------------------------------------------------------------- acks, resend
 
 
