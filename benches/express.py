@@ -16,7 +16,7 @@ from benches.results import Result
 from dray.cli.demo.processes import ManagerProcess
 
 MESSAGE_BYTES = 1024
-COUNT = 3_000
+COUNT = 1_000
 BAR = 1.5
 
 
