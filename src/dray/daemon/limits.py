@@ -86,9 +86,9 @@ SHARE_S: Final = 0.005
 FILES_PER_SESSION: Final = 4
 """Files that one session lends at a time: more than our own client does, which has three fragments
 under way and is read from all the time."""
-FETCH_BUFFERS: Final = 4
-"""Buffers of 4 MiB for what is fetched, for the whole daemon: every thread has one to fill while
-the loop empties another."""
+FETCH_BUFFERS: Final = 3
+"""Buffers of 4 MiB for what is fetched, for the whole daemon: one for each thread to fill and one
+for the loop to empty."""
 COPY_THREADS: Final = 2
 """Threads that copy: enough for two large messages at a time, few enough to leave others room."""
 COPY_PIECE_BYTES: Final = 1 << 20
