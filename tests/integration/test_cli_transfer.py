@@ -14,6 +14,8 @@ from tests.integration.commands import COMMAND, WITHIN_S, dray, environment
 
 pytestmark = pytest.mark.slow
 
+PATIENCE_S = 120
+
 
 @pytest.fixture
 def stage(tmp_path):
@@ -51,8 +53,12 @@ class Stage:
 
 @pytest.mark.parametrize("options", [(), ("--relayed",)], ids=["direct", "relayed"])
 def test_a_file_is_offered_and_accepted(stage, options):
-    offering = stage.start("offer", stage.file, "reports", "--json", *options)
-    status, out, err = stage.run("accept", "reports", "--to", stage.path / "in", "--timeout", 60)
+    offering = stage.start(
+        "offer", stage.file, "reports", "--json", "--timeout", PATIENCE_S, *options
+    )
+    status, out, err = stage.run(
+        "accept", "reports", "--to", stage.path / "in", "--timeout", PATIENCE_S
+    )
     assert status == 0, err
     assert f"saved {stage.there} (3.0 MiB), blake3:" in out
     assert stage.there.read_bytes() == stage.file.read_bytes()
@@ -63,8 +69,8 @@ def test_a_file_is_offered_and_accepted(stage, options):
 
 
 def test_an_interrupted_offer_is_listed_resumed_and_cancelled(stage):
-    offering = stage.start("offer", stage.file, "reports")
-    status, _, err = stage.run("accept", "reports", "--to", stage.file, "--timeout", 60)
+    offering = stage.start("offer", stage.file, "reports", "--timeout", PATIENCE_S)
+    status, _, err = stage.run("accept", "reports", "--to", stage.file, "--timeout", PATIENCE_S)
     assert status == 25, err
     assert err.count("dray: target-unwritable: ") == 1
     offering.send_signal(signal.SIGINT)

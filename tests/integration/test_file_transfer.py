@@ -6,12 +6,15 @@ import os
 import socket
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import dray
 from dray.client.transfer import steps
 from dray.client.transfer.state import folder_of
+from dray.daemon.config import ServeOptions
+from dray.daemon.embedded import EmbeddedDaemon
 from dray.model.limits import RELAY_WINDOW_BYTES
 from dray.model.transfer import TransferState
 from dray.wire.frames import Post, encode_frame
@@ -28,14 +31,13 @@ FRAGMENT = 64 << 10
 def stage(tmp_path, monkeypatch):
     """Two queue managers; the queue is at the second, and the first reaches it."""
     monkeypatch.setenv("DRAY_TRANSFERS", str(tmp_path / "transfers"))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with (
-        dray.open(tmp_path / "there", listen=f"127.0.0.1:{port}") as there,
-        dray.open(tmp_path / "here") as here,
-    ):
+    daemon = EmbeddedDaemon(tmp_path / "there", ServeOptions(data="", listen="127.0.0.1:0"))
+    daemon.start()
+    (address,) = daemon.addresses
+    with dray.connect(address) as there, dray.open(tmp_path / "here") as here:
         there.create_queue("reports")
-        yield Stage(tmp_path, here, there, f"dray://127.0.0.1:{port}/reports")
+        yield Stage(tmp_path, here, there, f"{address}/reports")
+    daemon.stop()
 
 
 class Stage:
@@ -106,7 +108,8 @@ def test_a_connection_that_breaks_is_gone_round(stage, monkeypatch):
             if len(stored) == 20:
                 made[0].shutdown(socket.SHUT_RDWR)
 
-    monkeypatch.setattr(accepting.socket, "create_connection", once)
+    # The connection to the producer only: that to the queue manager is made elsewhere.
+    monkeypatch.setattr(accepting, "socket", SimpleNamespace(create_connection=once))
     monkeypatch.setattr(steps, "watch", watch)
     offer = stage.offer()
     stage.assert_same(stage.accept().save_to(stage.path / "target"))
