@@ -25,8 +25,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from dray.errors import StoreLocked
-from dray.spark.failure import disk_told, plainly
+from dray.errors import DrayError, StoreLocked
+from dray.spark.failure import WORKER_TOO_SLOW, disk_told, plainly
 from dray.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ BYTES_PER_BATCH = "1GiB"
 """Payload of one micro-batch: enough that Spark's own second or two a batch hardly shows. A crash
 does not repeat it all, since payloads that are in place are kept."""
 ROWS_PER_BATCH = 2_000
+STARTS_MAX = 5
+"""Queries begun for one landing while workers are too slow for Spark, which waits 10 s for each."""
 _POLL_SECONDS = 0.2
 _TRIGGER_INTERVAL = "500 milliseconds"
 
@@ -159,13 +161,26 @@ class Landing:
             with disk_told(self.out):
                 remove_partials(self.payloads)
                 self._table = LandedTable(self.summary.table_directory)
-            query = self._start(rows, until)
-            try:
-                self._await(query, until)
-            finally:
-                query.stop()
+            # What was begun is taken up where it is: a start again neither loses nor repeats.
+            for left in reversed(range(STARTS_MAX)):
+                if self._run_query(rows, until, last=not left):
+                    break
         self.summary.seconds = time.monotonic() - self._started_at
         return self.summary
+
+    def _run_query(self, rows: DataFrame, until: Until, *, last: bool) -> bool:
+        """Run one query to its end; false if it ended for want of a worker that called in time."""
+        query = self._start(rows, until)
+        try:
+            self._await(query, until)
+        except DrayError as error:
+            if last or self._failure is not None or WORKER_TOO_SLOW not in str(error.__cause__):
+                raise
+            logger.warning("a Python worker of Spark took too long to start; once more")
+            return False
+        finally:
+            query.stop()
+        return True
 
     def _start(self, rows: DataFrame, until: Until) -> StreamingQuery:
         writer = rows.writeStream.foreachBatch(self._land).option(

@@ -8,8 +8,8 @@ What has to be set before the first session of a process, and why:
     master local[2,3]     two tasks at a time, each tried three times (`local[2]` never tries again)
     noDataMicroBatches    off, or a run over what is available would not end by itself
     log4j2                our own file: next to nothing, since what ends a query is raised
-    socketTimeout         two minutes for a Python worker to start and call back, not 15 seconds: on
-                          a machine with more to do than processors a query would fail by chance
+    socketTimeout         two minutes for Spark and a worker to make themselves known, not 15
+                          seconds: on a busy machine a query would fail by chance
     TieredStopAtLevel=1   payload does not pass through the JVM, so that compiling its code well
                           costs more than it brings: sessions start in half the time
 """

@@ -1,0 +1,90 @@
+"""On a busy machine Spark gives up on a worker too soon; a landing begins again, so many times."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+
+from dray.errors import DrayError
+from dray.spark import landing
+from dray.spark.failure import WORKER_TOO_SLOW
+from dray.spark.landing import STARTS_MAX, Landing
+
+SLOW = f"[STREAM_FAILED] Query [id = 1] terminated with exception: {WORKER_TOO_SLOW}. SQLSTATE: X"
+
+
+class Query:
+    """As much of a query as a landing sees, and how it ends."""
+
+    def __init__(self, end: Exception | None) -> None:
+        self.end = end
+        self.stopped = False
+
+    def awaitTermination(self, _seconds):  # noqa: N802 - Spark's name
+        if self.end is not None:
+            raise self.end
+        return True
+
+    def stop(self):
+        self.stopped = True
+
+
+class Rows:
+    """Streaming rows whose queries end one after the other as they are told to."""
+
+    def __init__(self, *ends: Exception | None) -> None:
+        self.queries = [Query(end) for end in ends]
+        self.begun: list[Query] = []
+        self.writeStream = self
+
+    def foreachBatch(self, _land):  # noqa: N802 - Spark's name
+        return self
+
+    def option(self, _name, _value):
+        return self
+
+    def trigger(self, **_when):
+        return self
+
+    def start(self):
+        self.begun.append(self.queries.pop(0))
+        return self.begun[-1]
+
+
+def slow() -> PySparkException:
+    return PySparkException(SLOW)
+
+
+def land(tmp_path, rows):
+    return Landing(tmp_path / "out", puller=None, settler=None).run(rows)
+
+
+def test_a_worker_that_was_too_slow_is_started_again(tmp_path, caplog):
+    rows = Rows(slow(), slow(), None)
+    land(tmp_path, rows)
+    assert len(rows.begun) == 3
+    assert all(query.stopped for query in rows.begun)
+    assert caplog.text.count("took too long to start") == 2
+
+
+def test_a_worker_that_is_always_too_slow_is_told(tmp_path):
+    rows = Rows(*(slow() for _ in range(STARTS_MAX + 1)))
+    with pytest.raises(DrayError, match=WORKER_TOO_SLOW):
+        land(tmp_path, rows)
+    assert len(rows.begun) == STARTS_MAX
+
+
+def test_no_other_failure_is_tried_again(tmp_path):
+    rows = Rows(PySparkException("[STREAM_FAILED] something else"), None)
+    with pytest.raises(DrayError, match="something else"):
+        land(tmp_path, rows)
+    assert len(rows.begun) == 1
+
+
+def test_a_failure_of_our_own_is_told_even_if_it_sounds_like_it(tmp_path):
+    rows = Rows(slow(), None)
+    job = Landing(tmp_path / "out", puller=None, settler=None)
+    job._failure = landing.StoreLocked("ours")
+    with pytest.raises(landing.StoreLocked):
+        job.run(rows)
+    assert len(rows.begun) == 1
