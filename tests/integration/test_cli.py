@@ -139,6 +139,18 @@ def test_a_send_that_can_be_resumed_removes_its_state_file(url, tmp_path):
         assert dray(*map(str, wrong), url=url).status == 2
 
 
+def test_a_receive_goes_on_with_what_an_earlier_one_left(url, tmp_path):
+    payload = tmp_path / "load.bin"
+    payload.write_bytes(os.urandom(9_000_001))
+    dray("send", "large", payload, "--large", url=url).assert_good()
+    out = tmp_path / "out"
+    out.mkdir()
+    dray("receive", "large", "--to", out, "--large", "--resume", url=url).assert_good()
+    assert [path.name for path in out.iterdir()] == ["load.bin"]
+    assert (out / "load.bin").read_bytes() == payload.read_bytes()
+    assert dray("receive", "large", "--resume", url=url).status == 2
+
+
 def test_several_large_messages_are_sent_in_one_transaction(url, tmp_path):
     files = [tmp_path / name for name in ("a.bin", "empty.bin", "b.bin")]
     for file, size in zip(files, (5_000_000, 0, 100), strict=True):

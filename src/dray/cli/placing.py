@@ -32,9 +32,20 @@ def directory(path: str) -> Path:
     return place
 
 
-def place(folder: Path, label: str, otherwise: str, write: Callable[[Path], object]) -> Path:
-    """Have `write` make a file, then give it a free name made from `label`; it is durable then."""
-    unfinished = folder / f".dray-{secrets.token_hex(8)}.part"
+def place(
+    folder: Path,
+    label: str,
+    otherwise: str,
+    write: Callable[[Path], object],
+    *,
+    going_on: bool = False,
+) -> Path:
+    """Have `write` make a file, then give it a free name made from `label`; it is durable then.
+
+    With `going_on` each attempt at what `otherwise` names is given the same path.
+    """
+    chance = otherwise if going_on else secrets.token_hex(8)
+    unfinished = folder / f".dray-{chance}.part"
     try:
         write(unfinished)
         _sync(unfinished)

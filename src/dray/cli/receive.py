@@ -44,6 +44,9 @@ Taken = dict[str, object]
     type=click.FloatRange(0),
     help="Seconds to wait for each message  [default: for ever for the first, 0 for the rest].",
 )
+@click.option(
+    "--resume", is_flag=True, help="Keep the part of a file that was received, and go on (--large)."
+)
 @click.option("--repair", is_flag=True, help="Ask the source for what is missing (--large).")
 @everywhere
 @click.pass_obj
@@ -56,6 +59,7 @@ def command(
     most: int,
     timeout: float | None,
     repair: bool,
+    resume: bool,
 ) -> None:
     """Take messages from QUEUE and print them, or write them to files.
 
@@ -63,11 +67,11 @@ def command(
     """
     if large and folder is None:
         raise click.UsageError("--large needs --to DIR: a large message becomes a file.")
-    if repair and not large:
-        raise click.UsageError("--repair is for --large.")
+    if (repair or resume) and not large:
+        raise click.UsageError("--repair and --resume are for --large.")
     target = None if folder is None else directory(folder)
     with settings.connect() as manager:
-        taker = Taker(settings, manager, queue, target, large=large, repair=repair)
+        taker = Taker(settings, manager, queue, target, large=large, repair=repair, resume=resume)
         for count in range(most):
             wait = timeout if timeout is not None or count == 0 else 0
             try:
@@ -91,10 +95,11 @@ class Taker:
         *,
         large: bool,
         repair: bool = False,
+        resume: bool = False,
     ) -> None:
         """Take from `queue` into the directory `target`, or to standard output."""
         self._settings, self._target, self._large = settings, target, large
-        self._repair = repair
+        self._repair, self._resume = repair, resume
         self._manager, self._queue = manager, manager.queue(queue)
         self._transactional = self._queue.info().transactional
 
@@ -141,7 +146,8 @@ class Taker:
                     self._target,
                     message.label,
                     name,
-                    lambda at: message.save_to(at, progress=shown.update),
+                    lambda at: message.save_to(at, shown.update, resume=self._resume),
+                    going_on=self._resume,
                 )
             return {
                 "id": message.sequence_id,

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
-from dray.client.awaited.large_message import Described
+from dray.client.awaited.described import Described
 from dray.client.awaited.large_message import LargeMessage as AwaitedLargeMessage
 from dray.client.blocking import Face, blocking, iterate, run
 from dray.client.large_message_file import BufferedLargeMessageFile

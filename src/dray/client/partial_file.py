@@ -21,15 +21,16 @@ _SYNC_BYTES = 32 * MIB
 class PartialFile:
     """Grows as `<path>.partial`. Every method raises `TargetUnwritable`."""
 
-    def __init__(self, target: Path) -> None:
-        """Begin it."""
+    def __init__(self, target: Path, *, going_on: bool = False) -> None:
+        """Begin it, or open what `keep` has left."""
         self.target = target
         self._partial = target.with_name(target.name + ".partial")
         self._syncer: ThreadPoolExecutor | None = None
         self._syncing: Future[None] | None = None
         self._unsynced = 0
         try:
-            self._file = self._partial.open("w+b", buffering=0)
+            is_there = going_on and self._partial.exists()
+            self._file = self._partial.open("r+b" if is_there else "w+b", buffering=0)
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -82,12 +83,28 @@ class PartialFile:
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def discard(self) -> None:
-        """Remove what there is of it."""
+    def length(self) -> int:
+        """How many bytes there are."""
+        return os.fstat(self._file.fileno()).st_size
+
+    def cut(self, length: int) -> None:
+        """Keep so many bytes from the beginning; the next are written behind them."""
+        try:
+            self._file.truncate(length)
+            self._file.seek(length)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def keep(self) -> None:
+        """Leave what there is of it for one who goes on."""
         if self._syncing is not None:
             # How it ends is of no interest, but it must not sync what gets our descriptor next.
             self._syncing.exception()
         self._close()
+
+    def discard(self) -> None:
+        """Remove what there is of it."""
+        self.keep()
         with suppress(FileNotFoundError):
             self._partial.unlink()
 

@@ -11,12 +11,15 @@ import warnings
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from dray.client.awaited.copying import FileCopies, can_be_copied
+from dray.client.awaited.described import Described, Said
 from dray.client.awaited.large_message_file import LargeMessageFile, Layout
+from dray.client.awaited.resumed_save import Saving, save_on
 from dray.client.digest import RollingDigest
 from dray.client.messages import Arrived, arrived, checked_header
 from dray.client.partial_file import PartialFile
@@ -24,6 +27,7 @@ from dray.client.progress import Progress, Reporter
 from dray.client.sources import PIECES_ALIVE
 from dray.errors import (
     LargeMessageCorrupt,
+    LargeMessageError,
     LargeMessageHole,
     ProtocolError,
     TransactionSequence,
@@ -31,7 +35,7 @@ from dray.errors import (
 )
 from dray.large.compression import unpacked
 from dray.large.split import Control, read_control
-from dray.model.classes import Acknowledge, Part, TransactionStatus
+from dray.model.classes import Part, TransactionStatus
 from dray.model.limits import FRAGMENT_BYTES_MAX, MESSAGE_BYTES_MAX, MIB
 from dray.wire.frames import Done, LargeFound, PartAt, PartDamaged, Range, ReadPart, Reject
 from dray.wire.record import HEADER_BYTES
@@ -44,7 +48,6 @@ if TYPE_CHECKING:
     from dray.client.formatters import Formatter
     from dray.client.runtime import Runtime
     from dray.client.session import Pending
-    from dray.model.message import Message
 
 _AHEAD_PARTS_MIN = 2
 _AHEAD_PARTS_MAX = 64
@@ -86,40 +89,6 @@ def open_found(origin: Origin, found: LargeFound, body: memoryview) -> LargeMess
             sequence_id=origin.sequence_id,
         )
     return LargeMessage(origin, found.parts, control, header)
-
-
-class Said(NamedTuple):
-    """What header and trailer say."""
-
-    sequence_id: str
-    control: Control
-    header: Message
-
-
-class Described:
-    """What was said of a large message, as attributes."""
-
-    def __init__(self, said: Said) -> None:
-        """Take what header and trailer say."""
-        self.said = said
-        sequence_id, control, header = said
-        self.sequence_id = sequence_id
-        self.label = control.label
-        self.correlation_id = control.correlation_id
-        self.app_specific = control.app_specific
-        self.size = control.size
-        self.digest = control.digest
-        self.digest_kind = control.digest_kind
-        self.fragment_count = control.fragment_count
-        self.extension = control.extension
-        self.response_queue = control.response_queue
-        self.administration_queue = control.administration_queue
-        self.acknowledge = Acknowledge(control.acknowledge)
-        self.transaction_id = header.transaction_id
-        self.source = header.source
-        self.sent_time = header.sent_time
-        self.arrived_time = header.arrived_time
-        self.abort_count = header.abort_count
 
 
 class LargeMessage(Described):
@@ -228,22 +197,26 @@ class LargeMessage(Described):
                 within = 0
         return b"".join(pieces)
 
-    async def save_to(self, path: str | Path, progress: Progress | None = None) -> Path:
+    async def save_to(
+        self, path: str | Path, progress: Progress | None = None, *, resume: bool = False
+    ) -> Path:
         """Write the body to a file, which is there whole and durable, or not at all.
 
-        It grows as `<path>.partial`; once digest and size fit it is synced and renamed. Raises
-        `LargeMessageCorrupt`, and `TargetUnwritable` for what is wrong with the path or its disk.
+        It grows as `<path>.partial`; once digest and size fit it is synced and renamed. With
+        `resume` that stays when writing ends early, and the next such call goes on behind what of
+        it fits. Raises `LargeMessageCorrupt`, `TargetUnwritable`.
         """
         offload = self._origin.runtime.offload
         report = Reporter(progress, self.size)
-        file = await offload(PartialFile, Path(path))
+        file = await offload(partial(PartialFile, Path(path), going_on=resume))
         try:
-            async with aclosing(self._saved(file)) as lengths:
+            async with aclosing(self._saved(file, resume=resume)) as lengths:
                 async for length in lengths:
                     report.advance(length)
             await offload(file.finish)
-        except BaseException:
-            await offload(file.discard)
+        except BaseException as error:
+            useless = not resume or isinstance(error, LargeMessageError)
+            await offload(file.discard if useless else file.keep)
             raise
         report.finish()
         return file.target
@@ -362,8 +335,19 @@ class LargeMessage(Described):
                 yield piece, record
                 number += 1
 
-    async def _saved(self, file: PartialFile) -> AsyncGenerator[int, None]:
+    async def _saved(self, file: PartialFile, *, resume: bool) -> AsyncGenerator[int, None]:
         """Have the body written into a file; give the length of each piece that is checked."""
+        if resume:
+            saving = Saving(
+                self._origin, self._parts, self._layout(), self._checked, self.digest_kind
+            )
+            async with aclosing(save_on(saving, file)) as lengths:
+                async for length in lengths:
+                    if isinstance(length, int):
+                        yield length
+                    elif length != self.digest:
+                        raise self._corrupt("what came is not what was sent")
+            return
         origin = self._origin
         layout = Layout(self.size, self.said.control.fragment_size)
         if origin.connection.takes_files and can_be_copied(self._parts, layout):

@@ -1,0 +1,45 @@
+"""What header and trailer say of a large message, as attributes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.model.classes import Acknowledge
+
+if TYPE_CHECKING:
+    from dray.large.split import Control
+    from dray.model.message import Message
+
+
+class Said(NamedTuple):
+    """What header and trailer say."""
+
+    sequence_id: str
+    control: Control
+    header: Message
+
+
+class Described:
+    """What was said of a large message, as attributes."""
+
+    def __init__(self, said: Said) -> None:
+        """Take what header and trailer say."""
+        self.said = said
+        sequence_id, control, header = said
+        self.sequence_id = sequence_id
+        self.label = control.label
+        self.correlation_id = control.correlation_id
+        self.app_specific = control.app_specific
+        self.size = control.size
+        self.digest = control.digest
+        self.digest_kind = control.digest_kind
+        self.fragment_count = control.fragment_count
+        self.extension = control.extension
+        self.response_queue = control.response_queue
+        self.administration_queue = control.administration_queue
+        self.acknowledge = Acknowledge(control.acknowledge)
+        self.transaction_id = header.transaction_id
+        self.source = header.source
+        self.sent_time = header.sent_time
+        self.arrived_time = header.arrived_time
+        self.abort_count = header.abort_count
