@@ -3,7 +3,8 @@
 Each file counts its writes. A sync captures the count and reports it back when it has ended, so
 that writes which arrived meanwhile stay dirty. Live bytes are counted for each block of 512 bytes:
 extents adjoin without alignment and are given up in other pieces than they were placed in, and
-counts of bytes are right whatever the pieces.
+counts of bytes are right whatever the pieces. While all that is live lies in one piece its two ends
+say the same: a file of a large message costs no table, and there are 256 files in each GiB.
 """
 
 from __future__ import annotations
@@ -27,24 +28,47 @@ class Extent(NamedTuple):
 class LiveBlocks:
     """How many bytes of each block of a file are live."""
 
-    __slots__ = ("_bits", "_counts")
+    __slots__ = ("_bits", "_counts", "_start", "_stop")
 
     def __init__(self) -> None:
         """Begin with nothing live."""
-        self.clear()
+        self._counts: array[int] | None = None
+        """Live bytes of each block, once they do not lie in one piece."""
+        self._start = self._stop = 0
+        self._bits: bytes | None = b""
 
     def add(self, offset: int, length: int) -> None:
         """Bytes became live."""
-        self._change(offset, length, 1)
+        self._bits = None
+        if self._counts is None:
+            if self._start == self._stop:
+                self._start, self._stop = offset, offset + length
+                return
+            if offset == self._stop:
+                self._stop += length
+                return
+            self._counts = self._spread_out()
+        _change(self._counts, offset, length, 1)
 
     def remove(self, offset: int, length: int) -> None:
         """Bytes are live no longer."""
-        self._change(offset, length, -1)
+        self._bits = None
+        if self._counts is None:
+            inside = self._start <= offset and offset + length <= self._stop
+            assert inside, f"{length} bytes at {offset} were not live"
+            if offset == self._start:
+                self._start += length
+                return
+            if offset + length == self._stop:
+                self._stop = offset
+                return
+            self._counts = self._spread_out()
+        _change(self._counts, offset, length, -1)
 
     def clear(self) -> None:
         """Nothing is live any longer."""
-        self._counts = array("H")
-        self._bits: bytes | None = b""
+        self._counts, self._bits = None, b""
+        self._start = self._stop = 0
 
     def bits(self) -> bytes:
         """One bit a block, the lowest bit of the first byte for the first; no zeros at the end."""
@@ -54,6 +78,11 @@ class LiveBlocks:
         return self._bits
 
     def _image(self) -> int:
+        if self._counts is None:
+            if self._start == self._stop:
+                return 0
+            first, last = self._start // BLOCK_BYTES, (self._stop - 1) // BLOCK_BYTES
+            return ((1 << (last + 1 - first)) - 1) << first
         # Mostly everything up to some place is live, and there are thousands of files. Two zeros
         # may also be the halves of neighbours; then the longer way gives the same.
         if b"\0\0" not in self._counts.tobytes():
@@ -61,22 +90,28 @@ class LiveBlocks:
         digits = bytes(map(bool, self._counts)).translate(_DIGITS)
         return int(digits[::-1], 2)
 
-    def _change(self, offset: int, length: int, sign: int) -> None:
-        counts = self._counts
-        self._bits = None
-        stop = offset + length
-        first, last = offset // BLOCK_BYTES, (stop - 1) // BLOCK_BYTES
-        if last >= len(counts):
-            counts.extend(array("H", bytes(2 * (last + 1 - len(counts)))))
-        if first == last:
-            counts[first] += sign * length
-            return
-        counts[first] += sign * ((first + 1) * BLOCK_BYTES - offset)
-        counts[last] += sign * (stop - last * BLOCK_BYTES)
-        whole = last - first - 1
-        if whole:
-            # Inside an extent each block belongs to it alone.
-            counts[first + 1 : last] = _FULL[:whole] if sign > 0 else _EMPTY[:whole]
+    def _spread_out(self) -> array[int]:
+        """The same as counts of each block."""
+        counts = array("H")
+        if self._start < self._stop:
+            _change(counts, self._start, self._stop - self._start, 1)
+        return counts
+
+
+def _change(counts: array[int], offset: int, length: int, sign: int) -> None:
+    stop = offset + length
+    first, last = offset // BLOCK_BYTES, (stop - 1) // BLOCK_BYTES
+    if last >= len(counts):
+        counts.extend(array("H", bytes(2 * (last + 1 - len(counts)))))
+    if first == last:
+        counts[first] += sign * length
+        return
+    counts[first] += sign * ((first + 1) * BLOCK_BYTES - offset)
+    counts[last] += sign * (stop - last * BLOCK_BYTES)
+    whole = last - first - 1
+    if whole:
+        # Inside an extent each block belongs to it alone.
+        counts[first + 1 : last] = _FULL[:whole] if sign > 0 else _EMPTY[:whole]
 
 
 _DIGITS: Final = bytes.maketrans(b"\0\1", b"01")

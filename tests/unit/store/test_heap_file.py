@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,3 +45,40 @@ def test_pieces_that_come_one_by_one_are_the_whole(cuts):
     assert blocks.bits() == b"\x3f"
     blocks.clear()
     assert blocks.bits() == b""
+
+
+@given(st.lists(st.integers(1, BYTES - 1), unique=True), st.data())
+def test_pieces_that_come_and_go_in_any_order_are_counted_right(cuts, data):
+    pieces = list(pairwise([0, *sorted(cuts), BYTES]))
+    blocks, live, here = LiveBlocks(), set(), set()
+    for at in data.draw(st.lists(st.sampled_from(range(len(pieces))), max_size=3 * len(pieces))):
+        start, stop = pieces[at]
+        if at in here:
+            blocks.remove(start, stop - start)
+            live.difference_update(range(start, stop))
+        else:
+            blocks.add(start, stop - start)
+            live.update(range(start, stop))
+        here ^= {at}
+        assert int.from_bytes(blocks.bits(), "little") == expected(live)
+
+
+def test_what_lies_in_one_piece_costs_no_table():
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        files = [LiveBlocks() for _ in range(1000)]
+        for blocks in files:
+            blocks.add(0, 2_000_000)
+            blocks.add(2_000_000, 2_000_000)
+            blocks.remove(0, 1_000_000)
+        assert (tracemalloc.get_traced_memory()[0] - before) / len(files) < 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_bytes_that_are_not_live_cannot_be_given_up():
+    blocks = LiveBlocks()
+    blocks.add(100, 100)
+    with pytest.raises(AssertionError, match="were not live"):
+        blocks.remove(50, 100)
