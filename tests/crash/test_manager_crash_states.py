@@ -15,6 +15,7 @@ STATES_EACH = 2_100
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, 500, 50))
 def test_what_was_answered_stays_and_nothing_else_appears_in_2100_crash_states(first):
     tally = Tally()
