@@ -16,6 +16,7 @@ from dray.model.classes import Part
 from dray.model.ids import ManagerId, join_id
 from dray.store.group import OPENING, SEAL, facts_of, ranges_of
 from dray.store.heap import file_name, numbers_of
+from dray.store.kinds import express_files
 from dray.store.qmlog import LogReader
 from dray.store.recovery import LOG_NAME
 
@@ -85,6 +86,11 @@ def look_at_log(path: str | Path, most: int) -> list[GroupSeen]:
 def look_at_heap(path: str | Path, name: str) -> list[RecordSeen]:
     """The live records of one heap file, in the order in which they lie."""
     numbers = numbers_of([name])
+    if express_files([name]):
+        raise Misuse(
+            f"{name!r} holds express messages, of which nobody knows any more once their queue"
+            " manager has ended; its next start removes the file"
+        )
     if not numbers:
         raise Misuse(f"{name!r} is no heap file; they are called p0000001.mq and so on")
     with Offline(path) as offline:

@@ -62,6 +62,8 @@ def test_a_heap_file_shows_what_lies_in_it_in_order(desk: Desk, caller: Caller):
 
 def test_what_is_no_heap_file_or_queue_is_said_to_be_none(desk: Desk):
     path = stop(desk)
+    with pytest.raises(Misuse, match="holds express messages"):
+        look_at_heap(desk.path, "r0000001.mq")
     with pytest.raises(Misuse, match="is no heap file"):
         look_at_heap(path, "QMLog")
     with pytest.raises(QueueNotFound):
