@@ -32,7 +32,7 @@ MATRIX = [
     for step in those
     if step not in NEVER
 ]
-SHORT = [("offer", "piece-sent", MIDDLE), ("accept", "piece-stored", MIDDLE)]
+SHORT = [(True, "offer", "piece-sent", MIDDLE), (False, "accept", "piece-stored", MIDDLE)]
 
 
 class Stage:
@@ -104,7 +104,9 @@ def kill_and_go_on(stage: Stage, role: str, step: str, count: int) -> None:
         assert said[-1]["resent"] < MIDDLE, "it does not begin anew"
 
 
-@pytest.mark.parametrize(("role", "step", "count"), SHORT)
+@pytest.mark.parametrize(
+    ("stage", "role", "step", "count"), SHORT, indirect=["stage"], ids=["relayed", "direct"]
+)
 def test_a_killed_end_goes_on_at_the_next_expected_fragment(stage, role, step, count):
     kill_and_go_on(stage, role, step, count)
 
