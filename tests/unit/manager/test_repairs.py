@@ -14,7 +14,7 @@ from dray.wire import frames
 from dray.wire.record import PartMark
 from dray.wire.stream import Frame
 
-from .conftest import Caller
+from .conftest import Caller, Desk
 from .net import Net, address, peer
 
 Missing = list[object]
@@ -318,3 +318,41 @@ def test_either_end_killed_after_any_exchange(tmp_path: Path, who: str) -> None:
         assert len(heavy.index) == 7 + 3, exchanges
         for desk in pair.net.desks.values():
             desk.disk.close()
+
+
+def test_a_link_that_is_cut_resends_no_more_than_its_window(tmp_path: Path) -> None:
+    """Between queue managers a large message goes on with the first fragment not acknowledged."""
+    window = 8_000
+    pair = Pair(tmp_path)
+    pair.net["a"].disk.close()
+    pair.net.desks["a"] = Desk(tmp_path / "a", "a" * 32, window_bytes=window)
+    source = pair.net["a"]
+    sent = 0
+    caller = source.session()
+    transaction = caller.number_for()
+    options = {"transaction": transaction, "guarded": False}
+    (sequence,) = caller.send(pair.leading, Message(), marks=(PartMark(Part.HEADER),), **options)
+    for number in range(1, 41):
+        mark = PartMark(Part.FRAGMENT, sequence)
+        fragment = Message(body=bytes(1000), app_specific=number)
+        caller.send(pair.leading, fragment, marks=(mark,), **options)
+    caller.send(pair.leading, Message(), marks=(PartMark(Part.TRAILER, sequence, 40),), **options)
+    caller.commit(transaction, 42)
+    cuts = 0
+    for _ in range(400):
+        if not (pair.net._carry("a") + pair.net._carry("d")):
+            break
+        carried = [each for each in pair.net.said if isinstance(each[2], frames.Data)]
+        sent = sum(envelope.length for _, _, head in carried for envelope in head.envelopes)
+        if cuts < 4 and sent > 9_000 * (cuts + 1):
+            cuts += 1
+            pair.net.cut("a", "d")
+            source.advance(60)
+    pair.net.deliver()
+    carried = [each for each in pair.net.said if isinstance(each[2], frames.Data)]
+    sent = sum(envelope.length for _, _, head in carried for envelope in head.envelopes)
+    heavy = pair.net["d"].manager._context.state.queues.find("heavy")
+    whole = heavy.index.byte_count
+    assert len(heavy.index) == 42
+    assert cuts == 4
+    assert whole < sent <= whole + cuts * (window + 2_000)
