@@ -28,6 +28,7 @@ from dray.wire.frames import (
     LargeReceive,
     ListQueues,
     PartAt,
+    PartDamaged,
     QueueList,
     Range,
     ReadPart,
@@ -62,6 +63,8 @@ class Large:
         self.fragments = slice(1, -1)
         peer.on[LargeReceive] = self.found
         peer.on[ReadPart] = self.read
+        # Whatever is damaged here was damaged on the way.
+        peer.on[PartDamaged] = lambda visit, frame: visit.answer(frame, Done(0))
 
     def envelope(self, at):
         return Envelope(at, len(self.records[at]), self.crcs[at], 1, 0, 0, 0)

@@ -362,6 +362,12 @@ class LargeMessageQueue:
         found = frame.head
         assert isinstance(found, LargeFound)
         sequence_id = join_id(ManagerId(found.source), found.sequence)
+        if found.missing:
+            raise LargeMessageHole(
+                f"large message {sequence_id} in {self._way.name!r} lacks parts: {found.missing}",
+                sequence_id=sequence_id,
+                missing=found.missing,
+            )
         queue = await self._checked(used)
         origin = Origin(self._way.link.runtime, used, queue, self._way.name, sequence_id)
         return open_found(origin, found, frame.body)
