@@ -11,6 +11,7 @@ over there is iterated over here with `async for`. Messages, errors and constant
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from dray.client.address import parse_address
@@ -49,9 +50,9 @@ __all__ = [
 ]
 
 
-def connect(url: str) -> Opening[Manager]:
+def connect(url: str, *, ca: str | os.PathLike[str] | None = None) -> Opening[Manager]:
     """Connect to a daemon; see `dray.connect`."""
-    return Opening(lambda: Manager.connected(Link(parse_address(url), LoopRuntime())))
+    return Opening(lambda: Manager.connected(Link(parse_address(url, ca), LoopRuntime())))
 
 
 def open(  # noqa: A001 - the name of the public face, as in dray

@@ -60,8 +60,8 @@ class AwaitedFace:
     def open(self, path, **options):
         return self.wait(dray.aio.open(path, **options))
 
-    def connect(self, url):
-        return self.wait(dray.aio.connect(url))
+    def connect(self, url, **options):
+        return self.wait(dray.aio.connect(url, **options))
 
     def restore(self, archive, path, **options):
         return self.wait(dray.aio.restore(archive, path, **options))

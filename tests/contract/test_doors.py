@@ -24,7 +24,8 @@ from dray.daemon.embedded import EmbeddedDaemon
         "dray://host/queue",
         "dray+unix://host/path",
         "dray+unix:relative",
-        "drays://host:1",
+        "drays://",
+        "drays://host/queue",
     ],
 )
 def test_an_address_that_is_none_is_refused(face, url):

@@ -17,6 +17,9 @@ import click
     help="TCP address; port 0 takes a free one  [default: 127.0.0.1:7340].",
 )
 @click.option("--socket", metavar="PATH", help="Unix socket to listen on as well, or instead.")
+@click.option("--tls-cert", metavar="FILE.pem", help="Speak TLS on TCP, with this certificate.")
+@click.option("--tls-key", metavar="FILE.pem", help="Its key  [default: in the same file].")
+@click.option("--tls-ca", metavar="FILE.pem", help="Whom to trust when calling drays:// addresses.")
 @click.option("--config", metavar="FILE.toml", help="More options; the command line wins.")
 @click.option("--name", help="Its name for people  [default: the host's name].")
 @click.option("--quota", metavar="SIZE", help="Most bytes in all its queues  [default: 8GiB].")
@@ -26,6 +29,9 @@ def command(
     data: str,
     listen: str | None,
     socket: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    tls_ca: str | None,
     config: str | None,
     name: str | None,
     quota: str | None,
@@ -40,6 +46,9 @@ def command(
         data=data,
         listen=listen,
         socket=socket,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tls_ca=tls_ca,
         name=name,
         quota=quota,
         journal_quota=journal_quota,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import ssl
 from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from dray.errors import ConnectionLost, InvalidConfiguration
 from dray.model.names import DEFAULT_PORT
+from dray.tls import call_in_thread, said_of, trusting
 
 CONNECT_TIMEOUT_S = 10.0
 """A machine on the network that has not answered by then is not there."""
@@ -20,23 +23,36 @@ _KEEPALIVE = (
 
 
 class Address(NamedTuple):
-    """A queue manager's address; `path` is set for a Unix socket, `host` for TCP."""
+    """A queue manager's address; `path` is set for a Unix socket, `host` for TCP.
+
+    With `secure` through TLS, to a certificate that the authorities in the file `ca` know.
+    """
 
     host: str = ""
     port: int = DEFAULT_PORT
     path: str = ""
+    secure: bool = False
+    ca: str | None = None
 
     def __str__(self) -> str:
         """The address as a URL."""
         if self.path:
             return f"dray+unix://{quote(self.path)}"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"dray://{host}:{self.port}"
+        return f"{'drays' if self.secure else 'dray'}://{host}:{self.port}"
 
     def dial(self) -> socket.socket:
         """Connect; raises `ConnectionLost`."""
         try:
-            return self._connect_unix() if self.path else self._connect_tcp()
+            if self.path:
+                return self._connect_unix()
+            if not self.secure:
+                return self._connect_tcp()
+            trusted = trusting(self.ca)
+            return call_in_thread(self._connect_tcp(), self.host, trusted)
+        except ssl.SSLError as error:
+            sentence = f"{self} could not be made sure of by TLS: {said_of(error)}"
+            raise ConnectionLost(sentence) from error
         except (OSError, UnicodeError) as error:
             said = getattr(error, "strerror", None) or str(error)
             raise ConnectionLost(
@@ -64,8 +80,10 @@ class Address(NamedTuple):
         return sock
 
 
-def parse_address(url: str) -> Address:
-    """Read a queue manager's URL; raises `InvalidConfiguration`."""
+def parse_address(url: str, ca: str | os.PathLike[str] | None = None) -> Address:
+    """Read a queue manager's URL; raises `InvalidConfiguration`. `ca` as in `Address`."""
+    if not isinstance(url, str):
+        raise InvalidConfiguration(f"an address is a text, not {type(url).__name__}")
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -74,12 +92,14 @@ def parse_address(url: str) -> Address:
     plain = not (parts.query or parts.fragment or parts.username)
     if parts.scheme == "dray+unix" and plain and not parts.netloc and parts.path.startswith("/"):
         return Address(path=unquote(parts.path))
-    if parts.scheme == "dray" and plain and parts.hostname and parts.path in {"", "/"}:
-        return Address(parts.hostname, DEFAULT_PORT if port is None else port)
-    if parts.scheme == "drays":
-        raise InvalidConfiguration(
-            f"cannot connect to {url!r}: this release has no TLS; use dray://"
-        )
+    secure = parts.scheme == "drays"
+    if ca is not None and not secure:
+        raise InvalidConfiguration(f"{url!r} does not go through TLS: write drays:// to use a CA")
+    if (parts.scheme == "dray" or secure) and plain and parts.hostname and parts.path in {"", "/"}:
+        number = DEFAULT_PORT if port is None else port
+        file = os.fspath(ca) if ca is not None else None
+        return Address(parts.hostname, number, secure=secure, ca=file)
     raise InvalidConfiguration(
-        f"{url!r} is not a queue manager's address: write dray://host:port or dray+unix:///path"
+        f"{url!r} is not a queue manager's address: write dray://host:port, drays://host:port or"
+        " dray+unix:///path"
     )

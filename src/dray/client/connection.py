@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dray.client.session import Listener, Pending, Session, same_error
 from dray.errors import ConnectionLost, DrayError, ProtocolError
+from dray.tls import carries_files
 from dray.wire.frames import Head, Lease, Leased, Opened, OpenQueue
 from dray.wire.stream import Frame, FrameStream
 
@@ -64,7 +65,7 @@ class Connection(ABC):
     @property
     def takes_files(self) -> bool:
         """Whether a request may lend a file: on a Unix socket, to a manager that knows of it."""
-        return self._session.takes_files and self._sock.family == socket.AF_UNIX
+        return self._session.takes_files and carries_files(self._sock)
 
     async def greet(self) -> None:
         """Say Hello and take the Welcome; raises `ConnectionLost` or `ProtocolError`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Self
 
 from dray.client.address import parse_address
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     from dray.client.runtime import Dialer
 
 
-def connect(url: str) -> Manager:
-    """Connect to a daemon: `dray://host:port` or `dray+unix:///path`.
+def connect(url: str, *, ca: str | os.PathLike[str] | None = None) -> Manager:
+    """Connect to a daemon: `dray://host:port`, `drays://host:port` or `dray+unix:///path`.
 
-    Raises `InvalidConfiguration` for anything else and `ConnectionLost` if none answers.
+    `drays` is TLS; `ca` names a file of certificates that are trusted, else the one that DRAY_CA
+    names is, else the machine's own authorities are. Raises `InvalidConfiguration` for anything
+    else and `ConnectionLost` if none answers.
     """
-    return Manager(parse_address(url))
+    return Manager(parse_address(url, ca))
 
 
 class Manager(Face[AwaitedManager]):

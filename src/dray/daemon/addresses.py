@@ -26,7 +26,7 @@ def own_addresses(host: str, sock: socket.socket, others: Iterable[str]) -> froz
         hosts.update(_LOOPBACK)
     elif ip_address(bound).is_unspecified:
         hosts.update(_LOOPBACK, (socket.gethostname().lower(),), _outward())
-    named = (Peer(*parse_manager_address(each)) for each in others)
+    named = (Peer(*parse_manager_address(each)[:2]) for each in others)
     return frozenset([*(Peer(each, port) for each in hosts), *named])
 
 

@@ -52,6 +52,9 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     window_messages: int = LINK_WINDOW_MESSAGES
     routes: dict[str, str] = {}
     addresses: tuple[str, ...] = ()
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_ca: str | None = None
     idle_transaction_s: float = IDLE_TRANSACTION_S
     log_bytes: Size = LOG_BYTES
     express_memory: Size = EXPRESS_BYTES
@@ -70,6 +73,8 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
         if not _positive(self.idle_transaction_s):
             raise InvalidConfiguration("idle_transaction_s must be above zero")
         _routes(self.routes)
+        if self.tls_key is not None and self.tls_cert is None:
+            raise InvalidConfiguration("tls_key without tls_cert: a key needs its certificate")
         for each in self.addresses:
             _manager(each, "addresses")
         if not _positive(self.reconnect_delay_s):

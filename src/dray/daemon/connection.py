@@ -40,6 +40,7 @@ from dray.daemon.limits import (
 from dray.daemon.outbox import Heap, Outbox, size_of, unpin_all
 from dray.errors import DrayError, ProtocolError, TargetUnwritable
 from dray.store.heap import Extent
+from dray.tls import carries_files
 from dray.wire.frames import Head, encode_frame, failure
 from dray.wire.stream import READ_BYTES, Frame, FrameStream
 
@@ -107,7 +108,7 @@ class Connection:
         self._deaf = False
         self._timer: asyncio.TimerHandle | None = None
         self._lent: LentFiles | None = None
-        if sock.family == socket.AF_UNIX:
+        if carries_files(sock):
             self._lent = LentFiles(around.copier, self._pass_on, self._read_if_wanted)
 
     @property

@@ -130,3 +130,5 @@ CHECKPOINT_RETRY_S: Final = 1.0
 """After a full disk refused one."""
 QUIET_S: Final = 1.0
 """Without work for so long, the log is sealed, which spares the next start its doubts."""
+HANDSHAKES_MAX: Final = 1_000
+"""Callers that have not shown yet that they speak TLS; each has ten seconds."""

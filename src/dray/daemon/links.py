@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from dray.daemon.connection import Connection, Surroundings, reason_of, tune
 from dray.daemon.limits import DIAL_TIMEOUT_S, LINK_SILENCE_MS, SHARE_BYTES_MIN
 from dray.daemon.outbox import Body, keep_unsent_below, unpin_all
-from dray.errors import ProtocolError
+from dray.errors import InvalidConfiguration, ProtocolError
 from dray.manager.events import Event, LinkDown, LinkFrame, LinkUp, Peer
+from dray.tls import Tunnels, said_of, trusting
 from dray.wire.frames import Data, Head, Hello, OpenStream, Welcome, failure
 from dray.wire.stream import Frame
 
@@ -46,8 +48,16 @@ class Links:
         around: Surroundings,
         hello: Callable[[], Hello],
         turns: Listening,
+        *,
+        tunnels: Tunnels | None = None,
+        ca: str | None = None,
     ) -> None:
-        """Begin with none. `hello` gives the frame that begins each."""
+        """Begin with none. `hello` gives the frame that begins each.
+
+        What leads through TLS goes by `tunnels`; the file `ca` holds whom to trust there.
+        """
+        self._tunnels = tunnels or Tunnels()
+        self._ca = ca
         self._around = around
         self._loop = around.loop
         self._hello = hello
@@ -133,11 +143,15 @@ class Links:
     async def _connect(self, peer: Peer) -> None:
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
-                sock = await self._reach(peer)
+                sock = await self._reach_safely(peer)
         except TimeoutError:
             self._failed(peer, f"no answer within {DIAL_TIMEOUT_S:g} seconds")
+        except ssl.SSLError as error:
+            self._failed(peer, f"TLS: {said_of(error)}")
         except OSError as error:
             self._failed(peer, reason_of(error))
+        except InvalidConfiguration as error:
+            self._failed(peer, str(error))
         except UnicodeError as error:
             self._failed(peer, f"the name cannot be looked up: {error}")
         else:
@@ -150,6 +164,12 @@ class Links:
             self._turns.deliver(LinkUp(peer))
             connection.start()
             connection.flush()
+
+    async def _reach_safely(self, peer: Peer) -> socket.socket:
+        if not peer.secure:
+            return await self._reach(peer)
+        trusted = trusting(self._ca)
+        return await self._tunnels.call(await self._reach(peer), peer.host, trusted)
 
     async def _reach(self, peer: Peer) -> socket.socket:
         failure_so_far = OSError(f"{peer.host} has no address")
@@ -174,11 +194,14 @@ class Links:
     async def _look_up(self, peer: Peer) -> Sequence[_Address]:
         try:
             return socket.getaddrinfo(
-                *peer, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+                peer.host,
+                peer.port,
+                type=socket.SOCK_STREAM,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
         except socket.gaierror:
             # A name: asked of the system in a thread, which may take its time.
-            return await self._loop.getaddrinfo(*peer, type=socket.SOCK_STREAM)
+            return await self._loop.getaddrinfo(peer.host, peer.port, type=socket.SOCK_STREAM)
 
     def _failed(self, peer: Peer, reason: str) -> None:
         del self._dialling[peer]

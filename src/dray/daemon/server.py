@@ -10,6 +10,7 @@ import asyncio
 import logging
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -22,7 +23,7 @@ from dray.daemon.addresses import own_addresses
 from dray.daemon.config import ServeOptions, check_named, listen_address
 from dray.daemon.connection import Connection, Surroundings
 from dray.daemon.descriptors import raise_limit, sessions_max
-from dray.daemon.limits import HELLO_S, SESSIONS_OF_EMBEDDED_MIN, STOP_S
+from dray.daemon.limits import HANDSHAKES_MAX, HELLO_S, SESSIONS_OF_EMBEDDED_MIN, STOP_S
 from dray.daemon.links import Links
 from dray.daemon.listener import Listener, listen_tcp, listen_unix
 from dray.daemon.logs import log_to_stderr
@@ -52,6 +53,7 @@ from dray.model.ids import ManagerId
 from dray.model.names import DEFAULT_PORT
 from dray.store.disk import Disk
 from dray.store.store import Store
+from dray.tls import Tunnels, presenting
 from dray.wire.frames import Hello, failure
 from dray.wire.stream import Frame
 
@@ -140,6 +142,9 @@ class Server:
         self._stopping = False
         self._all_gone = asyncio.Event()
         self._listeners: list[Listener] = []
+        self._tunnels = Tunnels()
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._shown: ssl.SSLContext | None = None
         self._own: frozenset[Peer] = frozenset()
         self.ended: asyncio.Future[Exception] = loop.create_future()
         """Done when the daemon cannot go on, with the reason."""
@@ -164,7 +169,9 @@ class Server:
             raise
         self._around = Surroundings(loop, self._store)
         self._turns = Turns(loop, self._store, self._manager, clock=clock, performer=self)
-        self._links = Links(self._around, self._hello, self._turns)
+        self._links = Links(
+            self._around, self._hello, self._turns, tunnels=self._tunnels, ca=options.tls_ca
+        )
         loop.set_exception_handler(self._unforeseen)
         self._turns.deliver(Reachable(self._own))
         self._turns.deliver(Tick())
@@ -199,6 +206,24 @@ class Server:
         self._turns.deliver(SessionOpened(number))
         connection.start()
         self._silent[connection] = self._loop.call_later(HELLO_S, self._give_up, connection)
+
+    def _secure(self, sock: socket.socket) -> None:
+        """Shake hands before serving; in bounded time, and with a bounded number at once."""
+        if len(self._handshakes) >= HANDSHAKES_MAX:
+            sock.close()
+            return
+        task = self._loop.create_task(self._shake_hands(sock))
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
+
+    async def _shake_hands(self, sock: socket.socket) -> None:
+        assert self._shown is not None, "only a listener with a certificate shakes hands"
+        try:
+            inner = await self._tunnels.answer(sock, self._shown)
+        except OSError as error:
+            _log.warning("a caller could not be made sure of: %s", error)
+        else:
+            self.adopt(inner)
 
     def _give_up(self, connection: Connection) -> None:
         self._silent.pop(connection, None)
@@ -291,6 +316,9 @@ class Server:
         for connection in list(self._numbers):
             connection.abort("the daemon stops")
         self._links.close()
+        for task in self._handshakes:
+            task.cancel()
+        await self._tunnels.close()
         self._around.intake.close()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._around.copier.idle(), STOP_S)
@@ -323,11 +351,16 @@ class Server:
     def _listen(self, options: ServeOptions) -> None:
         if options.listen is not None:
             host, port = listen_address(options.listen)
+            if options.tls_cert is not None:
+                self._shown = presenting(options.tls_cert, options.tls_key)
             sock, address = listen_tcp(host, port)
             self._own = own_addresses(host, sock, options.addresses)
             if not ip_address(sock.getsockname()[0]).is_loopback:
                 _log.warning("%s has no lock: anyone who reaches it may use it", address)
-            self._listeners.append(Listener(self._loop, sock, address, self.adopt))
+            accepted = self.adopt
+            if self._shown is not None:
+                address, accepted = address.replace("dray://", "drays://", 1), self._secure
+            self._listeners.append(Listener(self._loop, sock, address, accepted))
         if options.socket is not None:
             sock, address = listen_unix(options.socket)
             self._listeners.append(Listener(self._loop, sock, address, self.adopt))

@@ -313,16 +313,20 @@ def _create(context: Context, address: QueueAddress, options: QueueOptions) -> Q
     kind = QueueKind.OUTGOING if address.remote else QueueKind.PRIVATE
     if len(state.queues) >= QUEUES_MAX:
         raise Misuse(f"a queue manager has at most {QUEUES_MAX} queues")
-    where = next_hop(context, address) if address.remote else ("", 0, "")
-    context.record(QueueCreated(state.next_queue, name, str(kind), options, *where))
+    peer, remote = next_hop(context, address) if address.remote else (Peer("", 0), "")
+    host, port, secure = peer
+    created = QueueCreated(
+        state.next_queue, name, str(kind), options, host, port, remote, secure=secure
+    )
+    context.record(created)
     return state.queues.named(name)
 
 
-def next_hop(context: Context, address: QueueAddress) -> tuple[str, int, str]:
+def next_hop(context: Context, address: QueueAddress) -> tuple[Peer, str]:
     """Which manager an outgoing queue delivers to, and what it asks for there.
 
     Fixed when the queue is made: what was told of its messages comes back by the same way.
     """
-    goal = Peer(address.host, address.port)
+    goal = Peer(address.host, address.port, address.secure)
     via = context.config.routes.get(goal, goal)
-    return (*via, address.local_name if via == goal else str(address))
+    return via, address.local_name if via == goal else str(address)

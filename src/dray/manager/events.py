@@ -27,6 +27,8 @@ class Peer(NamedTuple):
 
     host: str
     port: int
+    secure: bool = False
+    """Whether it is reached through TLS."""
 
 
 class SessionOpened(NamedTuple):

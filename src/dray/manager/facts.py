@@ -57,6 +57,8 @@ class QueueCreated(Fact, frozen=True, tag=3):
     remote_queue: str = ""
     parent: int = 0
     """Of a queue's journal or sub-queue: the queue."""
+    secure: bool = False
+    """Whether an outgoing one delivers through TLS."""
 
 
 class QueueDeleted(Fact, frozen=True, tag=4):

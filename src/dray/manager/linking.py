@@ -61,7 +61,7 @@ class Link:
         counters = stream.counters
         messages, byte_count = stream.in_flight
         return DeliveryInfo(
-            next_hop=f"{self.peer.host}:{self.peer.port}",
+            next_hop=f"{self.peer.host}:{self.peer.port}{' (TLS)' if self.peer.secure else ''}",
             remote_queue=route.remote_queue,
             link=str(self.state),
             next_attempt=self.dial_at if self.state is LinkState.DOWN and self.dial_at else None,

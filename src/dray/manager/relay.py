@@ -183,5 +183,4 @@ def _way(context: Context, address: QueueAddress) -> tuple[Peer | None, str]:
     """The peer over which a queue is reached and what it is called there; None if it is here."""
     if not address.remote:
         return None, ""
-    host, port, queue = next_hop(context, address)
-    return Peer(host, port), queue
+    return next_hop(context, address)

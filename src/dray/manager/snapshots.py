@@ -13,6 +13,7 @@ import msgspec
 
 from dray.delivery.events import StreamSnapshot
 from dray.delivery.outgoing import OutgoingStream
+from dray.manager.events import Peer
 from dray.manager.facts import Prepared, QueueCreated, QuotaSet
 from dray.manager.index import ENTRY_BYTES, expires_us_of, lookup_id_of
 from dray.manager.outcomes import Outcomes
@@ -101,18 +102,17 @@ def read_state(state: State, snapshot: bytes) -> None:
 
 
 def _written(queue: Queue) -> _Queue:
-    host, port, remote = ("", 0, "")
-    if queue.route is not None:
-        (host, port), remote = queue.route
+    peer, remote = queue.route or (Peer("", 0), "")
     created = QueueCreated(
         queue.number,
         queue.name,
         str(queue.kind),
         queue.options,
-        host,
-        port,
+        peer.host,
+        peer.port,
         remote,
         queue.parent.number if queue.parent is not None else 0,
+        peer.secure,
     )
     return _Queue(
         created,

@@ -334,7 +334,7 @@ class State:
     def _create(self, fact: QueueCreated) -> Queue:
         queue = Queue(fact.number, fact.name, QueueKind(fact.kind), fact.options)
         if queue.kind is QueueKind.OUTGOING:
-            queue.route = Route(Peer(fact.host, fact.port), fact.remote_queue)
+            queue.route = Route(Peer(fact.host, fact.port, fact.secure), fact.remote_queue)
             queue.stream = OutgoingStream(
                 fact.number, fact.remote_queue, IndexBacklog(queue.index), self.delivery
             )

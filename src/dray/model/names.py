@@ -3,7 +3,7 @@ r"""Queue names: what users write, taken apart and checked (semantics 1.1).
     orders                              a queue of this manager
     orders;retry                        its sub-queue          orders;journal  its journal
     system$;deadxact                    a system queue
-    dray://host:port/orders             a queue of another manager
+    dray://host:port/orders             a queue of another manager, drays:// through TLS
     DIRECT=TCP:host\private$\orders    the same in the original's format, at the default port
 
 Names compare without regard to case, as in the original.
@@ -26,6 +26,7 @@ SYSTEM = "system$"
 SYSTEM_JOURNAL = "system$;journal"
 DEAD_LETTER_QUEUES = ("system$;deadletter", "system$;deadxact")
 """What could not be delivered: of plain messages, of transactional ones."""
+_SCHEMES = ("dray", "drays")
 
 
 class QueueAddress(NamedTuple):
@@ -35,6 +36,8 @@ class QueueAddress(NamedTuple):
     sub_queue: str = ""
     host: str = ""
     port: int = DEFAULT_PORT
+    secure: bool = False
+    """Whether it is reached through TLS."""
 
     @property
     def remote(self) -> bool:
@@ -51,14 +54,14 @@ class QueueAddress(NamedTuple):
         if not self.remote:
             return self.local_name
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"dray://{host}:{self.port}/{self.local_name}"
+        return f"{_SCHEMES[self.secure]}://{host}:{self.port}/{self.local_name}"
 
 
 def parse_queue_address(text: str) -> QueueAddress:
     """Read any form of a queue's name; raises `InvalidQueueName`."""
     if not isinstance(text, str):
         raise InvalidQueueName(f"the name of a queue is a text, not {type(text).__name__}")
-    if text.lower().startswith("dray://"):
+    if text.lower().startswith(("dray://", "drays://")):
         return _remote(text)
     form = _FORMAT_NAME.match(text)
     if form:
@@ -78,11 +81,14 @@ def check_new_queue_name(name: str) -> str:
     return address.queue
 
 
-def parse_manager_address(text: str) -> tuple[str, int]:
-    """Read host and port of a manager, "host", "host:port" or with "dray://" before it."""
-    parts = text if text.lower().startswith("dray://") else f"dray://{text}"
+def parse_manager_address(text: str) -> tuple[str, int, bool]:
+    """Read host and port of a manager, and whether through TLS.
+
+    "host", "host:port", or either with "dray://" or "drays://" before it.
+    """
+    parts = text if "://" in text else f"dray://{text}"
     address = parse_queue_address(f"{parts.rstrip('/')}/queue")
-    return address.host, address.port
+    return address.host, address.port, address.secure
 
 
 def queue_key(name: str) -> str:
@@ -99,7 +105,8 @@ def _remote(text: str) -> QueueAddress:
     if not parts.hostname or parts.query or parts.fragment or parts.username:
         raise InvalidQueueName(f"{text!r} is not a queue address: write dray://host:port/queue")
     queue, sub_queue = _split(parts.path.removeprefix("/"))
-    return QueueAddress(queue, sub_queue, parts.hostname.lower(), port)
+    secure = parts.scheme.lower() == _SCHEMES[True]
+    return QueueAddress(queue, sub_queue, parts.hostname.lower(), port, secure)
 
 
 def _split(text: str) -> tuple[str, str]:

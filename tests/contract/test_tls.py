@@ -1,0 +1,158 @@
+"""Promises about `drays://`: the same as without TLS, and nobody who is not who he says he is."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+import trustme
+
+import dray
+from dray.daemon.config import read_options
+from dray.daemon.embedded import EmbeddedDaemon
+from tests.contract.faces import AwaitedFace, BlockingFace
+
+PATIENCE_S = 60
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return trustme.CA()
+
+
+@pytest.fixture
+def ca(authority, tmp_path):
+    file = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(file)
+    return file
+
+
+@pytest.fixture(params=[BlockingFace, AwaitedFace], ids=lambda face: face.__name__)
+def face(request):
+    made = request.param()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def served(authority, tmp_path):
+    """Start daemons that show a certificate for `name`; each gives its address."""
+    running = []
+
+    def serve(name="localhost", listen="127.0.0.1:0", by=None, **options):
+        file = tmp_path / f"{len(running)}.pem"
+        (by or authority).issue_cert(name).private_key_and_cert_chain_pem.write_to_path(file)
+        options = read_options(data="", listen=listen, tls_cert=str(file), **options)
+        daemon = EmbeddedDaemon(tmp_path / f"data{len(running)}", options)
+        daemon.start()
+        running.append(daemon)
+        return daemon.addresses[0].replace("127.0.0.1", "localhost")
+
+    yield serve
+    for daemon in running:
+        daemon.stop()
+
+
+def test_a_queue_manager_is_spoken_to_through_tls(face, served, ca):
+    address = served()
+    assert address.startswith("drays://")
+    with face.connect(address, ca=ca) as manager:
+        queue = manager.create_queue("orders")
+        bodies = [bytes([n]) * (1 << 20) for n in range(5)] + [b""]
+        queue.send_many(bodies)
+        with manager.transaction() as transaction:
+            received = [queue.receive(0, transaction).body for _ in bodies]
+        assert received == bodies
+
+
+def test_a_large_message_goes_through_tls_and_back(face, served, ca, tmp_path):
+    payload = bytes(range(256)) * 40_000
+    with face.connect(served(), ca=ca) as manager:
+        queue = manager.create_queue("large")
+        manager.create_queue("statusq")
+        large = face.LargeMessageQueue(queue)
+        large.send(payload)
+        with large.receive(10) as message:
+            message.save_to(tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == payload
+
+
+def test_the_environment_names_whom_to_trust(face, served, ca, monkeypatch):
+    address = served()
+    with pytest.raises(dray.ConnectionLost, match="TLS"):
+        face.connect(address)
+    monkeypatch.setenv("DRAY_CA", str(ca))
+    with face.connect(address) as manager:
+        assert manager.queues()
+
+
+def test_a_certificate_for_another_name_or_by_another_authority_is_refused(face, served, ca):
+    with pytest.raises(dray.ConnectionLost, match=r"TLS.*localhost"):
+        face.connect(served("elsewhere.example"), ca=ca)
+    with pytest.raises(dray.ConnectionLost, match="TLS"):
+        face.connect(served(by=trustme.CA()), ca=ca)
+
+
+def test_who_speaks_no_tls_gets_no_answer_and_keeps_nobody_else_out(face, served, ca):
+    address = served()
+    port = int(address.rpartition(":")[2])
+    with pytest.raises(dray.ConnectionLost):
+        face.connect(f"dray://127.0.0.1:{port}")
+    with socket.create_connection(("127.0.0.1", port)), face.connect(address, ca=ca) as manager:
+        assert manager.queues()
+
+
+def test_waiting_for_ever_and_sending_do_not_hinder_each_other(served, ca):
+    """Both directions of one connection at once, from two threads."""
+    with dray.connect(served(), ca=ca) as manager:
+        queue = manager.create_queue("orders")
+        taken = []
+        waiting = threading.Thread(target=lambda: taken.append(queue.receive(PATIENCE_S)))
+        waiting.start()
+        other = manager.create_queue("other")
+        for _ in range(20):
+            other.send(bytes(100_000))
+        queue.send(b"at last")
+        waiting.join(PATIENCE_S)
+    assert [message.body for message in taken] == [b"at last"]
+
+
+def test_what_makes_no_sense_is_refused(face, ca, tmp_path):
+    with pytest.raises(dray.InvalidConfiguration, match="drays://"):
+        face.connect("dray://localhost:1", ca=ca)
+    with pytest.raises(dray.InvalidConfiguration, match="trusted"):
+        face.connect("drays://localhost:1", ca=tmp_path / "none.pem")
+    with pytest.raises(dray.InvalidConfiguration, match="no certificate"):
+        face.open(tmp_path / "data", listen="127.0.0.1:0", tls_cert=str(ca))
+    with pytest.raises(dray.InvalidConfiguration, match="tls_cert"):
+        face.open(tmp_path / "data", tls_key=str(ca))
+
+
+def test_messages_travel_between_managers_through_tls(served, ca, tmp_path):
+    with (
+        dray.connect(served(), ca=ca) as far,
+        dray.open(tmp_path / "near", tls_ca=str(ca)) as near,
+    ):
+        queue = far.create_queue("orders")
+        address = f"{far.awaited._link}".rstrip("/")
+        there = near.queue(f"{address}/orders")
+        ids = [there.send(bytes(300_000), use_dead_letter_queue=True) for _ in range(10)]
+        assert [queue.receive(PATIENCE_S).id for _ in ids] == ids
+        delivery = there.info().delivery
+        assert "(TLS)" in delivery.next_hop
+
+
+def test_a_manager_that_cannot_be_made_sure_of_gets_nothing(served, tmp_path):
+    address = served()
+    with dray.open(tmp_path / "near") as near:
+        there = near.queue(f"{address}/orders")
+        there.send(b"secret")
+        waits = threading.Event()
+        for _ in range(PATIENCE_S * 10):
+            if any("TLS" in change.reason for change in there.info().delivery.history):
+                break
+            waits.wait(0.1)
+        else:
+            pytest.fail("nothing was said of TLS")
+        assert there.info().message_count == 1
