@@ -134,7 +134,7 @@ def test_an_attempt_that_is_not_answered_ends_in_time(echo, wait_until, monkeypa
         for _ in range(4):
             filler = socket.socket()
             filler.setblocking(False)
-            filler.connect_ex(tuple(peer))
+            filler.connect_ex(peer[:2])
             fillers.append(filler)
         dial(client, peer)
         wait_until(lambda: echo.manager.count(LinkDown) or echo.manager.count(LinkUp))
