@@ -47,14 +47,6 @@ def test_every_make_target_that_a_page_names_is_there():
         assert named <= targets, page
 
 
-def test_every_test_that_a_page_names_is_there():
-    files = [path.read_text() for path in (HOUSE / "tests").rglob("test_*.py")]
-    there = {name for text in files for name in re.findall(r"def (test_\w+)", text)}
-    for page in (HOUSE / "docs").rglob("*.md"):
-        named = set(re.findall(r"\b(test_\w+)(?!\w|\.py)", page.read_text()))
-        assert named <= there, page
-
-
 def test_no_word_stands_twice_in_the_glossary_and_all_stand_in_order():
     table = (HOUSE / "docs/glossary.md").read_text()
     rows = [row.split(", ") for row in re.findall(r"^\| (\w[^|]+?) \|", table, re.MULTILINE)][1:]

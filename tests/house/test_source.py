@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -90,3 +91,11 @@ def test_every_package_stands_inside_its_fence(contract, wanted):
     fenced = {name.removeprefix("dray.") for name in sources}
     present = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert not list(ratchets.unfenced(present, wanted, fenced))
+
+
+def test_every_test_that_a_page_names_is_there():
+    texts = [path.read_text("utf-8") for path in (HOUSE / "tests").rglob("test_*.py")]
+    there = {name for text in texts for name in re.findall(r"def (test_\w+)", text)}
+    for page in (HOUSE / "docs").rglob("*.md"):
+        named = set(re.findall(r"\b(test_\w+)(?!\w|\.py)", page.read_text("utf-8")))
+        assert named <= there, page
