@@ -54,6 +54,22 @@ def test_a_file_comes_out_as_it_went_in(files, tmp_path, size):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
+@pytest.fixture
+def packing(face, manager, queue):
+    """The same, compressing what it sends."""
+    manager.create_queue("statusq", exist_ok=True)
+    return face.LargeMessageQueue(queue, fragment_size=FRAGMENT_BYTES, compression="zstd")
+
+
+@pytest.mark.parametrize("shrinks", ["all of it", "half of it", "none of it"])
+def test_compressed_fragments_are_not_lent_and_come_out_unpacked(packing, tmp_path, shrinks):
+    noise = {"all of it": 0, "half of it": SIZE // 2, "none of it": SIZE}[shrinks]
+    body = some_bytes(noise) + bytes(SIZE - noise)
+    (tmp_path / "in").write_bytes(body)
+    packing.send(tmp_path / "in")
+    assert save(packing, tmp_path / "out").read_bytes() == body
+
+
 def test_a_target_that_was_longer_keeps_nothing_of_what_it_had(files, source, tmp_path):
     for name in ("out", "out.partial"):
         (tmp_path / name).write_bytes(b"x" * (SIZE + 100))

@@ -49,6 +49,15 @@ class PartialFile:
             raise self._unwritable(error) from error
         self.grown(count)
 
+    def put(self, piece: memoryview, offset: int) -> None:
+        """Write all of a piece at `offset`, over what is there."""
+        try:
+            while piece:
+                count = os.pwrite(self._file.fileno(), piece, offset)
+                piece, offset = piece[count:], offset + count
+        except OSError as error:
+            raise self._unwritable(error) from error
+
     def read_back(self, view: memoryview, offset: int) -> None:
         """Fill `view` with what was written at `offset`."""
         done = 0

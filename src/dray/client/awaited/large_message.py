@@ -382,6 +382,9 @@ class LargeMessage(Described):
                     await self._look_at_damage(copy.number, copy.part, error)
                     raise
                 self._check_length(layout, copy.number, piece)
+                if piece.obj is not record.obj:
+                    # What was copied is packed; its place in the file takes what it unpacks to.
+                    await runtime.offload(file.put, piece, copy.at)
                 await digest.add(piece)
                 yield len(piece)
             if await digest.digest() != self.digest:
