@@ -268,7 +268,7 @@ class LargeMessageQueue:
                     packed = await runtime.work(len(piece), compressor.packed, piece)
                     part = split.fragment(piece, packed)
                     record = await made(part, await connection.numbers())
-                    if lender is None or packed is not None:
+                    if lender is None:
                         await transaction.send_large(queue, record)
                     else:
                         await lender.send(queue, record, offset)
