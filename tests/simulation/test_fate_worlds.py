@@ -44,7 +44,6 @@ def test_every_message_ends_once_and_its_sender_is_told_exactly_that(block):
         MessageClass.NACK_Q_EXCEED_QUOTA,
         MessageClass.NACK_NOT_TRANSACTIONAL_Q,
         MessageClass.NACK_Q_PURGED,
-        MessageClass.NACK_Q_DELETED,
         MessageClass.NACK_RECEIVE_TIMEOUT,
         MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER,
         MessageClass.NACK_RECEIVE_REJECTED,
