@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
 import uuid
 
 import pytest
+from blake3 import blake3
 
 import dray
 from dray.client.transfer import steps
@@ -144,6 +146,16 @@ def until(condition) -> None:
 WAYS = pytest.mark.parametrize("listen", ["auto", None], ids=["direct", "relayed"])
 
 
+def test_an_offer_may_choose_the_faster_digest(manager, reports, source, offer_of, tmp_path):
+    offer = offer_of(source, reports, digest="blake3")
+    incoming = manager.accept_file(source=reports, timeout=SOON_S)
+    assert incoming.digest == offer.digest == blake3(source.read_bytes()).digest()
+    assert incoming.digest_kind == offer.digest_kind == "blake3"
+    target = incoming.save_to(tmp_path / "out.bin")
+    assert target.read_bytes() == source.read_bytes()
+    assert offer.wait(SOON_S).state is TransferState.DONE
+
+
 @WAYS
 def test_a_file_arrives_whole_and_what_it_is_is_known_before(
     *, manager, reports, source, offer_of, tmp_path, listen
@@ -151,7 +163,8 @@ def test_a_file_arrives_whole_and_what_it_is_is_known_before(
     offer = offer_of(source, reports, listen=listen)
     incoming = manager.accept_file(source=reports, timeout=SOON_S)
     assert (incoming.label, incoming.size) == (source.name, source.stat().st_size)
-    assert incoming.digest == offer.digest
+    assert incoming.digest == offer.digest == hashlib.sha256(source.read_bytes()).digest()
+    assert incoming.digest_kind == offer.digest_kind == "sha256"
     assert offer.status.state is TransferState.DISCOVERING
     heard = []
     target = incoming.save_to(tmp_path / "out.bin", lambda done, total: heard.append((done, total)))

@@ -11,6 +11,8 @@ import pytest
 from dray.testing.torture import Tally, torture_seed
 
 STATES_EACH = 2_100
+STATES_A_SEED = 700
+"""One workload alone may never have a manager that lives on and fails again; three do."""
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +23,8 @@ def test_what_was_answered_stays_and_nothing_else_appears_in_2100_crash_states(f
     tally = Tally()
     seed = first
     while tally.states < STATES_EACH:
-        for _ in torture_seed(seed, tally, states=STATES_EACH - tally.states):
+        wanted = min(STATES_A_SEED, STATES_EACH - tally.states)
+        for _ in torture_seed(seed, tally, states=wanted):
             pass
         seed += 1
     assert tally.states == STATES_EACH

@@ -165,9 +165,17 @@ def _save(settings: Settings, incoming: Incoming, target: Path) -> None:
     with progress(f"receiving {incoming.label}", incoming.size) as bar:
         saved = incoming.save_to(place, bar.update)
     if settings.as_json:
-        print_json({"path": str(saved), "size": incoming.size, "digest": incoming.digest})
+        print_json(
+            {
+                "path": str(saved),
+                "size": incoming.size,
+                "digest": incoming.digest.hex(),
+                "digest_kind": incoming.digest_kind,
+            }
+        )
     else:
-        click.echo(f"saved {saved} ({human_size(incoming.size)}), {incoming.digest}")
+        digest = f"{incoming.digest_kind} {incoming.digest.hex()}"
+        click.echo(f"saved {saved} ({human_size(incoming.size)}), {digest}")
 
 
 def _show(bar: Progress, status: TransferStatus) -> None:

@@ -23,9 +23,14 @@ class Offer(Face[AwaitedOffer]):
         return self.awaited.transfer_id
 
     @property
-    def digest(self) -> str:
-        """Of the file: its kind and hexadecimal digits."""
+    def digest(self) -> bytes:
+        """Of the file, 32 bytes."""
         return self.awaited.digest
+
+    @property
+    def digest_kind(self) -> str:
+        """Which digest it is: "sha256" or "blake3"."""
+        return self.awaited.digest_kind
 
     @property
     def status(self) -> TransferStatus:
@@ -73,9 +78,14 @@ class Incoming(Face[AwaitedIncoming]):
         return self.awaited.size
 
     @property
-    def digest(self) -> str:
-        """Of the file: its kind and hexadecimal digits."""
+    def digest(self) -> bytes:
+        """Of the file, 32 bytes."""
         return self.awaited.digest
+
+    @property
+    def digest_kind(self) -> str:
+        """Which digest it is: "sha256" or "blake3"."""
+        return self.awaited.digest_kind
 
     @property
     def path(self) -> Path | None:

@@ -12,6 +12,7 @@ from dray.client.awaited.transfers import Asked, Manner, Transfers
 from dray.client.backup import back_up
 from dray.client.link import Link
 from dray.client.transfer.offering import AUTOMATIC
+from dray.large.digests import DIGEST_KIND_DEFAULT, check_digest_kind
 from dray.model.classes import TransactionStatus
 from dray.model.ids import TransactionId
 from dray.model.limits import (
@@ -190,6 +191,7 @@ class Manager:
         listen: str | None = AUTOMATIC,
         response_timeout: float = TRANSFER_SILENCE_S,
         progress: Told | None = None,
+        digest: str = DIGEST_KIND_DEFAULT,
     ) -> Offer:
         """Offer a file to "one" or "many" consumers at the queue `to`, and serve them.
 
@@ -198,7 +200,8 @@ class Manager:
         the same queue is gone on with. `listen` is the address at which consumers may connect, by
         default the one by which the queue manager is reached, None for never. A consumer that is
         silent for `response_timeout` seconds is suspended. `progress` hears each change, in a
-        thread of its own. Raises `SourceUnreadable`, `TransferSourceChanged`.
+        thread of its own. `digest` says which is taken, "sha256" or "blake3". Raises
+        `SourceUnreadable`, `TransferSourceChanged`.
         """
         asked = Asked(
             Path(path),
@@ -207,6 +210,7 @@ class Manager:
             window_size,
             request_timeout,
             consumers,
+            check_digest_kind(digest),
         )
         return await self._transfers.offer(asked, Manner(listen, response_timeout, progress))
 

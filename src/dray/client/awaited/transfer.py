@@ -65,9 +65,14 @@ class Offer:
         return self._engine.kept.reference.transfer
 
     @property
-    def digest(self) -> str:
-        """Of the file: kind and hexadecimal digits, as "blake3:...": known before it moves."""
-        return self._engine.kept.reference.digest
+    def digest(self) -> bytes:
+        """Of the file, 32 bytes: known before it moves."""
+        return self._engine.kept.reference.digest_bytes
+
+    @property
+    def digest_kind(self) -> str:
+        """Which digest it is: "sha256" or "blake3"."""
+        return self._engine.kept.reference.digest_kind
 
     @property
     def status(self) -> TransferStatus:
@@ -186,9 +191,14 @@ class Incoming:
         return self._reference.size
 
     @property
-    def digest(self) -> str:
-        """Of the file: kind and hexadecimal digits, as "blake3:..."."""
-        return self._reference.digest
+    def digest(self) -> bytes:
+        """Of the file, 32 bytes: what will be here is compared with it."""
+        return self._reference.digest_bytes
+
+    @property
+    def digest_kind(self) -> str:
+        """Which digest it is: "sha256" or "blake3"."""
+        return self._reference.digest_kind
 
     @property
     def path(self) -> Path | None:

@@ -65,6 +65,7 @@ class Asked(NamedTuple):
     window_size: int
     wait_s: float
     consumers: str
+    digest_kind: str
 
 
 class Transfers:
@@ -324,7 +325,7 @@ def _offered(asked: Asked, source: SourceFile) -> Offered:
         transfer=secrets.token_hex(_ID_BYTES),
         label=asked.path.name[:LABEL_CHARACTERS_MAX],
         size=size,
-        digest=source.scan(asked.fragment_size),
+        digest=source.scan(asked.fragment_size, asked.digest_kind),
         fragment_size=asked.fragment_size,
         window_size=asked.window_size,
         consumers="many" if asked.consumers == "many" else "one",

@@ -42,6 +42,11 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
         """Which digest it is."""
         return self.digest.partition(":")[0]
 
+    @property
+    def digest_bytes(self) -> bytes:
+        """The digest itself, 32 bytes."""
+        return bytes.fromhex(self.digest.partition(":")[2])
+
 
 _decode = msgspec.json.Decoder(Reference).decode
 

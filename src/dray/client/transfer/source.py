@@ -12,7 +12,7 @@ import crc32c
 
 from dray.client.sources import unreadable
 from dray.errors import SourceUnreadable, TransferSourceChanged
-from dray.large.digests import BLAKE3, DIGESTS
+from dray.large.digests import DIGESTS
 
 _READ_BYTES = 1 << 20
 
@@ -51,7 +51,7 @@ class SourceFile:
         """For reading at a place."""
         return self._file.fileno()
 
-    def scan(self, fragment_size: int, kind: str = BLAKE3) -> str:
+    def scan(self, fragment_size: int, kind: str) -> str:
         """Read it all: give its digest, keep each fragment's CRC32C. Raises `SourceUnreadable`."""
         digest, crcs = DIGESTS[kind](), array("I")
         crc, in_fragment = 0, 0

@@ -23,7 +23,7 @@ def path(tmp_path):
 @pytest.mark.parametrize("fragment_size", [1, 100, 2560, 1 << 21])
 def test_a_scan_gives_the_digest_and_the_checksum_of_each_fragment(path, fragment_size):
     with SourceFile(path) as source:
-        assert source.scan(fragment_size) == f"blake3:{blake3(DATA).hexdigest()}"
+        assert source.scan(fragment_size, "blake3") == f"blake3:{blake3(DATA).hexdigest()}"
         pieces = [DATA[at : at + fragment_size] for at in range(0, len(DATA), fragment_size)]
         assert list(source.crcs) == [crc32c.crc32c(piece) for piece in pieces]
         assert bytes(source.read(3, 5)) == DATA[3:8]
@@ -32,7 +32,7 @@ def test_a_scan_gives_the_digest_and_the_checksum_of_each_fragment(path, fragmen
 def test_an_empty_file_has_no_fragment(tmp_path):
     (tmp_path / "f").touch()
     with SourceFile(tmp_path / "f") as source:
-        assert source.scan(10) == f"blake3:{blake3(b'').hexdigest()}"
+        assert source.scan(10, "blake3") == f"blake3:{blake3(b'').hexdigest()}"
         assert list(source.crcs) == []
 
 
@@ -60,7 +60,7 @@ def change_byte(path):
 @pytest.mark.parametrize("change", [change_size, change_time, change_file, change_byte])
 def test_r117_whatever_changed_is_found(path, change):
     with SourceFile(path) as source:
-        digest = source.scan(100)
+        digest = source.scan(100, "blake3")
         source.check("t", 100, digest)
         change(path)
         with pytest.raises(TransferSourceChanged, match="offer the file anew"):
