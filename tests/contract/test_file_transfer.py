@@ -146,7 +146,7 @@ def until(condition) -> None:
 WAYS = pytest.mark.parametrize("listen", ["auto", None], ids=["direct", "relayed"])
 
 
-def test_an_offer_may_choose_the_faster_digest(manager, reports, source, offer_of, tmp_path):
+def test_an_offer_may_choose_the_faster_digest(*, manager, reports, source, offer_of, tmp_path):
     offer = offer_of(source, reports, digest="blake3")
     incoming = manager.accept_file(source=reports, timeout=SOON_S)
     assert incoming.digest == offer.digest == blake3(source.read_bytes()).digest()
