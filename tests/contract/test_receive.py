@@ -130,6 +130,17 @@ def test_purging_empties_the_queue_and_counts(queue):
     assert queue.purge() == 0
 
 
+def test_a_dead_letter_says_why_and_is_otherwise_the_message_that_was_sent(manager, queue):
+    identity = queue.send(b"kept", label="mine", use_dead_letter_queue=True)
+    unasked = queue.send(b"not asked for")
+    queue.purge()
+    letters = {each.id: each for each in manager.queue("system$;deadxact").messages()}
+    letter = letters[identity]
+    assert (letter.body, letter.label) == (b"kept", "mine")
+    assert letter.message_class is dray.MessageClass.NACK_Q_PURGED
+    assert unasked not in letters
+
+
 @pytest.mark.parametrize("name", ["nonsense", "x" * 5000, "0" * 32 + "\\" + "9" * 5000, ""])
 def test_no_message_has_an_id_that_is_none(queue, name):
     queue.send(b"")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 import dray
@@ -80,6 +82,46 @@ def test_first_and_last_of_a_transaction_are_marked(manager, queue):
         (False, False, transaction.id),
         (False, True, transaction.id),
     ]
+
+
+def test_first_and_last_are_marked_in_each_queue_and_a_single_message_is_both(manager, make_queue):
+    several, single = make_queue(), make_queue()
+    with manager.transaction() as transaction:
+        several.send(b"", transaction=transaction)
+        single.send(b"", transaction=transaction)
+        several.send(b"", transaction=transaction)
+    single.send(b"")
+    found = [*several.messages(), *single.messages()]
+    marks = [(message.first_in_transaction, message.last_in_transaction) for message in found]
+    assert marks == [(True, False), (False, True), (True, True), (True, True)]
+    assert {message.transaction_id for message in found[:3]} == {transaction.id}
+    assert found[3].transaction_id not in (None, transaction.id)
+
+
+def test_groups_of_many_threads_stand_together(manager, make_queue):
+    """Receives between the sends make each of these a frame, so that groups really overlap."""
+    queue, empty = make_queue(), make_queue()
+
+    def commit_groups(worker):
+        for group in range(10):
+            with manager.transaction() as transaction:
+                for _ in range(5):
+                    queue.send(b"%d.%d" % (worker, group), transaction=transaction)
+                    with pytest.raises(dray.ReceiveTimeout):
+                        empty.receive(0, transaction)
+
+    workers = [threading.Thread(target=commit_groups, args=(worker,)) for worker in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(100)
+    seen = bodies(queue)
+    groups = [seen[start] for start in range(0, len(seen), 5)]
+    assert seen == [group for group in groups for _ in range(5)]
+    for worker in range(4):
+        prefix = b"%d." % worker
+        own = [group for group in groups if group.startswith(prefix)]
+        assert own == [prefix + b"%d" % group for group in range(10)]
 
 
 def test_the_outcome_of_a_transaction_can_be_asked_for(manager, queue):

@@ -327,6 +327,18 @@ def test_the_waits_follow_the_schedule_and_its_last_step_repeats():
     assert waits == [30.0, 30.0, 300.0, 300.0, 300.0]
 
 
+def test_the_waits_of_the_house_settings_are_those_of_the_protocol():
+    sender = Sender(DeliverySettings())
+    sender.admit(1)
+    sender.connect()
+    waits = []
+    for _ in range(11):
+        due = sender.stream.deadline()
+        waits.append(due - sender.now)
+        sender.give(Tick(), at=due)
+    assert waits == [30.0] * 3 + [300.0] * 3 + [1800.0] * 3 + [21600.0] * 2
+
+
 def test_progress_begins_the_schedule_anew():
     sender = Sender()
     sender.admit(3)

@@ -57,6 +57,17 @@ def test_arrival_and_receive_are_acknowledged_as_asked(desk: Desk) -> None:
     assert acknowledged(caller) == [(MessageClass.ACK_RECEIVE, original)]
 
 
+def test_a_receive_in_a_transaction_is_acknowledged_at_its_commit(desk: Desk) -> None:
+    caller = desk.session()
+    caller.create("acks")
+    queue, transaction = caller.create("orders"), caller.number_for()
+    (number,) = caller.send(queue, asking(b"a", Acknowledge.POSITIVE_RECEIVE))
+    caller.receive(queue, transaction=transaction)
+    assert acknowledged(caller) == []
+    caller.commit(transaction, 0)
+    assert acknowledged(caller) == [(MessageClass.ACK_RECEIVE, f"{desk.manager_id}\\{number}")]
+
+
 def test_an_aborted_receive_is_neither_acknowledged_nor_dead_lettered(desk: Desk) -> None:
     caller = desk.session()
     caller.create("acks")
@@ -191,6 +202,18 @@ def test_a_purge_of_a_held_message_waits_for_the_outcome(desk: Desk) -> None:
     with pytest.raises(errors.ReceiveTimeout):
         caller.receive(queue)
     assert dead(caller) == [(MessageClass.NACK_Q_PURGED, b"held")]
+
+
+def test_a_held_message_that_is_purged_is_delivered_if_its_transaction_commits(desk: Desk) -> None:
+    caller = desk.session()
+    caller.create("acks")
+    queue, transaction = caller.create("orders"), caller.number_for()
+    caller.send(queue, asking(b"held", Acknowledge.FULL_RECEIVE, use_dead_letter_queue=True))
+    caller.receive(queue, transaction=transaction)
+    caller.call(frames.PurgeQueue(queue))
+    caller.commit(transaction, 0)
+    assert [each for each, _ in acknowledged(caller)] == [MessageClass.ACK_RECEIVE]
+    assert dead(caller) == []
 
 
 def test_deleting_a_queue_tells_the_senders_of_what_was_in_it(desk: Desk) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dray.manager.events import (
     Answer,
@@ -177,6 +178,28 @@ def test_a_queue_that_does_not_exist_drains_the_outgoing_queue_into_dead_letters
     assert envelopes[0].message_class == MessageClass.NACK_BAD_DST_Q
 
 
+def test_a_message_without_a_transaction_does_not_enter_a_transactional_queue(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R7: no manager of this house sends one, so the line takes the transaction off."""
+    tell = pair._tell
+
+    def without_transaction(head: frames.Head, body: bytes) -> None:
+        if isinstance(head, frames.Data):
+            bare = [replace(each, transaction=0, marks=0) for each in head.envelopes]
+            head = replace(head, envelopes=bare)
+        tell(head, body)
+
+    monkeypatch.setattr(pair, "_tell", without_transaction)
+    caller = pair.source.session()
+    caller.send(caller.open(ADDRESS), Message(body=b"x", use_dead_letter_queue=True))
+    pair.deliver()
+    envelopes, bodies = caller.receive(caller.open("system$;deadxact"))
+    assert bodies == [b"x"]
+    assert envelopes[0].message_class == MessageClass.NACK_NOT_TRANSACTIONAL_MSG
+    assert pair.destination.store.live_bytes == 0
+
+
 def test_a_full_destination_computer_is_resent_to_until_there_is_room(tmp_path: Path) -> None:
     """S3-3: no negative acknowledgment, no loss; the source tries again until it fits."""
     pair = Pair(tmp_path)
@@ -235,6 +258,29 @@ def test_a_large_message_crosses_and_is_whole(pair: Pair) -> None:
     receiver = pair.destination.session()
     found = take_large(receiver, receiver.open("orders"), receiver.number_for())
     assert (found.sequence, found.source, len(found.parts)) == (sequence, "a" * 32, 20)
+
+
+def test_messages_are_there_as_they_arrive_and_others_may_stand_between_them(
+    tmp_path: Path,
+) -> None:
+    """R21: nobody waits for the rest of a transaction that is on its way."""
+    pair = Pair(tmp_path)
+    pair.source = Desk(tmp_path / "narrow", "c" * 32, window_messages=2)
+    receiver = pair.destination.session()
+    orders, arrived = receiver.create("orders"), 0
+    caller = pair.source.session()
+    queue, transaction = caller.open(ADDRESS), caller.number_for()
+    expected = [b"%d" % n for n in range(6)]
+    caller.send(queue, *[Message(body=body) for body in expected], transaction=transaction)
+    caller.commit(transaction, 1)
+    while not arrived:
+        assert pair.deliver(upto=1)
+        arrived = receiver.call(frames.DescribeQueue("orders")).info.message_count
+    assert arrived < len(expected)
+    receiver.send(orders, Message(body=b"of another"))
+    pair.deliver()
+    expected.insert(arrived, b"of another")
+    assert bodies_at_destination(pair) == expected
 
 
 def test_a_paused_queue_sends_nothing_until_it_is_resumed(pair: Pair) -> None:

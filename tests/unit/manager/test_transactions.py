@@ -29,6 +29,27 @@ def test_uncommitted_messages_are_invisible_and_committed_ones_visible(desk: Des
     assert caller.receive(queue)[1] == [b"one"]
 
 
+def test_what_is_not_committed_is_counted_nowhere_and_an_abort_gives_its_room_back(
+    desk: Desk,
+) -> None:
+    caller = desk.session()
+    queue, transaction = caller.create("orders"), caller.number_for()
+
+    def counted() -> tuple[int, int]:
+        info = caller.call(frames.DescribeQueue("orders")).info
+        return info.message_count, info.byte_count
+
+    caller.send(queue, *text("one", "two"), transaction=transaction)
+    assert counted() == (0, 0)
+    caller.call(frames.Abort(transaction))
+    assert counted() == (0, 0)
+    assert desk.store.live_bytes == 0
+    with pytest.raises(errors.ReceiveTimeout):
+        caller.receive(queue)
+    caller.send(queue, *text("seen"))
+    assert counted() == (1, 68)
+
+
 def test_groups_stand_in_commit_order(desk: Desk) -> None:
     """The example of Q173327: trans2 is committed before trans1."""
     caller = desk.session()
