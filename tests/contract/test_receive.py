@@ -138,6 +138,7 @@ def test_a_dead_letter_says_why_and_is_otherwise_the_message_that_was_sent(manag
     letter = letters[identity]
     assert (letter.body, letter.label) == (b"kept", "mine")
     assert letter.message_class is dray.MessageClass.NACK_Q_PURGED
+    assert letter.destination == queue.name
     assert unasked not in letters
 
 

@@ -12,7 +12,7 @@ from dray.errors import ProtocolError
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId, join_id
 from dray.model.message import Buffer, Message
-from dray.model.names import parse_queue_address
+from dray.model.names import SYSTEM, parse_queue_address
 from dray.wire.record import (
     FLAG_DEAD_LETTER,
     FLAG_JOURNAL,
@@ -20,6 +20,7 @@ from dray.wire.record import (
     HEADER_BYTES,
     PLAIN,
     PartMark,
+    Properties,
     RecordHeader,
     acknowledge_of,
     encode_record,
@@ -94,6 +95,13 @@ def message_from(body: Buffer | Message, properties: SendProperties) -> Message:
     return Message(body=body if type(body) is bytes else _immutable(body), **properties)
 
 
+def addressed(message: Message, destination: str) -> Message:
+    """Note where a message is sent to, if a copy of it is to be kept elsewhere (R51)."""
+    if message.use_dead_letter_queue or message.use_journal_queue:
+        return msgspec.structs.replace(message, destination=destination)
+    return message
+
+
 def record_of(message: Message, source: bytes, number: int, mark: PartMark = PLAIN) -> Record:
     """Encode a message under a number; raises `MessageTooLarge` or `Misuse`."""
     if message.administration_queue is not None:
@@ -148,11 +156,19 @@ def arrived(envelope: Envelope, record: memoryview, destination: str) -> Arrived
         sent_time=envelope.sent_us / _MICROSECONDS,
         arrived_time=envelope.arrived_us / _MICROSECONDS,
         source=source,
-        destination=destination,
+        destination=_destination(destination, properties),
         abort_count=envelope.abort_count,
         move_count=envelope.move_count,
     )
     return Arrived(header, message, body)
+
+
+def _destination(read_from: str, properties: Properties) -> str:
+    """Where a message was sent to: of a kept copy, what its sender has noted."""
+    queue, _, sub_queue = read_from.partition(";")
+    if queue == SYSTEM:
+        return properties.destination or read_from
+    return queue if sub_queue == "journal" else read_from
 
 
 def checked_header(record: memoryview, length: int, crc: int) -> RecordHeader:

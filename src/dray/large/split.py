@@ -123,6 +123,7 @@ class Split:
             time_to_be_received=message.time_to_be_received,
             use_dead_letter_queue=message.use_dead_letter_queue,
             use_journal_queue=message.use_journal_queue,
+            destination=message.destination,
             priority=message.priority,
         )
         self._fragment_mark = PartMark(Part.FRAGMENT, sequence)

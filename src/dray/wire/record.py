@@ -87,12 +87,8 @@ _CorrelationId = Annotated[str, msgspec.Meta(max_length=CORRELATION_ID_CHARACTER
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=TIME_TO_LIVE_S_MAX)]
 
 
-class Properties(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """What a message carries besides its body and the fixed header. Bounds hold for what is read.
-
-    A message nobody can read would stand in its queue, or in the way of a stream, for ever; so
-    sender and queue manager both read what they are given.
-    """
+class _Plain(msgspec.Struct, frozen=True, array_like=True):
+    """The properties of a message of which no copy is to be kept."""
 
     label: _Label = ""
     correlation_id: _CorrelationId | None = None
@@ -103,7 +99,19 @@ class Properties(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
     response_queue: str | None = None
 
 
+class Properties(_Plain, frozen=True, array_like=True):
+    """What a message carries besides its body and the fixed header. Bounds hold for what is read.
+
+    A message nobody can read would stand in its queue, or in the way of a stream, for ever; so
+    sender and queue manager both read what they are given. `destination` is the queue as its
+    sender named it, noted only where a copy may be kept, in a queue of another name.
+    """
+
+    destination: str | None = None
+
+
 _DEFAULTS = Properties()
+_NOTHING_SAID = _Plain()
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Properties).decode
 
@@ -199,7 +207,7 @@ def read_properties(view: Buffer, header: RecordHeader, offset: int = 0) -> Prop
 
 
 def _encode_properties(message: Message) -> bytes:
-    properties = Properties(
+    properties = _Plain(
         message.label,
         message.correlation_id,
         message.extension,
@@ -208,7 +216,10 @@ def _encode_properties(message: Message) -> bytes:
         message.administration_queue,
         message.response_queue,
     )
-    if properties == _DEFAULTS:
+    if message.destination and (message.use_dead_letter_queue or message.use_journal_queue):
+        said = msgspec.structs.asdict(properties)
+        properties = Properties(**said, destination=message.destination)
+    if properties == _NOTHING_SAID:
         return b""
     try:
         encoded = _encode(properties)
@@ -228,9 +239,9 @@ def _encode_properties(message: Message) -> bytes:
     return encoded
 
 
-def _unsendable(properties: Properties) -> str:
+def _unsendable(properties: _Plain) -> str:
     """Which of them keeps a message from being sent."""
-    for name in Properties.__struct_fields__:
+    for name in properties.__struct_fields__:
         try:
             _decode(_encode(Properties(**{name: getattr(properties, name)})))
         except (msgspec.MsgspecError, OverflowError, TypeError, UnicodeEncodeError):

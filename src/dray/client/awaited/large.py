@@ -21,7 +21,7 @@ from dray.client.awaited.transaction import InTransaction, Transaction
 from dray.client.awaited.upload import Cut, Upload, What
 from dray.client.digest import RollingDigest
 from dray.client.lending import lender_of
-from dray.client.messages import Record, SendProperties, record_of
+from dray.client.messages import Record, SendProperties, addressed, record_of
 from dray.client.progress import Progress, Reporter
 from dray.client.requests import wait_for
 from dray.client.sources import PIECES_ALIVE, AwaitedChunkSource, Source, pieces_of, source_of
@@ -129,7 +129,7 @@ class LargeMessageQueue:
         `SourceChanged`, also for another body than the one it began with; `InDoubt` where nobody
         remembers any more whether it was committed; `TargetUnwritable` for the state file.
         """
-        message = Message(**properties)
+        message = addressed(Message(**properties), self._way.name)
         runtime = self._way.link.runtime
         source = await runtime.offload(
             partial(source_of, body, formatter, awaited=runtime.cancellable)

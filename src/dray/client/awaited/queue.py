@@ -13,6 +13,7 @@ from dray.client.messages import (
     ReceivedTransaction,
     Record,
     SendProperties,
+    addressed,
     message_from,
     messages_in,
     record_of,
@@ -85,7 +86,7 @@ class Queue:
         In a transaction it appears with the commit, and what the queue manager has against it is
         raised by the next operation or the commit. Raises `MessageTooLarge` over 4 MiB.
         """
-        message = message_from(body, properties)
+        message = addressed(message_from(body, properties), self.name)
         if transaction is None:
             connection = await self.way.link.connection()
             number = await connection.numbers()
@@ -107,7 +108,7 @@ class Queue:
         One frame and one sync when they fit into 4 MiB; more go in a transaction of their own. To
         a queue that is not transactional more than one frame is sent piece by piece.
         """
-        batch = [message_from(each, {}) for each in messages]
+        batch = [addressed(message_from(each, {}), self.name) for each in messages]
         connection = (
             await self.way.link.connection()
             if transaction is None
