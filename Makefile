@@ -22,8 +22,8 @@ help: ## say what there is
 demo: $(READY) ## a large transfer between two queue managers, through a kill, into Spark (FILES=dir LOSSY=1)
 	@$(BIN)/dray demo $(if $(FILES),--files "$(FILES)") $(if $(filter-out 0,$(LOSSY)),--lossy)
 
-test: $(READY) ## the whole test suite (ARGS="-k name" for less)
-	@$(BIN)/pytest $(ARGS)
+test: $(READY) ## the whole test suite, two files at a time (ARGS="-k name" for less, -n0 for one)
+	@$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 check: $(READY) ## lint, format, types, imports, house rules
 	@$(BIN)/ruff check --quiet && echo "ruff check: good"
