@@ -152,7 +152,7 @@ def test_a_given_up_large_receive_gives_the_message_back(in_loop):
     async def act(manager, queue):
         await manager.create_queue("statusq", exist_ok=True)
         large = dray.aio.LargeMessageQueue(queue, fragment_size=200_000)
-        receiving = asyncio.create_task(large._receive("first", "", None, None))
+        receiving = asyncio.create_task(large._receive("first", "", None, None, repair=False))
         await waiting(queue, 5)
         receiving.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -298,6 +298,8 @@ def test_the_awaited_face_has_every_name_of_the_blocking_one():
                 "send",
                 "send_large",
                 "send_lent",
+                "say",
+                "let_go",
                 "doom",
                 "leave",
                 "undivided",

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from dray.errors import ConnectionLost, InvalidConfiguration
 from dray.model.names import DEFAULT_PORT
-from dray.tls import call_in_thread, said_of, trusting
+from dray.tls import said_of, trusting
 
 CONNECT_TIMEOUT_S = 10.0
 """A machine on the network that has not answered by then is not there."""
@@ -48,6 +48,9 @@ class Address(NamedTuple):
                 return self._connect_unix()
             if not self.secure:
                 return self._connect_tcp()
+            # Loads asyncio, which a command that only sends over TCP can do without.
+            from dray.tunnels import call_in_thread
+
             trusted = trusting(self.ca)
             return call_in_thread(self._connect_tcp(), self.host, trusted)
         except ssl.SSLError as error:

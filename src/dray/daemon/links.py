@@ -19,7 +19,8 @@ from dray.daemon.limits import DIAL_TIMEOUT_S, LINK_SILENCE_MS, SHARE_BYTES_MIN
 from dray.daemon.outbox import Body, keep_unsent_below, unpin_all
 from dray.errors import InvalidConfiguration, ProtocolError
 from dray.manager.events import Event, LinkDown, LinkFrame, LinkUp, Peer
-from dray.tls import Tunnels, said_of, trusting
+from dray.tls import said_of, trusting
+from dray.tunnels import Tunnels
 from dray.wire.frames import Data, Head, Hello, OpenStream, Welcome, failure
 from dray.wire.stream import Frame
 

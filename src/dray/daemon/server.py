@@ -53,7 +53,8 @@ from dray.model.ids import ManagerId
 from dray.model.names import DEFAULT_PORT
 from dray.store.disk import Disk
 from dray.store.store import Store
-from dray.tls import Tunnels, presenting
+from dray.tls import presenting
+from dray.tunnels import Tunnels
 from dray.wire.frames import Hello, failure
 from dray.wire.stream import Frame
 
