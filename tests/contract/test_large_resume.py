@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import random
 
 import pytest
 
 import dray
 from dray.client.awaited import upload
-
-BODY = random.Random(5).randbytes(50_500)
-
-
-class StopError(Exception):
-    """What a test interrupts a send with."""
+from tests.interrupted_sends import BODY, Interrupted, interrupt, received
 
 
 @pytest.fixture(autouse=True)
@@ -33,29 +27,6 @@ def path(tmp_path):
 @pytest.fixture
 def state(tmp_path):
     return tmp_path / "upload.state"
-
-
-def received(large):
-    with large.receive(timeout=10) as message:
-        return message.sequence_id, message.body()
-
-
-class Interrupted:
-    """The body as pieces that end with an exception."""
-
-    def __init__(self, upto, body=BODY):
-        self.upto, self.body = upto, body
-
-    def __iter__(self):
-        for at in range(0, len(self.body), 500):
-            if at >= self.upto:
-                raise StopError
-            yield self.body[at : at + 500]
-
-
-def interrupt(large, state, upto=37_000, **options):
-    with pytest.raises(StopError):
-        large.send(Interrupted(upto), resume=state, **options)
 
 
 def test_an_interrupted_send_goes_on_from_the_last_mark(large, queue, state):
