@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
@@ -14,6 +11,7 @@ from dray.manager import departures
 from dray.model.classes import MessageClass
 from dray.testing.fate_world import FateWorld
 from dray.testing.shadow import BrokenPromiseError
+from tests.simulation.hash_seeds import digests_of
 
 WORLDS, BLOCKS = 150, 3
 CANARY_WORLDS = 60
@@ -88,15 +86,6 @@ def test_a_seed_that_once_failed_stays_mended(seed, what_went_wrong):
 
 @pytest.mark.slow
 def test_a_seed_lives_the_same_world_under_any_hash_seed():
-    digests = [
-        subprocess.run(
-            [sys.executable, "-m", "dray.testing.fate_world", "5"],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
+    digests = digests_of("dray.testing.fate_world", 5)
     assert digests[0] == digests[1]
     assert len(digests[0].strip()) == 16

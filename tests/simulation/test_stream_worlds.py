@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from dray.delivery.events import Transmit
 from dray.delivery.incoming import IncomingStreams, Position
 from dray.delivery.outgoing import OutgoingStream
 from dray.testing.stream_world import BrokenPromiseError, Canary, StreamWorld
+from tests.simulation.hash_seeds import digests_of
 
 WORLDS = 300
 CANARY_WORLDS = 80
@@ -103,15 +100,6 @@ def test_worlds_notice_when_a_defence_is_out(canary, share):
 
 @pytest.mark.slow
 def test_a_seed_lives_the_same_world_under_any_hash_seed():
-    digests = [
-        subprocess.run(
-            [sys.executable, "-m", "dray.testing.stream_world", "7"],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
+    digests = digests_of("dray.testing.stream_world", 7)
     assert digests[0] == digests[1]
     assert len(digests[0].strip()) == 16

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from dray.delivery.incoming import IncomingStreams, Position
 from dray.testing.shadow import BrokenPromiseError
 from dray.testing.world import Canary, World
+from tests.simulation.hash_seeds import digests_of
 
 WORLDS = 500
 BLOCKS = 10
@@ -62,16 +59,7 @@ def test_a_failing_world_says_how_to_run_it_again(monkeypatch):
 
 @pytest.mark.slow
 def test_a_seed_lives_the_same_world_under_any_hash_seed():
-    digests = [
-        subprocess.run(
-            [sys.executable, "-m", "dray.testing.world", "11"],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
+    digests = digests_of("dray.testing.world", 11)
     assert digests[0] == digests[1]
     assert len(digests[0].strip()) == 16
 
