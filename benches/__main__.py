@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benches.conditions import Conditions, conditions
 from benches.results import Result, append_history, print_results
+from dray.cli.demo.interrupts import interrupted_once
 from dray.errors import DrayError
 from dray.model.sizes import size_in_bytes
 
@@ -30,6 +31,8 @@ NAMES = (
     "storage_reopen",
     "peers",
 )
+INTERRUPTED = 130
+"""The exit status of a shell's command that ^C has ended."""
 HISTORY = Path(__file__).parent / "history"
 
 
@@ -75,4 +78,9 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        # However it is ended, its servers and clients end with it.
+        with interrupted_once():
+            sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -8,20 +8,14 @@ the plain stream and the transfer both go through it. What a line loses is resen
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from benches.limits import make_payload
-from benches.processes import CLIENT_WITHIN_S
+from benches.processes import ClientProcess
 from benches.results import Result
 from dray.cli.demo.processes import ManagerProcess
-from dray.errors import DrayError
 from dray.testing.bad_line import BadLine
 
 BAR, DELAY_BAR = 0.5, 0.8
@@ -58,21 +52,27 @@ def run(folder: Path, size: int, rounds: int) -> list[Result]:
 
 def _plain(payload: Path, to: str, delay_s: float) -> float:
     """Seconds of one plain stream."""
-    sender = _start("plain_send", path=str(payload), memory=not to)
-    with _line(_told(sender)["port"], delay_s) as port:
-        seconds = _result(_start("plain_receive", port=port, to=to))["seconds"]
-    _result(sender)
+    with (
+        ClientProcess("plain_send", path=str(payload), memory=not to) as sender,
+        _line(sender.told()["port"], delay_s) as port,
+        ClientProcess("plain_receive", port=port, to=to) as receiver,
+    ):
+        seconds = receiver.result()["seconds"]
+        sender.result()
     return float(seconds)
 
 
 def _transfer(url: str, payload: Path, work: Path, way: str) -> float:
     """Seconds from the handshake until the file is there, checked and synced."""
-    offering = _start("offer_file", url=url, path=str(payload), relayed=way == "relayed")
     delay_s = DELAY_S if way == "far" else 0.0
-    with _line(_told(offering)["port"], delay_s) as port:
-        to = str(work / way)
-        seconds = _result(_start("accept_file", url=url, to=to, port=port))["seconds"]
-    _result(offering)
+    relayed = way == "relayed"
+    with (
+        ClientProcess("offer_file", url=url, path=str(payload), relayed=relayed) as offering,
+        _line(offering.told()["port"], delay_s) as port,
+        ClientProcess("accept_file", url=url, to=str(work / way), port=port) as accepting,
+    ):
+        seconds = accepting.result()["seconds"]
+        offering.result()
     return float(seconds)
 
 
@@ -84,35 +84,3 @@ def _line(port: int, delay_s: float) -> Iterator[int]:
         return
     with BadLine(port, delay_s) as line:
         yield line.port
-
-
-def _start(name: str, **arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "benches.clients", name, json.dumps(arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ.copy(),
-    )
-
-
-def _told(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The first line that a client prints while it goes on."""
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise DrayError(f"a client ended and said: {_last_words(process)}")
-    told: dict[str, Any] = json.loads(line)
-    return told
-
-
-def _result(process: subprocess.Popen[str]) -> dict[str, Any]:
-    out, err = process.communicate(timeout=CLIENT_WITHIN_S)
-    if process.returncode:
-        raise DrayError(f"a client ended with {process.returncode}: {err.strip()[-300:]}")
-    result: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
-    return result
-
-
-def _last_words(process: subprocess.Popen[str]) -> str:
-    return process.communicate(timeout=CLIENT_WITHIN_S)[1].strip()[-300:]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from dray.cli.demo.interrupts import uninterrupted
 from dray.errors import DrayError
 
 READY_WITHIN_S = 60.0
@@ -112,7 +113,7 @@ def _running(
     environment: dict[str, str] | None = None,
 ) -> Iterator[None]:
     log = folder / f"{Path(command[0]).name}.log"
-    with log.open("wb") as said:
+    with log.open("wb") as said, uninterrupted():
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
             env=os.environ | (environment or {}), start_new_session=True,

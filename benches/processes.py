@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dray.cli.demo.interrupts import uninterrupted
 from dray.errors import DrayError
 
 CLIENT_WITHIN_S = 1800
@@ -29,14 +30,25 @@ class ClientProcess:
         """Start it."""
         self._name = name
         command = [sys.executable, "-m", "benches.clients", name, json.dumps(arguments)]
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        with uninterrupted():
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
 
     @property
     def running(self) -> bool:
         """Whether it is still at work."""
         return self._process.poll() is None
+
+    def told(self) -> dict[str, Any]:
+        """The first line that it prints while it goes on. Raises `DrayError` if it ended first."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self.result()
+            raise DrayError(f"the client {self._name} ended and said nothing")
+        told: dict[str, Any] = json.loads(line)
+        return told
 
     def result(self) -> dict[str, Any]:
         """Wait for it; what it measured. Raises `DrayError` with its last words if it failed."""
@@ -47,7 +59,7 @@ class ClientProcess:
                 f"the client {self._name} ended with {self._process.returncode} and said:"
                 f" {lines[-1]}"
             )
-        measured: dict[str, Any] = json.loads(said)
+        measured: dict[str, Any] = json.loads(said.strip().splitlines()[-1])
         return measured
 
     def __enter__(self) -> Self:
