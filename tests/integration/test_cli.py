@@ -92,6 +92,8 @@ def test_journals_are_listed_and_shown(url):
     lines = dray("journal", "list", "--json", url=url).assert_good().out.splitlines()
     counts = {line["name"]: line["message_count"] for line in map(json.loads, lines)}
     assert counts == {"kept;journal": 1, "system$;journal": 0}
+    listed = dray("journal", "list", url=url).assert_good().out
+    assert "no limit" not in listed.split("system$;journal")[1]
     shown = dray("journal", "show", "kept", "--json", url=url).assert_good().value
     assert (shown["queue"], shown["label"], shown["size"]) == ("kept;journal", "seen", 10)
     assert "seen" in dray("journal", "show", "kept", url=url).assert_good().out

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dray.cli.spark import land as land_command
 from dray.errors import InvalidConfiguration
+from dray.spark import BYTES_PER_BATCH
 from dray.spark.offsets import (
     Span,
     check_offsets,
@@ -96,3 +98,8 @@ def test_offsets_that_go_back_are_noticed():
 
 def test_queues_that_are_gone_are_named():
     assert lost({"m": {"a": 3, "b": 1}}, {("m", "a")}) == ["queue 'b' of manager m"]
+
+
+def test_the_command_has_the_same_size_of_a_batch_as_the_call():
+    (batch,) = (each for each in land_command.params if each.name == "batch")
+    assert f"[default: {BYTES_PER_BATCH}]" in batch.help

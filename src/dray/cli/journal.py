@@ -22,12 +22,14 @@ def list_journals(settings: Settings) -> None:
     """List the journals that hold copies, and the source journal."""
     with settings.connect() as manager:
         source = manager.queue(SYSTEM_JOURNAL).info()
+        # The source journal has no quota of its own: it is in the one of all kept copies.
+        source_quota = manager.info().journal_quota
         queues = [each for each in manager.queues() if each.journal_count]
     lines: list[tuple[str, int, int, int | None]] = [
         (f"{each.name};journal", each.journal_count, each.journal_bytes, each.journal_quota)
         for each in queues
     ]
-    lines.append((SYSTEM_JOURNAL, source.message_count, source.byte_count, source.quota))
+    lines.append((SYSTEM_JOURNAL, source.message_count, source.byte_count, source_quota))
     if settings.as_json:
         for name, count, size, quota in lines:
             print_json({"name": name, "message_count": count, "byte_count": size, "quota": quota})

@@ -27,20 +27,20 @@ def command() -> None:
 @click.option(
     "--idle", type=click.FloatRange(0), metavar="S", help="With --follow: end after S idle seconds."
 )
-@click.option("--batch", default="256MiB", metavar="SIZE", help="Payload of one micro-batch.")
+@click.option("--batch", metavar="SIZE", help="Payload of one micro-batch  [default: 1GiB].")
 @everywhere
 @click.pass_obj
 def land(
-    settings: Settings, queue: str, *, out: str, follow: bool, idle: float | None, batch: str
+    settings: Settings, queue: str, *, out: str, follow: bool, idle: float | None, batch: str | None
 ) -> None:
     """Land the large messages of QUEUE as payload files and a Parquet table below DIR.
 
     Started again after a crash it goes on where it was: nothing is lost, nothing lands twice.
     """
-    from dray.spark import Until, find_java
+    from dray.spark import BYTES_PER_BATCH, Until, find_java
     from dray.spark import land as land_with_spark
 
-    bytes_per_batch = size_in_bytes(batch)
+    bytes_per_batch = size_in_bytes(batch or BYTES_PER_BATCH)
     click.echo(f"Spark runs on {find_java()}", err=True)
     with progress(f"landing {queue}", None) as shown:
         summary = land_with_spark(
