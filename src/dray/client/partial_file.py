@@ -2,11 +2,19 @@
 
 What is in it is synced behind the writer's back from time to time, so that the last sync finds
 little left to do and the disk is busy from the start.
+
+While it grows it is locked, so that two who save under one name do not write into each other's
+file. The lock belongs to the open file and not to the process: a queue manager that was lent the
+descriptor holds it too, until its last copy has ended. So whoever comes after a writer that was
+killed writes when nothing more can come from that one.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +24,12 @@ from dray.model.limits import MIB
 
 _SYNC_BYTES = 32 * MIB
 """As much as a disk writes in the time that a sync takes to be asked for and answered, and more."""
+_LOCK_S = 5.0
+"""How long what is left of a writer that was killed may take to end: a thousand times what it does,
+on a disk that answers."""
+_LOCK_PAUSE_S = 0.01
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+"""File systems that know no locks; there everyone has to see to it himself."""
 
 
 class PartialFile:
@@ -25,26 +39,25 @@ class PartialFile:
         """Begin it, or open what `keep` has left."""
         self.target = target
         self._partial = target.with_name(target.name + ".partial")
+        self._closed = False
         self._syncer: ThreadPoolExecutor | None = None
         self._syncing: Future[None] | None = None
         self._unsynced = 0
-        try:
-            is_there = going_on and self._partial.exists()
-            self._file = self._partial.open("r+b" if is_there else "w+b", buffering=0)
-        except OSError as error:
-            raise self._unwritable(error) from error
+        self._descriptor = self._locked()
+        if not going_on and self.length():
+            self.cut(0)
 
     @property
     def descriptor(self) -> int:
         """For those who write into it at places of their own; they tell `grown`."""
-        return self._file.fileno()
+        return self._descriptor
 
     def write(self, piece: memoryview) -> None:
         """Write all of a piece behind what was written before."""
         count = len(piece)
         try:
             while piece:
-                piece = piece[os.write(self._file.fileno(), piece) :]
+                piece = piece[os.write(self._descriptor, piece) :]
         except OSError as error:
             raise self._unwritable(error) from error
         self.grown(count)
@@ -53,7 +66,7 @@ class PartialFile:
         """Write all of a piece at `offset`, over what is there."""
         try:
             while piece:
-                count = os.pwrite(self._file.fileno(), piece, offset)
+                count = os.pwrite(self._descriptor, piece, offset)
                 piece, offset = piece[count:], offset + count
         except OSError as error:
             raise self._unwritable(error) from error
@@ -63,7 +76,7 @@ class PartialFile:
         done = 0
         try:
             while done < len(view):
-                count = os.preadv(self._file.fileno(), [view[done:]], offset + done)
+                count = os.preadv(self._descriptor, [view[done:]], offset + done)
                 if not count:
                     raise self.spoilt("somebody cut it short")
                 done += count
@@ -79,28 +92,29 @@ class PartialFile:
         self._unsynced = 0
         if self._syncer is None:
             self._syncer = ThreadPoolExecutor(1, "dray-file-sync")
-        self._syncing = self._syncer.submit(os.fdatasync, self._file.fileno())
+        self._syncing = self._syncer.submit(os.fdatasync, self._descriptor)
 
     def finish(self) -> None:
         """Make it durable under its own name."""
         self._synced()
         try:
-            os.fsync(self._file.fileno())
-            self._close()
+            os.fsync(self._descriptor)
+            # Under the lock: who waits for it must not find our file under its old name.
             self._partial.replace(self.target)
+            self._close()
             _sync_directory(self.target.parent)
         except OSError as error:
             raise self._unwritable(error) from error
 
     def length(self) -> int:
         """How many bytes there are."""
-        return os.fstat(self._file.fileno()).st_size
+        return os.fstat(self._descriptor).st_size
 
     def cut(self, length: int) -> None:
         """Keep so many bytes from the beginning; the next are written behind them."""
         try:
-            self._file.truncate(length)
-            self._file.seek(length)
+            os.ftruncate(self._descriptor, length)
+            os.lseek(self._descriptor, length, os.SEEK_SET)
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -113,9 +127,10 @@ class PartialFile:
 
     def discard(self) -> None:
         """Remove what there is of it."""
-        self.keep()
         with suppress(FileNotFoundError):
-            self._partial.unlink()
+            if not self._closed and self._is_mine(self._descriptor):
+                self._partial.unlink()
+        self.keep()
 
     def _synced(self) -> None:
         """Wait for the sync that is under way. The kernel tells of a failed one only once."""
@@ -129,7 +144,41 @@ class PartialFile:
     def _close(self) -> None:
         if self._syncer is not None:
             self._syncer.shutdown()
-        self._file.close()
+        if not self._closed:
+            self._closed = True
+            os.close(self._descriptor)
+
+    def _locked(self) -> int:
+        """Open it, made if it is not there, when nobody else writes into it any more."""
+        until = time.monotonic() + _LOCK_S
+        while True:
+            try:
+                descriptor = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            except OSError as error:
+                raise self._unwritable(error) from error
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                os.close(descriptor)
+                if time.monotonic() >= until:
+                    raise self.spoilt(f"somebody else is writing {self._partial.name}") from error
+                time.sleep(_LOCK_PAUSE_S)
+                continue
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    os.close(descriptor)
+                    raise self._unwritable(error) from error
+            if self._is_mine(descriptor):
+                return descriptor
+            # Whoever had it has given it its own name, or removed it.
+            os.close(descriptor)
+
+    def _is_mine(self, descriptor: int) -> bool:
+        """Whether it is our file that stands under the name."""
+        try:
+            return os.path.samestat(self._partial.stat(), os.fstat(descriptor))
+        except FileNotFoundError:
+            return False
 
     def _unwritable(self, error: OSError) -> TargetUnwritable:
         return self.spoilt(error.strerror or str(error))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -92,3 +94,81 @@ def test_what_somebody_cut_short_is_not_read_back(target):
     file.read_back(room[:2], 1)
     assert bytes(room[:2]) == b"bc"
     file.discard()
+
+
+def test_two_do_not_write_into_each_others_file(target, monkeypatch):
+    monkeypatch.setattr(partial_file, "_LOCK_S", 0.0)
+    file = PartialFile(target)
+    file.write(memoryview(b"abc"))
+    for going_on in (False, True):
+        with pytest.raises(TargetUnwritable, match="somebody else is writing"):
+            PartialFile(target, going_on=going_on)
+    file.finish()
+    assert target.read_bytes() == b"abc"
+
+
+@pytest.mark.parametrize("end", ["keep", "discard", "finish"])
+def test_who_comes_meanwhile_waits_for_the_end_of_the_other(target, monkeypatch, end):
+    """And has a file of its own then, whatever became of the one that it waited for."""
+    waits = threading.Event()
+    monkeypatch.setattr(partial_file, "_LOCK_S", 60.0)
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: waits.set())
+    monkeypatch.setattr(partial_file, "time", clock)
+    first = PartialFile(target)
+    first.write(memoryview(b"first"))
+    found = []
+    second = threading.Thread(target=lambda: found.append(PartialFile(target)))
+    second.start()
+    assert waits.wait(60)
+    getattr(first, end)()
+    second.join(60)
+    found[0].write(memoryview(b"2nd"))
+    assert (target.read_bytes() if target.exists() else b"") == (
+        b"first" if end == "finish" else b""
+    )
+    found[0].finish()
+    assert target.read_bytes() == b"2nd"
+    assert [each.name for each in target.parent.iterdir()] == ["out"]
+
+
+def test_a_file_that_is_still_lent_is_not_gone_on_with(target, monkeypatch):
+    """Its writer has ended and a queue manager still copies into it."""
+    monkeypatch.setattr(partial_file, "_LOCK_S", 0.0)
+    file = PartialFile(target)
+    file.write(memoryview(b"abc"))
+    lent = os.dup(file.descriptor)
+    file.keep()
+    with pytest.raises(TargetUnwritable):
+        PartialFile(target, going_on=True)
+    os.close(lent)
+    file = PartialFile(target, going_on=True)
+    assert file.length() == 3
+    file.discard()
+
+
+def test_where_there_are_no_locks_it_goes_without(target, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(partial_file.fcntl, "flock", flock)
+    file = PartialFile(target)
+    file.write(memoryview(b"abc"))
+    file.finish()
+    assert target.read_bytes() == b"abc"
+
+
+def test_a_lock_that_fails_otherwise_is_told(target, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(partial_file.fcntl, "flock", flock)
+    with pytest.raises(TargetUnwritable, match="Input/output error"):
+        PartialFile(target)
+
+
+def test_what_is_there_in_full_is_cut_or_gone_on_with(target):
+    for going_on, before in ((True, 3), (False, 0)):
+        target.with_name("out.partial").write_bytes(b"abc")
+        file = PartialFile(target, going_on=going_on)
+        assert file.length() == before
+        file.discard()
