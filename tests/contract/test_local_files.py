@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import random
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import dray
+from dray.client.awaited import upload
 from dray.daemon import copying
 from dray.daemon.config import ServeOptions
 from dray.daemon.embedded import EmbeddedDaemon
@@ -62,7 +64,7 @@ def packing(face, manager, queue):
 
 
 @pytest.mark.parametrize("noise", [0, FRAGMENT_BYTES, 2 * FRAGMENT_BYTES])
-def test_compressed_fragments_are_not_lent_and_come_out_unpacked(packing, tmp_path, noise):
+def test_compressed_fragments_come_out_unpacked(packing, tmp_path, noise):
     """So much of each does not compress; packed, those in the middle are worth lending."""
     body = 3 * (some_bytes(noise) + bytes(2 * FRAGMENT_BYTES - noise))
     (tmp_path / "in").write_bytes(body)
@@ -139,12 +141,18 @@ def daemon(tmp_path):
 
 
 @pytest.fixture
-def opened(face, daemon):
-    """A large queue behind the Unix socket of that manager."""
+def open_with(face, daemon):
+    """Opens a large queue behind the Unix socket of that manager."""
     (url,) = [address for address in daemon.addresses if "unix" in address]
     with face.connect(url) as manager:
         manager.create_queue("statusq")
-        yield face.LargeMessageQueue(manager.create_queue("q"), fragment_size=FRAGMENT_BYTES)
+        queue = manager.create_queue("q")
+        yield partial(face.LargeMessageQueue, queue, fragment_size=FRAGMENT_BYTES)
+
+
+@pytest.fixture
+def opened(open_with):
+    return open_with()
 
 
 def heap_file_with(folder: Path, wanted: bytes) -> tuple[Path, int]:
@@ -169,8 +177,9 @@ def test_bytes_that_rotted_in_the_store_are_found_in_the_file(opened, source, tm
     assert not list(tmp_path.glob("out*"))
 
 
-def test_bytes_go_by_the_file_and_not_by_the_socket(opened, source, tmp_path, monkeypatch):
-    """The other tests would hold without the fast path too: this one says that it is taken."""
+@pytest.fixture
+def moved(monkeypatch):
+    """What is read from lent files and copied into them: a name for each."""
     moved = []
     for name in ("_read_and_close", "_copy_and_close"):
         function = getattr(copying, name)
@@ -180,11 +189,70 @@ def test_bytes_go_by_the_file_and_not_by_the_socket(opened, source, tmp_path, mo
             return function(*arguments)
 
         monkeypatch.setattr(copying, name, seen)
+    return moved
+
+
+def test_bytes_go_by_the_file_and_not_by_the_socket(opened, source, tmp_path, moved):
+    """The other tests would hold without the fast path too: this one says that it is taken."""
     opened.send(source)
     save(opened, tmp_path / "out")
     # The last fragment of 200,001 bytes is not worth lending when it is sent.
     assert moved.count("_read_and_close") == SIZE // FRAGMENT_BYTES
     assert moved.count("_copy_and_close") == SIZE // FRAGMENT_BYTES + 1
+
+
+class StopError(Exception):
+    """What a test interrupts a send or a receive with."""
+
+
+def stop_behind(bytes_done):
+    def stop(done, _total):
+        if done >= bytes_done:
+            raise StopError
+
+    return stop
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """Progress is told, and an upload marked, with each fragment."""
+    monkeypatch.setattr("dray.client.progress.INTERVAL_S", 0.0)
+    monkeypatch.setattr(upload, "UPLOAD_MARK_BYTES", FRAGMENT_BYTES)
+
+
+@pytest.mark.usefixtures("often")
+def test_a_send_that_is_gone_on_with_is_lent_too(opened, source, tmp_path, moved):
+    state = tmp_path / "state"
+    with pytest.raises(StopError):
+        opened.send(source, resume=state, progress=stop_behind(3 * FRAGMENT_BYTES))
+    (unfinished,) = opened.unfinished()
+    assert unfinished.bytes_done == 3 * FRAGMENT_BYTES
+    assert moved.count("_read_and_close") == 3
+    opened.send(source, resume=state)
+    assert moved.count("_read_and_close") == SIZE // FRAGMENT_BYTES
+    assert save(opened, tmp_path / "out").read_bytes() == some_bytes(SIZE)
+
+
+@pytest.mark.usefixtures("often")
+def test_a_file_that_is_gone_on_with_is_lent_too(opened, source, tmp_path, moved):
+    opened.send(source)
+    with pytest.raises(StopError):
+        save(opened, tmp_path / "out", resume=True, progress=stop_behind(2 * FRAGMENT_BYTES))
+    begun = (tmp_path / "out.partial").read_bytes()
+    assert begun[: 2 * FRAGMENT_BYTES] == some_bytes(SIZE)[: 2 * FRAGMENT_BYTES]
+    before = len(moved)
+    assert save(opened, tmp_path / "out", resume=True).read_bytes() == some_bytes(SIZE)
+    # What was asked for when it was interrupted may be there too.
+    assert 1 <= len(moved) - before <= SIZE // FRAGMENT_BYTES + 1 - 2
+
+
+def test_what_does_not_shrink_is_lent_although_it_might_have(open_with, tmp_path, moved):
+    opened = open_with(compression="zstd")
+    (tmp_path / "in").write_bytes(bytes(2 * FRAGMENT_BYTES) + some_bytes(3 * FRAGMENT_BYTES))
+    opened.send(tmp_path / "in")
+    assert moved.count("_read_and_close") == 3
+    body = save(opened, tmp_path / "out").read_bytes()
+    assert body == (tmp_path / "in").read_bytes()
 
 
 def test_a_source_that_the_manager_reads_otherwise_is_not_sent(

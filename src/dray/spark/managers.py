@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dray.client.awaited.large_message import Origin, open_found
+from dray.client.awaited.fragments import Origin
+from dray.client.awaited.large_message import open_found
 from dray.client.blocking import BlockingRuntime
 from dray.client.large_message import LargeMessage
 from dray.client.manager import Manager, connect

@@ -18,10 +18,9 @@ from dray.wire.file_frames import Copied, CopyPart
 from dray.wire.record import HEADER_BYTES
 
 if TYPE_CHECKING:
+    from dray.client.awaited.fragments import Origin
     from dray.client.awaited.large_message_file import Layout
-    from dray.client.connection import Connection
     from dray.client.partial_file import PartialFile
-    from dray.client.runtime import Runtime
     from dray.client.session import Pending
     from dray.wire.frames import PartAt
 
@@ -45,19 +44,22 @@ class Copy(NamedTuple):
 class FileCopies:
     """Asks for the fragments of one large message, in order, into one file."""
 
-    def __init__(
-        self, runtime: Runtime, connection: Connection, queue: int, file: PartialFile
-    ) -> None:
-        """Ask over `connection`, for what is in the queue of that number."""
-        self._runtime = runtime
-        self._connection = connection
-        self._queue = queue
+    def __init__(self, origin: Origin, file: PartialFile) -> None:
+        """Ask where the message is read from."""
+        self._runtime = origin.runtime
+        self._connection = origin.connection
+        self._queue = origin.queue
         self._file = file
 
-    async def copies(self, parts: list[PartAt], layout: Layout) -> AsyncGenerator[Copy, None]:
-        """Give each fragment when it is in the file. Raises `TargetUnwritable`."""
+    async def copies(
+        self, parts: list[PartAt], layout: Layout, first: int
+    ) -> AsyncGenerator[Copy, None]:
+        """Give each fragment from number `first` on when it is in the file.
+
+        Raises `TargetUnwritable`.
+        """
         waiting: deque[tuple[Copy, Pending]] = deque()
-        for number, part in enumerate(parts, 1):
+        for number, part in enumerate(parts[first - 1 :], first):
             if len(waiting) == _AHEAD:
                 yield await self._copied(*waiting.popleft())
             at = (number - 1) * layout.fragment_size

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Protocol, Unpack
 
 import msgspec
 
-from dray.client.awaited.large_message import LargeMessage, Origin, open_found
+from dray.client.awaited.fragments import Origin
+from dray.client.awaited.large_message import LargeMessage, open_found
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.transaction import InTransaction, Transaction
 from dray.client.awaited.upload import Cut, Upload, What
@@ -248,8 +249,7 @@ class LargeMessageQueue:
 
         runtime = self._way.link.runtime
         compressor = Compressor(self._compression)
-        # What is compressed has to pass through here.
-        lender = None if self._compression else lender_of(source, transaction, connection)
+        lender = lender_of(source, transaction, connection)
         report = Reporter(progress, None if source.size == SIZE_UNKNOWN else source.size)
         try:
             if source.size != SIZE_UNKNOWN and split.fragments_of(source.size) > 1:
@@ -268,7 +268,8 @@ class LargeMessageQueue:
                     packed = await runtime.work(len(piece), compressor.packed, piece)
                     part = split.fragment(piece, packed)
                     record = await made(part, await connection.numbers())
-                    if lender is None:
+                    # What was compressed has to pass through here.
+                    if lender is None or packed is not None:
                         await transaction.send_large(queue, record)
                     else:
                         await lender.send(queue, record, offset)

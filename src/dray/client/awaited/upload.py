@@ -23,6 +23,7 @@ import msgspec
 
 from dray.client.awaited.transaction import Transaction
 from dray.client.digest import RollingDigest
+from dray.client.lending import Lender, lender_of
 from dray.client.messages import record_of
 from dray.client.progress import Reporter
 from dray.client.sources import PIECES_ALIVE, pieces_of
@@ -161,13 +162,29 @@ class Upload:
             digest_kind=what.cut.digest_kind,
         )
 
-    async def send_part(self, transaction: Transaction, part: PartMessage, number: int) -> None:
-        """Send one part."""
+    async def send_part(
+        self,
+        transaction: Transaction,
+        part: PartMessage,
+        number: int,
+        lent: tuple[Lender, int] | None = None,
+    ) -> None:
+        """Send one part; `lent` says who lends the file that it is in, and where it is there."""
         message, source = part.message, self._connection.source
         record = await self._link.runtime.work(
             message.body_size, record_of, message, source, number, part.mark
         )
-        await transaction.send_large(self._queue, record)
+        if lent is None:
+            await transaction.send_large(self._queue, record)
+        else:
+            lender, offset = lent
+            await lender.send(self._queue, record, offset)
+
+    def lender(
+        self, transaction: Transaction, source: Source | AwaitedChunkSource
+    ) -> Lender | None:
+        """What lends a body, if it can be lent."""
+        return lender_of(source, transaction, self._connection)
 
     async def packed(self, compressor: Compressor, piece: memoryview) -> bytes | None:
         """A fragment compressed, where that pays."""
@@ -199,11 +216,13 @@ class _Sending:
         self._parts = 0
         self._unmarked_bytes = self._unmarked_parts = 0
         self._compressor = Compressor(None)
+        self._lender: Lender | None = None
 
     async def all_of(self, state: UploadState, what: What, report: Reporter) -> None:
         """Send what is not there yet."""
         source, cut = what.source, what.cut
         self._compressor = Compressor(cut.compression)
+        self._lender = self._upload.lender(self._transaction, source)
         if not state.parts:
             await self._send(self._split.header(source.size), self._number)
         self._parts = max(1, state.parts)
@@ -222,12 +241,18 @@ class _Sending:
                 report.advance(len(piece))
             if self._split.count + 1 < state.parts:
                 raise changed(_name_of(source))
+            if self._lender is not None:
+                await self._lender.settle()
             trailer = self._split.trailer(await digest.digest())
             await self._send(trailer, await self._upload.number())
 
     async def _fragment(self, piece: memoryview, digest: RollingDigest) -> None:
+        offset = self._split.size
         packed = await self._upload.packed(self._compressor, piece)
-        await self._send(self._split.fragment(piece, packed), await self._upload.number())
+        # What was compressed has to pass through here.
+        lent = None if self._lender is None or packed is not None else (self._lender, offset)
+        part, number = self._split.fragment(piece, packed), await self._upload.number()
+        await self._upload.send_part(self._transaction, part, number, lent)
         self._parts += 1
         self._unmarked_parts += 1
         self._unmarked_bytes += len(piece)

@@ -1,0 +1,210 @@
+"""The fragments of one large message, asked for a few ahead of the one in hand, each checked.
+
+They come from the heap file through the kernel. Nobody is given a byte of a record before the whole
+record fits its CRC32C and stands in its own place. One that does not is looked at by the queue
+manager: if it is damaged where it lies, the message has a hole.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.client.awaited.large_message_file import Layout
+from dray.client.messages import checked_header
+from dray.errors import LargeMessageCorrupt, LargeMessageHole, ProtocolError, TransactionSequence
+from dray.large.compression import unpacked
+from dray.model.classes import Part, TransactionStatus
+from dray.model.limits import FRAGMENT_BYTES_MAX, MIB
+from dray.wire.frames import Done, PartAt, PartDamaged, Range, ReadPart, Reject
+from dray.wire.record import HEADER_BYTES
+
+if TYPE_CHECKING:
+    from dray.client.awaited.transaction import Transaction
+    from dray.client.connection import Connection
+    from dray.client.runtime import Runtime
+    from dray.client.session import Pending
+
+_AHEAD_PARTS_MIN = 2
+_AHEAD_PARTS_MAX = 64
+_AHEAD_BYTES = MIB
+"""Short parts are asked for more at a time, so that a round trip is not paid for each."""
+
+
+class Origin(NamedTuple):
+    """Where a large message is read from."""
+
+    runtime: Runtime
+    connection: Connection
+    queue: int
+    queue_name: str
+    sequence_id: str
+
+
+class Held(NamedTuple):
+    """How the parts are held: by which transaction, and what is to become of damaged ones."""
+
+    transaction: Transaction
+    header: int
+    owned: bool
+    """Whether the transaction ends with the message."""
+    repair: bool
+    """Whether a damaged part may be asked for again."""
+
+
+class Fragments:
+    """Fetches and checks; `sequence` is the number of the message's header."""
+
+    def __init__(self, origin: Origin, parts: list[PartAt], sequence: int, layout: Layout) -> None:
+        """Fetch nothing yet."""
+        self.origin = origin
+        self.parts = parts
+        self.held: Held | None = None
+        """None for a message that is only looked at."""
+        self._sequence = sequence
+        self._layout = layout
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.parts)
+
+    @property
+    def layout(self) -> Layout:
+        """Where they lie in the body; raises `LargeMessageCorrupt` if that cannot be told."""
+        layout = self._layout
+        if layout.fragment_size < 1 or len(self.parts) != layout.fragments:
+            raise self.corrupt("its size does not fit its fragments")
+        return layout
+
+    async def checked(
+        self, first: int, last: int
+    ) -> AsyncGenerator[tuple[memoryview, memoryview], None]:
+        """Give fragments, from number `first` to `last`, each once it fits its CRC32C.
+
+        Each comes with its record, whose memory may be given back.
+        """
+        async with aclosing(self._records(self.parts[first - 1 : last])) as records:
+            number = first
+            async for part, record in records:
+                yield await self.piece_of(number, part, record), record
+                number += 1
+
+    async def alone(self, number: int) -> memoryview:
+        """Give one fragment, in memory of its own."""
+        async with aclosing(self.checked(number, number)) as checked:
+            piece, _ = await anext(checked)
+        self.check_length(number, piece)
+        return piece
+
+    async def piece_of(self, number: int, part: PartAt, record: memoryview) -> memoryview:
+        """Check a record and give the fragment in it, unpacked.
+
+        Raises `LargeMessageCorrupt`, and `LargeMessageHole` if it is damaged where it lies.
+        """
+        try:
+            return await self.origin.runtime.work(part.length, self._piece, number, part, record)
+        except LargeMessageCorrupt as error:
+            await self._look_at_damage(number, part, error)
+            raise
+
+    def check_length(self, number: int, piece: memoryview) -> None:
+        """Raise `LargeMessageCorrupt` for a fragment that does not fill its place in the body."""
+        if len(piece) != self.layout.length_of(number):
+            raise self.corrupt(f"fragment {number} is not as long as it should be")
+
+    def check_held(self) -> None:
+        """Raise `TransactionSequence` once the transaction that holds them has ended."""
+        if self.held is None:
+            return
+        transaction = self.held.transaction
+        if transaction.status is not TransactionStatus.PENDING:
+            raise TransactionSequence(
+                f"large message {self.origin.sequence_id} can be read only while its transaction is"
+                f" open; it is {transaction.status}",
+                transaction_id=transaction.id,
+            )
+
+    def corrupt(self, what: str) -> LargeMessageCorrupt:
+        """What to raise for a message that is not what was sent."""
+        sequence_id = self.origin.sequence_id
+        return LargeMessageCorrupt(
+            f"large message {sequence_id} is corrupt: {what}", sequence_id=sequence_id
+        )
+
+    def _piece(self, number: int, part: PartAt, record: memoryview) -> memoryview:
+        try:
+            header = checked_header(record, part.length, part.crc)
+        except ProtocolError as error:
+            raise self.corrupt(f"fragment {number}: {error}") from error
+        mark = (header.part, header.sequence, header.app_specific)
+        if mark != (Part.FRAGMENT, self._sequence, number):
+            raise self.corrupt(f"another part stands where fragment {number} should be")
+        body = record[HEADER_BYTES + header.properties_bytes :]
+        if not header.fragment_count:
+            return body
+        most = min(FRAGMENT_BYTES_MAX, self._layout.fragment_size)
+        try:
+            return memoryview(unpacked(body, header.fragment_count, most))
+        except ProtocolError as error:
+            raise self.corrupt(f"fragment {number}: {error}") from error
+
+    async def _look_at_damage(self, number: int, part: PartAt, error: LargeMessageCorrupt) -> None:
+        """A fragment that is damaged where it lies is a hole: raise `LargeMessageHole` for it.
+
+        In a transaction of its own the message is rejected with that; in the caller's, and when
+        nothing was taken, that is for the next receive to do. A fragment that is whole in its queue
+        was damaged on the way: nothing happens, and it can be read again.
+        """
+        origin, held = self.origin, self.held
+        if held is None:
+            return
+        damaged = PartDamaged(origin.queue, part.lookup_id)
+        if not (await origin.connection.ask(damaged, Done)).count:
+            return
+        if held.repair:
+            raise self.corrupt(
+                f"fragment {number} is damaged where it was kept and was put aside; receive it once"
+                " more, and its source is asked for it"
+            ) from error
+        if held.owned:
+            _, joined = await held.transaction.join()
+            await origin.connection.ask(Reject(origin.queue, held.header, joined), Done)
+            await held.transaction.commit()
+        raise LargeMessageHole(
+            f"large message {origin.sequence_id} in {origin.queue_name!r} lacks fragment"
+            f" {number}, which is damaged where it was kept and was put aside; its other parts are"
+            " rejected",
+            sequence_id=origin.sequence_id,
+            missing=[[number, number]],
+        ) from error
+
+    async def _records(
+        self, parts: list[PartAt]
+    ) -> AsyncGenerator[tuple[PartAt, memoryview], None]:
+        """Ask for the records of fragments, a few ahead of the one in hand."""
+        waiting: deque[tuple[PartAt, Pending]] = deque()
+        ahead = 0
+        for part in parts:
+            while len(waiting) >= _AHEAD_PARTS_MAX or (
+                len(waiting) > _AHEAD_PARTS_MIN and ahead >= _AHEAD_BYTES
+            ):
+                ahead -= waiting[0][0].length
+                yield await self._answered(*waiting.popleft())
+            waiting.append((part, await self._ask_for(part)))
+            ahead += part.length
+        while waiting:
+            yield await self._answered(*waiting.popleft())
+
+    async def _ask_for(self, part: PartAt) -> Pending:
+        self.check_held()
+        return await self.origin.connection.start(
+            ReadPart(self.origin.queue, part.lookup_id, 0, part.length)
+        )
+
+    async def _answered(self, part: PartAt, pending: Pending) -> tuple[PartAt, memoryview]:
+        frame = await self.origin.connection.wait(pending)
+        if not isinstance(frame.head, Range):
+            raise ProtocolError(f"asked for a range, got {type(frame.head).__name__}")
+        return part, frame.body

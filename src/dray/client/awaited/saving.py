@@ -1,0 +1,135 @@
+"""A large message on its way into a file: what lies there, what is lent, what is fetched.
+
+    there already     checked, not fetched: the head of each record and the bytes in the file must
+                      fit the record's CRC32C. From the first that does not fit, all is written anew
+    the rest, lent    the queue manager copies into the file, and what is in it then is checked
+    or fetched        each fragment is checked, then written
+
+So the beginning of a file that is gone on with is that of this very message, fragment by fragment,
+whatever it was before. The digest of the whole is taken over all of it, as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from itertools import cycle
+from typing import TYPE_CHECKING
+
+import crc32c
+
+from dray.client.awaited.copying import FileCopies, can_be_copied
+from dray.client.digest import RollingDigest
+from dray.client.sources import PIECES_ALIVE
+from dray.errors import ProtocolError
+from dray.model.limits import MESSAGE_BYTES_MAX
+from dray.wire.frames import PartAt, Range, ReadPart
+from dray.wire.record import HEADER_BYTES
+
+if TYPE_CHECKING:
+    from dray.client.awaited.fragments import Fragments
+    from dray.client.partial_file import PartialFile
+
+
+class Saving:
+    """Writes one large message into one file, from its beginning or from where that ends."""
+
+    def __init__(self, fragments: Fragments, file: PartialFile, digest_kind: str) -> None:
+        """Write nothing yet."""
+        self._fragments = fragments
+        self._file = file
+        self._runtime = fragments.origin.runtime
+        self._connection = fragments.origin.connection
+        self._layout = fragments.layout
+        self._digest_kind = digest_kind
+        self.digest = b""
+        """Of all that is in the file, once `lengths` has come to its end."""
+
+    async def lengths(self, *, resume: bool) -> AsyncGenerator[int, None]:
+        """Fill the file; give the length of each fragment that is there.
+
+        Raises `TargetUnwritable`, and for what is not as it was sent `LargeMessageCorrupt` or
+        `LargeMessageHole`.
+        """
+        first = 1
+        async with RollingDigest(
+            self._runtime, behind=PIECES_ALIVE - 1, kind=self._digest_kind
+        ) as digest:
+            if resume:
+                async with aclosing(self._there(digest)) as there:
+                    async for length in there:
+                        first += 1
+                        yield length
+            if first <= len(self._fragments):
+                lent = self._connection.takes_files and can_be_copied(
+                    self._fragments.parts, self._layout
+                )
+                rest = self._copied(digest, first) if lent else self._fetched(digest, first)
+                async with aclosing(rest):
+                    async for length in rest:
+                        yield length
+            self.digest = await digest.digest()
+
+    async def _there(self, digest: RollingDigest) -> AsyncGenerator[int, None]:
+        """Give the length of each fragment that lies in the file; cut off what does not fit."""
+        offload, layout, parts = self._runtime.offload, self._layout, self._fragments.parts
+        room = memoryview(bytearray(min(MESSAGE_BYTES_MAX, layout.fragment_size)))
+        there = await offload(self._file.length)
+        end = 0
+        for number, part in enumerate(parts, 1):
+            length = layout.length_of(number)
+            if there < end + length:
+                break
+            piece = room[:length]
+            await offload(self._file.read_back, piece, end)
+            if not await self._fits(part, piece):
+                break
+            await digest.add(piece)
+            await digest.settle()
+            end += length
+            yield length
+        await offload(self._file.cut, end)
+
+    async def _fits(self, part: PartAt, piece: memoryview) -> bool:
+        """Whether bytes in the file are those of a fragment; a compressed one is fetched again."""
+        head_bytes = part.length - len(piece)
+        if head_bytes < HEADER_BYTES:
+            return False
+        asked = ReadPart(self._fragments.origin.queue, part.lookup_id, 0, head_bytes)
+        frame = await self._connection.call(asked, Range)
+        if len(frame.body) != head_bytes:
+            raise ProtocolError("a range came with another length than was asked for")
+        crc = crc32c.crc32c(piece, crc32c.crc32c(frame.body))
+        self._connection.give_back(frame.body)
+        return crc == part.crc
+
+    async def _fetched(self, digest: RollingDigest, first: int) -> AsyncGenerator[int, None]:
+        """Fetch fragments from number `first` on, and write them behind what is there."""
+        fragments, offload = self._fragments, self._runtime.offload
+        async with aclosing(fragments.checked(first, len(fragments))) as checked:
+            number = first
+            async for piece, record in checked:
+                fragments.check_length(number, piece)
+                await digest.add(piece)
+                await offload(self._file.write, piece)
+                await digest.settle()
+                self._connection.give_back(record)
+                number += 1
+                yield len(piece)
+
+    async def _copied(self, digest: RollingDigest, first: int) -> AsyncGenerator[int, None]:
+        """Have the queue manager write into the file, and check what is in it then."""
+        fragments = self._fragments
+        filling = FileCopies(fragments.origin, self._file)
+        rooms = cycle([memoryview(bytearray(MESSAGE_BYTES_MAX)) for _ in range(PIECES_ALIVE)])
+        async with aclosing(filling.copies(fragments.parts, self._layout, first)) as copies:
+            async for copy in copies:
+                fragments.check_held()
+                record = await filling.read_back(copy, next(rooms))
+                piece = await fragments.piece_of(copy.number, copy.part, record)
+                fragments.check_length(copy.number, piece)
+                if piece.obj is not record.obj:
+                    # What was copied is packed; its place in the file takes what it unpacks to.
+                    await self._runtime.offload(self._file.put, piece, copy.at)
+                await digest.add(piece)
+                yield len(piece)
