@@ -93,8 +93,8 @@ class Assembly:
         self.held = 0
         self.closed = False
         self.duplicate = False
-        self.refused = False
-        """Whether its source was asked for what is missing and does not have it."""
+        self.refused = ""
+        """Why what is missing cannot be sent again; empty as long as it may be."""
 
     def __contains__(self, lookup_id: int) -> bool:
         """Whether the part at a position is one of it."""

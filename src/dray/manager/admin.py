@@ -150,6 +150,11 @@ def resolve(context: Context, name: str) -> Queue:
     return queue or _create(context, address, QueueOptions(transactional=True))
 
 
+def known(context: Context, name: str) -> Queue | None:
+    """The queue that a message sent to a name goes into; None if there is none."""
+    return context.state.queues.find(str(_seen_from_here(context, name)))
+
+
 def _seen_from_here(context: Context, name: str) -> QueueAddress:
     """A name taken apart; the address of a queue of this manager's own is its plain name."""
     address = parse_queue_address(name)

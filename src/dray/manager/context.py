@@ -101,6 +101,11 @@ class Context:
         self.delivery_of: Callable[[Queue], DeliveryInfo | None]
         self.resolve: Callable[[str], Queue]
         """Find or make the queue of a name; raises `QueueNotFound`."""
+        self.known: Callable[[str], Queue | None]
+        """The queue of a name as messages are sent to it, None if there is none.
+
+        Raises `InvalidQueueName`.
+        """
         self.relay: Relay
         """Who has which box of a file transfer."""
         self.source = bytes.fromhex(state.manager_id)

@@ -104,7 +104,7 @@ def large_receive_now(
     if not assembly.whole or ends:
         if statuses is not None:
             statuses.place(assembly)
-        raise _hole(context, queue, assembly, keep=head.peek, told=statuses is not None)
+        raise _hole(context, queue, assembly, head, told=statuses is not None)
     if head.peek:
         packed = entries_of(queue, assembly)
     else:
@@ -245,7 +245,7 @@ def _fitting(queue: Queue, head: LargeReceive, statuses: Statuses | None) -> Ite
 
 
 def _hole(
-    context: Context, queue: Queue, assembly: Assembly, *, keep: bool, told: bool
+    context: Context, queue: Queue, assembly: Assembly, head: LargeReceive, *, told: bool
 ) -> LargeMessageHole:
     """Make the error, and unless it is only looked at, remove what is there of the message.
 
@@ -253,8 +253,10 @@ def _hole(
     """
     missing = list(assembly.missing())
     sequence_id = join_id(ManagerId(assembly.key.source.hex()), assembly.key.sequence)
-    fate = "it stays in the queue" if keep else "its other parts are rejected"
-    if not (keep or told):
+    fate = "it stays in the queue" if head.peek else "its other parts are rejected"
+    if head.repair and assembly.refused:
+        fate += f"; it could not be repaired: {assembly.refused}"
+    if not (head.peek or told):
         lookup_ids = assembly.lookup_ids()
         queue.parts.dropped(assembly.key)
         take(context, queue, lookup_ids, MessageClass.NACK_RECEIVE_REJECTED)

@@ -10,7 +10,9 @@
 The parts come by their stream, so exactly once and in order, whatever ends or is lost meanwhile.
 Asking is volatile and may be repeated: what was moved is on its way, and a second request finds it
 in the outgoing queue. It is repeated on each new connection while a receiver may want it. A source
-keeps a part that did not reach its queue if its sender asked for dead letters.
+keeps a part that did not reach its queue if its sender asked for dead letters; where no part that
+is here was sent so, nobody is asked. It sends a part again only to the queue that it was sent to:
+who knows the sequence id of another queue's message gets nothing by it.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from dray.delivery.incoming import StreamKey
-from dray.errors import QuotaExceeded
+from dray.errors import InvalidQueueName, QuotaExceeded
 from dray.large.join import SequenceKey
-from dray.manager.departures import entries_at
+from dray.manager.departures import entries_at, record_of
 from dray.manager.happening import Happening, forget_parts
-from dray.manager.index import as_group, tail_of, unpack
+from dray.manager.index import COPY_DEAD_LETTER, as_group, tail_of, unpack
 from dray.manager.parts import part_seen
 from dray.manager.system import DEAD_TRANSACTIONAL
 from dray.model.classes import MessageClass, Part
@@ -35,6 +37,12 @@ if TYPE_CHECKING:
     from dray.large.join import Assembly, Missing
     from dray.manager.context import Context, Session
     from dray.manager.queues import Queue
+
+
+_NOT_KEPT = "it was sent without use_dead_letter_queue, so its source keeps no copy of it"
+_GONE = "its source was asked and has no copy of them any more"
+_FORWARDED = "it came by way of another queue manager, which keeps no copies"
+_TOO_MANY = f"{REPAIRS_MAX} others are being repaired already"
 
 
 class Wanted(NamedTuple):
@@ -56,12 +64,18 @@ def may_be_filled(context: Context, queue: Queue, assembly: Assembly, *, again: 
     way = context.state.ways.numbered(assembly.way)
     if way is None:
         send_again(context, queue, assembly.key, lacking(assembly))
-        assembly.refused = not assembly.whole
+        if not assembly.whole:
+            assembly.refused = _NOT_KEPT if not _has_copies(queue, assembly) else _GONE
         return False
     wanted = Wanted(StreamKey(way.source, way.stream), queue.number, assembly.key)
     known = wanted in context.repairs
-    if way.told_origin or (not known and len(context.repairs) >= REPAIRS_MAX):
-        assembly.refused = True
+    if way.told_origin:
+        assembly.refused = _FORWARDED
+    elif not _has_copies(queue, assembly):
+        assembly.refused = _NOT_KEPT
+    elif not known and len(context.repairs) >= REPAIRS_MAX:
+        assembly.refused = _TOO_MANY
+    if assembly.refused:
         return False
     if again or not known:
         context.repairs[wanted] = 0
@@ -100,7 +114,7 @@ def handle_answer(context: Context, session: Session, _request_id: int, head: Re
         if queue is None or assembly is None or wanted.key.sequence != head.sequence:
             continue
         if _meet(lacking(assembly), head.gone):
-            assembly.refused = True
+            assembly.refused = _GONE
             context.touch(queue)
 
 
@@ -114,14 +128,13 @@ def answer(context: Context, queue: Queue, head: RepairWanted) -> RepairAnswer:
 def send_again(
     context: Context, queue: Queue, key: SequenceKey, missing: list[Missing]
 ) -> list[Missing]:
-    """Move copies of missing parts from the dead letters to a queue; tells which there are not."""
+    """Move copies of missing parts from the dead letters to a queue; tells which there are not.
+
+    Only of parts that were sent to that very queue.
+    """
     dead = context.state.queues.numbered(DEAD_TRANSACTIONAL)
-    kept = dead.parts.get(key)
-    found: dict[int | str, int] = {}
-    count = 0
-    if kept is not None:
-        found = {n: at for n, at in kept.parts() if _among(n, missing) and dead.index.find(at)}
-        count = kept.count
+    kept = _kept_for(context, dead, queue, key)
+    found = {name: at for name, at in kept.items() if _among(name, missing)}
     if found:
         try:
             _move(context, dead, sorted(found.values()), queue)
@@ -129,7 +142,39 @@ def send_again(
             context.notices.append((queue.name, f"parts cannot be sent again yet: {error}"))
             return []
     there = {*found, *_on_their_way(context, queue, key)}
+    assembly = dead.parts.get(key)
+    count = assembly.count if assembly is not None and "trailer" in kept else 0
     return _without(missing, there, count)
+
+
+def _kept_for(
+    context: Context, dead: Queue, queue: Queue, key: SequenceKey
+) -> dict[int | str, int]:
+    """The parts of a large message among the dead letters that were sent to `queue`."""
+    assembly = dead.parts.get(key)
+    found: dict[int | str, int] = {}
+    for name, at in assembly.parts() if assembly is not None else ():
+        packed = dead.index.find(at)
+        if packed is not None and _was_sent_to(context, queue, packed):
+            found[name] = at
+    return found
+
+
+def _was_sent_to(context: Context, queue: Queue, packed: bytes) -> bool:
+    """Whether a dead letter was sent to `queue`, as its sender has noted (R51)."""
+    _, properties = record_of(context.store, unpack(packed))
+    if properties.destination is None:
+        return False
+    try:
+        return context.known(properties.destination) is queue
+    except InvalidQueueName:
+        return False
+
+
+def _has_copies(queue: Queue, assembly: Assembly) -> bool:
+    """Whether a part that is here was sent with the wish for dead letters; parts share one fate."""
+    entries = (queue.index.find(at) for _, at in assembly.parts())
+    return any(unpack(each).copies & COPY_DEAD_LETTER for each in entries if each is not None)
 
 
 def lacking(assembly: Assembly) -> list[Missing]:

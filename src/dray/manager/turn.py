@@ -137,6 +137,7 @@ class Manager:
         self._context.steer = self._links.steer
         self._context.delivery_of = self._links.delivery_of
         self._context.resolve = partial(admin.resolve, self._context)
+        self._context.known = partial(admin.known, self._context)
         prepared.take_up(self._context)
         uploads.take_up(self._context)
         transactions.end_purges(self._context)

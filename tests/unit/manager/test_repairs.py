@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dray import errors
-from dray.manager.events import LinkFrame, SessionClosed
+from dray.manager.events import LinkFrame, LinkSend, SessionClosed
 from dray.model.classes import MessageClass, Part
 from dray.model.message import Message
 from dray.wire import frames
@@ -18,6 +19,7 @@ from .conftest import Caller, Desk
 from .net import Net, address, peer
 
 Missing = list[object]
+HEAVY_AT_D = address("d", "heavy")
 
 
 class Pair:
@@ -41,12 +43,14 @@ class Pair:
     def heavy(self) -> int:
         return self.destination.open("heavy")
 
-    def send(self, *, count: int = 5, dead_letters: bool = True) -> int:
+    def send(
+        self, *, count: int = 5, dead_letters: bool = True, destination: str = HEAVY_AT_D
+    ) -> int:
         """Send a large message; some parts of it may find no room."""
         caller = self.source
         transaction = caller.number_for()
         options = {"transaction": transaction, "guarded": False}
-        kept = {"use_dead_letter_queue": dead_letters}
+        kept = {"use_dead_letter_queue": dead_letters, "destination": destination}
         header = Message(app_specific=-9998, **kept)
         (sequence,) = caller.send(self.leading, header, marks=(PartMark(Part.HEADER),), **options)
         for number in range(1, count + 1):
@@ -59,7 +63,7 @@ class Pair:
         self.net.deliver()
         return sequence
 
-    def send_with_hole(self, quota: int = 3_330, **options: bool) -> int:
+    def send_with_hole(self, quota: int = 3_500, **options: Any) -> int:
         """The quota of the queue lets only the first of the fragments in, and the trailer."""
         self.destination.call(frames.SetQuota("heavy", quota, None))
         sequence = self.send(**options)
@@ -130,7 +134,7 @@ def test_a_hole_is_filled_from_the_dead_letters_of_the_source(pair: Pair) -> Non
     assert dead_classes(pair) == []
 
 
-@pytest.mark.parametrize("quota", [64, 1_200, 3_300, 4_400, 5_384])
+@pytest.mark.parametrize("quota", [93, 1_250, 3_400, 4_500, 5_600])
 def test_wherever_the_hole_is_it_is_filled(pair: Pair, quota: int) -> None:
     """All but the header, the end, the header itself: whatever found no room."""
     sequence = pair.send_with_hole(quota)
@@ -139,7 +143,7 @@ def test_wherever_the_hole_is_it_is_filled(pair: Pair, quota: int) -> None:
 
 
 def test_what_was_sent_again_is_found_after_a_restart(pair: Pair) -> None:
-    sequence = pair.send_with_hole(3_300)
+    sequence = pair.send_with_hole(3_400)
     caller = pair.destination
     assert_whole(caller, answers_to(pair.net, caller, pair.receive(caller)), sequence)
     for _ in range(2):
@@ -173,12 +177,15 @@ def test_without_repair_the_hole_is_told_and_its_parts_reach_the_source(pair: Pa
     assert classes.count(MessageClass.NACK_Q_EXCEED_QUOTA) == 2
 
 
-def test_what_the_source_has_not_kept_is_told_gone_and_the_hole_is_raised(pair: Pair) -> None:
+def test_a_hole_of_which_no_copy_was_asked_for_is_raised_at_once_and_says_so(pair: Pair) -> None:
+    """Nobody is asked: the source may be away, and has nothing."""
     pair.send_with_hole(dead_letters=False)
+    pair.net.block("a", "d")
     caller = pair.destination
-    (failed,) = answers_to(pair.net, caller, pair.receive(caller))
-    assert failed.error == "large-message-hole"
-    assert failed.fields["missing"] == [[4, 5]] or failed.fields["missing"]
+    (failed,) = caller.answers(pair.receive(caller))
+    assert failed.head.error == "large-message-hole"
+    assert failed.head.fields["missing"]
+    assert "sent without use_dead_letter_queue" in failed.head.sentence
 
 
 def test_a_purged_copy_is_told_gone(pair: Pair) -> None:
@@ -188,6 +195,7 @@ def test_a_purged_copy_is_told_gone(pair: Pair) -> None:
     caller = pair.destination
     (failed,) = answers_to(pair.net, caller, pair.receive(caller))
     assert failed.error == "large-message-hole"
+    assert "its source was asked and has no copy" in failed.sentence
 
 
 def test_a_source_that_is_down_is_asked_when_it_is_back(pair: Pair) -> None:
@@ -203,8 +211,7 @@ def test_a_source_that_is_down_is_asked_when_it_is_back(pair: Pair) -> None:
     leading = pair.leading
     other = pair.source
     transaction = other.number_for()
-    mark = PartMark(Part.HEADER)
-    other.send(leading, Message(), transaction=transaction, marks=(mark,), guarded=False)
+    other.send(leading, Message(), transaction=transaction, guarded=False)
     other.commit(transaction, 1)
     assert_whole(caller, answers_to(pair.net, caller, request), sequence)
 
@@ -262,7 +269,11 @@ def test_a_message_of_this_manager_is_repaired_at_once_or_never(pair: Pair) -> N
     options = {"transaction": transaction, "guarded": False}
     (sequence,) = caller.send(heavy, Message(), marks=(PartMark(Part.HEADER),), **options)
     for number in (1, 2):
-        timed = {"time_to_be_received": 5.0, "use_dead_letter_queue": True}
+        timed = {
+            "time_to_be_received": 5.0,
+            "use_dead_letter_queue": True,
+            "destination": "heavy",
+        }
         lives = timed if number == 2 else {}
         fragment = Message(body=bytes([number]), app_specific=number, **lives)
         mark = PartMark(Part.FRAGMENT, sequence)
@@ -286,11 +297,53 @@ def test_a_peer_may_only_ask_about_its_own_stream(pair: Pair) -> None:
     assert dead_classes(pair) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2
 
 
+def repaired_for(pair: Pair, asking: int, sequence: int, who: str = "d") -> list[object]:
+    """Let a peer ask for all parts on a stream of its own; what it is told is gone."""
+    source = pair.net["a"]
+    wanted = frames.RepairWanted(asking, sequence, ["header", [1, 9], "trailer"])
+    source.effects.clear()
+    source.turn(LinkFrame(peer(who), Frame(wanted, 0, memoryview(bytearray()))))
+    (answer,) = [
+        each.head
+        for each in source.effects
+        if isinstance(each, LinkSend) and isinstance(each.head, frames.RepairAnswer)
+    ]
+    return answer.gone
+
+
+@pytest.mark.parametrize("where", ["another queue of its own", "another peer", "its own"])
+def test_who_knows_a_sequence_id_gets_only_what_was_sent_to_its_queue(
+    pair: Pair, where: str
+) -> None:
+    sequence = pair.send_with_hole()
+    leads_to = {
+        "another queue of its own": ("d", "statusq"),
+        "another peer": ("z", "heavy"),
+        "its own": ("d", "heavy"),
+    }[where]
+    asking = pair.source.open(address(*leads_to))
+    gone = repaired_for(pair, asking, sequence, leads_to[0])
+    if where == "its own":
+        assert dead_classes(pair) == []
+        assert gone == ["header", [1, 3], [6, 9], "trailer"]
+    else:
+        assert dead_classes(pair) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2
+        # Nor is it told how many there are.
+        assert gone == ["header", [1, 9], "trailer"]
+
+
+@pytest.mark.parametrize("destination", ["", "no such name;;", address("d", "another")])
+def test_a_copy_that_does_not_say_so_is_not_sent_again(pair: Pair, destination: str) -> None:
+    sequence = pair.send_with_hole(destination=destination)
+    repaired_for(pair, pair.leading, sequence)
+    assert dead_classes(pair) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2
+
+
 @pytest.mark.parametrize("who", ["a", "d"])
 def test_either_end_killed_after_any_exchange(tmp_path: Path, who: str) -> None:
     for exchanges in range(8):
         pair = Pair(tmp_path / str(exchanges))
-        sequence = pair.send_with_hole(3_300)
+        sequence = pair.send_with_hole(3_400)
         first = pair.destination
         pair.receive(first)
         for at in range(exchanges):

@@ -160,7 +160,8 @@ class LargeMessageQueue:
 
         With `repair` a hole is no reason to reject what is there: the source is asked for what is
         missing, others that are whole come first meanwhile, and the hole is raised once the source
-        says that it has no copy. It has one if the message was sent with `use_dead_letter_queue`.
+        says that it has no copy. It has one if the message was sent with `use_dead_letter_queue`;
+        where it was not, the hole is raised at once, and its sentence says so.
         """
         return Opening(lambda: self._receive("first", "", timeout, transaction, repair=repair))
 
