@@ -12,15 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from dray import errors
 from dray.manager.events import Event, Request, SessionClosed
-from dray.model.classes import Part
-from dray.model.message import Message
 from dray.wire import frames
-from dray.wire.record import HEADER_BYTES, PartMark, read_header
-from tests.unit.manager.conftest import Caller, Desk
-
-BODY = [b"one", b"two", b"three"]
+from tests.crash.large_acts import BODY, Notes, committed, receive, send, upload
+from tests.unit.manager.conftest import Desk
 
 
 class KilledError(Exception):
@@ -73,109 +68,6 @@ KILLS = [
 ]
 
 
-class Notes:
-    """What clients have written down, and what they have seen."""
-
-    def __init__(self) -> None:
-        self.sent = ""
-        self.taken: list[str] = []
-        self.delivered: list[tuple[int, list[bytes]]] = []
-        self.holes: list[str] = []
-
-
-def part(caller: Caller, number: int, sequence: int, name: str) -> None:
-    """Send one part in the transaction whose number is the header's."""
-    kind = {"header": Part.HEADER, "trailer": Part.TRAILER}.get(name, Part.FRAGMENT)
-    mark = PartMark(kind, 0 if kind is Part.HEADER else sequence, 3 * (number > 3))
-    body = BODY[number - 1] if kind is Part.FRAGMENT else b""
-    caller.next_number = sequence - 1 if kind is Part.HEADER else sequence + 100 + number
-    message = Message(body=body, app_specific=number)
-    caller.send(caller.open("heavy"), message, transaction=sequence, marks=(mark,), guarded=False)
-
-
-def send(desk: Desk, notes: Notes) -> None:
-    """Send in one transaction; who comes again asks what became of the one before."""
-    caller = desk.session()
-    if notes.sent:
-        outcome = caller.call(frames.Outcome(notes.sent))
-        if outcome.status == "committed":
-            return
-    sequence = caller.number_for()
-    notes.sent = f"{desk.manager_id}\\{sequence}"
-    part(caller, 0, sequence, "header")
-    for number in (1, 2, 3):
-        part(caller, number, sequence, "fragment")
-    part(caller, 4, sequence, "trailer")
-    caller.commit(sequence, 5)
-
-
-def upload(desk: Desk, notes: Notes) -> None:
-    """Send so that it can be gone on with, marked after each fragment."""
-    caller, done = desk.session(), 0
-    if notes.sent:
-        state = caller.call(frames.UploadResume(notes.sent))
-        if state.status == "committed":
-            return
-        done = state.parts
-        sequence = int(notes.sent.split("\\")[1])
-    if not notes.sent or state.status == "aborted":
-        sequence, done = caller.number_for(), 0
-        notes.sent = f"{desk.manager_id}\\{sequence}"
-        caller.call(frames.UploadBegin(caller.open("heavy"), sequence, 5_000, b""))
-    sends = 0
-    if not done:
-        part(caller, 0, sequence, "header")
-        sends, done = 1, 1
-    for number in range(done, 4):
-        part(caller, number, sequence, "fragment")
-        sends += 1
-        caller.ask(frames.UploadMark(sequence, number + 1, number, b""))
-    part(caller, 4, sequence, "trailer")
-    caller.commit(sequence, sends + 1)
-
-
-def receive(desk: Desk, notes: Notes) -> None:
-    """Take everything; a take counts when its commit is known to have happened."""
-    caller = desk.session()
-    heavy, statusq = caller.open("heavy"), caller.open("statusq")
-    while True:
-        number = caller.number_for()
-        head = frames.LargeReceive(heavy, number, 0.0, status_queue=statusq)
-        try:
-            found = caller.call(head)
-        except errors.ReceiveTimeout:
-            return
-        except errors.LargeMessageHole as hole:
-            notes.holes.append(hole.sequence_id)
-            reject(caller, hole)
-            continue
-        reads = [frames.ReadPart(heavy, each.lookup_id, 0, each.length) for each in found.parts]
-        bodies = [body_of(caller.call_whole(read)[1]) for read in reads]
-        notes.delivered.append((number, bodies))
-        notes.taken.append(f"{desk.manager_id}\\{number}")
-        caller.commit(number, 0)
-
-
-def body_of(record: bytes) -> bytes:
-    header = read_header(record)
-    return record[HEADER_BYTES + header.properties_bytes :]
-
-
-def reject(caller: Caller, hole: errors.LargeMessageHole) -> None:
-    number = caller.number_for()
-    head = frames.LargeReceive(
-        caller.open("heavy"),
-        number,
-        0.0,
-        "sequence",
-        hole.sequence_id,
-        status_queue=caller.open("statusq"),
-        reject=True,
-    )
-    caller.call(head)
-    caller.commit(number, 0)
-
-
 def lose_a_fragment(desk: Desk, _notes: Notes) -> None:
     """Somebody takes the second fragment by itself."""
     caller = desk.session()
@@ -222,11 +114,6 @@ def run(path, name: str, kill_at: int, moment: str) -> tuple[FragileDesk, Notes,
     return desk, notes, killed
 
 
-def committed(desk: Desk, ids: list[str]) -> int:
-    caller = desk.session()
-    return sum(caller.call(frames.Outcome(id)).status == "committed" for id in ids)
-
-
 @pytest.mark.parametrize("moment", KILLS)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_party_killed_at_every_step(tmp_path, name, moment):
@@ -242,7 +129,7 @@ def test_every_party_killed_at_every_step(tmp_path, name, moment):
             assert not notes.delivered, where
         else:
             assert committed(desk, notes.taken) == 1, where
-            assert all(bodies == BODY for _, bodies in notes.delivered), where
+            assert all(bodies == BODY for bodies in notes.delivered), where
         assert desk.store.live_bytes == 0, where
         desk.disk.close()
         if not killed:

@@ -98,9 +98,12 @@ class Net:
 
     def _carry(self, host: str) -> int:
         desk = self.desks[host]
-        effects, desk.effects = desk.effects, []
         carried = 0
-        for effect in effects:
+        # One by one: whoever stops us in the middle of it takes the rest out of nobody's hand.
+        for _ in range(len(desk.effects)):
+            if not desk.effects:
+                break
+            effect = desk.effects.pop(0)
             if isinstance(effect, Dial):
                 self._dial(host, effect.peer)
             elif isinstance(effect, HangUp):
