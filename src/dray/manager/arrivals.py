@@ -273,6 +273,8 @@ def _admit_run(context: Context, queue: Queue, arrival: _Arrival, judged: list[_
         arrival.span(each, queue) for each in judged if each[2] is None or each[0] in kept_here
     ]
     context.check_disk(sum(span.length for span in spans))
+    # What cannot be read is refused before anything is placed for it.
+    properties = {at: read_properties(body, headers[at], offset) for at, offset, _ in judged}
     places = iter(place_all(context.store, body, spans))
     departures = Departures(context)
     tails: list[bytes] = []
@@ -281,15 +283,14 @@ def _admit_run(context: Context, queue: Queue, arrival: _Arrival, judged: list[_
     admitted: list[tuple[int, int]] = []
     ways = _Numbering(context)
     for at, offset, why in judged:
-        properties = read_properties(body, headers[at], offset)
         way = arrival.way(at, queue)
         if why is not None and at not in kept_here:
-            departures.tell(headers[at], properties, why, way=way)
+            departures.tell(headers[at], properties[at], why, way=way)
             continue
         place = next(places)
         tail = _tail(context, queue, arrival, at, place, ways.number(way))
         if why is not None:
-            departures.tell(headers[at], properties, why | KEPT_THERE, way=way)
+            departures.tell(headers[at], properties[at], why | KEPT_THERE, way=way)
             dead.append(with_class(tail, why))
             continue
         if kind_of(place.file) is Kind.EXPRESS:
@@ -299,7 +300,7 @@ def _admit_run(context: Context, queue: Queue, arrival: _Arrival, judged: list[_
             admitted.append((at, offset))
         if headers[at].copies & WANTS_ACKNOWLEDGMENTS and not queue.outgoing:
             arrived = MessageClass.ACK_REACH_QUEUE
-            departures.tell(headers[at], properties, arrived, way=way, final=False)
+            departures.tell(headers[at], properties[at], arrived, way=way, final=False)
     told = [each for _, _, confirmations in departures.confirmations() for each in confirmations]
     upto = head.envelopes[judged[-1][0]].number
     going, cut_short = _going(context, queue, arrival, judged)

@@ -171,7 +171,11 @@ def _stage(
     if queue.outgoing and len(set(kinds)) > 1:
         # The batch is one group there, and all of it is as lasting as the most lasting of it.
         kinds = [Kind.RECOVERABLE] * len(kinds)
-    places = _placed(context, body, head.sizes, kinds)
+    try:
+        places = _placed(context, body, head.sizes, kinds)
+    except StoreFull:
+        context.ledger.stage(queue, -len(body))
+        raise
     staged, offset, now_us = [], 0, context.now_us
     transactional = queue.options.transactional
     for header, place, crc in zip(headers, places, head.crcs, strict=True):
