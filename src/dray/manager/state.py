@@ -357,6 +357,7 @@ class State:
             self.ledger.stored[queue.account] -= extent.length
             self.released(extent)
         self.heard.pop(number, None)
+        self.ways.queue_deleted(number)
         if queue.journal is not None:
             self._delete(queue.journal.number)
         for sub_queue in list(queue.sub_queues):

@@ -86,6 +86,11 @@ class Ways:
         else:
             self._going.pop(number, None)
 
+    def queue_deleted(self, queue: int) -> None:
+        """Apply the fact that there is no queue any more into which something could go on."""
+        for number in self.into(queue):
+            self._going.pop(number, None)
+
     @property
     def any_going(self) -> bool:
         """Whether more may come of any transaction."""

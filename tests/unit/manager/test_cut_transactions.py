@@ -235,3 +235,15 @@ def test_a_large_message_whose_trailer_expired_on_the_way_is_a_hole(net: Net, cr
     with pytest.raises(errors.LargeMessageHole) as hole:
         take_large(receiver, large, receiver.number_for())
     assert hole.value.missing == ["trailer"]
+
+
+def test_of_what_was_coming_into_a_queue_nothing_comes_on_when_it_is_deleted(net: Net) -> None:
+    """Its number is never given again, so nobody else would ever end it."""
+    narrow(net, "a")
+    send_and_lose_the_last(net, "a")
+    assert _carry_first_data(net) == 2
+    assert net["c"].manager._context.state.ways.any_going
+    net["c"].session().call(frames.DeleteQueue("orders"))
+    assert not net["c"].manager._context.state.ways.any_going
+    net.crash("c")
+    assert not net["c"].manager._context.state.ways.any_going
