@@ -181,7 +181,7 @@ def test_bytes_that_rotted_in_the_store_are_found_in_the_file(opened, source, tm
 def moved(monkeypatch):
     """What is read from lent files and copied into them: a name for each."""
     moved = []
-    for name in ("_read_and_close", "_copy_and_close"):
+    for name in ("_fetch", "_copy"):
         function = getattr(copying, name)
 
         def seen(*arguments, name=name, function=function):
@@ -197,8 +197,8 @@ def test_bytes_go_by_the_file_and_not_by_the_socket(opened, source, tmp_path, mo
     opened.send(source)
     save(opened, tmp_path / "out")
     # The last fragment of 200,001 bytes is not worth lending when it is sent.
-    assert moved.count("_read_and_close") == SIZE // FRAGMENT_BYTES
-    assert moved.count("_copy_and_close") == SIZE // FRAGMENT_BYTES + 1
+    assert moved.count("_fetch") == SIZE // FRAGMENT_BYTES
+    assert moved.count("_copy") == SIZE // FRAGMENT_BYTES + 1
 
 
 class StopError(Exception):
@@ -227,9 +227,9 @@ def test_a_send_that_is_gone_on_with_is_lent_too(opened, source, tmp_path, moved
         opened.send(source, resume=state, progress=stop_behind(3 * FRAGMENT_BYTES))
     (unfinished,) = opened.unfinished()
     assert unfinished.bytes_done == 3 * FRAGMENT_BYTES
-    assert moved.count("_read_and_close") == 3
+    assert moved.count("_fetch") == 3
     opened.send(source, resume=state)
-    assert moved.count("_read_and_close") == SIZE // FRAGMENT_BYTES
+    assert moved.count("_fetch") == SIZE // FRAGMENT_BYTES
     assert save(opened, tmp_path / "out").read_bytes() == some_bytes(SIZE)
 
 
@@ -250,7 +250,7 @@ def test_what_does_not_shrink_is_lent_although_it_might_have(open_with, tmp_path
     opened = open_with(compression="zstd")
     (tmp_path / "in").write_bytes(bytes(2 * FRAGMENT_BYTES) + some_bytes(3 * FRAGMENT_BYTES))
     opened.send(tmp_path / "in")
-    assert moved.count("_read_and_close") == 3
+    assert moved.count("_fetch") == 3
     body = save(opened, tmp_path / "out").read_bytes()
     assert body == (tmp_path / "in").read_bytes()
 

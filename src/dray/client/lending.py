@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from dray.client.sources import FileSource
-from dray.errors import SourceChanged
+from dray.errors import SourceChanged, SourceUnreadable
 from dray.model.limits import KIB
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Lender:
     async def send(self, queue: int, record: Record, offset: int) -> None:
         """Send a record whose body lies at `offset`; its answer is waited for later.
 
-        Raises `SourceChanged`, and what else the queue manager refuses.
+        Raises `SourceChanged`, `SourceUnreadable`, and what else the queue manager refuses.
         """
         if len(record.body) < _LENT_BYTES_MIN:
             await self._transaction.send_large(queue, record)
@@ -63,6 +63,8 @@ class Lender:
             await self._connection.wait(self._waiting.popleft())
         except SourceChanged as error:
             raise self._source.changed() from error
+        except SourceUnreadable as error:
+            raise self._source.not_read() from error
 
 
 def lender_of(

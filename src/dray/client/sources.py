@@ -264,10 +264,12 @@ class FileSource:
         self._file.close()
 
     def _check_unchanged(self, sent: int) -> None:
-        after, before = os.fstat(self._file.fileno()), self.before
-        same = (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
-        if not same or sent != self.size:
+        if not self._is_as_before() or sent != self.size:
             raise self.changed()
+
+    def _is_as_before(self) -> bool:
+        after, before = os.fstat(self._file.fileno()), self.before
+        return (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
 
     def changed(self) -> SourceChanged:
         """What to raise when it is not what it was."""
@@ -275,6 +277,16 @@ class FileSource:
         return SourceChanged(
             f"{self.path} changed while it was being sent (it had {self.size} bytes, now"
             f" {size}); nothing of it was committed, send it again",
+            path=str(self.path),
+        )
+
+    def not_read(self) -> SourceChanged | SourceUnreadable:
+        """What to raise when the queue manager, to which it was lent, could not read it."""
+        if not self._is_as_before():
+            return self.changed()
+        return SourceUnreadable(
+            f"{self.path} could not be read by the queue manager to which it was lent, or not in"
+            " time; nothing of it was committed, send it again",
             path=str(self.path),
         )
 

@@ -169,9 +169,11 @@ class Connection:
             self._around.heap.unpin(extent.file)
             return
 
+        def freed() -> None:
+            self._around.heap.unpin(extent.file)
+
         def copied(error: BaseException | None) -> None:
             assert self._lent is not None
-            self._around.heap.unpin(extent.file)
             self._lent.copied()
             answer = head if error is None else failure(_uncopied(error))
             self.send(answer, request_id, tuple(before) if error is None else ())
@@ -181,10 +183,14 @@ class Connection:
             source = os.dup(self._around.heap.descriptor(extent.file))
         except (DrayError, OSError) as error:
             os.close(target)
+            freed()
             copied(error)
             return
         self._around.copier.copy(
-            Piece(source, extent.offset, extent.length), Piece(target, at, extent.length), copied
+            Piece(source, extent.offset, extent.length),
+            Piece(target, at, extent.length),
+            copied,
+            freed,
         )
 
     def flush(self) -> None:

@@ -2,7 +2,7 @@
 
 Whoever hands over a descriptor hands over its end too: it is closed by the thread that used it,
 whatever becomes of the connection meanwhile. A file is looked at there as well, because even that
-may wait for a file system.
+may wait for a file system; one that does not answer is given up (`copy_threads.py`).
 
     fetch   client's file -> one of a few buffers     for a record that is being sent
     copy    heap file -> client's file                for a record that is being received
@@ -21,14 +21,13 @@ from functools import partial
 from os import copy_file_range, pread, preadv, pwrite
 from typing import NamedTuple
 
-from dray.daemon.limits import COPY_PIECE_BYTES, COPY_THREADS, FETCH_BUFFERS
-from dray.daemon.worker import Worker
+from dray.daemon.copy_threads import CopyThreads, FileHungError, Freed, Told
+from dray.daemon.limits import COPY_PIECE_BYTES, FETCH_BUFFERS
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 
 _NOT_HERE = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 """Copying in the kernel is not for these two files; through memory it may go."""
 Fetched = Callable[[memoryview], None]
-Copied = Callable[[BaseException | None], None]
 
 
 class UnfitFileError(OSError):
@@ -50,8 +49,7 @@ class Copier:
         """Start the threads; buffers are made when they are first needed."""
         self.files_lent = 0
         """Descriptors of clients' files that are open, on all connections."""
-        self._workers = [Worker(loop, f"dray-copy-{count + 1}") for count in range(COPY_THREADS)]
-        self._next = 0
+        self._threads = CopyThreads(loop)
         self._buffers: list[memoryview] = []
         self._made = 0
         self._waiting: deque[tuple[Piece, bytes, Fetched]] = deque()
@@ -71,21 +69,23 @@ class Copier:
             self._buffers.append(memoryview(body.obj))
         self._fetch_next()
 
-    def copy(self, source: Piece, target: Piece, told: Copied) -> None:
-        """Copy a piece, descriptors of both given up; `told` gets the error, or None."""
-        self._submit(partial(_copy_and_close, source, target), told)
+    def copy(self, source: Piece, target: Piece, told: Told, freed: Freed) -> None:
+        """Copy a piece, descriptors of both given up; `told` gets the error, or None.
+
+        `freed` says that nothing is read from the source any more, which may be long after.
+        """
+        files = (source.descriptor, target.descriptor)
+        self._threads.submit(partial(_copy, source, target), files, told, freed)
 
     async def idle(self) -> None:
-        """Wait until everything begun so far has been done and told."""
-        while self._waiting:
-            await self._workers[0].idle()
-        for worker in self._workers:
-            await worker.idle()
+        """Wait until everything begun so far has been told."""
+        while self._waiting or self._threads.busy:
+            await self._threads.idle()
+            await asyncio.sleep(0)
 
     def stop(self) -> None:
         """End the threads, which must be idle."""
-        for worker in self._workers:
-            worker.stop()
+        self._threads.stop()
 
     def _fetch_next(self) -> None:
         while self._waiting:
@@ -95,14 +95,18 @@ class Copier:
             piece, before, told = self._waiting.popleft()
             buffer[: len(before)] = before
             whole = buffer[: len(before) + piece.length]
-            job = partial(_read_and_close, piece, whole[len(before) :])
-            self._submit(job, partial(self._fetched, whole, told))
+            work = partial(_fetch, piece, whole[len(before) :])
+            self._threads.submit(work, (piece.descriptor,), partial(self._fetched, whole, told))
 
     def _fetched(self, whole: memoryview, told: Fetched, error: BaseException | None) -> None:
         if error is None:
             told(whole)
             return
-        self._buffers.append(memoryview(whole.obj))
+        if isinstance(error, FileHungError):
+            # A thread that is stuck may still write into it: another takes its place.
+            self._made -= 1
+        else:
+            self._buffers.append(memoryview(whole.obj))
         told(_NOTHING)
         self._fetch_next()
         if not isinstance(error, OSError):
@@ -116,29 +120,18 @@ class Copier:
         self._made += 1
         return memoryview(bytearray(FRAME_BODY_BYTES_MAX))
 
-    def _submit(self, job: Callable[[], object], outcome: Copied) -> None:
-        self._next = (self._next + 1) % len(self._workers)
-        self._workers[self._next].submit(job, outcome)
-
 
 _NOTHING = memoryview(b"")
 
 
-def _read_and_close(piece: Piece, view: memoryview) -> None:
-    try:
-        _check(piece.descriptor, writable=False)
-        _read(piece, view)
-    finally:
-        os.close(piece.descriptor)
-
-
-def _copy_and_close(source: Piece, target: Piece) -> None:
-    try:
-        _check(target.descriptor, writable=True)
-        _copy(source, target)
-    finally:
-        os.close(source.descriptor)
-        os.close(target.descriptor)
+def _fetch(piece: Piece, view: memoryview) -> None:
+    _check(piece.descriptor, writable=False)
+    done = 0
+    while done < len(view):
+        got = preadv(piece.descriptor, [view[done:]], piece.offset + done)
+        if not got:
+            raise UnfitFileError(errno.ENODATA, "it ends before the range that was lent")
+        done += got
 
 
 def _check(descriptor: int, *, writable: bool) -> None:
@@ -153,16 +146,8 @@ def _check(descriptor: int, *, writable: bool) -> None:
         raise UnfitFileError(errno.EBADF, "it was opened for appending")
 
 
-def _read(piece: Piece, view: memoryview) -> None:
-    done = 0
-    while done < len(view):
-        got = preadv(piece.descriptor, [view[done:]], piece.offset + done)
-        if not got:
-            raise UnfitFileError(errno.ENODATA, "it ends before the range that was lent")
-        done += got
-
-
 def _copy(source: Piece, target: Piece) -> None:
+    _check(target.descriptor, writable=True)
     done = 0
     while done < source.length:
         wanted = min(COPY_PIECE_BYTES, source.length - done)

@@ -93,6 +93,11 @@ COPY_THREADS: Final = 2
 """Threads that copy: enough for two large messages at a time, few enough to leave others room."""
 COPY_PIECE_BYTES: Final = 1 << 20
 """What is copied in one call to the kernel."""
+COPY_S: Final = 30.0
+"""How long one of them may be at work with one fragment, as long as a frame may take: 140 kB/s."""
+COPIES_STUCK_MAX: Final = 6
+"""Threads made for those that wait for a file system which does not answer, each of them with a
+buffer of 4 MiB and two descriptors. When all are stuck, files are refused."""
 
 FILES_LENT_MANY: Final = 64
 """Files lent by all sessions together from which on each may lend but one at a time."""

@@ -15,6 +15,7 @@ from dray.errors import (
     NotTransactional,
     ProtocolError,
     SourceChanged,
+    SourceUnreadable,
     StoreFull,
     TransactionUsage,
 )
@@ -80,21 +81,27 @@ def handle_send_file(
 ) -> None:
     """Stage one record of which the daemon has read the body from the client's file.
 
-    A `body` that is too short says that the file could not be read so far. The answer does not wait
-    for the disk: it is there so that a client lends no more than is taken.
+    An empty `body` says that the file could not be read so far, or not in time. The answer does not
+    wait for the disk: it is there so that a client lends no more than is taken.
     """
     if not head.transaction:
         raise ProtocolError("a file is sent in a transaction")
     transaction = open_transaction(context, session, head.transaction)
     transaction.send_frames += 1
+    if transaction.doomed is None and not len(body):
+        transaction.doomed = SourceUnreadable(
+            "a lent file could not be read by the queue manager, or not in time; nothing of it was"
+            " committed, send it again",
+            path="",
+        )
     if transaction.doomed is None:
         record = Send(head.queue, head.transaction, [head.size], [head.crc], guarded=False)
         try:
             _stage_in(context, transaction, record, body)
         except ProtocolError as error:
             transaction.doomed = SourceChanged(
-                "a file changed, or could not be read, while it was being sent; nothing of it was"
-                f" committed, send it again ({error})",
+                "a file changed while it was being sent; nothing of it was committed, send it"
+                f" again ({error})",
                 path="",
             )
         except DrayError as error:

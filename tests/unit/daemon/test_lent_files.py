@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.daemon import copying
+from dray.daemon import copy_threads, copying
 from dray.daemon.limits import FILES_PER_SESSION
 from dray.errors import ProtocolError, StoreFull, TargetUnwritable
 from dray.wire import file_frames, frames
@@ -343,3 +343,54 @@ def test_descriptors_are_closed_with_programs_that_are_started(echo, opened, mon
         client.lend(send_file(100), opened("source", content=BODY))
         client.hear_head(frames.Done)
     assert flags == [fcntl.FD_CLOEXEC]
+
+
+@pytest.fixture(params=["preadv", "copy_file_range"])
+def hanging(request, monkeypatch):
+    """A file system that does not answer the first call; and a daemon that is soon impatient."""
+    go_on, once = threading.Event(), [True]
+    function = getattr(copying, request.param)
+
+    def hang(*arguments):
+        if once:
+            once.clear()
+            assert go_on.wait(60)
+        return function(*arguments)
+
+    monkeypatch.setattr(copying, request.param, hang)
+    # A thousand times what a healthy file takes, also on a busy machine.
+    monkeypatch.setattr(copy_threads, "COPY_S", 1.0)
+    yield request.param, go_on
+    go_on.set()
+
+
+def test_a_file_system_that_hangs_holds_up_only_its_own_file(echo, opened, hanging, wait_until):
+    call, go_on = hanging
+    heap = echo.manager.store._heap
+    with echo.client() as client, echo.client() as other:
+        client.say(frames.Send(1, 1, [], []), 0, BODY)
+        pins = sum(each.readers for each in heap._files.values())
+
+        def lend(caller):
+            if call == "preadv":
+                caller.lend(send_file(100), opened("source", content=BODY))
+            else:
+                caller.lend(copy_part(), opened("target"))
+            return caller.hear().head
+
+        refused = lend(client)
+        if call == "preadv":
+            # What of it was read: nothing. The manager tells the client so.
+            assert refused == frames.Done(0)
+        else:
+            assert refused.error == TargetUnwritable.code
+            assert "did not answer within 1 s" in refused.fields["reason"]
+            # Its bytes stay where they are as long as the kernel may still read them.
+            assert sum(each.readers for each in heap._files.values()) == pins + 1
+        for caller in (other, client):
+            done = lend(caller)
+            assert isinstance(done, frames.Done | file_frames.Copied)
+        go_on.set()
+        wait_until(lambda: sum(each.readers for each in heap._files.values()) == pins)
+        wait_until(lambda: echo.servers[-1]._around.copier._threads.stuck == 0)
+        assert echo.servers[-1]._around.copier.files_lent == 0

@@ -42,20 +42,28 @@ def test_a_record_from_a_file_is_sent_like_any_other_and_answered_at_once(desk: 
     assert found == [b"abc"]
 
 
-@pytest.mark.parametrize("spoil", ["other bytes", "too short", "nothing"])
-def test_a_file_that_changed_dooms_its_transaction(desk: Desk, spoil: str) -> None:
+SPOILT = {
+    "other bytes": errors.SourceChanged,
+    "too short": errors.SourceChanged,
+    "nothing": errors.SourceUnreadable,
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_a_file_that_is_not_as_it_was_said_dooms_its_transaction(desk: Desk, spoil: str) -> None:
+    expected = SPOILT[spoil]
     caller = desk.session()
     queue, transaction = caller.create("files"), caller.number_for()
     record = record_for(caller, b"abcdef")
     read = {"other bytes": record[:-1] + b"x", "too short": record[:-1], "nothing": b""}[spoil]
     head = file_frames.SendFile(queue, transaction, len(record), crc32c.crc32c(record), 0)
-    with pytest.raises(errors.SourceChanged):
+    with pytest.raises(expected):
         caller.call(head, read)
     # Whatever else is lent in it is refused for the same reason, and so is the commit.
     (refused,) = heads(caller, send_file(caller, queue, transaction, record_for(caller)))
     assert isinstance(refused, frames.Failed)
-    assert refused.error == errors.SourceChanged.code
-    with pytest.raises(errors.SourceChanged):
+    assert refused.error == expected.code
+    with pytest.raises(expected):
         caller.commit(transaction, 2)
     with pytest.raises(errors.ReceiveTimeout):
         caller.receive(queue)
