@@ -136,6 +136,16 @@ def test_the_outcome_of_a_transaction_can_be_asked_for(manager, queue):
     pending.abort()
 
 
+def test_asking_for_the_outcome_of_an_open_transaction_does_not_end_it(manager, queue):
+    """Its sends are still gathered in the program: the queue manager has not heard of it."""
+    with manager.transaction() as transaction:
+        assert manager.outcome(transaction.id) is TransactionStatus.PENDING
+        queue.send(b"kept", transaction=transaction)
+        assert manager.outcome(transaction.id) is TransactionStatus.PENDING
+    assert manager.outcome(transaction.id) is TransactionStatus.COMMITTED
+    assert bytes(queue.receive(0).body) == b"kept"
+
+
 @pytest.mark.parametrize("end", ["commit", "abort"])
 def test_a_finished_transaction_takes_nothing_more(manager, queue, end):
     transaction = manager.transaction()

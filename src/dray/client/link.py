@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from dray.errors import ConnectionLost, QueueNotFound
 from dray.wire.frames import Head, Opened
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer", bound=Head)
 
 
+class UnderWay(Protocol):
+    """Something that this program has begun and may still end either way."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it has not ended yet."""
+
+
 class Link:
     """Gives a connection that is alive; shared by all handles of one `Manager`."""
 
@@ -27,6 +36,7 @@ class Link:
         self._lock = runtime.lock()
         self._connection: Connection | None = None
         self._closed = False
+        self._begun: WeakValueDictionary[str, UnderWay] = WeakValueDictionary()
 
     def __str__(self) -> str:
         return str(self._dialer)
@@ -50,6 +60,15 @@ class Link:
             if self._connection is None or self._connection.lost is not None:
                 self._connection = await self._connect()
             return self._connection
+
+    def note_begun(self, transaction_id: str, transaction: UnderWay) -> None:
+        """Remember a transaction that was begun here, for as long as somebody holds it."""
+        self._begun[transaction_id] = transaction
+
+    def is_under_way(self, transaction_id: str) -> bool:
+        """Whether a transaction was begun here and has not ended; the manager may not know it."""
+        begun = self._begun.get(transaction_id)
+        return begun is not None and begun.under_way
 
     async def ask(self, head: Head, answer: type[_Answer]) -> _Answer:
         """Send a request to the queue manager, give the head of its answer."""

@@ -119,7 +119,13 @@ class Manager:
         return Opening(lambda: Transaction.begin(self._link))
 
     async def outcome(self, transaction_id: str) -> TransactionStatus:
-        """Tell how a transaction ended: this settles an in-doubt commit (S2-3)."""
+        """Tell how a transaction ended: this settles an in-doubt commit (S2-3).
+
+        One that the queue manager has heard nothing of is called ABORTED, and never happens after
+        that; but not one that is under way in this program.
+        """
+        if self._link.is_under_way(transaction_id):
+            return TransactionStatus.PENDING
         return TransactionStatus((await self._link.ask(Outcome(transaction_id), OutcomeIs)).status)
 
     async def prepared(self) -> list[TransactionId]:

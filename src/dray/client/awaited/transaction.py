@@ -83,6 +83,8 @@ class Transaction:
         self._joined = False
         self._request_id = 0
         self._doom: DrayError | None = None
+        self._over = False
+        link.note_begun(self.id, self)
 
     @classmethod
     async def begin(cls, link: Link) -> Self:
@@ -102,6 +104,12 @@ class Transaction:
     def status(self) -> TransactionStatus:
         """PENDING, PREPARED, COMMITTED, ABORTED or IN_DOUBT."""
         return self._status
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it may still end either way by what is done with it here."""
+        waits = self._status in (TransactionStatus.PENDING, TransactionStatus.IN_DOUBT)
+        return waits and not self._over and self._connection.lost is None
 
     async def commit(self) -> None:
         """Make all of it happen, durably, or raise; then nothing of it happened.
@@ -365,6 +373,7 @@ class Transaction:
         raise error
 
     def _finish(self) -> None:
+        self._over = True
         self._run = None
         if isinstance(self._doom, QueueNotFound):
             self._connection.forget_queues()
