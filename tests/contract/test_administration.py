@@ -18,6 +18,37 @@ def test_a_queues_quota_can_be_changed_and_what_is_stored_stays(manager, queue):
     assert len(queue.receive(0).body) == 4000
 
 
+def test_a_quota_that_is_not_named_stays_as_it_is(manager, make_queue):
+    queue = make_queue(quota="1 KiB", journal_quota="2 KiB")
+    manager.set_quota(queue.name, quota=None)
+    manager.set_quota(queue.name, journal_quota="3 KiB")
+    assert (queue.info().quota, queue.info().journal_quota) == (None, 3 << 10)
+    before = manager.info()
+    manager.set_quota(journal_quota="1 GiB")
+    after = manager.info()
+    assert (after.quota, after.journal_quota) == (before.quota, 1 << 30)
+    manager.set_quota(journal_quota=before.journal_quota)
+
+
+@pytest.mark.parametrize("size", [1.5, "much", -1, [], True])
+def test_a_quota_that_is_no_size_is_refused(manager, queue, size):
+    with pytest.raises(dray.InvalidConfiguration):
+        manager.set_quota(queue.name, quota=size)
+    assert queue.info().quota is None
+
+
+def test_a_quota_that_would_have_no_effect_is_refused(manager, make_queue):
+    name = make_queue(journal=True).name
+    manager.queue(f"{name};retry").info()
+    for other in (f"{name};retry", f"{name};journal"):
+        with pytest.raises(dray.Misuse, match=name):
+            manager.set_quota(other, quota=1)
+    with pytest.raises(dray.AccessDenied):
+        manager.set_quota("order_queue$", quota=1)
+    manager.set_quota("system$;deadletter", quota="1 TiB")
+    manager.set_quota("system$;deadletter", quota=None)
+
+
 def test_a_backup_restores_what_was_there_and_traffic_goes_on(face, manager, queue, tmp_path):
     queue.send_many([b"1", b"2"])
     told = []

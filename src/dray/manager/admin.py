@@ -251,9 +251,31 @@ def handle_pause(context: Context, session: Session, request_id: int, head: Paus
 
 def handle_set_quota(context: Context, session: Session, request_id: int, head: SetQuota) -> None:
     """Set quotas while running; what is stored stays, also above the new limit (R65)."""
-    number = context.state.queues.named(head.name).number if head.name else 0
-    context.record(QuotaSet(number, head.quota, head.journal_quota))
+    if head.name:
+        queue = context.state.queues.named(head.name)
+        _check_has_quotas(queue)
+        number, quota, journal_quota = queue.number, queue.quota, queue.options.journal_quota
+    else:
+        number, limits = 0, context.ledger.limits
+        quota, journal_quota = limits[Account.COMPUTER], limits[Account.JOURNAL]
+    wanted = _wanted(head.quota, quota), _wanted(head.journal_quota, journal_quota)
+    context.record(QuotaSet(number, *wanted))
     context.answer(session, request_id, Done())
+
+
+def _wanted(asked_for: int | None, now: int | None) -> int | None:
+    if asked_for is not None and asked_for < SetQuota.KEPT:
+        raise ProtocolError("a quota of fewer than 0 bytes was asked for")
+    return now if asked_for == SetQuota.KEPT else asked_for
+
+
+def _check_has_quotas(queue: Queue) -> None:
+    """Only of a queue with bytes and a limit of its own; others would keep one to no effect."""
+    if queue.account is Account.EXEMPT:
+        raise AccessDenied(f"no quota applies to {queue.name!r}: it is the queue manager's own")
+    if queue.parent is not None:
+        whose = "quota" if queue.counted is queue.parent else "journal quota"
+        raise Misuse(f"{queue.name!r} is under the {whose} of {queue.parent.name!r}; set that")
 
 
 def handle_outcome(context: Context, session: Session, request_id: int, head: Outcome) -> None:

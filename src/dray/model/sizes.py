@@ -21,13 +21,13 @@ _UNITS = {
 _FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*\Z", re.ASCII)
 
 
-def size_in_bytes(value: int | str) -> int:
+def size_in_bytes(value: object) -> int:
     """Read a size; raises `InvalidConfiguration` for anything that is none."""
     if isinstance(value, int):
         if value < 0 or isinstance(value, bool):
             raise InvalidConfiguration(f"{value!r} is not a size: it must be zero or more bytes")
         return value
-    form = _FORM.match(value)
+    form = _FORM.match(value) if isinstance(value, str) else None
     unit = _UNITS.get(form[2].lower()) if form else None
     if form is None or unit is None:
         raise InvalidConfiguration(f"{value!r} is not a size: write bytes or a text such as '8GiB'")

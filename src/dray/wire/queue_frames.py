@@ -95,8 +95,12 @@ class PauseQueue(Head, frozen=True):
 
 
 class SetQuota(Head, frozen=True):
-    """Set quotas of a queue or, with an empty name, of the manager. Answered by Done."""
+    """Set quotas of a queue or, with an empty name, of the manager. Answered by Done.
 
+    In bytes; None is no limit, and `KEPT` leaves one as it is.
+    """
+
+    KEPT = -1
     code = 22
     name: str
     quota: int | None

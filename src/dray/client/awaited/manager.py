@@ -44,7 +44,7 @@ from dray.wire.frames import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
+    from types import EllipsisType, TracebackType
     from typing import BinaryIO
 
     from dray.client.awaited.transfer import Incoming, Offer
@@ -160,16 +160,16 @@ class Manager:
         self,
         queue: str | None = None,
         *,
-        quota: int | str | None,
-        journal_quota: int | str | None,
+        quota: int | str | EllipsisType | None = ...,
+        journal_quota: int | str | EllipsisType | None = ...,
     ) -> None:
         """Set the quotas of a queue or, without one, of the queue manager; None is no limit.
 
-        What is stored stays, also above a new limit; only what arrives is refused (R65).
+        What is left out stays as it is. So does what is stored, also above a new limit; only what
+        arrives is refused (R65).
         """
         name = "" if queue is None else str(parse_queue_address(queue))
-        request = SetQuota(name, optional_size(quota), optional_size(journal_quota))
-        await self._link.ask(request, Done)
+        await self._link.ask(SetQuota(name, _limit(quota), _limit(journal_quota)), Done)
 
     async def backup(
         self,
@@ -276,3 +276,7 @@ class Manager:
 
 def _unheard(_done: int, _total: int) -> None:
     """Nobody wants to know."""
+
+
+def _limit(quota: int | str | EllipsisType | None) -> int | None:
+    return SetQuota.KEPT if isinstance(quota, type(...)) else optional_size(quota)
