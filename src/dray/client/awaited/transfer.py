@@ -67,12 +67,12 @@ class Offer:
     @property
     def digest(self) -> bytes:
         """Of the file, 32 bytes: known before it moves."""
-        return self._engine.kept.reference.digest_bytes
+        return self._engine.kept.reference.fingerprint.digest
 
     @property
     def digest_kind(self) -> str:
         """Which digest it is: "sha256" or "blake3"."""
-        return self._engine.kept.reference.digest_kind
+        return self._engine.kept.reference.fingerprint.kind
 
     @property
     def status(self) -> TransferStatus:
@@ -193,12 +193,12 @@ class Incoming:
     @property
     def digest(self) -> bytes:
         """Of the file, 32 bytes: what will be here is compared with it."""
-        return self._reference.digest_bytes
+        return self._reference.fingerprint.digest
 
     @property
     def digest_kind(self) -> str:
         """Which digest it is: "sha256" or "blake3"."""
-        return self._reference.digest_kind
+        return self._reference.fingerprint.kind
 
     @property
     def path(self) -> Path | None:

@@ -186,8 +186,9 @@ class Transfers:
             raise
         try:
             then = Identity(reference.size, kept.mtime_ns, kept.inode)
-            same = source.identity == then and reference.digest == await runtime.offload(
-                source.scan, reference.fragment_size, reference.digest_kind
+            wanted = reference.fingerprint
+            same = source.identity == then and wanted == await runtime.offload(
+                source.scan, reference.fragment_size, wanted.kind
             )
             if not same:
                 await runtime.offload(state.remove)
@@ -325,7 +326,7 @@ def _offered(asked: Asked, source: SourceFile) -> Offered:
         transfer=secrets.token_hex(_ID_BYTES),
         label=asked.path.name[:LABEL_CHARACTERS_MAX],
         size=size,
-        digest=source.scan(asked.fragment_size, asked.digest_kind),
+        digest=str(source.scan(asked.fragment_size, asked.digest_kind)),
         fragment_size=asked.fragment_size,
         window_size=asked.window_size,
         consumers="many" if asked.consumers == "many" else "one",

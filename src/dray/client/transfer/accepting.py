@@ -81,7 +81,7 @@ class Accepting(Engine):
         """Receive into `target`, behind what is there of it. Raises `TargetUnwritable`."""
         self.kept = kept
         reference, terms = kept.reference, kept.reference.terms
-        if kept.path == str(target) and is_there(target, terms, reference.digest):
+        if kept.path == str(target) and is_there(target, terms, reference.fingerprint):
             kept.verified = True
         expected = terms.fragment_count if kept.verified else 0
         if not kept.verified and kept.path == str(target):
@@ -103,9 +103,9 @@ class Accepting(Engine):
             self._target = TargetFile(
                 target,
                 terms,
-                reference.digest_kind,
+                reference.fingerprint.kind,
                 expected=expected,
-                synced=self._note_synced,
+                more_synced=self._note_synced,
             )
             kept.path, kept.boot = str(target), boot_id()
             kept.synced = min(kept.synced, expected)
@@ -244,12 +244,13 @@ class Accepting(Engine):
         self.kept.state = self._state_now()
         self._state.write(self.kept)
 
-    def _note_synced(self, count: int) -> None:
-        """In the thread of the digest."""
-        self.submit(partial(self._synced, count))
+    def _note_synced(self) -> None:
+        """In the thread that syncs the file."""
+        self.submit(self._more_synced)
 
-    def _synced(self, count: int) -> None:
-        self.kept.synced = count
+    def _more_synced(self) -> None:
+        assert self._target is not None
+        self.kept.synced = self._target.synced
         self._keep()
         reached("synced-kept")
 
@@ -266,7 +267,7 @@ class Accepting(Engine):
         target = self._target
         if target is None:
             return True
-        if target.digest() != self.kept.reference.digest:
+        if target.digest() != self.kept.reference.fingerprint:
             return False
         reached("checked")
         target.finish()

@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from dray.client.transfer.fingerprint import TEXT_PATTERN, Fingerprint
 from dray.errors import Misuse
 from dray.large.digests import DIGESTS
 from dray.model.limits import (
@@ -27,7 +28,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     transfer: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
     label: str
     size: Annotated[int, msgspec.Meta(ge=0)]
-    digest: Annotated[str, msgspec.Meta(pattern="^[a-z0-9]+:[0-9a-f]{64}$")]
+    digest: Annotated[str, msgspec.Meta(pattern=TEXT_PATTERN)]
     fragment_size: Annotated[int, msgspec.Meta(ge=1, le=TRANSFER_FRAGMENT_BYTES_MAX)]
     window_size: Annotated[int, msgspec.Meta(ge=1, le=TRANSFER_WINDOW_MAX)]
     consumers: Consumers = "one"
@@ -38,14 +39,9 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
         return Terms(self.size, self.fragment_size, self.window_size)
 
     @property
-    def digest_kind(self) -> str:
-        """Which digest it is."""
-        return self.digest.partition(":")[0]
-
-    @property
-    def digest_bytes(self) -> bytes:
-        """The digest itself, 32 bytes."""
-        return bytes.fromhex(self.digest.partition(":")[2])
+    def fingerprint(self) -> Fingerprint:
+        """The digest and its kind."""
+        return Fingerprint.read(self.digest)
 
 
 _decode = msgspec.json.Decoder(Reference).decode
@@ -70,7 +66,7 @@ def read_reference(extension: Buffer, body: Buffer) -> Reference | None:
         reference = _decode(body)
     except (msgspec.MsgspecError, ValueError):
         return None
-    return reference if reference.digest_kind in DIGESTS else None
+    return reference if reference.fingerprint.kind in DIGESTS else None
 
 
 def check_terms(size: int, fragment_size: int, window_size: int, consumers: str) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 import crc32c
 
 from dray.client.sources import unreadable
+from dray.client.transfer.fingerprint import Fingerprint
 from dray.errors import SourceUnreadable, TransferSourceChanged
 from dray.large.digests import DIGESTS
 
@@ -51,7 +52,7 @@ class SourceFile:
         """For reading at a place."""
         return self._file.fileno()
 
-    def scan(self, fragment_size: int, kind: str) -> str:
+    def scan(self, fragment_size: int, kind: str) -> Fingerprint:
         """Read it all: give its digest, keep each fragment's CRC32C. Raises `SourceUnreadable`."""
         digest, crcs = DIGESTS[kind](), array("I")
         crc, in_fragment = 0, 0
@@ -69,25 +70,17 @@ class SourceFile:
             if not count:
                 break
         self.crcs = crcs
-        return f"{kind}:{digest.hexdigest()}"
-
-    def read(self, offset: int, size: int) -> memoryview:
-        """Bytes of it."""
-        room = memoryview(bytearray(size))
-        return room[: self._read(room, offset)]
+        return Fingerprint(kind, digest.digest())
 
     def has_moved_on(self) -> bool:
         """Whether the open file is no longer what it was; cheap enough for each fragment."""
         found = _identity(os.fstat(self.descriptor))
         return found != self.identity
 
-    def check(self, transfer_id: str, fragment_size: int, digest: str) -> None:
+    def check(self, transfer_id: str, fragment_size: int, then: Fingerprint) -> None:
         """Read it anew by its name; raises `TransferSourceChanged` if anything is different."""
         with SourceFile(self.path) as now:
-            same = (
-                now.identity == self.identity
-                and now.scan(fragment_size, digest.partition(":")[0]) == digest
-            )
+            same = now.identity == self.identity and now.scan(fragment_size, then.kind) == then
         if not same:
             raise changed(self.path, transfer_id)
 

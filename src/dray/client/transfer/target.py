@@ -1,7 +1,8 @@
 """The file that is received: grows as `<path>.partial`, and is there whole or not at all.
 
-The digest is taken from the file itself, by a thread that follows the writes: what is checked is
-what would be read. The thread also syncs now and then, so that little is lost with the machine.
+Two threads follow the writes. One takes the digest from the file itself: what is checked is what
+would be read. The other syncs what was written, so that the disk is busy from the start, the last
+sync finds little left to do, and little is lost with the machine.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from dray.client.transfer.fingerprint import Fingerprint
 from dray.errors import TargetUnwritable
 from dray.large.digests import DIGESTS, Digest
 from dray.model.limits import MIB
 from dray.transfer.events import Terms
 
-SYNC_EVERY_BYTES = 256 * MIB
+SYNC_EVERY_BYTES = 32 * MIB
+"""As much as a disk writes in the time that a sync takes to be asked for and answered, and more."""
+NOTE_EVERY_BYTES = 256 * MIB
+"""To note what is synced costs two syncs of its own."""
 _READ_BYTES = 4 * MIB
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PARTIAL = ".partial"
@@ -51,10 +56,9 @@ def whole_fragments(target: Path, terms: Terms, synced: int, boot: str) -> int:
     return there if boot and boot == boot_id() else min(there, synced)
 
 
-def is_there(target: Path, terms: Terms, digest: str) -> bool:
+def is_there(target: Path, terms: Terms, wanted: Fingerprint) -> bool:
     """Whether a file is under its name already: a kill came between the rename and its note."""
-    kind = digest.partition(":")[0]
-    hash_ = DIGESTS[kind]()
+    hash_ = DIGESTS[wanted.kind]()
     try:
         if partial_of(target).exists() or target.stat().st_size != terms.size:
             return False
@@ -63,37 +67,56 @@ def is_there(target: Path, terms: Terms, digest: str) -> bool:
                 hash_.update(piece)
     except OSError:
         return False
-    return digest == f"{kind}:{hash_.hexdigest()}"
+    return wanted == Fingerprint(wanted.kind, hash_.digest())
 
 
 class TargetFile:
     """Grows fragment by fragment. Its methods raise `TargetUnwritable`."""
 
     def __init__(
-        self, target: Path, terms: Terms, kind: str, *, expected: int, synced: Callable[[int], None]
+        self,
+        target: Path,
+        terms: Terms,
+        kind: str,
+        *,
+        expected: int,
+        more_synced: Callable[[], object],
     ) -> None:
-        """Go on behind `expected` fragments; `synced` is called with fragments, by a thread."""
+        """Go on behind `expected` fragments.
+
+        `more_synced` is called by a thread when it is worth noting how much `synced` is.
+        """
         self.target = target
         self._partial = partial_of(target)
         self._terms = terms
-        self._synced = synced
+        self._more_synced = more_synced
         self._kind = kind
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._changed = threading.Condition(lock)
+        self._much_written = threading.Condition(lock)
         self._using = threading.Lock()
         self._written = terms.bytes_before(expected)
         self._hash = DIGESTS[kind]()
-        self._hashed = 0
-        self._closing = False
+        self._hashed = self._synced = self._noted = 0
+        self._closing = self._finishing = False
         self._idle = True
-        """Whether the thread waits for more to be written."""
+        """Whether the thread of the digest waits for more to be written."""
         self._failure: OSError | None = None
         try:
             self._descriptor = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             os.ftruncate(self._descriptor, self._written)
         except OSError as error:
             raise self._unwritable(error) from error
-        self._thread = threading.Thread(target=self._follow, name="dray-digest", daemon=True)
-        self._thread.start()
+        self._reader = threading.Thread(target=self._follow, name="dray-digest", daemon=True)
+        self._syncer = threading.Thread(target=self._sync_behind, name="dray-sync", daemon=True)
+        self._reader.start()
+        self._syncer.start()
+
+    @property
+    def synced(self) -> int:
+        """Fragments that are on the disk, from the first one on."""
+        with self._changed:
+            return self._synced // self._terms.fragment_size
 
     def write(self, number: int, piece: memoryview) -> None:
         """Write a fragment behind those that are there."""
@@ -108,29 +131,37 @@ class TargetFile:
             self._written = offset
             if self._idle:
                 self._changed.notify_all()
+            if offset - self._synced >= SYNC_EVERY_BYTES:
+                self._much_written.notify()
 
     def start_over(self) -> None:
         """Drop everything."""
         with self._changed:
-            self._written = self._hashed = 0
+            self._written = self._hashed = self._synced = self._noted = 0
             self._hash = DIGESTS[self._kind]()
         try:
             os.ftruncate(self._descriptor, 0)
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def digest(self) -> str:
+    def digest(self) -> Fingerprint:
         """The digest of all that is in the file, once the thread has come so far."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._failure or self._closing or self._hashed >= self._written
             )
-            if self._failure is not None:
-                raise self._unwritable(self._failure)
-            return f"{self._kind}:{self._hash.hexdigest()}"
+            self._raise_failure()
+            return Fingerprint(self._kind, self._hash.digest())
 
     def finish(self) -> None:
         """Make it durable under its own name, unless it is closed already."""
+        with self._changed:
+            self._finishing = True
+            self._much_written.notify()
+        # The kernel tells of a failed write once, so nobody else may be asking when we do.
+        self._syncer.join()
+        with self._changed:
+            self._raise_failure()
         with self._using:
             if self._descriptor >= 0:
                 self._publish()
@@ -140,7 +171,9 @@ class TargetFile:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        self._thread.join()
+            self._much_written.notify()
+        self._reader.join()
+        self._syncer.join()
         with self._using:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
@@ -164,22 +197,17 @@ class TargetFile:
         except OSError as error:
             raise self._unwritable(error) from error
 
+    # ------------------------------------------------------------------- the thread that reads
+
     def _follow(self) -> None:
         room = memoryview(bytearray(_READ_BYTES))
-        synced = 0
         try:
             while (found := self._more()) is not None:
                 digest, at, wanted = found
                 count = os.preadv(self._descriptor, [room[: min(wanted, len(room))]], at)
                 self._take(digest, room[:count])
-                if self._hashed - synced >= SYNC_EVERY_BYTES or self._hashed < synced:
-                    synced = self._hashed
-                    os.fdatasync(self._descriptor)
-                    self._synced(synced // self._terms.fragment_size)
         except OSError as error:
-            with self._changed:
-                self._failure = error
-                self._changed.notify_all()
+            self._failed(error)
 
     def _more(self) -> tuple[Digest, int, int] | None:
         """What is to be taken in next, and by which digest; None at the end."""
@@ -202,6 +230,52 @@ class TargetFile:
             self._hashed += len(piece)
             if self._hashed >= self._written:
                 self._changed.notify_all()
+
+    # ------------------------------------------------------------------- the thread that syncs
+
+    def _sync_behind(self) -> None:
+        try:
+            while (found := self._unsynced()) is not None:
+                os.fdatasync(self._descriptor)
+                self._note(*found)
+        except OSError as error:
+            self._failed(error)
+
+    def _unsynced(self) -> tuple[Digest, int] | None:
+        """Up to where to sync, and in which life of the file; None at the end."""
+        with self._changed:
+            self._much_written.wait_for(
+                lambda: (
+                    self._closing
+                    or self._finishing
+                    or self._written - self._synced >= SYNC_EVERY_BYTES
+                )
+            )
+            if self._closing or self._finishing:
+                return None
+            return self._hash, self._written
+
+    def _note(self, life: Digest, upto: int) -> None:
+        with self._changed:
+            if life is not self._hash:
+                # Everything was dropped meanwhile.
+                return
+            self._synced = upto
+            if upto - self._noted < NOTE_EVERY_BYTES:
+                return
+            self._noted = upto
+        self._more_synced()
+
+    # -------------------------------------------------------------------------- what goes wrong
+
+    def _failed(self, error: OSError) -> None:
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._unwritable(self._failure)
 
     def _unwritable(self, error: OSError) -> TargetUnwritable:
         return TargetUnwritable(

@@ -8,10 +8,15 @@ import crc32c
 import pytest
 from blake3 import blake3
 
+from dray.client.transfer.fingerprint import Fingerprint
 from dray.client.transfer.source import SourceFile
 from dray.errors import SourceUnreadable, TransferSourceChanged
 
 DATA = bytes(range(256)) * 10
+
+
+def of(data: bytes) -> Fingerprint:
+    return Fingerprint("blake3", blake3(data).digest())
 
 
 @pytest.fixture
@@ -23,16 +28,15 @@ def path(tmp_path):
 @pytest.mark.parametrize("fragment_size", [1, 100, 2560, 1 << 21])
 def test_a_scan_gives_the_digest_and_the_checksum_of_each_fragment(path, fragment_size):
     with SourceFile(path) as source:
-        assert source.scan(fragment_size, "blake3") == f"blake3:{blake3(DATA).hexdigest()}"
+        assert source.scan(fragment_size, "blake3") == of(DATA)
         pieces = [DATA[at : at + fragment_size] for at in range(0, len(DATA), fragment_size)]
         assert list(source.crcs) == [crc32c.crc32c(piece) for piece in pieces]
-        assert bytes(source.read(3, 5)) == DATA[3:8]
 
 
 def test_an_empty_file_has_no_fragment(tmp_path):
     (tmp_path / "f").touch()
     with SourceFile(tmp_path / "f") as source:
-        assert source.scan(10, "blake3") == f"blake3:{blake3(b'').hexdigest()}"
+        assert source.scan(10, "blake3") == of(b"")
         assert list(source.crcs) == []
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import queue
 import threading
 
 import pytest
 from blake3 import blake3
 
 from dray.client.transfer import target as target_module
+from dray.client.transfer.fingerprint import Fingerprint
 from dray.client.transfer.target import (
     TargetFile,
     boot_id,
@@ -18,14 +21,16 @@ from dray.client.transfer.target import (
 )
 from dray.errors import TargetUnwritable
 from dray.transfer.events import Terms
+from tests.integration.commands import until
 
+WITHIN_S = 30
 DATA = os.urandom(95)
 TERMS = Terms(95, 10, 4)
-DIGEST = f"blake3:{blake3(DATA).hexdigest()}"
+DIGEST = Fingerprint("blake3", blake3(DATA).digest())
 
 
-def begun(path, expected: int = 0) -> TargetFile:
-    return TargetFile(path, TERMS, "blake3", expected=expected, synced=lambda _: None)
+def begun(path, expected: int = 0, more_synced=lambda: None) -> TargetFile:
+    return TargetFile(path, TERMS, "blake3", expected=expected, more_synced=more_synced)
 
 
 def fill(file: TargetFile, start: int = 0, end: int = 10) -> None:
@@ -66,16 +71,61 @@ def test_started_over_the_digest_is_that_of_the_second_time(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_synced_is_told(tmp_path, monkeypatch):
+@pytest.fixture
+def soon_synced(monkeypatch):
+    """Three fragments are enough to be synced, and six to be told of."""
     monkeypatch.setattr(target_module, "SYNC_EVERY_BYTES", 30)
-    told = []
-    file = TargetFile(tmp_path / "f", TERMS, "blake3", expected=0, synced=told.append)
-    fill(file)
-    file.digest()
+    monkeypatch.setattr(target_module, "NOTE_EVERY_BYTES", 60)
+
+
+def test_what_is_synced_behind_the_writes_is_told_when_it_is_much(tmp_path, soon_synced):
+    told = queue.Queue()
+    file = begun(tmp_path / "f", more_synced=lambda: told.put(file.synced))
+    fill(file, 0, 3)
+    until(lambda: file.synced == 3)
+    assert told.empty()
+    fill(file, 3, 6)
+    assert told.get(timeout=WITHIN_S) == 6
     file.close()
-    assert told
-    assert told == sorted(told)
-    assert told[-1] <= 9
+
+
+def test_what_was_synced_before_everything_was_dropped_does_not_count(
+    tmp_path, soon_synced, monkeypatch
+):
+    begun_to_sync, go_on = threading.Event(), threading.Event()
+
+    def slow(_descriptor):
+        begun_to_sync.set()
+        assert go_on.wait(WITHIN_S)
+
+    monkeypatch.setattr(os, "fdatasync", slow)
+    told = []
+    file = begun(tmp_path / "f", more_synced=lambda: told.append(file.synced))
+    fill(file, 0, 8)
+    assert begun_to_sync.wait(WITHIN_S)
+    file.start_over()
+    go_on.set()
+    file.close()
+    assert (file.synced, told) == (0, [])
+
+
+def test_a_sync_that_fails_behind_the_writes_is_raised_and_nothing_is_published(
+    tmp_path, soon_synced, monkeypatch
+):
+    asked = threading.Event()
+
+    def failing(_descriptor):
+        asked.set()
+        raise OSError(errno.EIO, "the disk is gone")
+
+    monkeypatch.setattr(os, "fdatasync", failing)
+    file = begun(tmp_path / "f")
+    fill(file)
+    assert asked.wait(WITHIN_S)
+    with pytest.raises(TargetUnwritable, match="the disk is gone"):
+        file.finish()
+    file.close()
+    assert not (tmp_path / "f").exists()
 
 
 @pytest.mark.parametrize(
@@ -129,7 +179,7 @@ def test_a_file_that_others_cut_is_told(tmp_path, monkeypatch):
     more, hold = TargetFile._more, threading.Event()
 
     def late(target):
-        assert hold.wait(30)
+        assert hold.wait(WITHIN_S)
         return more(target)
 
     monkeypatch.setattr(TargetFile, "_more", late)
