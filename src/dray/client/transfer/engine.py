@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from dray.client.session import error_of
 from dray.client.transfer.board import settle
-from dray.client.transfer.way import WAY_ERRORS, Way
+from dray.client.transfer.way import WAY_ERRORS, FileRange, Way
 from dray.errors import DrayError, ProtocolError
 from dray.model.limits import KIB
 from dray.wire.frames import AttachBox, Credit, Done, Failed, Hello, Post, Welcome
@@ -35,7 +35,6 @@ from dray.wire.transfer_frames import (
 if TYPE_CHECKING:
     from dray.client.runtime import Dialer
     from dray.client.transfer.board import Board
-    from dray.model.message import Buffer
     from dray.wire.stream import Frame
 
 _RECONNECT_S: Final = 0.1
@@ -167,11 +166,17 @@ class Engine(ABC):
     def end(self, error: DrayError | None) -> None:
         """The thread ends: for this reason, if something went wrong here."""
 
-    def post(self, box: str, message: AnyMessage, body: Buffer = b"") -> None:
+    def post(self, box: str, message: AnyMessage) -> None:
         """Send through the queue managers; dropped while there is no connection to ours."""
         relay = self.relay
         if relay is not None and relay.ready:
-            relay.way.put(Post(box, encode_message(message), self._queue), body)
+            relay.way.put(Post(box, encode_message(message), self._queue))
+
+    def post_range(self, box: str, message: AnyMessage, piece: FileRange) -> None:
+        """The same with a range of a file."""
+        relay = self.relay
+        if relay is not None and relay.ready:
+            relay.way.put_range(Post(box, encode_message(message), self._queue), piece)
 
     def open(self, way: Way, take: Callable[[Frame], None]) -> None:
         """Watch a connection."""
@@ -337,7 +342,7 @@ class Engine(ABC):
 
     def _dialled(self, sock: socket.socket) -> None:
         self._dialling = False
-        way = Way(sock, buffered=True)
+        way = Way(sock)
         self.relay = Relay(way)
         self.open(way, self._relayed)
         way.put(Hello("client"), request_id=_HELLO)

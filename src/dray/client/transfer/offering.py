@@ -16,7 +16,7 @@ from dray.client.transfer.engine import Engine
 from dray.client.transfer.source import SourceFile, changed
 from dray.client.transfer.state import KeptConsumer, Offered, StateFile, status_of_offer
 from dray.client.transfer.steps import reached
-from dray.client.transfer.way import Way
+from dray.client.transfer.way import FileRange, Way
 from dray.errors import (
     AddressInUse,
     DrayError,
@@ -118,7 +118,7 @@ class Offering(Engine):
         """Read the file again; raises `TransferSourceChanged`, which also ends the offer."""
         reference = self._reference
         try:
-            self._source.check(reference.transfer, reference.fragment_size, reference.digest)
+            self._source.check(reference.transfer, reference.fragment_size, reference.fingerprint)
         except TransferSourceChanged as error:
             self.ask(self.do(SourceBroke(error))).result()
             raise
@@ -268,13 +268,12 @@ class Offering(Engine):
             self._give(SourceBroke(error))
             return
         head = Piece(key, number, self._source.crcs[number])
-        offset, size = terms.bytes_before(number), terms.length(number)
+        piece = FileRange(self._source.descriptor, terms.bytes_before(number), terms.length(number))
         way = self._direct.get(key)
         if way is not None:
-            post = Post("", encode_message(head))
-            way.put_range(post, self._source.descriptor, offset, size)
+            way.put_range(Post("", encode_message(head)), piece)
         else:
-            self.post(self._box_of(key), head, self._source.read(offset, size))
+            self.post_range(self._box_of(key), head, piece)
         reached("piece-sent")
 
     def _pump(self) -> None:
@@ -310,7 +309,7 @@ class Offering(Engine):
         reference = self._reference
         event: ProducerEvent = SourceChecked(key)
         try:
-            self._source.check(reference.transfer, reference.fragment_size, reference.digest)
+            self._source.check(reference.transfer, reference.fragment_size, reference.fingerprint)
         except DrayError as error:
             event = SourceBroke(error)
         self.submit(lambda: self._checked(key, event))
