@@ -59,9 +59,9 @@ def receive_large(url: str, queue: str, to: str) -> dict[str, float]:
         return {"seconds": seconds, "growth": peak("self") - before, "size": message.size}
 
 
-def plain_send(path: str, *, memory: bool) -> dict[str, float]:
+def plain_send(path: str, *, memory: bool, host: str) -> dict[str, float]:
     """Send one file over a plain TCP stream to whoever connects first; from memory if asked to."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server((host, 0))
     _tell_port(listener.getsockname()[1])
     sock, _ = listener.accept()
     listener.close()
@@ -80,11 +80,11 @@ def plain_send(path: str, *, memory: bool) -> dict[str, float]:
     return {}
 
 
-def plain_receive(port: int, *, to: str) -> dict[str, float]:
+def plain_receive(port: int, *, to: str, host: str) -> dict[str, float]:
     """Receive what `plain_send` sends, into a synced file or into nothing."""
     began = time.perf_counter()
     room = memoryview(bytearray(PLAIN_PIECE_BYTES))
-    with socket.create_connection(("127.0.0.1", port)) as sock, ExitStack() as stack:
+    with socket.create_connection((host, port)) as sock, ExitStack() as stack:
         (left,) = struct.unpack("<Q", sock.recv(8, socket.MSG_WAITALL))
         file = stack.enter_context(Path(to).open("wb", buffering=0)) if to else None
         while left:
@@ -99,12 +99,12 @@ def plain_receive(port: int, *, to: str) -> dict[str, float]:
     return {"seconds": seconds}
 
 
-def offer_file(url: str, path: str, *, relayed: bool) -> dict[str, float]:
+def offer_file(url: str, path: str, *, relayed: bool, host: str) -> dict[str, float]:
     """Offer one file, and serve it to its end; prints the port at which it listens before."""
     with dray.connect(url) as manager:
-        listener = listen_at("127.0.0.1")
+        listener = listen_at(host)
         transfers.listen_at = lambda _: listener
-        listen = None if relayed else "127.0.0.1"
+        listen = None if relayed else host
         offer = manager.offer_file(path, "reports", listen=listen)
         _tell_port(listener.getsockname()[1])
         status = offer.wait(CLIENT_WITHIN_S)

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from dray.cli.demo.interrupts import uninterrupted
 from dray.errors import DrayError
+from dray.testing.namespaces import Place
 
 CLIENT_WITHIN_S = 1800
 _RESET_PEAK = "5"
@@ -26,10 +27,12 @@ def client(name: str, **arguments: object) -> dict[str, Any]:
 class ClientProcess:
     """One of `benches.clients` at work beside others; ended by its id when the block ends."""
 
-    def __init__(self, name: str, **arguments: object) -> None:
-        """Start it."""
+    def __init__(self, name: str, place: Place | None = None, /, **arguments: object) -> None:
+        """Start it, in a network namespace if one is given."""
         self._name = name
         command = [sys.executable, "-m", "benches.clients", name, json.dumps(arguments)]
+        if place is not None:
+            command = place.command(command)
         with uninterrupted():
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

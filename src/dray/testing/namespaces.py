@@ -57,6 +57,7 @@ class Cable:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            start_new_session=True,  # ^C at the terminal is for who uses it
         )
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], _READY_WITHIN_S)
