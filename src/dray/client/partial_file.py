@@ -19,6 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from dray.client.large_steps import reached
 from dray.errors import TargetUnwritable
 from dray.model.limits import MIB
 
@@ -46,6 +47,7 @@ class PartialFile:
         self._descriptor = self._locked()
         if not going_on and self.length():
             self.cut(0)
+        reached("file-opened")
 
     @property
     def descriptor(self) -> int:
@@ -99,10 +101,13 @@ class PartialFile:
         self._synced()
         try:
             os.fsync(self._descriptor)
+            reached("file-synced")
             # Under the lock: who waits for it must not find our file under its old name.
             self._partial.replace(self.target)
             self._close()
-            _sync_directory(self.target.parent)
+            reached("file-named")
+            sync_directory(self.target.parent)
+            reached("directory-synced")
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -192,7 +197,8 @@ class PartialFile:
         )
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Make names in it durable; raises `OSError`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dray.client.large_steps import reached
+from dray.client.partial_file import sync_directory
 from dray.errors import Misuse, SourceChanged, TargetUnwritable
 
 if TYPE_CHECKING:
@@ -151,9 +153,12 @@ class StateFile:
                 file.write(msgspec.json.format(msgspec.json.encode(note)))
                 file.flush()
                 os.fsync(file.fileno())
+            reached("state-written")
             partial.replace(self.path)
+            sync_directory(self.path.parent)
         except OSError as error:
             raise self._unwritable(error) from error
+        reached("state-named")
 
     def remove(self) -> None:
         """Remove it: what it spoke of is done."""
@@ -161,6 +166,7 @@ class StateFile:
             self.path.unlink(missing_ok=True)
         except OSError as error:
             raise self._unwritable(error) from error
+        reached("state-removed")
 
     def _unwritable(self, error: OSError) -> TargetUnwritable:
         return TargetUnwritable(

@@ -21,6 +21,7 @@ from dray.client.awaited.opening import Opening
 from dray.client.awaited.transaction import InTransaction, Transaction
 from dray.client.awaited.upload import Cut, Upload, What
 from dray.client.digest import RollingDigest
+from dray.client.large_steps import reached
 from dray.client.lending import lender_of
 from dray.client.messages import Record, SendProperties, addressed, record_of
 from dray.client.progress import Progress, Reporter
@@ -141,7 +142,9 @@ class LargeMessageQueue:
             if transaction is not None:
                 return await self._send_in(transaction.awaited, message, source, progress)
             async with await Transaction.begin(self._way.link) as own:
-                return await self._send_in(own, message, source, progress)
+                sequence_id = await self._send_in(own, message, source, progress)
+            reached("send-committed")
+            return sequence_id
         finally:
             source.close()
 
@@ -263,6 +266,7 @@ class LargeMessageQueue:
                 runtime, behind=PIECES_ALIVE - 1, kind=self._digest_kind
             ) as digest:
                 await send(split.header(source.size), first)
+                reached("header-sent")
                 async for piece in pieces_of(source, self.fragment_size, runtime):
                     await digest.add(piece)
                     offset = split.size
@@ -274,10 +278,12 @@ class LargeMessageQueue:
                         await transaction.send_large(queue, record)
                     else:
                         await lender.send(queue, record, offset)
+                    reached("fragment-sent")
                     report.advance(len(piece))
                 if lender is not None:
                     await lender.settle()
                 await send(split.trailer(await digest.digest()), await connection.numbers())
+                reached("trailer-sent")
         except BaseException as error:
             # Half a large message must never be committed, whatever the caller does next.
             transaction.doom(_doom_for(error, transaction))
@@ -310,7 +316,9 @@ class LargeMessageQueue:
                         found = await self._find(connection, head)
                     break
                 except LargeMessageHole as hole:
+                    reached("hole-told")
                     if await self._reject(hole):
+                        reached("hole-rejected")
                         raise
                 except StatusQueueMissing as error:
                     if error.queue:
@@ -323,6 +331,7 @@ class LargeMessageQueue:
                 await own.abort()
             raise
         found.bind(used, owned=own is not None, repair=repair)
+        reached("message-found")
         return found
 
     async def _reject(self, hole: LargeMessageHole) -> bool:

@@ -19,6 +19,7 @@ from dray.client.awaited.fragments import Fragments, Held, Origin
 from dray.client.awaited.large_message_file import LargeMessageFile, Layout
 from dray.client.awaited.saving import Saving
 from dray.client.digest import RollingDigest
+from dray.client.large_steps import reached
 from dray.client.messages import Arrived, arrived
 from dray.client.partial_file import PartialFile
 from dray.client.progress import Progress, Reporter
@@ -177,6 +178,7 @@ class LargeMessage(Described):
             saving = Saving(self._fragments, file, self.digest_kind)
             async with aclosing(saving.lengths(resume=resume)) as lengths:
                 async for length in lengths:
+                    reached("fragment-saved")
                     report.advance(length)
             if saving.digest != self.digest:
                 raise self._fragments.corrupt(
@@ -199,6 +201,7 @@ class LargeMessage(Described):
                 " peeked at, or commit the transaction that you gave"
             )
         await held.transaction.commit()
+        reached("receive-committed")
 
     async def close(self) -> None:
         """Give it back, unless it is committed: abort the transaction that `receive` began.

@@ -23,6 +23,7 @@ import msgspec
 
 from dray.client.awaited.transaction import Transaction
 from dray.client.digest import RollingDigest
+from dray.client.large_steps import reached
 from dray.client.lending import Lender, lender_of
 from dray.client.messages import record_of
 from dray.client.progress import Reporter
@@ -135,7 +136,9 @@ class Upload:
         split = self._split(what, number)
         room = split.record_bytes_max(size) if size != SIZE_UNKNOWN else 0
         begin = UploadBegin(self._queue, number, room, encode_origin(origin))
-        return await self._connection.ask(begin, UploadState)
+        begun = await self._connection.ask(begin, UploadState)
+        reached("upload-begun")
+        return begun
 
     async def _go_on(self, state: UploadState, what: What) -> None:
         _, number = split_id(state.sequence_id)
@@ -147,6 +150,7 @@ class Upload:
             report = Reporter(what.progress, None if size == SIZE_UNKNOWN else size)
             await sending.all_of(state, what, report)
             await transaction.commit()
+            reached("upload-committed")
             report.finish()
         finally:
             # What was marked stays for whoever resumes it.
@@ -225,6 +229,7 @@ class _Sending:
         self._lender = self._upload.lender(self._transaction, source)
         if not state.parts:
             await self._send(self._split.header(source.size), self._number)
+            reached("header-sent")
         self._parts = max(1, state.parts)
         async with (
             self._upload.rolling(cut) as digest,
@@ -245,6 +250,7 @@ class _Sending:
                 await self._lender.settle()
             trailer = self._split.trailer(await digest.digest())
             await self._send(trailer, await self._upload.number())
+            reached("trailer-sent")
 
     async def _fragment(self, piece: memoryview, digest: RollingDigest) -> None:
         offset = self._split.size
@@ -253,6 +259,7 @@ class _Sending:
         lent = None if self._lender is None or packed is not None else (self._lender, offset)
         part, number = self._split.fragment(piece, packed), await self._upload.number()
         await self._upload.send_part(self._transaction, part, number, lent)
+        reached("fragment-sent")
         self._parts += 1
         self._unmarked_parts += 1
         self._unmarked_bytes += len(piece)
@@ -262,6 +269,7 @@ class _Sending:
             so_far = await digest.digest()
             mark = UploadMark(self._number, self._parts, self._split.size, so_far)
             await self._transaction.say(mark)
+            reached("marked")
 
     async def _check(
         self, state: UploadState, digest: RollingDigest, source: Source | AwaitedChunkSource
