@@ -9,8 +9,8 @@ from dray.errors import DrayError
 from dray.manager import departures, state
 from dray.manager.accounts import Ledger
 from dray.manager.facts import unpack_lookups
-from dray.manager.index import QueueIndex
 from dray.manager.outcomes import Outcomes
+from dray.manager.queue_index import QueueIndex
 from dray.store.recovery import Replay
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync

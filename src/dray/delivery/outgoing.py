@@ -356,31 +356,35 @@ class OutgoingStream:
         """Send what the window has room for, packed into as few frames as their bounds allow."""
         if self._paused:
             return []
-        settings = self._settings
-        previous = self._flight[-1][0] - self.base if self._flight else 0
+        settings, flight = self._settings, self._flight
+        messages_left = settings.window_messages - len(flight)
+        bytes_left = settings.window_bytes - self._flight_bytes
+        previous = flight[-1][0] - self.base if flight else 0
         effects: list[Effect] = []
         frame: list[int] = []
-        frame_bytes = 0
-        start = self._flight[-1][0] if self._flight else self._position()
+        frame_left = settings.frame_bytes
         more = False
-        for lookup_id, length in self._backlog.after(start):
-            if not self._has_room(length):
+        for each in self._backlog.after(flight[-1][0] if flight else self._position()):
+            lookup_id, length = each
+            # A message larger than the window travels alone.
+            if flight and (messages_left <= 0 or length > bytes_left):
                 more = True
                 break
-            full = frame_bytes + length > settings.frame_bytes
-            if frame and (full or len(frame) >= settings.frame_messages):
+            if frame and (length > frame_left or len(frame) >= settings.frame_messages):
                 effects.append(Transmit(self.sequence_id, previous, frame, self.base))
-                previous, frame, frame_bytes = frame[-1] - self.base, [], 0
+                previous, frame, frame_left = frame[-1] - self.base, [], settings.frame_bytes
             frame.append(lookup_id)
-            frame_bytes += length
-            self._flight.append((lookup_id, length))
-            self._doubtful = max(self._doubtful, lookup_id)
-            self._flight_bytes += length
+            frame_left -= length
+            flight.append(each)
+            messages_left -= 1
+            bytes_left -= length
         if frame:
             effects.append(Transmit(self.sequence_id, previous, frame, self.base))
+            self._doubtful = max(self._doubtful, frame[-1])
+        self._flight_bytes = settings.window_bytes - bytes_left
         if not more:
             effects += self._pass_over()
-        if (self._flight or self._passed) and self._resend_at is None:
+        if (flight or self._passed) and self._resend_at is None:
             self._arm(now)
         return effects
 
@@ -393,14 +397,6 @@ class OutgoingStream:
         self._passed = last
         previous = max(0, sent - self.base) if self._flight else 0
         return [PassOver(self.sequence_id, previous, last - self.base)]
-
-    def _has_room(self, length: int) -> bool:
-        """Whether one more fits; a message larger than the window travels alone."""
-        settings = self._settings
-        return not self._flight or (
-            len(self._flight) < settings.window_messages
-            and self._flight_bytes + length <= settings.window_bytes
-        )
 
     def _leave_flight(self, upto: int) -> None:
         if self._passed <= upto:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import crc32c
+from crc32c import crc32c as checksum
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import AccessDenied, DrayError, ProtocolError, QueueNotFound
@@ -23,7 +23,7 @@ from dray.manager.index import (
     MARK_FIRST,
     MARK_LAST,
     MARK_SINGLE,
-    WANTS_ACKNOWLEDGMENTS,
+    is_express,
     pack_tail,
     with_class,
     with_hops,
@@ -36,12 +36,12 @@ from dray.model.classes import MessageClass, QueueKind
 from dray.model.limits import HOPS_MAX
 from dray.model.names import parse_queue_address
 from dray.store.heap import Extent
-from dray.store.kinds import Kind, kind_of
+from dray.store.kinds import Kind
 from dray.wire.frames import Data, Envelope, OpenStream, Passed, StreamRefused, StreamState
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from dray.manager.context import Context, Session
     from dray.manager.queues import Queue
@@ -180,16 +180,22 @@ class _Arrival(NamedTuple):
         """By which way one of its messages comes."""
         return Way(self.key.source, self.key.stream, self.headers[at].source.hex(), queue.number)
 
-    def span(self, judged: _Judged, queue: Queue) -> Span:
-        """Where in the body the record of one of its messages is, and where it belongs."""
-        at, offset, _ = judged
-        kind = Kind.EXPRESS if self.is_express(judged, queue) else Kind.RECOVERABLE
-        return Span(offset, self.head.envelopes[at].length, kind)
+    def spans(self, judged: Iterable[_Judged], queue: Queue) -> list[Span]:
+        """Where in the body the records of some of its messages are, and where they belong."""
+        envelopes, lasting = self.head.envelopes, Kind.RECOVERABLE
+        if not queue.takes_express:
+            return [Span(offset, envelopes[at].length, lasting) for at, offset, _ in judged]
+        return [
+            Span(
+                each[1],
+                envelopes[each[0]].length,
+                Kind.EXPRESS if self.is_express(each, queue) else lasting,
+            )
+            for each in judged
+        ]
 
     def is_express(self, judged: _Judged, queue: Queue) -> bool:
         """Whether one of its messages enters the queue as an express one."""
-        if not queue.takes_express:
-            return False
         at, _, why = judged
         envelope = self.head.envelopes[at]
         in_transaction = bool(envelope.transaction) and not envelope.marks & MARK_SINGLE
@@ -256,6 +262,9 @@ def _admit(context: Context, queue: Queue, arrival: _Arrival) -> None:
 
 def _runs(queue: Queue, arrival: _Arrival, judged: list[_Judged]) -> Iterator[list[_Judged]]:
     """Cut a frame where an express message follows another: express ones stand before a fact's."""
+    if not queue.takes_express:
+        yield judged
+        return
     express = [arrival.is_express(each, queue) for each in judged]
     start = 0
     for here in range(1, len(judged)):
@@ -268,10 +277,14 @@ def _runs(queue: Queue, arrival: _Arrival, judged: list[_Judged]) -> Iterator[li
 def _admit_run(context: Context, queue: Queue, arrival: _Arrival, judged: list[_Judged]) -> None:
     """Admit express messages and those that follow, in one fact, which names only the latter."""
     key, head, headers, body, _ = arrival
-    kept_here = {at for at, _, why in judged if _stays(queue, headers[at], head.envelopes[at], why)}
-    spans = [
-        arrival.span(each, queue) for each in judged if each[2] is None or each[0] in kept_here
-    ]
+    kept_here = {
+        at
+        for at, _, why in judged
+        if why is not None and _stays(queue, headers[at], head.envelopes[at])
+    }
+    spans = arrival.spans(
+        [each for each in judged if each[2] is None or each[0] in kept_here], queue
+    )
     context.check_disk(sum(span.length for span in spans))
     # What cannot be read is refused before anything is placed for it.
     properties = {at: read_properties(body, headers[at], offset) for at, offset, _ in judged}
@@ -281,26 +294,28 @@ def _admit_run(context: Context, queue: Queue, arrival: _Arrival, judged: list[_
     dead: list[bytes] = []
     express: list[bytes] = []
     admitted: list[tuple[int, int]] = []
-    ways = _Numbering(context)
+    ways = _Numbering(context, queue, arrival)
+    tail_of = _tails(context, queue, arrival, ways)
     for at, offset, why in judged:
-        way = arrival.way(at, queue)
+        header = headers[at]
         if why is not None and at not in kept_here:
-            departures.tell(headers[at], properties[at], why, way=way)
+            departures.tell(header, properties[at], why, way=arrival.way(at, queue))
             continue
-        place = next(places)
-        tail = _tail(context, queue, arrival, at, place, ways.number(way))
+        tail = tail_of(at, next(places))
         if why is not None:
-            departures.tell(headers[at], properties[at], why | KEPT_THERE, way=way)
+            way = arrival.way(at, queue)
+            departures.tell(header, properties[at], why | KEPT_THERE, way=way)
             dead.append(with_class(tail, why))
             continue
-        if kind_of(place.file) is Kind.EXPRESS:
+        if is_express(tail):
             express.append(tail)
         else:
             tails.append(tail)
             admitted.append((at, offset))
-        if headers[at].copies & WANTS_ACKNOWLEDGMENTS and not queue.outgoing:
+        if header.acknowledge and not queue.outgoing:
             arrived = MessageClass.ACK_REACH_QUEUE
-            departures.tell(headers[at], properties[at], arrived, way=way, final=False)
+            way = arrival.way(at, queue)
+            departures.tell(header, properties[at], arrived, way=way, final=False)
     told = [each for _, _, confirmations in departures.confirmations() for each in confirmations]
     upto = head.envelopes[judged[-1][0]].number
     going, cut_short = _going(context, queue, arrival, judged)
@@ -324,16 +339,14 @@ def _admit_run(context: Context, queue: Queue, arrival: _Arrival, judged: list[_
         context.touch(queue)
 
 
-def _stays(
-    queue: Queue, header: RecordHeader, envelope: Envelope, why: MessageClass | None
-) -> bool:
+def _stays(queue: Queue, header: RecordHeader, envelope: Envelope) -> bool:
     """Whether what may not enter becomes a dead letter here, and not at its source.
 
     What is outside transactions has its dead letters where it could not be delivered
     (semantics 1.8).
     """
     outside = envelope.marks & MARK_SINGLE and not (queue.options.transactional or queue.outgoing)
-    return why is not None and bool(outside and header.copies & COPY_DEAD_LETTER)
+    return bool(outside and header.copies & COPY_DEAD_LETTER)
 
 
 def _going(
@@ -346,68 +359,83 @@ def _going(
 
     And whether one of them has ended without its last message: that may not enter, or never came.
     """
-    before: dict[str, int] = {}
-    after: dict[str, int] = {}
+    before: dict[bytes, int] = {}
+    after: dict[bytes, int] = {}
     cut_short = False
     ways = context.state.ways
+    whole = MARK_FIRST | MARK_LAST
+    any_going = ways.any_going
     for at, _, why in judged:
-        envelope, origin = arrival.head.envelopes[at], arrival.headers[at].source.hex()
-        if (
-            envelope.marks & (MARK_FIRST | MARK_LAST) == MARK_FIRST | MARK_LAST
-            and not ways.any_going
-        ):
+        envelope, origin = arrival.head.envelopes[at], arrival.headers[at].source
+        marks, transaction = envelope.marks, envelope.transaction
+        if marks & whole == whole and not any_going:
             continue
         if origin not in before:
             before[origin] = after[origin] = ways.going(ways.number(arrival.way(at, queue)))
-        if after[origin] not in (0, envelope.transaction):
+        if after[origin] not in (0, transaction):
             cut_short = True
-        last = envelope.marks & MARK_LAST or not envelope.transaction
-        after[origin] = 0 if last else envelope.transaction
-        if last and why is not None and not envelope.marks & MARK_FIRST:
+        last = marks & MARK_LAST or not transaction
+        after[origin] = 0 if last else transaction
+        if last and why is not None and not marks & MARK_FIRST:
             cut_short = True
-    return [each for each in after.items() if each[1] != before[each[0]]], cut_short
+    changed = [(origin.hex(), going) for origin, going in after.items() if going != before[origin]]
+    return changed, cut_short
 
 
 class _Numbering:
     """Numbers of ways, also of those that the fact to be recorded is the first to use."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, queue: Queue, arrival: _Arrival) -> None:
         self._known = context.state.ways
+        self._queue = queue
+        self._arrival = arrival
+        self._numbers: dict[bytes, int] = {}
         self.new_origins: list[str] = []
 
-    def number(self, way: Way) -> int:
-        number = self._known.number(way)
-        if number:
-            return number
-        if way.origin not in self.new_origins:
-            self.new_origins.append(way.origin)
-        return len(self._known) + 1 + self.new_origins.index(way.origin)
+    def number(self, at: int) -> int:
+        """The number of the way by which a message of the frame comes."""
+        source = self._arrival.headers[at].source
+        number = self._numbers.get(source)
+        if number is None:
+            way = self._arrival.way(at, self._queue)
+            number = self._known.number(way)
+            if not number:
+                self.new_origins.append(way.origin)
+                number = len(self._known) + len(self.new_origins)
+            self._numbers[source] = number
+        return number
 
 
-def _tail(  # noqa: PLR0917 - what is known of one arriving message
-    context: Context, queue: Queue, arrival: _Arrival, at: int, place: Extent, way: int
-) -> bytes:
-    envelope, header = arrival.head.envelopes[at], arrival.headers[at]
-    transactional = queue.options.transactional
-    left_us = envelope.reaching_us if queue.outgoing else envelope.remaining_us
-    tail = pack_tail(
-        place,
-        envelope.crc,
-        header.number,
-        envelope.transaction if transactional else 0,
-        envelope.sent_us,
-        context.now_us,
-        max(1, context.now_us + left_us) if left_us >= 0 else 0,
-        way,
-        envelope.ordinal if transactional else 0,
-        envelope.marks if transactional else 0,
-        envelope.message_class,
-        header.part,
-        0 if transactional else header.priority,
-        header.copies,
-        envelope.following if transactional else 0,
-    )
-    return with_hops(tail, envelope.move_count + 1) if queue.outgoing else tail
+def _tails(
+    context: Context, queue: Queue, arrival: _Arrival, ways: _Numbering
+) -> Callable[[int, Extent], bytes]:
+    """How to make the tail of a message of the frame that is placed."""
+    envelopes, headers, now_us = arrival.head.envelopes, arrival.headers, context.now_us
+    transactional, outgoing = queue.options.transactional, queue.outgoing
+
+    def tail(at: int, place: Extent) -> bytes:
+        envelope, header = envelopes[at], headers[at]
+        left_us = envelope.reaching_us if outgoing else envelope.remaining_us
+        made = pack_tail(
+            place,
+            envelope.crc,
+            header.number,
+            envelope.transaction if transactional else 0,
+            envelope.sent_us,
+            now_us,
+            max(1, now_us + left_us) if left_us >= 0 else 0,
+            ways.number(at),
+            envelope.ordinal if transactional else 0,
+            envelope.marks if transactional else 0,
+            envelope.message_class,
+            header.part,
+            0 if transactional else header.priority,
+            header.copies,
+            envelope.following if transactional else 0,
+        )
+        return with_hops(made, envelope.move_count + 1) if outgoing else made
+
+    return tail
 
 
 def _watch_parts(
@@ -445,19 +473,19 @@ def _watch_ends(  # noqa: PLR0917 - what is known of one frame
 
 
 def _check_records(head: Data, body: memoryview) -> list[RecordHeader]:
-    headers, offset = [], 0
+    headers, offset, size = [], 0, len(body)
     for envelope in head.envelopes:
         end = offset + envelope.length
-        if envelope.length < HEADER_BYTES or end > len(body):
+        if envelope.length < HEADER_BYTES or end > size:
             raise ProtocolError("a Data frame's envelopes do not fit its body")
         header = read_header(body, offset)
         if header.record_bytes != envelope.length:
             raise ProtocolError("a message record does not fit its place in the frame")
-        if crc32c.crc32c(body[offset:end]) != envelope.crc:
+        if checksum(body[offset:end]) != envelope.crc:
             raise ProtocolError("a message was damaged on the way: its CRC32C does not fit")
         headers.append(header)
         offset = end
-    if offset != len(body) or not headers:
+    if offset != size or not headers:
         raise ProtocolError("a Data frame's envelopes do not fit its body")
     return headers
 

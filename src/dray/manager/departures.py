@@ -29,9 +29,10 @@ from dray.manager.index import (
     COPY_JOURNAL,
     MARK_SINGLE,
     WANTS_ACKNOWLEDGMENTS,
+    any_asks_in,
+    entries_in,
     extent_of,
     is_express,
-    lookup_id_of,
     tail_of,
     unpack,
     with_class,
@@ -263,10 +264,11 @@ def delivered(context: Context, queue: Queue, upto: int) -> bytes:
     What was sent outside transactions to a queue that is not transactional has its dead letters
     there (semantics 1.8), so it waits only if a journal wants it.
     """
+    going = queue.index.between(0, upto)
+    if not any_asks_in(going):
+        return b""
     waiting = []
-    for packed in queue.index.available():
-        if lookup_id_of(packed) > upto:
-            break
+    for packed in entries_in(going):
         entry, tail = unpack(packed), with_way(tail_of(packed), queue.number)
         kept = entry.copies & _KEPT
         if not queue.destination_transactional and entry.marks & MARK_SINGLE:

@@ -16,15 +16,17 @@ position:
 The part behind the key (the *tail*, 70 bytes) is what facts carry: positions are given when a fact
 is applied, and a replay gives the same ones. Entries that a transaction has taken are *held*: out
 of the order, invisible to others, and back in their old place when it aborts.
+
+What is asked of all messages of a fact, or of a run of entries, is asked of the packed bytes as a
+whole: a hundred messages that join or leave together cost little more than one.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
-
-from sortedcontainers import SortedList
 
 from dray.store.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
@@ -36,6 +38,7 @@ KEY_BYTES = _KEY.size
 TAIL_BYTES = _TAIL.size
 ENTRY_BYTES = KEY_BYTES + TAIL_BYTES
 _TAIL_IN_ENTRY = struct.Struct(f"<{KEY_BYTES}x{_TAIL_FORM}")
+_ENTRY = struct.Struct(f">BQ{TAIL_BYTES}s")
 _PLACE = struct.Struct("<III")
 _HEAP_KIND_AT = 3
 """In a tail: the byte whose highest bits are the kind of the heap file."""
@@ -52,15 +55,28 @@ _EXPIRES = struct.Struct("<Q")
 _EXPIRES_AT = _CLASS_AT - 1 - 2 * 4 - _EXPIRES.size
 _WAY = struct.Struct("<I")
 _WAY_AT = _CLASS_AT - 1 - 2 * 4
+_PLACES_IN_ENTRIES = struct.Struct(f"<{KEY_BYTES}xIII{TAIL_BYTES - 12}x")
+_CLAIMS_IN_ENTRIES = struct.Struct(f"<{KEY_BYTES}xIIII{TAIL_BYTES - 16}x")
+_LENGTHS_IN_ENTRIES = struct.Struct(f"<{_LENGTH_AT}xI{ENTRY_BYTES - _LENGTH_AT - 4}x")
+_POSITIONS_IN_ENTRIES = struct.Struct(f">xQ{TAIL_BYTES}x")
+_EXPIRES_IN_ENTRIES = struct.Struct(
+    f"<{KEY_BYTES + _EXPIRES_AT}xQ{TAIL_BYTES - _EXPIRES_AT - _EXPIRES.size}x"
+)
 _COUNT_MAX = 255
 _PRIORITY_TOP = 7
 _TWO_BITS = 3
 _PRIORITY_AT = 2
 _THREE_BITS = 7
 _COPIES_AT = 5
-_ORDINAL_BITS = 22
-_ORDINAL_MAX = (1 << _ORDINAL_BITS) - 1
-FOLLOWING_MAX = (1 << 32 - _ORDINAL_BITS) - 1
+ORDINAL_BITS = 22
+ORDINAL_MAX = (1 << ORDINAL_BITS) - 1
+_PRIORITY_BYTES = bytes(_PRIORITY_TOP - (kind >> _PRIORITY_AT & _THREE_BITS) for kind in range(256))
+"""By kind byte: what the key begins with."""
+_LASTING = bytes(top for top in range(256) if top >> _HEAP_KIND_SHIFT != Kind.EXPRESS)
+"""What the highest byte of a file's number is of all kinds but express ones."""
+_KINDS_OF_PLAIN = bytes(kind for kind in range(256) if not kind & _TWO_BITS)
+_KINDS_ASKING_NOTHING = bytes(range(1 << _COPIES_AT))
+FOLLOWING_MAX = (1 << 32 - ORDINAL_BITS) - 1
 
 COPY_DEAD_LETTER = 1
 COPY_JOURNAL = 2
@@ -127,7 +143,7 @@ def pack_tail(  # noqa: PLR0917 - one argument a field, on the path of every mes
     following: int = 0,
 ) -> bytes:
     """Pack what a fact carries of a message; `copies` and `following` as in `Entry`."""
-    ordinal |= min(following, FOLLOWING_MAX) << _ORDINAL_BITS
+    ordinal |= min(following, FOLLOWING_MAX) << ORDINAL_BITS
     return _TAIL.pack(
         extent.file, extent.offset, extent.length, crc, number, transaction, sent_us, arrived_us,
         expires_us, stream, ordinal, marks, message_class,
@@ -200,6 +216,12 @@ def without_dead_letter(tail: bytes) -> bytes:
     return bytes(packed)
 
 
+def with_abort(entry: bytes) -> bytes:
+    """The entry of the same message after one more transaction that had taken it was aborted."""
+    aborts, moves = _COUNTS.unpack_from(entry, KEY_BYTES + _COUNTS_AT)
+    return entry[: KEY_BYTES + _COUNTS_AT] + _COUNTS.pack(min(aborts + 1, _COUNT_MAX), moves)
+
+
 def place_in(entry: bytes) -> tuple[Extent, int]:
     """Where the record of a packed entry is, and its CRC32C."""
     file, offset, length, crc = _CLAIM_IN_ENTRY.unpack_from(entry)
@@ -262,13 +284,92 @@ def unpack(entry: bytes) -> Entry:
         kind >> _PRIORITY_AT & _THREE_BITS,
         kind >> _COPIES_AT,
     )
-    following, ordinal = ordinal >> _ORDINAL_BITS, ordinal & _ORDINAL_MAX
+    following, ordinal = ordinal >> ORDINAL_BITS, ordinal & ORDINAL_MAX
     return Entry._make(
         (
             lookup_id_of(entry), *others, ordinal, marks, message_class, aborts, moves,
             part, priority, copies, following,
         )
     )  # fmt: skip
+
+
+def entries_in(packed: bytes) -> list[bytes]:
+    """Cut packed entries apart."""
+    return [packed[at : at + ENTRY_BYTES] for at in range(0, len(packed), ENTRY_BYTES)]
+
+
+def positions_in(packed: bytes) -> Iterator[int]:
+    """The positions of packed entries."""
+    return chain.from_iterable(_POSITIONS_IN_ENTRIES.iter_unpack(packed))
+
+
+def lengths_in(packed: bytes) -> Iterator[int]:
+    """The record lengths of packed entries."""
+    return chain.from_iterable(_LENGTHS_IN_ENTRIES.iter_unpack(packed))
+
+
+def places_in(packed: bytes) -> Iterator[Extent]:
+    """The places of the records of packed entries."""
+    return map(Extent._make, _PLACES_IN_ENTRIES.iter_unpack(packed))
+
+
+def fields_in(packed: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Of packed entries: position, and the fields of the tail as they stand at the top."""
+    return zip(positions_in(packed), _TAIL_IN_ENTRY.iter_unpack(packed), strict=True)
+
+
+def runs_in(packed: bytes) -> list[Extent]:
+    """Where the records of packed entries lie, neighbours in one piece."""
+    runs: list[Extent] = []
+    file = start = stop = 0
+    for its_file, offset, length in _PLACES_IN_ENTRIES.iter_unpack(packed):
+        if offset == stop and its_file == file:
+            stop += length
+            continue
+        if stop > start:
+            runs.append(Extent(file, start, stop - start))
+        file, start, stop = its_file, offset, offset + length
+    if stop > start:
+        runs.append(Extent(file, start, stop - start))
+    return runs
+
+
+def claims_in(packed: bytes) -> Iterator[tuple[Extent, int]]:
+    """The places of the records of packed entries, and the CRC32C of each."""
+    for file, offset, length, crc in _CLAIMS_IN_ENTRIES.iter_unpack(packed):
+        yield Extent(file, offset, length), crc
+
+
+def express_in(packed: bytes) -> bytes:
+    """Those of packed entries that are of express messages."""
+    kinds = packed[KEY_BYTES + _HEAP_KIND_AT :: ENTRY_BYTES]
+    if not kinds.translate(None, _LASTING):
+        return b""
+    return b"".join([entry for entry in entries_in(packed) if is_express_entry(entry)])
+
+
+def expiries_in(packed: bytes) -> list[tuple[int, int]]:
+    """Of packed entries that expire: when, and their positions."""
+    times = chain.from_iterable(_EXPIRES_IN_ENTRIES.iter_unpack(packed))
+    return [each for each in zip(times, positions_in(packed), strict=True) if each[0]]
+
+
+def any_part_in(packed: bytes) -> bool:
+    """Whether any of packed entries is part of a large message."""
+    return bool(packed[KEY_BYTES + _KIND_AT :: ENTRY_BYTES].translate(None, _KINDS_OF_PLAIN))
+
+
+def any_asks_in(packed: bytes) -> bool:
+    """Whether the sender of any of packed entries asked for a copy or an acknowledgment."""
+    return bool(packed[KEY_BYTES + _KIND_AT :: ENTRY_BYTES].translate(None, _KINDS_ASKING_NOTHING))
+
+
+def with_keys(tails: bytes, first: int) -> bytes:
+    """Make entries of packed tails that are given positions from one on, one behind the other."""
+    priorities = tails[_KIND_AT::TAIL_BYTES].translate(_PRIORITY_BYTES)
+    count = len(priorities)
+    entries = map(_ENTRY.pack, priorities, range(first, first + count), split_tails(tails))
+    return b"".join(entries)
 
 
 def lookup_id_of(entry: bytes) -> int:
@@ -285,167 +386,3 @@ def length_of(entry: bytes) -> int:
 def part_of(entry: bytes) -> int:
     """The `Part` of a packed entry."""
     return entry[KEY_BYTES + _KIND_AT] & _TWO_BITS
-
-
-class QueueIndex:
-    """The entries of one queue, available and held."""
-
-    def __init__(self) -> None:
-        """Begin empty."""
-        self._available: SortedList[bytes] = SortedList()
-        self._held: dict[int, tuple[bytes, int]] = {}
-        self._aside: dict[int, bytes] = {}
-        self.byte_count = 0
-        """Bytes of all records, available, held or put aside."""
-        self.express_count = self.express_bytes = 0
-        """How many of all these are express messages, and their bytes."""
-
-    def __len__(self) -> int:
-        """Messages available, held or put aside."""
-        return len(self._available) + len(self._held) + len(self._aside)
-
-    @property
-    def available_count(self) -> int:
-        """Messages that a receive could take now."""
-        return len(self._available)
-
-    def add(self, entry: bytes) -> None:
-        """Put a new entry at its place."""
-        self._available.add(entry)
-        self._count(entry, 1)
-
-    def load(self, entries: Iterable[bytes]) -> None:
-        """Fill an empty index from a checkpoint."""
-        self._available = SortedList(entries)
-        self.byte_count = sum(map(length_of, self._available))
-
-    def first(self) -> bytes | None:
-        """The entry that the next receive takes."""
-        return self._available[0] if self._available else None
-
-    def available(self) -> Iterator[bytes]:
-        """All available entries in receiving order."""
-        return iter(self._available)
-
-    def after(self, lookup_id: int) -> Iterator[bytes]:
-        """Available entries of a queue of one priority above a position, in order."""
-        first = self.first()
-        if first is None:
-            return iter(())
-        # In queues without priorities every key begins with the same byte.
-        return self._available.irange(
-            minimum=_KEY.pack(first[0], max(0, lookup_id)) + b"\xff" * TAIL_BYTES,
-            inclusive=(False, True),
-        )
-
-    def from_entry(self, packed: bytes) -> Iterator[bytes]:
-        """Available entries behind a packed one, which need not be there any more."""
-        return self._available.irange(minimum=packed, inclusive=(False, True))
-
-    def relocate(self, lookup_id: int, extent: Extent) -> Extent | None:
-        """Give an available entry's record another place; the old one, None if it is not there."""
-        entry = self.find(lookup_id)
-        if entry is None:
-            return None
-        self._available.remove(entry)
-        self._available.add(entry[:KEY_BYTES] + at_place(entry[KEY_BYTES:], extent))
-        return place_in(entry)[0]
-
-    def in_position_order(self, after: int = 0) -> Iterator[bytes]:
-        """Available entries above a position, by position whatever their priority."""
-        if not self._available or self._available[0][0] == self._available[-1][0]:
-            return self.after(after)
-        entries = (entry for entry in self._available if lookup_id_of(entry) > after)
-        return iter(sorted(entries, key=lookup_id_of))
-
-    def find(self, lookup_id: int) -> bytes | None:
-        """The available entry at a position; there are none below 1."""
-        if lookup_id < 1:
-            return None
-        for priority_byte in self._priority_bytes():
-            key = _KEY.pack(priority_byte, lookup_id)
-            at = self._available.bisect_left(key)
-            if at < len(self._available) and self._available[at].startswith(key):
-                entry: bytes = self._available[at]
-                return entry
-        return None
-
-    def held(self, lookup_id: int) -> tuple[bytes, int] | None:
-        """The held entry at a position, and the transaction that holds it."""
-        return self._held.get(lookup_id)
-
-    def held_positions(self) -> list[int]:
-        """Positions of all held entries."""
-        return list(self._held)
-
-    def held_entries(self) -> Iterator[bytes]:
-        """All held entries."""
-        return (entry for entry, _ in self._held.values())
-
-    def hold(self, entry: bytes, transaction: int) -> None:
-        """Take an available entry out of sight, for a transaction."""
-        self._available.remove(entry)
-        self._held[lookup_id_of(entry)] = entry, transaction
-
-    def put_aside(self, entry: bytes) -> None:
-        """Keep an available entry, out of everyone's way until the next start."""
-        self._available.remove(entry)
-        self._aside[lookup_id_of(entry)] = entry
-
-    @property
-    def aside_count(self) -> int:
-        """Messages put aside."""
-        return len(self._aside)
-
-    def put_back(self, lookup_id: int) -> bytes:
-        """Return a held entry to its old place."""
-        entry, _ = self._held.pop(lookup_id)
-        self._available.add(entry)
-        return entry
-
-    def count_abort(self, lookup_id: int) -> None:
-        """Note that a transaction that had taken the available entry was aborted."""
-        entry = self.find(lookup_id)
-        if entry is not None:
-            aborts, moves = _COUNTS.unpack_from(entry, KEY_BYTES + _COUNTS_AT)
-            counts = _COUNTS.pack(min(aborts + 1, _COUNT_MAX), moves)
-            self._available.remove(entry)
-            self._available.add(entry[: KEY_BYTES + _COUNTS_AT] + counts)
-
-    def remove(self, lookup_id: int) -> bytes | None:
-        """Take an entry away for good, held or available; None if it is not there."""
-        entry = self._aside.pop(lookup_id, None)
-        if entry is None and lookup_id in self._held:
-            entry, _ = self._held.pop(lookup_id)
-        elif entry is None:
-            entry = self.find(lookup_id)
-            if entry is None:
-                return None
-            self._available.remove(entry)
-        self._count(entry, -1)
-        return entry
-
-    def durable(self) -> list[bytes]:
-        """All entries but those of express messages: what checkpoints keep and crashes restore."""
-        if not self.express_count:
-            return self.everything()
-        return [entry for entry in self.everything() if not is_express_entry(entry)]
-
-    def everything(self) -> list[bytes]:
-        """All entries, held ones in their old place."""
-        if not (self._held or self._aside):
-            return list(self._available)
-        held = (entry for entry, _ in self._held.values())
-        return sorted([*self._available, *held, *self._aside.values()])
-
-    def _count(self, entry: bytes, sign: int) -> None:
-        length = sign * length_of(entry)
-        self.byte_count += length
-        if is_express_entry(entry):
-            self.express_count += sign
-            self.express_bytes += length
-
-    def _priority_bytes(self) -> Iterable[int]:
-        if not self._available:
-            return ()
-        return range(self._available[0][0], self._available[-1][0] + 1)

@@ -16,14 +16,13 @@ import crc32c
 
 from dray.errors import LargeMessageHole, MessageNotFound, Misuse, ProtocolError, TransactionUsage
 from dray.large.join import PartSeen, SequenceKey
+from dray.manager.envelopes import bodies_in, envelopes_in
 from dray.manager.index import lookup_id_of, part_of, unpack
 from dray.manager.quarantine import set_aside
 from dray.manager.receiving import (
     Waiter,
-    bodies,
     check_may_take,
     entries_of,
-    envelope_of,
     hold_whole,
     wait,
 )
@@ -113,15 +112,16 @@ def large_receive_now(
             statuses.place(assembly)
             statuses.hold(assembly, owner)
         packed = hold_whole(context, queue, owner, assembly)
-    header, *parts, trailer = map(unpack, packed)
+    both = packed[0] + packed[-1]
+    header, trailer = envelopes_in(both)
     found = LargeFound(
         assembly.key.sequence,
         assembly.key.source.hex(),
-        envelope_of(header),
-        envelope_of(trailer),
-        [PartAt(part.lookup_id, part.length, part.crc) for part in parts],
+        header,
+        trailer,
+        [PartAt(each.lookup_id, each.length, each.crc) for each in map(unpack, packed[1:-1])],
     )
-    context.answer(session, request_id, found, bodies(context, (header, trailer)))
+    context.answer(session, request_id, found, bodies_in(context, both))
     return True
 
 

@@ -17,7 +17,6 @@ another deadline by now is dropped when it comes up.
 from __future__ import annotations
 
 import heapq
-from itertools import takewhile
 from typing import TYPE_CHECKING, assert_never
 
 from dray.delivery.events import Confirmed as StreamConfirmed
@@ -40,12 +39,12 @@ from dray.delivery.events import Tick as StreamTick
 from dray.errors import AccessDenied, QueueNotFound
 from dray.manager.context import MICROSECONDS
 from dray.manager.departures import delivered, record_of
+from dray.manager.envelopes import bodies_in, stream_envelopes_in
 from dray.manager.events import Dial, HangUp, LinkSend, Peer
 from dray.manager.facts import Delivered, StreamRenewed
-from dray.manager.index import Entry, lookup_id_of, unpack
+from dray.manager.index import entries_in, lookup_id_of, positions_in, unpack
 from dray.manager.linking import Link, LinkState
 from dray.manager.quarantine import only_intact
-from dray.manager.receiving import bodies, envelope_of
 from dray.manager.repairs import answer
 from dray.manager.telling import act_on
 from dray.manager.transactions import take
@@ -348,24 +347,16 @@ class Links:
             self._context.effects.append(LinkSend(peer, answer(self._context, queue, head)))
 
     def _transmit(self, queue: Queue, effect: Transmit) -> None:
-        found = _still_there(queue, effect.lookup_ids)
+        packed = _still_there(queue, effect.lookup_ids)
         if self._suspicious:
-            found = only_intact(self._context, queue, found)
-            if not found:
+            packed = b"".join(only_intact(self._context, queue, entries_in(packed)))
+            if not packed:
                 return
-        entries = [unpack(packed) for packed in found]
-        envelopes = []
-        for entry in entries:
-            reaching_us, remaining_us = self._left_us(entry)
-            number = entry.lookup_id - effect.base
-            envelope = envelope_of(
-                entry, number=number, remaining_us=remaining_us, reaching_us=reaching_us
-            )
-            envelopes.append(envelope)
+        envelopes = stream_envelopes_in(packed, effect.base, self._left_us)
         head = Data(queue.number, effect.sequence_id, effect.previous, envelopes)
         assert queue.route is not None, "an outgoing queue has a route"
         self._context.effects.append(
-            LinkSend(queue.route.peer, head, bodies(self._context, entries))
+            LinkSend(queue.route.peer, head, bodies_in(self._context, packed))
         )
 
     def _pass_over(self, queue: Queue, effect: PassOver) -> None:
@@ -377,14 +368,13 @@ class Links:
         head = Passed(queue.number, *effect, going)
         self._context.effects.append(LinkSend(queue.route.peer, head))
 
-    def _left_us(self, entry: Entry) -> tuple[int, int]:
-        """How long a message has to reach its queue, and how long it may stay there; -1: for ever.
+    def _left_us(self, packed: bytes) -> tuple[int, int]:
+        """How long a message has to reach its queue, and may stay there (-1: for ever).
 
         Durations, so that the clocks of managers need not agree: what was used up before this
         manager is what is missing here of the shorter of both times.
         """
-        if not entry.expires_us:
-            return -1, -1
+        entry = unpack(packed)
         left_us = max(0, entry.expires_us - self._context.now_us)
         _, properties = record_of(self._context.store, entry)
         received = properties.time_to_be_received
@@ -396,9 +386,10 @@ class Links:
         return left_us, max(0, int(received * MICROSECONDS) - used_us)
 
 
-def _still_there(queue: Queue, lookup_ids: list[int]) -> list[bytes]:
+def _still_there(queue: Queue, lookup_ids: list[int]) -> bytes:
     """The packed entries at positions, which are in order; those that have left are left out."""
+    packed = queue.index.between(lookup_ids[0] - 1, lookup_ids[-1])
+    if list(positions_in(packed)) == lookup_ids:
+        return packed
     wanted = set(lookup_ids)
-    entries = queue.index.after(lookup_ids[0] - 1)
-    upto = takewhile(lambda packed: lookup_id_of(packed) <= lookup_ids[-1], entries)
-    return [packed for packed in upto if lookup_id_of(packed) in wanted]
+    return b"".join([each for each in entries_in(packed) if lookup_id_of(each) in wanted])

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 from dray.errors import LargeMessageMixing, MessageNotFound, Misuse, TransactionUsage
 from dray.manager.departures import entries_at
+from dray.manager.envelopes import bodies_in, envelopes_in
 from dray.manager.happening import Happening, forget_parts
 from dray.manager.index import MARK_LAST, lookup_id_of, unpack
 from dray.manager.parts import part_seen
 from dray.manager.receiving import (
     Waiter,
-    bodies,
     check_may_take,
     check_transaction,
-    envelope_of,
     hold,
     wait,
 )
@@ -121,9 +120,9 @@ def receive_transaction_now(
         if total > FRAME_BODY_BYTES_MAX:
             break
         fitting += 1
-    envelopes = [envelope_of(entry) for entry in entries]
+    envelopes = envelopes_in(b"".join(found))
     answer = TransactionMessages(envelopes[:fitting], envelopes[fitting:], missing)
-    context.answer(session, request_id, answer, bodies(context, entries[:fitting]))
+    context.answer(session, request_id, answer, bodies_in(context, b"".join(found[:fitting])))
     hold(queue, owner, found)
     owner.singles.setdefault(queue.number, []).extend(map(lookup_id_of, found))
     return True

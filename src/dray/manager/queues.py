@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from dray.errors import QueueExists, QueueNotFound
 from dray.large.join import LargeParts
 from dray.manager.accounts import account_of
-from dray.manager.index import QueueIndex, length_of, lookup_id_of
+from dray.manager.index import lengths_in, positions_in
+from dray.manager.queue_index import QueueIndex
 from dray.model.classes import QueueKind
 from dray.model.names import queue_key
 from dray.model.queue import QueueInfo, QueueOptions
@@ -155,8 +156,8 @@ class IndexBacklog:
 
     def after(self, lookup_id: int) -> Iterator[tuple[int, int]]:
         """Position and record length of all messages above a position, in order."""
-        for entry in self._index.after(lookup_id):
-            yield lookup_id_of(entry), length_of(entry)
+        for run in self._index.runs_after(lookup_id):
+            yield from zip(positions_in(run), lengths_in(run), strict=True)
 
 
 class QueueTable:

@@ -22,9 +22,9 @@ from dray.errors import (
 )
 from dray.large.join import Assembly
 from dray.manager.context import Context, Session
-from dray.manager.events import Body
+from dray.manager.envelopes import bodies_in, envelopes_in, piece
 from dray.manager.facts import PurgePending, pack_lookups
-from dray.manager.index import Entry, lookup_id_of, part_of, unpack
+from dray.manager.index import length_of, lookup_id_of, part_of, unpack
 from dray.manager.parts import part_seen
 from dray.manager.quarantine import refuse_damaged
 from dray.manager.queues import Queue
@@ -35,16 +35,13 @@ from dray.model.ids import split_id
 from dray.model.limits import (
     BATCH_MESSAGES_MAX,
     FRAME_BODY_BYTES_MAX,
-    KIB,
     PROPERTIES_BYTES_MAX,
     WAITERS_PER_QUEUE_MAX,
 )
 from dray.store.heap import Extent
-from dray.store.kinds import Kind, kind_of
 from dray.wire.file_frames import Copied, CopyPart
 from dray.wire.frames import (
     Done,
-    Envelope,
     LargeReceive,
     Messages,
     PurgeQueue,
@@ -55,9 +52,6 @@ from dray.wire.frames import (
     Settle,
 )
 from dray.wire.record import HEADER_BYTES, read_header, read_properties
-
-_READ_AT_ONCE_BYTES = 64 * KIB
-"""Shorter runs are read while the turn lasts; longer ones go from the heap file to the socket."""
 
 
 class Waiter(NamedTuple):
@@ -101,9 +95,8 @@ def receive_now(context: Context, session: Session, request_id: int, head: Recei
     found = list(_bounded(_candidates(context, queue, head), head))
     if not found:
         return False
-    entries = [unpack(packed) for packed in found]
-    envelopes = [envelope_of(entry) for entry in entries]
-    body = bodies(context, entries)
+    packed = b"".join(found)
+    envelopes, body = envelopes_in(packed), bodies_in(context, packed)
     refuse_damaged(context, queue, found, body, thorough=not (head.peek or head.transaction))
     if not head.peek:
         owner = open_transaction(context, session, head.transaction) if head.transaction else None
@@ -155,7 +148,7 @@ def handle_read_part(context: Context, session: Session, request_id: int, head: 
     What the asker holds was told to it after a sync, so its bytes need not wait for another.
     """
     extent, own = _range_of(context, session, head)
-    body = (_piece(context, extent),) if extent.length else ()
+    body = (piece(context, extent),) if extent.length else ()
     context.answer(session, request_id, Range(), body, held=not own)
 
 
@@ -183,55 +176,6 @@ def _range_of(context: Context, session: Session, head: ReadPart | CopyPart) -> 
     if head.offset < 0 or head.length < 0 or head.offset + head.length > extent.length:
         raise ProtocolError("a range outside the record was asked for")
     return Extent(extent.file, extent.offset + head.offset, head.length), own
-
-
-def envelope_of(
-    entry: Entry, *, number: int = 0, remaining_us: int = -1, reaching_us: int = -1
-) -> Envelope:
-    """What travels beside a record; what can be given besides the entry, only between managers."""
-    return Envelope(
-        entry.lookup_id,
-        entry.length,
-        entry.crc,
-        entry.transaction,
-        entry.sent_us,
-        entry.arrived_us,
-        entry.marks,
-        entry.message_class,
-        entry.abort_count,
-        entry.move_count,
-        entry.ordinal,
-        number,
-        remaining_us,
-        reaching_us,
-        entry.following,
-    )
-
-
-def bodies(context: Context, entries: Iterable[Entry]) -> Body:
-    """The records of entries, neighbours joined; short runs and express messages read now."""
-    runs: list[Extent] = []
-    for entry in entries:
-        extent = entry.extent
-        if runs and _adjoin(runs[-1], extent):
-            runs[-1] = Extent(extent.file, runs[-1].offset, runs[-1].length + extent.length)
-        else:
-            runs.append(extent)
-    return tuple(_piece(context, run) for run in runs)
-
-
-def _piece(context: Context, run: Extent) -> bytes | Extent:
-    """What an answer carries: the bytes, or where they lie for as long as it is on its way.
-
-    An express message is in memory anyway, and its place is free as soon as it leaves its queue.
-    """
-    if run.length > _READ_AT_ONCE_BYTES and kind_of(run.file) is not Kind.EXPRESS:
-        return run
-    return context.store.read(run)
-
-
-def _adjoin(left: Extent, right: Extent) -> bool:
-    return left.file == right.file and left.offset + left.length == right.offset
 
 
 def check_transaction(queue: Queue, transaction: int) -> None:
@@ -331,7 +275,7 @@ def _bounded(candidates: Iterator[bytes], head: Receive) -> Iterator[bytes]:
     room = min(head.max_bytes or FRAME_BODY_BYTES_MAX, FRAME_BODY_BYTES_MAX)
     total = 0
     for packed in islice(candidates, head.max_messages):
-        length = unpack(packed).length
+        length = length_of(packed)
         if total and total + length > room:
             return
         total += length

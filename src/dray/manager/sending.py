@@ -6,7 +6,7 @@ from itertools import accumulate, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-import crc32c
+from crc32c import crc32c as checksum
 
 from dray.errors import (
     AccessDenied,
@@ -174,19 +174,20 @@ def _stage(
     headers = _check_records(context, head, body)
     _check_use(queue, head, headers)
     _make_room(context, queue, transaction, len(body))
-    kinds = [express.kind_in(queue, each, in_transaction=bool(transaction)) for each in headers]
-    if queue.outgoing and len(set(kinds)) > 1:
-        # The batch is one group there, and all of it is as lasting as the most lasting of it.
-        kinds = [Kind.RECOVERABLE] * len(kinds)
+    kinds = [Kind.RECOVERABLE] * len(headers)
+    if transaction is None and queue.takes_express:
+        found = [express.kind_in(queue, each, in_transaction=False) for each in headers]
+        # At an outgoing queue the batch is one group, all as lasting as the most lasting of it.
+        kinds = found if len(set(found)) == 1 or not queue.outgoing else kinds
     try:
         places = _placed(context, body, head.sizes, kinds)
     except StoreFull:
         context.ledger.stage(queue, -len(body))
         raise
     staged, offset, now_us = [], 0, context.now_us
-    transactional = queue.options.transactional
+    transactional, outgoing = queue.options.transactional, queue.outgoing
     for header, place, crc in zip(headers, places, head.crcs, strict=True):
-        seen = seen_in_record(header, body, offset) if header.part else None
+        timed, asked = header.flags & FLAG_TIMED, header.acknowledge and not outgoing
         staged.append(
             Staged(
                 place,
@@ -195,10 +196,10 @@ def _stage(
                 header.part,
                 0 if transactional else header.priority,
                 now_us,
-                expires_us(header, body, offset, now_us, reaching=queue.outgoing),
+                expires_us(header, body, offset, now_us, reaching=outgoing) if timed else 0,
                 header.copies,
-                seen,
-                None if queue.outgoing else _arrival(header, body, offset, place),
+                seen_in_record(header, body, offset) if header.part else None,
+                _arrival(header, body, offset, place) if asked else None,
             )
         )
         offset += place.length
@@ -210,15 +211,19 @@ def _placed(
 ) -> list[Extent]:
     """Write a batch into the heap, neighbours of a kind in one piece; all of it or nothing."""
     pieces: list[Extent] = []
-    found, offset, at = [], 0, 0
+    found: list[Extent] = []
+    offset = at = 0
     try:
         for kind, run in groupby(kinds):
             run_sizes = sizes[at : (at := at + len(list(run)))]
             end = offset + sum(run_sizes)
             piece = context.store.place(body[offset:end], kind)
             pieces.append(piece)
+            file = piece.file
             starts = accumulate(run_sizes, initial=piece.offset)
-            found += [Extent(piece.file, *each) for each in zip(starts, run_sizes, strict=False)]
+            found += [
+                Extent(file, start, size) for start, size in zip(starts, run_sizes, strict=False)
+            ]
             offset = end
     except StoreFull:
         for piece in pieces:
@@ -229,8 +234,6 @@ def _placed(
 
 def _arrival(header: RecordHeader, body: memoryview, offset: int, place: Extent) -> Wish | None:
     """What acknowledgment the arrival in a queue of this manager calls for."""
-    if not header.acknowledge:
-        return None
     return arrival_wish(header, read_properties(body, header, offset), kind_of(place.file))
 
 
@@ -258,15 +261,16 @@ def _check_records(context: Context, head: Send, body: memoryview) -> list[Recor
         raise ProtocolError("a Send frame's sizes and checksums do not fit together")
     if sum(sizes) != len(body) or (sizes and min(sizes) < HEADER_BYTES):
         raise ProtocolError("a Send frame's sizes do not fit its body")
-    headers, offset = [], 0
+    headers, offset, source = [], 0, context.source
     for size, crc in zip(sizes, head.crcs, strict=True):
         header = read_header(body, offset)
         end = offset + size
-        if header.record_bytes != size or header.source != context.source:
+        if header.record_bytes != size or header.source != source:
             raise ProtocolError("a message record does not fit its place in the frame")
-        if crc32c.crc32c(body[offset:end]) != crc:
+        if checksum(body[offset:end]) != crc:
             raise ProtocolError("a message was damaged on the way: its CRC32C does not fit")
-        read_properties(body, header, offset)
+        if header.properties_bytes:
+            read_properties(body, header, offset)
         headers.append(header)
         offset = end
     return headers

@@ -15,7 +15,7 @@ from dray.delivery.events import StreamSnapshot
 from dray.delivery.outgoing import OutgoingStream
 from dray.manager.events import Peer
 from dray.manager.facts import Prepared, QueueCreated, QuotaSet
-from dray.manager.index import ENTRY_BYTES, expires_us_of, lookup_id_of
+from dray.manager.index import expiries_in
 from dray.manager.outcomes import Outcomes
 from dray.manager.queues import IndexBacklog, Queue
 from dray.manager.unfinished import Upload
@@ -119,7 +119,7 @@ def _written(queue: Queue) -> _Queue:
         queue.next_lookup_id,
         queue.large_use,
         queue.paused,
-        b"".join(queue.index.durable()),
+        queue.index.durable(),
         queue.stream.state() if queue.stream is not None else None,
         sorted(queue.purge_pending),
     )
@@ -128,12 +128,9 @@ def _written(queue: Queue) -> _Queue:
 def _read_queue(state: State, record: _Queue) -> None:
     state.apply(record.created)
     queue = state.queues.numbered(record.created.number)
-    packed = record.entries
-    queue.index.load(packed[at : at + ENTRY_BYTES] for at in range(0, len(packed), ENTRY_BYTES))
-    for entry in queue.index.available():
-        expires_us = expires_us_of(entry)
-        if expires_us:
-            state.expiries.add(expires_us, queue.number, lookup_id_of(entry))
+    queue.index.load(record.entries)
+    for expires_us, lookup_id in expiries_in(record.entries):
+        state.expiries.add(expires_us, queue.number, lookup_id)
     queue.next_lookup_id = record.next_lookup_id
     queue.large_use, queue.paused = record.large_use, record.paused
     queue.purge_pending.update(record.purge_pending)

@@ -47,18 +47,20 @@ from dray.manager.facts import (
     unpack_lookups,
 )
 from dray.manager.index import (
-    expires_us_of,
+    TAIL_BYTES,
+    any_part_in,
+    claims_in,
+    expiries_in,
     extent_of,
     extents_of,
     lookup_id_of,
-    part_of,
-    place_in,
     place_of,
+    places_in,
+    runs_in,
     split_tails,
     tail_of,
     unpack,
     unpack_places,
-    with_key,
 )
 from dray.manager.outcomes import Outcomes
 from dray.manager.queues import IndexBacklog, Queue, QueueTable, Route
@@ -150,7 +152,7 @@ class State:
     def live(self) -> Iterator[tuple[Extent, int]]:
         """Place and CRC32C of every record the state refers to."""
         for queue in self.queues:
-            yield from map(place_in, queue.index.durable())
+            yield from claims_in(queue.index.durable())
         for prepared in self.prepared.values():
             for _, tails in prepared.sends:
                 yield from map(place_of, split_tails(tails))
@@ -265,18 +267,14 @@ class State:
 
     def _enter(self, queue: Queue, tails: bytes, first: int) -> int:
         """Put messages into a queue from a position on; gives the position behind the last."""
-        before, behind = queue.index.byte_count, first
-        for lookup_id, tail in enumerate(split_tails(tails), first):
-            entry = with_key(tail, lookup_id)
-            queue.index.add(entry)
-            expires_us = expires_us_of(entry)
-            if expires_us:
-                self.expiries.add(expires_us, queue.number, lookup_id)
-            if part_of(entry):
-                queue.large_use = True
-            behind = lookup_id + 1
+        before = queue.index.byte_count
+        entries = queue.index.add_run(tails, first)
+        for expires_us, lookup_id in expiries_in(entries):
+            self.expiries.add(expires_us, queue.number, lookup_id)
+        if any_part_in(entries):
+            queue.large_use = True
         self.ledger.stored[queue.account] += queue.index.byte_count - before
-        return behind
+        return first + len(tails) // TAIL_BYTES
 
     def _relocate(self, fact: Relocated) -> None:
         queue = self.queues.get(fact.queue)
@@ -310,11 +308,16 @@ class State:
         queue = self.queues.get(fact.queue)
         if queue is None:
             return
-        keep = frozenset(extents_of(fact.awaiting))
-        first = queue.index.first()
-        while first is not None and lookup_id_of(first) <= fact.upto:
-            self._drop(queue, lookup_id_of(first), keep)
-            first = queue.index.first()
+        before = queue.index.byte_count
+        gone = queue.index.take_upto(fact.upto)
+        self.ledger.stored[queue.account] += queue.index.byte_count - before
+        if fact.awaiting:
+            keep = frozenset(extents_of(fact.awaiting))
+            places = [place for place in places_in(gone) if place not in keep]
+        else:
+            places = runs_in(gone)
+        for place in places:
+            self.released(place)
         if fact.awaiting:
             self._admit(self.queues.numbered(ORDER_QUEUE), fact.awaiting, fact.when_us)
         if queue.stream is not None:

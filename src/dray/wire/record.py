@@ -178,11 +178,12 @@ def encode_record(
 def read_header(view: Buffer, offset: int = 0) -> RecordHeader:
     """Read the fixed part at `offset`; raises `ProtocolError` if it is none."""
     try:
-        fields = RECORD_HEADER.unpack_from(view, offset)
+        (
+            magic, version, part, priority, flags, properties, body, source, number,
+            app_specific, acknowledge, zero, sequence, count, zeros,
+        ) = RECORD_HEADER.unpack_from(view, offset)  # fmt: skip
     except struct.error as error:
         raise ProtocolError(f"a message record is cut short: {error}") from error
-    magic, version, part, priority, flags, properties, body, source, number = fields[:9]
-    app_specific, acknowledge, zero, sequence, count, zeros = fields[9:]
     if magic != MAGIC or version != VERSION:
         raise ProtocolError(f"no message record of version {VERSION} begins here")
     if part > Part.TRAILER or priority > PRIORITY_MAX or flags & ~_FLAGS_KNOWN or zero or zeros:

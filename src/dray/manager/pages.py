@@ -1,0 +1,198 @@
+"""Packed entries of one length, in the order of their keys, in pages that never change.
+
+    pages   | e e e e e e | e e e | e e e e e e e |     each a bytes object, at most PAGE_ENTRIES
+    lasts   |           e |     e |             e |     the key of the last entry of each
+
+The first `key_bytes` of an entry are its key; keys are unique and sort as bytes do. A change makes
+a new page, one copy of some kilobytes, which costs less than what else is done for a message; so
+whoever goes through the pages sees each as it was when he came to it, whatever happens meanwhile.
+What comes behind everything, as in a queue mostly, and what leaves from the front, is taken by the
+run: no work for each entry. Keys that are numbers in a row are found without a search.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+PAGE_ENTRIES = 256
+"""Of 79 bytes each 20 KB: copied in a microsecond, and a million entries in four thousand pages."""
+
+
+class Pages:
+    """A sorted set of entries by key."""
+
+    def __init__(self, entry_bytes: int, key_bytes: int) -> None:
+        """Begin empty; of each entry's `entry_bytes` the first `key_bytes` are its key."""
+        self._entry = entry_bytes
+        self._key = key_bytes
+        self._page = PAGE_ENTRIES * entry_bytes
+        self._pages: list[bytes] = []
+        self._lasts: list[bytes] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return self._count
+
+    def __iter__(self) -> Iterator[bytes]:
+        """All entries in order."""
+        return self.behind(b"")
+
+    def first(self) -> bytes | None:
+        """The lowest entry."""
+        return self._pages[0][: self._entry] if self._pages else None
+
+    def last(self) -> bytes | None:
+        """The highest entry."""
+        return self._pages[-1][-self._entry :] if self._pages else None
+
+    def packed(self) -> bytes:
+        """All entries in order, one behind the other."""
+        return b"".join(self._pages)
+
+    def find(self, key: bytes) -> bytes | None:
+        """The entry of a key."""
+        at = bisect_left(self._lasts, key)
+        if at == len(self._lasts):
+            return None
+        page = self._pages[at]
+        slot = self._slot(page, key)
+        return page[slot : slot + self._entry] if page.startswith(key, slot) else None
+
+    def behind(self, key: bytes) -> Iterator[bytes]:
+        """Entries above a key, which need not be there, in order."""
+        while (at := bisect_right(self._lasts, key)) < len(self._lasts):
+            page = self._pages[at]
+            start = self._slot_behind(page, key)
+            key = self._lasts[at]
+            for slot in range(start, len(page), self._entry):
+                yield page[slot : slot + self._entry]
+
+    def runs_behind(self, key: bytes) -> Iterator[bytes]:
+        """The same, as many in one piece as lie in one page."""
+        while (at := bisect_right(self._lasts, key)) < len(self._lasts):
+            page = self._pages[at]
+            start = self._slot_behind(page, key)
+            key = self._lasts[at]
+            yield page[start:]
+
+    def between(self, low: bytes, high: bytes) -> bytes:
+        """The same up to another key, all in one piece."""
+        pieces = []
+        for run in self.runs_behind(low):
+            stop = self._slot_behind(run, high)
+            pieces.append(run[:stop])
+            if stop < len(run):
+                break
+        return b"".join(pieces)
+
+    def take_upto(self, key: bytes) -> bytes:
+        """Take out all entries at or below a key; give them one behind the other."""
+        at = bisect_right(self._lasts, key)
+        taken = self._pages[:at]
+        del self._pages[:at], self._lasts[:at]
+        if self._pages:
+            page = self._pages[0]
+            stop = self._slot_behind(page, key)
+            if stop:
+                taken.append(page[:stop])
+                self._pages[0] = page[stop:]
+        packed = b"".join(taken)
+        self._count -= len(packed) // self._entry
+        return packed
+
+    def add(self, entry: bytes) -> None:
+        """Put an entry at its place; its key is not there yet."""
+        key = entry[: self._key]
+        if not self._lasts or key > self._lasts[-1]:
+            self._append(entry)
+            return
+        at = bisect_left(self._lasts, key)
+        page = self._pages[at]
+        slot = self._slot(page, key)
+        assert not page.startswith(key, slot), "an entry with this key is there already"
+        self._put(at, page[:slot] + entry + page[slot:])
+        self._count += 1
+
+    def append(self, entries: bytes) -> None:
+        """Add entries that are in order, one behind the other, and above all that are there."""
+        if entries:
+            assert not self._lasts or entries[: self._key] > self._lasts[-1], "they are not above"
+            self._append(entries)
+
+    def replace(self, entry: bytes) -> None:
+        """Put an entry in the place of the one that has its key."""
+        at, slot = self._at(entry[: self._key])
+        page = self._pages[at]
+        self._pages[at] = page[:slot] + entry + page[slot + self._entry :]
+
+    def remove(self, key: bytes) -> bytes:
+        """Take out the entry of a key, and give it; it must be there."""
+        at, slot = self._at(key)
+        page = self._pages[at]
+        stop = slot + self._entry
+        entry = page[slot:stop]
+        self._count -= 1
+        if len(page) == self._entry:
+            del self._pages[at], self._lasts[at]
+        else:
+            self._pages[at] = rest = page[:slot] + page[stop:]
+            if stop == len(page):
+                self._lasts[at] = self._last_key(rest)
+        return entry
+
+    def _at(self, key: bytes) -> tuple[int, int]:
+        """The page of an entry that is there, and where in it the entry begins."""
+        at = bisect_left(self._lasts, key)
+        slot = self._slot(self._pages[at], key)
+        assert self._pages[at].startswith(key, slot), "there is no entry with this key"
+        return at, slot
+
+    def _append(self, entries: bytes) -> None:
+        self._count += len(entries) // self._entry
+        if self._pages and len(self._pages[-1]) < self._page:
+            entries = self._pages.pop() + entries
+            del self._lasts[-1]
+        for start in range(0, len(entries), self._page):
+            page = entries[start : start + self._page]
+            self._pages.append(page)
+            self._lasts.append(self._last_key(page))
+
+    def _put(self, at: int, page: bytes) -> None:
+        """Let a page be another one, in two halves if it has grown too long."""
+        if len(page) <= self._page:
+            self._pages[at] = page
+            self._lasts[at] = self._last_key(page)
+            return
+        half = len(page) // self._entry // 2 * self._entry
+        pieces = [page[:half], page[half:]]
+        self._pages[at : at + 1] = pieces
+        self._lasts[at : at + 1] = map(self._last_key, pieces)
+
+    def _last_key(self, page: bytes) -> bytes:
+        start = len(page) - self._entry
+        return page[start : start + self._key]
+
+    def _slot_behind(self, page: bytes, key: bytes) -> int:
+        """Where in a page the first entry above a key begins."""
+        if page[: self._key] > key:
+            return 0
+        slot = self._slot(page, key)
+        return slot + self._entry if page.startswith(key, slot) else slot
+
+    def _slot(self, page: bytes, key: bytes) -> int:
+        """Where in a page the first entry begins that is not below a key."""
+        first = int.from_bytes(page[: self._key], "big")
+        guess = (int.from_bytes(key, "big") - first) * self._entry
+        if 0 <= guess < len(page) and page.startswith(key, guess):
+            return guess
+        low, high = 0, len(page) // self._entry
+        while low < high:
+            middle = (low + high) // 2
+            start = middle * self._entry
+            if page[start : start + self._key] < key:
+                low = middle + 1
+            else:
+                high = middle
+        return low * self._entry
