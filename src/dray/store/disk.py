@@ -17,13 +17,14 @@ The contract, which the tests in `tests/unit/store/test_disk.py` hold against bo
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, cast
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StorePoisoned
 from dray.store.whereabouts import check_whereabouts
@@ -37,6 +38,21 @@ NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 MESSAGE_FILE_UNREADABLE: Final = 2083
 
 
+def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """Linux has a call for which Python has no function."""
+    try:
+        found = ctypes.CDLL(None).sync_file_range
+    except (AttributeError, OSError):
+        return None
+    found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return cast("Callable[[int, int, int, int], int]", found)
+
+
+_sync_file_range = _find_sync_file_range()
+_BEGIN_WRITING: Final = 2
+"""SYNC_FILE_RANGE_WRITE."""
+
+
 class File(Protocol):
     """One file, written and read at given offsets."""
 
@@ -48,6 +64,10 @@ class File(Protocol):
 
     def read_into(self, view: memoryview, offset: int) -> int:
         """Fill `view` from `offset`; say how many bytes there were before the end of the file."""
+        ...
+
+    def begin_writing(self) -> None:
+        """Let the disk begin with what a `sync` will wait for. Promises nothing, tells nothing."""
         ...
 
     def sync(self) -> None:
@@ -167,6 +187,14 @@ class RealFile:
     def read_into(self, view: memoryview, offset: int) -> int:
         """Fill `view`; fewer bytes only at the end of the file."""
         return fill(view, self._descriptor, offset, name=self.name)
+
+    def begin_writing(self) -> None:
+        """Hand dirty pages to the disk, where the system can do so without waiting for it.
+
+        What goes wrong stays with the file until `sync`, which is asked in any case.
+        """
+        if _sync_file_range is not None:
+            _sync_file_range(self._descriptor, 0, 0, _BEGIN_WRITING)
 
     def sync(self) -> None:
         """Flush with fdatasync, which lets other threads run."""
@@ -323,8 +351,11 @@ class RealDisk:
 
     def free_bytes(self) -> int:
         """Room the file system gives to ordinary users."""
-        with _translated(FOLDER_NAME, "measure"):
-            status = os.statvfs(self._folder)
+        try:
+            # Asked for with every message: by descriptor, where there is one.
+            status = os.statvfs(self._folder) if self._lock < 0 else os.fstatvfs(self._lock)
+        except OSError as error:
+            raise _translation(error, FOLDER_NAME, "measure") from error
         return status.f_bavail * status.f_frsize
 
     def close(self) -> None:

@@ -52,6 +52,11 @@ class GuardedFile:
         """Read; allowed after a failure too."""
         return self._inner.read_into(view, offset)
 
+    def begin_writing(self) -> None:
+        """Begin, unless something failed: then `sync` says so."""
+        if self._health.failure is None:
+            self._inner.begin_writing()
+
     def sync(self) -> None:
         """Make durable, once. Raises StorePoisoned."""
         self._health.check()

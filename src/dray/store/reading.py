@@ -55,6 +55,10 @@ class ReadOnlyFile:
         """Refuse."""
         raise _refused(f"write {len(data)} bytes at {offset} of {self.name}")
 
+    def begin_writing(self) -> NoReturn:
+        """Refuse."""
+        raise _refused(f"begin to write {self.name}")
+
     def sync(self) -> NoReturn:
         """Refuse."""
         raise _refused(f"sync {self.name}")

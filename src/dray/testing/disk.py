@@ -149,6 +149,9 @@ class SimFile:
         view[len(piece) : length] = bytes(length - len(piece))
         return length
 
+    def begin_writing(self) -> None:
+        """Nothing: what is not synced may be on the disk at any time."""
+
     def sync(self) -> None:
         """Make bytes and size durable, unless a fault was asked for."""
         self._disk.admit_sync(self.name)

@@ -57,6 +57,14 @@ def test_an_opened_file_has_at_least_the_size_asked_for(disk):
     again.close()
 
 
+def test_to_begin_writing_changes_nothing_that_is_read(file):
+    file.write(b"abc", 5)
+    file.begin_writing()
+    file.write(b"d", 8)
+    file.sync()
+    assert content(file, 100) == bytes(5) + b"abcd"
+
+
 def test_truncate_cuts_and_extends(file):
     file.write(b"abcdef", 0)
     file.truncate(2)
@@ -137,6 +145,26 @@ def test_a_data_directory_that_cannot_be_made_is_one_clear_error(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot be used as data directory"):
         RealDisk(tmp_path / "file")
+
+
+def test_the_system_is_told_to_begin_writing_and_not_waited_for(tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr("dray.store.disk._sync_file_range", lambda *call: told.append(call))
+    file = RealDisk(tmp_path).open("f", size=10)
+    file.begin_writing()
+    write_and_do_not_wait = 2
+    assert told == [(file.descriptor(), 0, 0, write_and_do_not_wait)]
+    file.close()
+
+
+def test_where_the_system_cannot_begin_writing_nothing_is_missed(tmp_path, monkeypatch):
+    monkeypatch.setattr("dray.store.disk._sync_file_range", None)
+    file = RealDisk(tmp_path).open("f", size=10)
+    file.write(b"x", 0)
+    file.begin_writing()
+    file.sync()
+    assert content(file, 1) == b"x"
+    file.close()
 
 
 def test_no_room_to_preallocate_is_store_full_and_leaves_no_file(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from dray.errors import StorePoisoned
 from dray.store.guard import GuardedDisk, Health
-from dray.testing.disk import SimDisk
+from dray.testing.disk import SimDisk, SimFile
 
 
 @pytest.fixture
@@ -48,6 +48,18 @@ def test_one_failure_is_the_answer_to_everything_after(sim, guarded, failing):
         assert str(second.value) == str(first.value)
     assert sim.syncs == syncs
     assert file.read_into(memoryview(bytearray(4)), 0) == 4
+
+
+def test_after_a_failure_the_disk_begins_with_nothing_more(sim, guarded, monkeypatch):
+    begun = []
+    monkeypatch.setattr(SimFile, "begin_writing", lambda self: begun.append(self.name))
+    file = guarded.open("f", size=10)
+    file.begin_writing()
+    sim.fail_sync()
+    with pytest.raises(StorePoisoned):
+        file.sync()
+    file.begin_writing()
+    assert begun == ["f"]
 
 
 def test_the_first_cause_is_kept():

@@ -10,7 +10,7 @@ from dray.errors import StoreCorrupt, StoreFull, StorePoisoned
 from dray.store.disk import RealDisk
 from dray.store.heap import Extent
 from dray.store.store import Store
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.disk import Fate, SimDisk, SimFile
 from tests.unit.store.ledger import HEAP_BYTES, LOG_BYTES, Ledger, busy_turn, opened, small_store
 
 
@@ -69,6 +69,36 @@ def test_a_turn_is_one_group_one_sync_of_each_dirty_file_and_of_the_log(disk):
     settled(store, ledger, b"d")
     assert disk.syncs - syncs == 4 + 1 + 1
     assert store.counters.groups == store.counters.syncs == 3
+
+
+def test_the_disk_works_at_all_files_while_the_first_is_waited_for(disk, monkeypatch):
+    store, ledger = opened(disk)
+    done: list[tuple[str, str]] = []
+    sync = SimFile.sync
+    monkeypatch.setattr(SimFile, "begin_writing", lambda self: done.append(("begun", self.name)))
+    monkeypatch.setattr(
+        SimFile, "sync", lambda self: (done.append(("synced", self.name)), sync(self))
+    )
+    settled(store, ledger, b"a" * 4000, b"b" * 4000)
+    first, second = "p0000001.mq", "p0000002.mq"
+    begun = {("begun", "QMLog"), ("begun", second)}
+    assert set(done[:2]) == begun
+    assert done[2:] == [("synced", first), ("synced", second), ("synced", "QMLog")]
+    done.clear()
+    settled(store, ledger)
+    assert done == [("synced", "QMLog")]
+
+
+def test_what_was_only_begun_with_is_not_durable(disk):
+    store, ledger = opened(disk)
+    settled(store, ledger, b"one")
+    before = ledger.state()
+    ledger.put(store, 9, b"two")
+    sync = store.begin_sync()
+    for capture in sync.captures:
+        capture.file.begin_writing()
+    _, again = opened(disk.crash(Fate.LOST))
+    assert again.state() == before
 
 
 def test_a_group_that_was_begun_is_covered_by_the_next_sync_as_well(disk):
