@@ -69,6 +69,10 @@ class Owner(Protocol):
         """What came is no frame, and what follows cannot be understood: `refuse` in due time."""
         ...
 
+    def has_read(self) -> None:
+        """What came on a connection was passed on, as far as its share of a pass went."""
+        ...
+
     @property
     def overfull(self) -> bool:
         """Whether so much waits for the disk that nothing more should be read."""
@@ -238,6 +242,10 @@ class Connection:
         if self._state is _State.LINGERING:
             self._discard()
             return
+        self._read_share()
+        self._owner.has_read()
+
+    def _read_share(self) -> None:
         bytes_left, frames_left = READ_BYTES_PER_PASS, READ_FRAMES_PER_PASS
         while self._reading and bytes_left > 0 and frames_left > 0:
             try:

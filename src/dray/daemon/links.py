@@ -127,6 +127,9 @@ class Links:
                 connection.cut_for(frame.head.channels)
             self._turns.deliver(LinkFrame(peer, frame))
 
+    def has_read(self) -> None:
+        """Nothing: what links bring is gathered until the pass ends by itself."""
+
     def frame_refused(self, connection: Connection, error: ProtocolError) -> None:
         """Say what was wrong, and end the link."""
         connection.send(failure(error))

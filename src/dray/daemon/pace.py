@@ -38,6 +38,11 @@ class Gathering:
         self._since = 0.0
         self._turns: deque[set[int]] = deque(maxlen=GATHER_TURNS)
         self._last_turn = float("-inf")
+        self._alone = False
+
+    def is_lone(self, now: float) -> bool:
+        """Whether the last turns were all of one session, a moment ago."""
+        return self._alone and now - self._last_turn <= STALE_TURN_S
 
     def joined(self, session: int, now: float) -> None:
         """Note that a session waits for the next sync."""
@@ -56,6 +61,7 @@ class Gathering:
             self._turns.append(self._here)
             self._here = set()
             self._last_turn = now
+            self._alone = len(set().union(*self._turns)) == 1
 
     def dismissed(self) -> None:
         """Note that nothing had to be synced for those who are here."""

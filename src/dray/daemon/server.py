@@ -242,6 +242,10 @@ class Server:
         if number is not None:
             self._turns.deliver(Request(number, frame))
 
+    def has_read(self) -> None:
+        """Nothing more comes from this connection in this pass."""
+        self._turns.nothing_more()
+
     def frame_refused(self, connection: Connection, error: ProtocolError) -> None:
         """Say what was wrong after all that was decided before, then end the session."""
         number = self._numbers.get(connection)

@@ -141,7 +141,7 @@ class Turns:
         self._running: _Turn | None = None
         # The facts of one group must fit the log, and those of one event come on top.
         self._group_bytes = store.group_bytes_max // GROUP_SHARE
-        self._pass_ends = False
+        self._pass_ends: asyncio.Handle | None = None
         self._overfull = False
         self._failed = False
         self._checkpointing = False
@@ -185,9 +185,15 @@ class Turns:
         """Have these done after everything that was decided before."""
         for effect in effects:
             self._gather(effect)
-        if not self._pass_ends:
-            self._pass_ends = True
-            self._loop.call_soon(self._end_pass)
+        if self._pass_ends is None:
+            self._pass_ends = self._loop.call_soon(self._end_pass)
+
+    def nothing_more(self) -> None:
+        """All that came on a connection was delivered: a lone session's pass ends here and now."""
+        ends = self._pass_ends
+        if ends is not None and self._gathering.is_lone(self._loop.time()):
+            ends.cancel()
+            self._end_pass()
 
     def tick(self) -> None:
         """Let the manager look at the time."""
@@ -206,7 +212,7 @@ class Turns:
             self._gathering.joined(effect.session, self._loop.time())
 
     def _end_pass(self) -> None:
-        self._pass_ends = False
+        self._pass_ends = None
         if self._failed:
             return
         if self._at_once:

@@ -187,6 +187,13 @@ class FrameStream:
         """Give the body its memory and move what of it has already come; or wait."""
         size = header.body_bytes
         have = min(size, self._end - self._start)
+        if have == size <= READ_BYTES and not isinstance(head, Piece):
+            # Most bodies: small, and there already.
+            came = memoryview(self._small)[self._start : self._start + size]
+            self._body = memoryview(bytearray(came)) if size else _EMPTY
+            self._start += size
+            self._body_have = size
+            return True
         if isinstance(head, Piece):
             self._body, self._body_room = self._cut.room(head.channel, size), 0
         else:

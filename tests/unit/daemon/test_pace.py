@@ -7,6 +7,7 @@ import pytest
 from dray.daemon.limits import (
     GATHER_S_MAX,
     GATHER_SESSIONS_MIN,
+    GATHER_TURNS,
     QUICK_SYNC_BYTES,
     QUICK_SYNC_S,
     QUICK_SYNCS,
@@ -103,6 +104,24 @@ def test_small_turns_by_chance_do_not_make_all_turns_small(busy):
     turn(busy, range(2, 4), 0.001)
     busy.joined(5, 0.001)
     assert busy.wait_s(0.001)
+
+
+def test_a_session_is_lone_when_the_last_turns_were_all_its_own():
+    gathering = Gathering()
+    assert not gathering.is_lone(0.0)
+    turn(gathering, range(1), 0.0)
+    assert gathering.is_lone(STALE_TURN_S)
+    assert not gathering.is_lone(1.01 * STALE_TURN_S)
+
+
+def test_a_session_is_lone_again_when_the_turns_of_others_are_over():
+    gathering = Gathering()
+    turn(gathering, range(2), 0.0)
+    for _ in range(GATHER_TURNS - 1):
+        turn(gathering, range(1), 0.0)
+        assert not gathering.is_lone(0.0)
+    turn(gathering, range(1), 0.0)
+    assert gathering.is_lone(0.0)
 
 
 def trusted() -> SyncPace:
