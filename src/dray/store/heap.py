@@ -46,6 +46,7 @@ from dray.store.kinds import (
 from dray.store.limits import (
     AHEAD_SHARE,
     EXPRESS_BYTES,
+    FLUSH_SHARE,
     HEAP_DESCRIPTORS,
     HEAP_FREE_FILES,
     HEAP_HANDED_OUT,
@@ -287,6 +288,11 @@ class Heap:
         return [Range(each.number, each.dirty_from, each.position) for each in self._dirty.values()]
 
     @property
+    def unsynced_bytes(self) -> int:
+        """How many bytes those are."""
+        return sum(each.position - each.dirty_from for each in self._dirty.values())
+
+    @property
     def dirty_files(self) -> int:
         """How many ranges `dirty_ranges` would give."""
         return len(self._dirty)
@@ -304,13 +310,18 @@ class Heap:
                 self._dirty.pop(heap_file.number, None)
 
     def hand_out(self) -> list[Capture]:
-        """Files that will take nothing more and are not durable, each until it is handed back."""
+        """Files of which much is not durable, or which take no more, until they are handed back."""
         room = HEAP_HANDED_OUT - self._handed_out
-        full = [each for each in self._dirty.values() if not (each.open or each.handed)][:room]
-        for heap_file in full:
+        least = self.file_bytes // FLUSH_SHARE
+        worth = [
+            each
+            for each in self._dirty.values()
+            if not each.handed and (not each.open or each.position - each.dirty_from >= least)
+        ][:room]
+        for heap_file in worth:
             heap_file.handed = True
-        self._handed_out += len(full)
-        return [each.capture(self._file(each)) for each in full]
+        self._handed_out += len(worth)
+        return [each.capture(self._file(each)) for each in worth]
 
     def hand_back(self, capture: Capture) -> None:
         """A file that was handed out has been synced."""

@@ -24,8 +24,12 @@ of 4,000,000 bytes leave, few enough that a commit has at most 16 MiB left to sy
 HEAP_DESCRIPTORS: Final = 256
 """Descriptors kept for heap files; a quarter of the usual limit of 1,024 per process."""
 
+FLUSH_SHARE: Final = 4
+"""An open heap file is worth an early sync when one part in this many (1 MiB) is not durable. Less
+stays for the next commit: at most 8 MiB, in the open files of messages and journals."""
+
 HEAP_HANDED_OUT: Final = 64
-"""Full files that may be with a worker for an early sync; the rest of the descriptors stay ours."""
+"""Files that may be with a worker for an early sync; the rest of the descriptors stay ours."""
 
 AHEAD_SHARE: Final = 64
 """A new heap file is written with zeros one part in this many ahead of small extents (64 KiB): a

@@ -258,10 +258,20 @@ class Store:
             self.end_sync(sync)
 
     def flush_hint(self) -> list[File]:
-        """Full heap files worth syncing early in a worker; give them back through `flushed`."""
+        """Heap files worth syncing early in a worker; give them back through `flushed`."""
         captures = self._heap.hand_out()
         self._handed_out.update((each.file.name, each) for each in captures)
         return [each.file for each in captures]
+
+    @property
+    def handed_out_bytes(self) -> int:
+        """How many unsynced bytes the files had that a `flush_hint` gave."""
+        return sum(each.position - each.start for each in self._handed_out.values())
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Heap bytes that were written and that no ended sync covers."""
+        return self._heap.unsynced_bytes
 
     def flushed(self, files: Iterable[File]) -> None:
         """These files of a `flush_hint` were synced."""

@@ -11,7 +11,7 @@ from dray.store import heap as heap_module
 from dray.store.group import Range
 from dray.store.heap import Extent, Heap, Occupancy
 from dray.store.kinds import Kind
-from dray.store.limits import AHEAD_SHARE
+from dray.store.limits import AHEAD_SHARE, FLUSH_SHARE, HEAP_OPEN_FILES
 from dray.testing.disk import Operation, SimDisk
 
 FILE_BYTES = 1000
@@ -192,16 +192,49 @@ def test_a_sync_from_before_a_rewind_says_nothing_about_after(heap):
     assert heap.dirty_ranges() == [Range(1, 0, 30)]
 
 
-def test_full_files_are_handed_out_once_until_they_come_back(heap):
+def test_files_are_handed_out_once_until_they_come_back(heap):
     for _ in range(6):
         heap.place(bytes(1000))
     captures = heap.hand_out()
-    assert [each.heap_file.number for each in captures] == [1, 2]
+    assert [each.heap_file.number for each in captures] == [1, 2, 3, 4, 5, 6]
     assert heap.hand_out() == []
-    for capture in captures:
+    for capture in captures[2:]:
         heap.hand_back(capture)
-    assert {each.file for each in heap.dirty_ranges()} == {3, 4, 5, 6}
+    assert {each.file for each in heap.dirty_ranges()} == {1, 2}
     assert heap.hand_out() == []
+
+
+def test_an_open_file_is_handed_out_when_enough_of_it_is_not_durable(heap):
+    heap.place(bytes(FILE_BYTES // FLUSH_SHARE - 1))
+    assert heap.hand_out() == []
+    heap.place(b"x")
+    (capture,) = heap.hand_out()
+    heap.place(bytes(FILE_BYTES // FLUSH_SHARE))
+    assert heap.hand_out() == [], "it is with a worker"
+    heap.hand_back(capture)
+    assert heap.unsynced_bytes == FILE_BYTES // FLUSH_SHARE
+    assert len(heap.hand_out()) == 1
+
+
+def test_a_file_that_takes_no_more_is_handed_out_however_little_of_it_is_not_durable(heap):
+    heap.place(bytes(FILE_BYTES - 1))
+    synced(heap)
+    heap.place(b"x")
+    assert heap.hand_out() == []
+    for _ in range(HEAP_OPEN_FILES):
+        heap.place(bytes(FILE_BYTES))
+    assert 1 in {each.heap_file.number for each in heap.hand_out()}
+
+
+def test_bytes_wait_for_the_disk_until_a_sync_of_them_has_ended(heap):
+    heap.place(bytes(700))
+    captures = heap.capture()
+    heap.place(bytes(200))
+    assert heap.unsynced_bytes == 900
+    heap.captured(captures)
+    assert heap.unsynced_bytes == 200
+    synced(heap)
+    assert heap.unsynced_bytes == 0
 
 
 def test_no_more_files_are_handed_out_than_the_bound(heap, monkeypatch):
@@ -216,7 +249,7 @@ def test_no_more_files_are_handed_out_than_the_bound(heap, monkeypatch):
 
 def test_a_file_recycled_while_handed_out_stays_dirty_when_it_comes_back(heap):
     extents = [heap.place(bytes(1000)) for _ in range(5)]
-    (capture,) = heap.hand_out()
+    (capture, *_) = heap.hand_out()
     heap.free(extents[0])
     assert heap.place(bytes(1000)).file == 1
     heap.hand_back(capture)
