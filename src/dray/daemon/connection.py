@@ -19,6 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from dray.daemon.backlog import Backlog
 from dray.daemon.copying import Copier, Piece
 from dray.daemon.intake import Intake
 from dray.daemon.lent_files import LentFiles
@@ -82,14 +83,14 @@ class Owner(Protocol):
 class Surroundings:
     """What all connections of one daemon share. Of one daemon only: others run in other threads."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, heap: Heap) -> None:
-        """Wait in `loop`, send from `heap`."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, heap: Heap, backlog: Backlog) -> None:
+        """Wait in `loop`, send from `heap`, take large bodies in as `backlog` says."""
         self.loop = loop
         self.heap = heap
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.inlet = bytearray(READ_BYTES)
-        self.intake = Intake(loop)
-        self.copier = Copier(loop)
+        self.intake = Intake(loop, backlog)
+        self.copier = Copier(loop, backlog)
         self.with_spare: dict[Connection, None] = {}
         """Connections that keep memory for their next large frame, longest unused first."""
 
@@ -249,7 +250,7 @@ class Connection:
         bytes_left, frames_left = READ_BYTES_PER_PASS, READ_FRAMES_PER_PASS
         while self._reading and bytes_left > 0 and frames_left > 0:
             try:
-                buffer = self._stream.buffer(self._around.intake.read_bytes)
+                buffer = self._stream.buffer(self._around.intake.read_bytes)[:bytes_left]
                 count = (
                     self._sock.recv_into(buffer)
                     if self._lent is None

@@ -21,6 +21,7 @@ from functools import partial
 from os import copy_file_range, pread, preadv, pwrite
 from typing import NamedTuple
 
+from dray.daemon.backlog import Backlog
 from dray.daemon.copy_threads import CopyThreads, FileHungError, Freed, Told
 from dray.daemon.limits import COPY_PIECE_BYTES, FETCH_BUFFERS
 from dray.model.limits import FRAME_BODY_BYTES_MAX
@@ -45,8 +46,12 @@ class Piece(NamedTuple):
 class Copier:
     """A few threads and a few buffers, shared by all connections of a daemon in their turn."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start the threads; buffers are made when they are first needed."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, backlog: Backlog) -> None:
+        """Start the threads; buffers are made when they are first needed.
+
+        Nothing is fetched while `backlog` is full.
+        """
+        self._backlog = backlog
         self.files_lent = 0
         """Descriptors of clients' files that are open, on all connections."""
         self._threads = CopyThreads(loop)
@@ -88,7 +93,7 @@ class Copier:
         self._threads.stop()
 
     def _fetch_next(self) -> None:
-        while self._waiting:
+        while self._waiting and self._backlog.admits(self._fetch_next):
             buffer = self._buffer()
             if buffer is None:
                 return

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from dray.daemon.backlog import Backlog
 from dray.daemon.limits import (
     FRAME_S,
     INTAKE_BYTES_MAX,
@@ -40,9 +41,10 @@ class Taker(Protocol):
 class Intake:
     """One for each daemon; driven in its loop's thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin with all of it free."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, backlog: Backlog) -> None:
+        """Begin with all of it free; large bodies wait while `backlog` is full."""
         self._loop = loop
+        self._backlog = backlog
         self._held: dict[Taker, int] = {}
         self._since: dict[Taker, float] = {}
         self._small: dict[Taker, int] = {}
@@ -60,6 +62,8 @@ class Intake:
         """Give `size` bytes more, or put `taker` into the line."""
         if self._promised.pop(taker, 0) == size:
             return True
+        if _is_large(size) and not self._backlog.admits(taker.room_came):
+            return False
         line = self._large if _is_large(size) else self._small
         if line or not self._fits(size):
             line[taker] = size
@@ -81,6 +85,7 @@ class Intake:
         self._small.pop(taker, None)
         self._large.pop(taker, None)
         self._promised.pop(taker, None)
+        self._backlog.forget(taker.room_came)
         self._add(taker, -self._held.get(taker, 0))
         self._serve()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-READ_BYTES_PER_PASS: Final = 8 << 20
-"""One connection's share of a pass of the loop: two of the largest frames, about 5 ms."""
+READ_BYTES_PER_PASS: Final = 1 << 20
+"""One connection's share of a pass of the loop: half a millisecond, and two more in the pass in
+which one of the largest frames becomes whole. Everyone else waits as long."""
 READ_FRAMES_PER_PASS: Final = 2_000
 """The same for small frames: about 50 ms at 40,000 a second."""
 ENOUGH_TO_READ_ON: Final = 64 << 10
@@ -26,6 +27,16 @@ READ_BYTES_WHILE_TIGHT: Final = 4 << 10
 them hold 40 MB."""
 FRAME_S: Final = 30.0
 """How long one frame may hold its memory while others wait: the largest at 140 kB/s."""
+
+BACKLOG_S: Final = 0.02
+"""Written and not yet synced is at most what the disk takes in this time: a small commit waits for
+it, once for the sync that is under way and once for its own."""
+BACKLOG_BYTES_MIN: Final = 8 << 20
+"""And at least two fragments: one that is flushed and one that comes in meanwhile."""
+BACKLOG_BYTES_MAX: Final = 64 << 20
+"""On the fastest disk. More keeps no disk busier."""
+BACKLOG_RATE_S: Final = 0.5
+"""The disk's rate is learned from so much time of flushing, the last half counting most."""
 
 OUTBOX_BYTES_MAX: Final = 64 << 20
 """Unsent bytes held in memory for one connection before it is no longer read from. Extents in heap

@@ -20,6 +20,7 @@ from typing import Any, Protocol, assert_never
 import msgspec
 
 from dray.daemon.addresses import own_addresses
+from dray.daemon.backlog import Backlog
 from dray.daemon.config import ServeOptions, check_named, listen_address
 from dray.daemon.connection import Connection, Surroundings
 from dray.daemon.descriptors import raise_limit, sessions_max
@@ -168,8 +169,11 @@ class Server:
             self._close_listeners()
             self._store.close()
             raise
-        self._around = Surroundings(loop, self._store)
-        self._turns = Turns(loop, self._store, self._manager, clock=clock, performer=self)
+        backlog = Backlog(lambda: self._store.unsynced_bytes, loop.call_soon)
+        self._around = Surroundings(loop, self._store, backlog)
+        self._turns = Turns(
+            loop, self._store, self._manager, clock=clock, performer=self, backlog=backlog
+        )
         self._links = Links(
             self._around, self._hello, self._turns, tunnels=self._tunnels, ca=options.tls_ca
         )

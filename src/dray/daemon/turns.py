@@ -20,11 +20,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import cycle, islice
 from typing import NamedTuple, Protocol
 
+from dray.daemon.backlog import Backlog
 from dray.daemon.limits import (
     CHECKPOINT_RETRY_S,
     GATHERED_BYTES_MAX,
@@ -120,6 +121,7 @@ class Turns:
         *,
         clock: Timekeeper,
         performer: Performing,
+        backlog: Backlog,
     ) -> None:
         """Begin with nothing gathered; threads are started here."""
         self._loop = loop
@@ -127,6 +129,7 @@ class Turns:
         self._manager = manager
         self._clock = clock
         self._performer = performer
+        self._backlog = backlog
         self._syncers = (Worker(loop, "dray-sync-1"), Worker(loop, "dray-sync-2"))
         self._halves_left = 0
         self._pace = SyncPace()
@@ -314,6 +317,7 @@ class Turns:
         self._running = None
         self._pace.took(self._loop.time() - self._began_at, turn.sync.heap_bytes)
         self._store.end_sync(turn.sync)
+        self._backlog.shrank()
         self._performer.perform(turn.effects)
         if self._lined_up:
             self._start()
@@ -371,23 +375,28 @@ class Turns:
             self._weigh()
 
     def _flush_early(self) -> None:
-        """Sync full heap files while the rest of a large transaction still comes."""
+        """Sync heap files while the rest of a large transaction still comes."""
         if self._flushing:
             return
         files = self._store.flush_hint()
         self._bytes_since_flush = 0
         if files:
             self._flushing = True
-            self._keeper.submit(partial(_sync_all, files), partial(self._flushed, files))
+            flush = _Flush(files, self._store.handed_out_bytes, self._loop.time)
+            self._keeper.submit(flush.run, partial(self._flushed, flush))
 
-    def _flushed(self, files: list[File], error: BaseException | None) -> None:
+    def _flushed(self, flush: _Flush, error: BaseException | None) -> None:
         if self._failed:
             return
         if error is not None:
             self.fail(error)
             return
         self._flushing = False
-        self._store.flushed(files)
+        self._store.flushed(flush.files)
+        self._backlog.took(flush.size, flush.seconds)
+        if self._bytes_since_flush >= HEAP_FILE_BYTES or self._backlog.is_full:
+            self._flush_early()
+        self._backlog.shrank()
 
     def _rest(self) -> None:
         """Everything is said and done: seal the log if it stays quiet."""
@@ -409,6 +418,7 @@ class Turns:
         if self._failed:
             return
         self._failed = True
+        self._backlog.lift()
         reason = error if isinstance(error, DrayError) else INTERNAL
         told, self._at_once = self._at_once, []
         turns = [self._running] if self._running else []
@@ -474,6 +484,16 @@ class Turns:
         return []
 
 
-def _sync_all(files: list[File]) -> None:
-    for file in files:
-        file.sync()
+class _Flush:
+    """Heap files that are synced before any turn asks for it, and how long that took."""
+
+    def __init__(self, files: list[File], size: int, time: Callable[[], float]) -> None:
+        self.files, self.size = files, size
+        self.seconds = 0.0
+        self._time = time
+
+    def run(self) -> None:
+        began = self._time()
+        for file in self.files:
+            file.sync()
+        self.seconds = self._time() - began

@@ -7,8 +7,14 @@ from collections import deque
 import pytest
 
 from dray.daemon import intake
+from dray.daemon.backlog import Backlog
 from dray.daemon.intake import Intake
-from dray.daemon.limits import FRAME_S, INTAKE_BYTES_MAX, INTAKE_BYTES_OF_SMALL
+from dray.daemon.limits import (
+    BACKLOG_BYTES_MAX,
+    FRAME_S,
+    INTAKE_BYTES_MAX,
+    INTAKE_BYTES_OF_SMALL,
+)
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.wire import frames
 from dray.wire.stream import READ_BYTES
@@ -24,6 +30,7 @@ class Loop:
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.unsynced = 0
         self.soon: deque = deque()
         self.timers: list = []
 
@@ -68,7 +75,7 @@ def loop():
 
 @pytest.fixture
 def taking(loop):
-    return Intake(loop)
+    return Intake(loop, Backlog(lambda: loop.unsynced, loop.call_soon))
 
 
 def test_little_is_read_ahead_while_some_wait_for_memory(taking):
@@ -152,6 +159,26 @@ def test_without_a_line_nobody_is_hurried(loop, taking):
     loop.advance(10 * FRAME_S)
     assert not any(caller.told for caller in callers)
     assert not loop.timers
+
+
+def test_large_bodies_wait_for_the_disk_and_small_ones_do_not(loop, taking):
+    loop.unsynced = BACKLOG_BYTES_MAX + 1
+    callers, small = large(taking, 3), Caller(taking, SMALL)
+    assert [caller.served for caller in callers] == [False] * 3
+    assert small.served
+    taking.forget(callers[0])
+    loop.unsynced = 0
+    taking._backlog.shrank()
+    run(loop)
+    assert [caller.served for caller in callers] == [False, True, True]
+
+
+def test_who_waits_for_the_disk_hurries_nobody_who_holds_memory(loop, taking):
+    (holder,) = large(taking, 1)
+    loop.unsynced = BACKLOG_BYTES_MAX + 1
+    large(taking, 3)
+    loop.advance(10 * FRAME_S)
+    assert not holder.told
 
 
 # ------------------------------------------------------------------------- in a daemon that runs

@@ -1,0 +1,84 @@
+"""How much of what was received may wait for the disk, and who is held back while it is too much.
+
+A synced commit waits for all bytes that were written before it. A large message is written faster
+than a disk takes it, so without a bound a small commit of another queue stands behind hundreds of
+megabytes. So the bytes that are written and not yet synced are kept below what the disk was
+measured to take in `BACKLOG_S`; above that no memory is given for another large body, which leaves
+it with its sender. Small frames always come in.
+
+    bytes not yet synced     a large body that begins          flushing (`turns.py`)
+    up to the bound          has its memory at once            4 MiB at a time, as they come
+    above the bound          waits; its connection is not      one flush after the other
+                             read from, no file is fetched
+
+Whoever waits is told when a sync has brought the bytes below the bound, all at the same time: each
+then brings one body, however many they are. The bound is of the sum, not of a share for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dray.daemon.limits import (
+    BACKLOG_BYTES_MAX,
+    BACKLOG_BYTES_MIN,
+    BACKLOG_RATE_S,
+    BACKLOG_S,
+)
+
+Told = Callable[[], object]
+
+
+class Backlog:
+    """One for each daemon; driven in its loop's thread."""
+
+    def __init__(
+        self, unsynced_bytes: Callable[[], int], call_soon: Callable[[Told], object]
+    ) -> None:
+        """Ask `unsynced_bytes` of the store; tell those who waited through `call_soon`."""
+        self._unsynced_bytes = unsynced_bytes
+        self._call_soon = call_soon
+        self._waiting: dict[Told, None] = {}
+        self._bytes = self._seconds = 0.0
+        self._lifted = False
+        self.bound = BACKLOG_BYTES_MIN
+        """Bytes that the disk is believed to take in `BACKLOG_S`."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more large bodies should come in now."""
+        return not self._lifted and self._unsynced_bytes() > self.bound
+
+    def admits(self, told: Told) -> bool:
+        """Whether a large body may come in; if not, `told` is called when it may be asked again."""
+        if self.is_full:
+            self._waiting[told] = None
+            return False
+        return True
+
+    def forget(self, told: Told) -> None:
+        """Who would be told has gone."""
+        self._waiting.pop(told, None)
+
+    def took(self, size: int, seconds: float) -> None:
+        """Learn from a flush of `size` bytes how fast the disk is."""
+        self._bytes += size
+        self._seconds += seconds
+        if self._seconds > BACKLOG_RATE_S:
+            self._bytes /= 2
+            self._seconds /= 2
+        bytes_in_time = self._bytes / self._seconds * BACKLOG_S if self._seconds else 0.0
+        self.bound = round(min(max(bytes_in_time, BACKLOG_BYTES_MIN), BACKLOG_BYTES_MAX))
+
+    def shrank(self) -> None:
+        """A sync has ended: go on with those who wait, if it was enough."""
+        if self._waiting and not self.is_full:
+            waiting, self._waiting = self._waiting, {}
+            for told in waiting:
+                # Not at once: this is the middle of a turn, and what comes in begins another.
+                self._call_soon(told)
+
+    def lift(self) -> None:
+        """Hold nobody back any more: the store takes nothing, whatever comes."""
+        self._lifted = True
+        self.shrank()
