@@ -217,6 +217,30 @@ def test_an_asynchronous_iterable_is_sent_as_its_bytes(in_loop):
     assert in_loop(act) == b"".join(bytes([number]) * 333 for number in range(50))
 
 
+def test_what_is_read_with_await_is_sent_as_its_bytes(in_loop):
+    """A stream of asyncio's, and a large message that is passed on to another queue."""
+    body = random.Random(3).randbytes(250_000)
+
+    async def act(manager, queue):
+        await manager.create_queue("statusq", exist_ok=True)
+        large = dray.aio.LargeMessageQueue(queue, fragment_size=60_000)
+        stream = asyncio.StreamReader()
+        stream.feed_data(body)
+        stream.feed_eof()
+        await large.send(stream)
+        for opened in (False, True):
+            async with (
+                manager.transaction() as transaction,
+                large.receive(10, transaction) as message,
+            ):
+                source = message.open() if opened else message
+                await large.send(source, transaction=transaction)
+        async with large.receive(10) as message:
+            return await message.body()
+
+    assert in_loop(act) == body
+
+
 def test_tasks_share_one_connection_and_one_that_waits_stops_no_other(in_loop):
     async def act(manager, queue):
         receiving = [asyncio.create_task(queue.receive(10)) for _ in range(20)]

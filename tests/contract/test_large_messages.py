@@ -117,6 +117,39 @@ def test_extreme_values_of_app_specific_are_restored(large, value):
         assert message.app_specific == value
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"app_specific": 1 << 31},
+        {"app_specific": -(1 << 31) - 1},
+        {"app_specific": "7"},
+        {"app_specific": None},
+        {"label": "x" * 250},
+        {"label": 5},
+        {"correlation_id": b"order-7"},
+        {"priority": 8},
+        {"priority": "high"},
+        {"acknowledge": "full"},
+        {"extension": "more"},
+        {"response_queue": 5},
+        {"administration_queue": " "},
+        {"time_to_be_received": -1},
+    ],
+)
+def test_what_no_receiver_could_read_is_refused_before_anything_is_sent(
+    large, queue, said, tmp_path
+):
+    """It would stand in the queue for ever, in the way of everything behind it."""
+    for resume in (None, tmp_path / "state"):
+        with pytest.raises(dray.Misuse) as caught:
+            large.send(iter([b"x" * 5000]), resume=resume, **said)
+        assert "\n" not in str(caught.value)
+    assert queue.info().byte_count == 0
+    assert not list(tmp_path.iterdir())
+    large.send(b"the next")
+    assert received(large) == b"the next"
+
+
 class Reversed:
     """A formatter of a program's own."""
 
@@ -451,10 +484,15 @@ def test_a_missing_queue_is_told_at_first_use(face, manager):
             act()
 
 
-@pytest.mark.parametrize("size", [-1, 4_000_001])
+@pytest.mark.parametrize("size", [-1, 4_000_001, 1.5, "1000", None])
 def test_a_fragment_size_out_of_bounds_is_refused(face, queue, size):
     with pytest.raises(ValueError, match="fragment_size"):
         face.LargeMessageQueue(queue, fragment_size=size)
+
+
+def test_a_name_in_the_place_of_a_queue_is_told(face):
+    with pytest.raises(TypeError, match=r"made of a queue, .*, not of a str"):
+        face.LargeMessageQueue("orders")
 
 
 def test_a_fragment_size_of_zero_is_the_largest_and_stays(face, queue):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dray.wire.frames import Envelope
 
 _MICROSECONDS = 1_000_000
+_SOURCE_BYTES = 16
 _MARK_FIRST, _MARK_LAST = 1, 2
 
 
@@ -109,6 +110,11 @@ def record_of(message: Message, source: bytes, number: int, mark: PartMark = PLA
     head, body = encode_record(message, source, number, mark)
     crc = crc32c.crc32c(body, crc32c.crc32c(head))
     return Record(head, body, len(head) + len(body), crc)
+
+
+def check_sendable(message: Message) -> None:
+    """Raise what `record_of` raises for the properties of a message; its body may be another."""
+    record_of(message, bytes(_SOURCE_BYTES), 0)
 
 
 def messages_in(envelopes: Iterable[Envelope], body: memoryview, destination: str) -> list[Message]:

@@ -7,18 +7,23 @@ the sender while memory stays constant. An empty body is one empty piece.
 
 from __future__ import annotations
 
+import inspect
 import os
 import stat
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar, cast
 
 from dray.client.formatters import Formatter
 from dray.errors import SourceChanged, SourceUnreadable
 from dray.large.split import SIZE_UNKNOWN
+from dray.model.limits import MIB
+from dray.model.message import Buffer
 
 if TYPE_CHECKING:
     from dray.client.runtime import Runtime
+
+Given = TypeVar("Given")
 
 PIECES_ALIVE = 3
 """One being read, one being sent, one whose digest is being taken."""
@@ -68,21 +73,51 @@ def source_of(
         return BytesSource(body)
     if isinstance(body, Path):
         return FileSource(body)
+    if inspect.iscoroutinefunction(getattr(body, "read", None)):
+        if not awaited:
+            raise TypeError(f"a {type(body).__name__} is awaited: send it with dray.aio")
+        return AwaitedChunkSource(_chunks_of(cast("AwaitedStream", body)))
     if hasattr(body, "read"):
         return StreamSource(cast("BinaryIO", body))
     if formatter is not None:
         return BytesSource(formatter.encode(body))
     if awaited and isinstance(body, AsyncIterable):
         return AwaitedChunkSource(body)
-    if isinstance(body, Iterable) and not isinstance(body, (str, dict)):
-        return ChunkSource(body)
     try:
-        return BytesSource(memoryview(cast("bytes", body)))
+        # An array is an iterable too, but not of its bytes.
+        return BytesSource(memoryview(cast("Buffer", body)))
     except TypeError as error:
+        if isinstance(body, Iterable) and not isinstance(body, (str, dict)):
+            return ChunkSource(body)
         raise TypeError(
             f"a large message's body is bytes, a pathlib.Path, a binary file or an iterable of"
             f" bytes; give a formatter to send a {type(body).__name__}"
         ) from error
+
+
+class AwaitedStream(Protocol):
+    """An open file whose bytes are awaited: a stream of asyncio's, a large message."""
+
+    async def read(self, size: int, /) -> bytes:
+        """Up to so many bytes; none at the end."""
+        ...
+
+
+async def _chunks_of(stream: AwaitedStream) -> AsyncGenerator[bytes, None]:
+    while chunk := await stream.read(MIB):
+        yield chunk
+
+
+def _flat(body: Buffer) -> memoryview:
+    """The bytes of a buffer of any shape and kind, in the order in which it is read."""
+    view = memoryview(body)
+    if view.nbytes and view.c_contiguous:
+        try:
+            return view.cast("B")
+        except ValueError:
+            # Numbers in an order that is not this machine's cannot be cast, only copied.
+            pass
+    return memoryview(view.tobytes())
 
 
 class BytesSource:
@@ -92,8 +127,7 @@ class BytesSource:
 
     def __init__(self, body: bytes | bytearray | memoryview) -> None:
         """Look at the bytes; they must stay as they are until the send returns."""
-        view = memoryview(body)
-        self._view = view.cast("B") if view.contiguous else memoryview(view.tobytes())
+        self._view = _flat(body)
         self.size = len(self._view)
 
     def pieces(self, piece_bytes: int) -> Iterator[memoryview]:
@@ -160,7 +194,13 @@ class _Gathering:
 
     def full(self, chunk: bytes) -> Iterator[memoryview]:
         """Take in a chunk; give the pieces that are full then."""
-        rest = memoryview(chunk).cast("B")
+        try:
+            rest = _flat(chunk)
+        except TypeError as error:
+            raise TypeError(
+                "what is iterated over to be sent as a large message gives bytes, not"
+                f" {type(chunk).__name__}; give a formatter to send an object"
+            ) from error
         while len(rest):
             taken = min(len(rest), self._piece_bytes - self._have)
             self._buffer[self._have : self._have + taken] = rest[:taken]
@@ -215,12 +255,25 @@ class StreamSource:
     def _read_into(self, room: memoryview) -> int:
         readinto = getattr(self._stream, "readinto", None)
         if readinto is not None:
-            return cast("int", readinto(room)) or 0
-        data: object = self._stream.read(len(room))
+            count: int | None = readinto(room)
+            return self._there(count)
+        data: object = self._there(self._stream.read(len(room)))
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError("the file was opened as text; open it with mode 'rb'")
+        if len(data) > len(room):
+            raise ValueError(f"{self._name} gave {len(data)} bytes when asked for {len(room)}")
         room[: len(data)] = data
         return len(data)
+
+    def _there(self, given: Given | None) -> Given:
+        """What a read gave; raises `SourceUnreadable` for nothing yet, which is not the end."""
+        if given is None:
+            raise SourceUnreadable(
+                f"cannot read {self._name}: it gave nothing, and has not ended; it is set not to"
+                " block, set it to block",
+                path=self._name,
+            )
+        return given
 
 
 class FileSource:

@@ -37,9 +37,12 @@ class LargeMessageParameters(msgspec.Struct, frozen=True):
     trailer: int = TRAILER_MARK_DEFAULT
 
     def __post_init__(self) -> None:
-        for name, value in (("header", self.header), ("trailer", self.trailer)):
-            if not _MARK_MIN <= value < 0:
-                raise ValueError(f"the {name} mark must be below zero and fit 32 bits, not {value}")
+        marks: dict[str, object] = {"header": self.header, "trailer": self.trailer}
+        for name, value in marks.items():
+            if not isinstance(value, int) or not _MARK_MIN <= value < 0:
+                raise ValueError(
+                    f"the {name} mark must be below zero and fit 32 bits, not {value!r}"
+                )
         if self.header == self.trailer:
             raise ValueError(f"header and trailer need different marks, not both {self.header}")
 
@@ -73,10 +76,10 @@ class PartMessage(NamedTuple):
     mark: PartMark
 
 
-def check_fragment_size(size: int) -> int:
+def check_fragment_size(size: object) -> int:
     """Give the fragment size to use: 0 means the largest; raises `ValueError` out of bounds."""
-    if not 0 <= size <= FRAGMENT_BYTES_MAX:
-        raise ValueError(f"fragment_size must be 0 to {FRAGMENT_BYTES_MAX} bytes, not {size}")
+    if not isinstance(size, int) or not 0 <= size <= FRAGMENT_BYTES_MAX:
+        raise ValueError(f"fragment_size must be 0 to {FRAGMENT_BYTES_MAX} bytes, not {size!r}")
     return size or FRAGMENT_BYTES_MAX
 
 

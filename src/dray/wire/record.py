@@ -53,6 +53,7 @@ _FLAG_COPIES_AT = 1
 _WANTS_ACKNOWLEDGMENTS = 4
 _SHOWN_CHARACTERS_MAX = 40
 _APP_SPECIFIC_MIN, _APP_SPECIFIC_MAX = -(1 << 31), (1 << 31) - 1
+_ACKNOWLEDGE_MAX = (1 << 16) - 1
 
 
 class RecordHeader(NamedTuple):
@@ -169,7 +170,7 @@ def encode_record(
             0,
         )
     except struct.error as error:
-        raise Misuse(f"a number is out of bounds in the message: {error}") from error
+        raise Misuse(_out_of_bounds(message)) from error
     if message.priority > PRIORITY_MAX:
         raise Misuse(f"priority {message.priority} is over {PRIORITY_MAX}")
     return header + properties, message.body
@@ -248,6 +249,20 @@ def _unsendable(properties: _Plain) -> str:
         except (msgspec.MsgspecError, OverflowError, TypeError, UnicodeEncodeError):
             return name
     raise AssertionError("each property can be sent, yet not all of them")
+
+
+def _out_of_bounds(message: Message) -> str:
+    """Which number keeps a message from being sent."""
+    bounds = {
+        "priority": (0, PRIORITY_MAX),
+        "app_specific": (_APP_SPECIFIC_MIN, _APP_SPECIFIC_MAX),
+        "acknowledge": (0, _ACKNOWLEDGE_MAX),
+    }
+    for name, (least, most) in bounds.items():
+        value = getattr(message, name)
+        if not isinstance(value, int) or not least <= value <= most:
+            return f"{name} is a whole number from {least} to {most}, not {value!r}"
+    raise AssertionError("each number fits its field, yet not all of them")
 
 
 def _timed(message: Message) -> bool:

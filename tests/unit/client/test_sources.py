@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
+from array import array
 
 import pytest
 
@@ -66,6 +68,63 @@ def test_views_of_any_shape_are_sent_as_their_bytes():
     assert pieces(source_of(view, None), 4) == [bytes([0, 2, 4, 6]), bytes([8, 10])]
     wide = memoryview(bytearray(8)).cast("I")
     assert pieces(source_of(wide, None), 8) == [bytes(8)]
+
+
+def test_an_array_is_sent_as_its_bytes_and_not_item_by_item():
+    assert pieces(source_of(array("H", [1, 2, 3]), None), 4) == [b"\1\0\2\0", b"\3\0"]
+    assert pieces(source_of(array("H"), None), 4) == [b""]
+    foreign = (ctypes.c_uint16.__ctype_be__ * 2)(1, 2)
+    assert pieces(source_of(foreign, None), 4) == [b"\0\1\0\2"]
+
+
+@pytest.mark.parametrize("body", [["a"], [1, 2], [b"a", None]])
+def test_an_iterable_of_something_else_than_bytes_is_refused(body):
+    with pytest.raises(TypeError, match=r"gives bytes, not (str|int|NoneType); give a formatter"):
+        pieces(source_of(body, None), 10)
+
+
+class NothingYet(io.RawIOBase):
+    """A stream that does not block: None says that there is nothing yet."""
+
+    def readinto(self, _):
+        return None
+
+
+class NothingYetToRead:
+    """The same without readinto."""
+
+    def read(self, _):
+        return None
+
+
+@pytest.mark.parametrize("stream", [NothingYet(), NothingYetToRead()])
+def test_a_stream_that_has_nothing_yet_has_not_ended(stream):
+    with pytest.raises(SourceUnreadable, match="set it to block"):
+        pieces(source_of(stream, None), 10)
+
+
+class TooMuch:
+    """A stream that breaks its word."""
+
+    def read(self, size):
+        return bytes(size + 1)
+
+
+def test_a_stream_that_gives_more_than_was_asked_for_is_refused():
+    with pytest.raises(ValueError, match="gave 11 bytes when asked for 10"):
+        pieces(source_of(TooMuch(), None), 10)
+
+
+class StreamReader:
+    """A stream as asyncio has them."""
+
+    async def read(self, size):
+        return bytes(size)
+
+
+def test_what_is_awaited_is_read_by_the_awaited_face_only():
+    with pytest.raises(TypeError, match=r"StreamReader is awaited: send it with dray.aio"):
+        source_of(StreamReader(), None)
 
 
 def test_bytes_do_not_go_through_the_formatter_and_objects_do():

@@ -23,7 +23,7 @@ from dray.client.awaited.upload import Cut, Upload, What
 from dray.client.digest import RollingDigest
 from dray.client.large_steps import reached
 from dray.client.lending import lender_of
-from dray.client.messages import Record, SendProperties, addressed, record_of
+from dray.client.messages import Record, SendProperties, addressed, check_sendable, record_of
 from dray.client.progress import Progress, Reporter
 from dray.client.requests import wait_for
 from dray.client.sources import PIECES_ALIVE, AwaitedChunkSource, Source, pieces_of, source_of
@@ -96,6 +96,11 @@ class LargeMessageQueue:
         With `compression="zstd"` fragments that become shorter by it are sent compressed; whoever
         receives sees none of it.
         """
+        if not hasattr(queue, "awaited"):
+            raise TypeError(
+                "a LargeMessageQueue is made of a queue, such as manager.queue('orders'), not of a"
+                f" {type(queue).__name__}"
+            )
         self.fragment_size = check_fragment_size(fragment_size)
         self._way = queue.awaited.way
         self._status_queue = str(parse_queue_address(status_queue))
@@ -120,9 +125,9 @@ class LargeMessageQueue:
 
         `body`: bytes-like, a `pathlib.Path`, an open binary file, an iterable of bytes; anything
         else goes through `formatter`. Awaited, an asynchronous iterable too; others are read in a
-        thread. Raises `SourceUnreadable`, `SourceChanged`,
-        `NotTransactional`. When it fails inside a transaction of the caller's, that transaction
-        can only be aborted.
+        thread. Raises `SourceUnreadable`, `SourceChanged`, `NotTransactional`, and `Misuse` for
+        properties. When it fails inside a transaction of the caller's, that transaction can only
+        be aborted.
 
         `resume` names a state file. A send that ends before its commit, however it ends, is gone on
         with by the same call: what the queue manager has is read again, compared, not sent again,
@@ -132,6 +137,8 @@ class LargeMessageQueue:
         remembers any more whether it was committed; `TargetUnwritable` for the state file.
         """
         message = addressed(Message(**properties), self._way.name)
+        # What the control record says of it, nobody would look at before its receiver.
+        check_sendable(message)
         runtime = self._way.link.runtime
         source = await runtime.offload(
             partial(source_of, body, formatter, awaited=runtime.cancellable)
