@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import random
 import threading
 
@@ -337,6 +338,18 @@ def test_a_file_is_saved_whole_with_progress(large, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out.bin"]
 
 
+def test_a_device_or_a_pipe_is_not_replaced_by_a_file(large, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    large.send(b"x")
+    with (
+        pytest.raises(dray.TargetUnwritable, match="what is there is no regular file"),
+        large.receive(timeout=10) as message,
+    ):
+        message.save_to(tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+    assert received(large) == b"x"
+
+
 @pytest.mark.parametrize("target", ["missing/out.bin", "file/out.bin", "folder"])
 def test_a_file_that_cannot_be_written_leaves_the_message_in_its_queue(large, tmp_path, target):
     (tmp_path / "file").touch()
@@ -443,6 +456,8 @@ def test_a_hole_is_named_once_and_the_next_message_is_whole(large, raw, lost, mi
             act(10)
         assert caught.value.sequence_id == holed
         assert caught.value.missing == missing
+        assert "fragments 2 to 3;" in str(caught.value) or [2, 3] not in missing
+        assert "fragment 5;" in str(caught.value) or [5, 5] not in missing
     assert received(large) == b"whole"
     assert raw.info().message_count == 0
 

@@ -138,10 +138,15 @@ def test_nothing_is_read_once_the_transaction_has_ended(large, manager, ended):
     # What it has read is in memory, and is not given out all the same.
     file.read(10)
     getattr(transaction, ended)()
-    with pytest.raises(dray.TransactionSequence, match="only while its transaction is open"):
-        file.seek(0)
-    with pytest.raises(dray.TransactionSequence, match="only while its transaction is open"):
-        message.read_range(0, 10)
+    reads = (
+        lambda: file.seek(0),
+        lambda: file.readinto(bytearray(4)),
+        lambda: file.read(4),
+        lambda: message.read_range(0, 10),
+    )
+    for read in reads:
+        with pytest.raises(dray.TransactionSequence, match="only while its transaction is open"):
+            read()
     file.close()
     message.close()
 
@@ -155,6 +160,26 @@ def test_what_is_peeked_at_is_read_too_until_it_is_taken(large):
             pass
         with pytest.raises(dray.MessageNotFound):
             message.read_range(0, 10)
+
+
+def test_a_file_of_pythons_own_keeps_the_promises_of_one(large, manager):
+    large.send(BODY)
+    with manager.transaction() as transaction:
+        message = large.receive(timeout=10, transaction=transaction)
+        file, other = message.open(), message.open()
+        if not isinstance(file, io.BufferedReader):
+            # The awaited face gives none.
+            return
+        assert file.readable()
+        assert file.seekable()
+        assert not file.writable()
+        assert file.readinto1(bytearray(4)) == 4
+        other.close()
+        for call in (other.readable, other.seekable, lambda: other.readinto1(bytearray(4))):
+            with pytest.raises(ValueError, match="closed"):
+                call()
+    with pytest.raises(dray.TransactionSequence):
+        file.readinto1(bytearray(4))
 
 
 def test_python_reads_archives_out_of_it(large, tmp_path):

@@ -42,6 +42,11 @@ class BufferedLargeMessageFile(io.BufferedReader):
         self._file.check_usable()
         return super().readinto(buffer)
 
+    def readinto1(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
+        """Fill a buffer with what one fetch gives."""
+        self._file.check_usable()
+        return super().readinto1(buffer)
+
     def readline(self, size: int | None = -1, /) -> bytes:
         """Read up to the end of a line."""
         self._file.check_usable()
@@ -64,10 +69,10 @@ class _RawFile(io.RawIOBase):
         self._file = file
 
     def readable(self) -> bool:
-        return True
+        return self._is_open()
 
     def seekable(self) -> bool:
-        return True
+        return self._is_open()
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         return run(self._file.readinto(buffer))
@@ -81,3 +86,9 @@ class _RawFile(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
+
+    def _is_open(self) -> bool:
+        """True; raises `ValueError` once it is closed, as files of Python's own do."""
+        if self.closed:
+            raise ValueError("I/O operation on closed file")
+        return True

@@ -33,6 +33,11 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 """File systems that know no locks; there everyone has to see to it himself."""
 
 
+def is_in_the_way(target: Path) -> bool:
+    """Whether there is something of that name that a file must not replace, such as a device."""
+    return target.exists() and not target.is_file()
+
+
 class PartialFile:
     """Grows as `<path>.partial`. Every method raises `TargetUnwritable`."""
 
@@ -44,6 +49,12 @@ class PartialFile:
         self._syncer: ThreadPoolExecutor | None = None
         self._syncing: Future[None] | None = None
         self._unsynced = 0
+        try:
+            in_the_way = is_in_the_way(target)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        if in_the_way:
+            raise self.spoilt("what is there is no regular file")
         self._descriptor = self._locked()
         if not going_on and self.length():
             self.cut(0)

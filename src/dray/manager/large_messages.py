@@ -268,6 +268,8 @@ def _hole(
 
 
 def _told(missing: list[list[int] | str]) -> str:
-    return ", ".join(
-        each if isinstance(each, str) else f"fragments {each[0]} to {each[1]}" for each in missing
-    )
+    return ", ".join(each if isinstance(each, str) else _range(*each) for each in missing)
+
+
+def _range(first: int, last: int) -> str:
+    return f"fragment {first}" if first == last else f"fragments {first} to {last}"

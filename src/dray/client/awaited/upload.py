@@ -284,7 +284,7 @@ class _Sending:
 
 
 def _is_id(resume: str | Path) -> bool:
-    if isinstance(resume, Path):
+    if not isinstance(resume, str):
         return False
     try:
         split_id(resume)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from dray.client.partial_file import is_in_the_way
 from dray.client.transfer.fingerprint import Fingerprint
 from dray.errors import TargetUnwritable
 from dray.large.digests import DIGESTS, Digest
@@ -103,6 +104,8 @@ class TargetFile:
         """Whether the thread of the digest waits for more to be written."""
         self._failure: OSError | None = None
         try:
+            if is_in_the_way(target):
+                raise OSError(errno.EEXIST, "what is there is no regular file")
             self._descriptor = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             os.ftruncate(self._descriptor, self._written)
         except OSError as error:

@@ -166,6 +166,13 @@ def test_what_cannot_be_written_is_named(tmp_path):
         begun(tmp_path / "nowhere" / "f")
 
 
+def test_a_device_or_a_pipe_is_not_replaced_by_a_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TargetUnwritable, match="what is there is no regular file"):
+        begun(tmp_path / "pipe")
+    assert [each.name for each in tmp_path.iterdir()] == ["pipe"]
+
+
 def test_closed_it_is_neither_finished_nor_hashed(tmp_path):
     file = begun(tmp_path / "f")
     fill(file)
