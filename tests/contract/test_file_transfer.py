@@ -415,12 +415,26 @@ def test_a_target_that_cannot_be_written_is_named_and_another_may_be_given(
         ({"fragment_size": 5 << 20}, "fragment has 1 to"),
         ({"window_size": 0}, "window has 1 to"),
         ({"consumers": "few"}, "few"),
+        ({"fragment_size": "1MiB"}, "fragment_size is a whole number"),
+        ({"window_size": 1.5}, "window_size is a whole number"),
         ({"request_timeout": 0}, "request_timeout"),
+        ({"request_timeout": None}, "request_timeout is a number of seconds"),
+        ({"request_timeout": float("inf")}, "request_timeout"),
+        ({"response_timeout": "5"}, "response_timeout"),
+        ({"response_timeout": -1}, "response_timeout"),
     ],
 )
-def test_terms_out_of_bounds_are_refused(*, reports, source, offer_of, options, said):
+def test_terms_out_of_bounds_are_refused(*, manager, reports, source, offer_of, options, said):
     with pytest.raises(dray.Misuse, match=said):
         offer_of(source, reports, **options)
+    # Nothing was kept either that would be in the way of the next.
+    assert manager.unfinished_transfers() == []
+    assert offer_of(source, reports).status.state is TransferState.DISCOVERING
+
+
+def test_accepting_with_a_timeout_that_is_none_is_refused(manager, reports):
+    with pytest.raises(dray.Misuse, match="response_timeout"):
+        manager.accept_file(reports, timeout=0, response_timeout=None)
 
 
 def test_what_is_no_file_cannot_be_offered(manager, reports, tmp_path):

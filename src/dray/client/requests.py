@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from dray.errors import Misuse
+from dray.model.limits import TIME_TO_LIVE_S_MAX
 
 ANSWER_GRACE_S = 30.0
 """A queue manager counts a timeout itself and tells; silence so much later means it is gone."""
@@ -14,6 +17,13 @@ def check_count(name: str, value: object) -> None:
     """Raise `Misuse` unless an argument is a whole number."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise Misuse(f"{name} is a whole number, not {value!r}")
+
+
+def check_seconds(name: str, value: object) -> None:
+    """Raise `Misuse` unless an argument is a number of seconds that can pass."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < cast("float", value) <= TIME_TO_LIVE_S_MAX:
+        raise Misuse(f"{name} is a number of seconds above 0, not {value!r}")
 
 
 def wait_for(timeout: float | None) -> float | None:

@@ -413,7 +413,8 @@ class Consumer:
             return [Keep()]
         silent = TransferTimeout(
             f"nothing was heard of the producer of file transfer {self.transfer_id} for"
-            f" {self._silence_s:g} s; what came is kept, resume it when the producer is there",
+            f" {self._silence_s:g} s; what came is kept, resume it when the producer is there, or"
+            " cancel it",
             transfer_id=self.transfer_id,
         )
         self._end(TransferState.TIMED_OUT, silent)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.transfer import Incoming, Offer
+from dray.client.requests import check_seconds
 from dray.client.transfer.accepting import fragments_there
 from dray.client.transfer.board import Told
 from dray.client.transfer.offering import AUTOMATIC, Offering, listen_at
@@ -80,8 +81,8 @@ class Transfers:
 
     async def offer(self, asked: Asked, manner: Manner) -> Offer:
         """Offer a file, or go on with the unfinished offer of that file to that queue."""
-        if not asked.wait_s > 0:
-            raise Misuse("request_timeout is a number of seconds above 0")
+        check_seconds("request_timeout", asked.wait_s)
+        check_seconds("response_timeout", manner.silence_s)
         check_terms(0, asked.fragment_size, asked.window_size, asked.consumers)
         folder = await self._folder()
         asked = asked._replace(path=await self._link.runtime.offload(asked.path.absolute))
@@ -104,6 +105,7 @@ class Transfers:
 
     async def accept(self, source: str, timeout: float | None, silence_s: float) -> Incoming:
         """Give what is unfinished from that queue, or wait for a reference in it."""
+        check_seconds("response_timeout", silence_s)
         name = str(parse_queue_address(source))
         folder = await self._folder()
         for kept in await self._link.runtime.offload(_incoming, folder):
@@ -135,6 +137,7 @@ class Transfers:
 
     async def resume(self, transfer_id: str, manner: Manner) -> Offer | Incoming:
         """Take up what is unfinished; raises `Misuse` if there is none of that id."""
+        check_seconds("response_timeout", manner.silence_s)
         folder = await self._folder()
         runtime = self._link.runtime
         for offered in await runtime.offload(_offers, folder):

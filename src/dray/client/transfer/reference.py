@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from dray.client.requests import check_count
 from dray.client.transfer.fingerprint import TEXT_PATTERN, Fingerprint
 from dray.errors import Misuse
 from dray.large.digests import DIGESTS
@@ -71,6 +72,8 @@ def read_reference(extension: Buffer, body: Buffer) -> Reference | None:
 
 def check_terms(size: int, fragment_size: int, window_size: int, consumers: str) -> None:
     """Raise `Misuse` for terms out of bounds."""
+    check_count("fragment_size", fragment_size)
+    check_count("window_size", window_size)
     if not 1 <= fragment_size <= TRANSFER_FRAGMENT_BYTES_MAX:
         raise Misuse(
             f"a fragment has 1 to {TRANSFER_FRAGMENT_BYTES_MAX} bytes, not {fragment_size}"
