@@ -47,6 +47,14 @@ def test_a_file_that_cannot_be_read_is_named(manager, tmp_path, large):
     assert str(folder) in said.assert_error("source-unreadable")
 
 
+def test_a_fragment_that_is_too_large_is_refused_in_a_sentence(manager, tmp_path):
+    (tmp_path / "load").write_bytes(b"load")
+    options = ("--large", "--fragment-size", "5MB")
+    said = dray("send", "large", tmp_path / "load", *options, url=manager.url)
+    assert "5MB" in said.assert_error("invalid-configuration")
+    assert count(manager, "large") == 0
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read every file")
 def test_a_file_without_permission_is_named(manager, tmp_path):
     secret = tmp_path / "secret"

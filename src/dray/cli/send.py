@@ -17,12 +17,13 @@ from dray.cli.progress import Progress, progress
 from dray.cli.settings import Settings, everywhere
 from dray.errors import (
     InDoubt,
+    InvalidConfiguration,
     MessageTooLarge,
     SourceChanged,
     SourceUnreadable,
     TransactionAborted,
 )
-from dray.model.limits import MESSAGE_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX
+from dray.model.limits import FRAGMENT_BYTES_MAX, MESSAGE_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX
 from dray.model.message import Message
 from dray.model.names import parse_queue_address
 from dray.model.sizes import human_size, size_in_bytes
@@ -119,7 +120,7 @@ def command(
         raise click.UsageError("--fragment-size is for --large.")
     if resume is not None and not (large and len(sources) == 1):
         raise click.UsageError("--resume is for --large and one FILE.")
-    size = None if fragment_size is None else size_in_bytes(fragment_size)
+    size = None if fragment_size is None else _fragment_bytes(fragment_size)
     properties = Properties(label, correlation_id, app_specific, priority, size, resume)
     total = _check_sources(sources)
     send = _send_large if large else _send_plain
@@ -130,6 +131,16 @@ def command(
         else:
             sent, transaction_id = _in_one_transaction(settings, batch, send)
     _tell(settings, queue, sent, transaction_id)
+
+
+def _fragment_bytes(text: str) -> int:
+    """The fragment size asked for; raises `InvalidConfiguration` if there is none of that size."""
+    size = size_in_bytes(text)
+    if size > FRAGMENT_BYTES_MAX:
+        raise InvalidConfiguration(
+            f"a fragment has at most {FRAGMENT_BYTES_MAX} bytes, not {text}; 0 takes the largest"
+        )
+    return size
 
 
 def _is_transactional(manager: Manager, queue: str) -> bool:
