@@ -1,7 +1,9 @@
 """Between two queue managers on loopback, durable on both: small messages, 4 MB ones, a long line.
 
 End to end: from the first send until the last message is in the queue at the other manager. The
-long line is a proxy in this process that holds every byte back for 50 ms each way.
+long line is a proxy in this process that holds every byte back for 50 ms each way. Beside it stands
+what a plain TCP stream reaches through the same proxy, and what the window allows: its bytes once
+in the time that an order ack takes, which is the line there and back, and a sync.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benches.limits import write_fresh_mb_s
-from benches.processes import client
+from benches.limits import make_payload, write_fresh_mb_s
+from benches.processes import ClientProcess, client
 from benches.results import Result
 from dray.cli.demo.processes import ManagerProcess
 from dray.errors import DrayError
+from dray.model.limits import LINK_WINDOW_BYTES
 from dray.testing.bad_line import BadLine
 
 SMALL_BYTES, SMALL_COUNT, BATCH = 1024, 50_000, 100
@@ -30,7 +33,8 @@ ARRIVAL_WITHIN_S = 300.0
 def run(folder: Path, size: int, rounds: int) -> list[Result]:
     """Measure; `size` bytes of 4 MB messages in each round."""
     count = max(BIG_BATCH, size // BIG_BYTES // BIG_BATCH * BIG_BATCH)
-    limit, small, near, proxied, far = [], [], [], [], []
+    limit, small, near, proxied, far, plain = [], [], [], [], [], []
+    payload = make_payload(folder / "payload", count * BIG_BYTES)
     for turn in range(rounds):
         work = folder / f"round-{turn}"
         work.mkdir()
@@ -39,6 +43,7 @@ def run(folder: Path, size: int, rounds: int) -> list[Result]:
         for rates, delay_s in ((near, None), (proxied, 0.0), (far, DELAY_S)):
             seconds = _big(work / f"big-{delay_s}", count, delay_s)
             rates.append(count * BIG_BYTES / seconds / 1e6)
+        plain.append(count * BIG_BYTES / _plain(payload) / 1e6)
     against = "write+fdatasync, fresh file"
     return [
         Result("1 KiB, 100 a transaction, arrived", "messages/s", small,
@@ -51,6 +56,9 @@ def run(folder: Path, size: int, rounds: int) -> list[Result]:
         Result("the same, 50 ms each way", "MB/s", far, "without delay", proxied,
                note=_verdict(statistics.median(far) / statistics.median(proxied), DELAY_BAR,
                              f"{DELAY_BAR} of the rate without delay")),
+        Result("the same, beside plain TCP", "MB/s", far, "plain TCP, 50 ms each way", plain,
+               note=f"the window, {LINK_WINDOW_BYTES >> 20} MiB once in 100 ms, allows"
+                    f" {LINK_WINDOW_BYTES / 2 / DELAY_S / 1e6:.0f} MB/s less the time of a sync"),
     ]  # fmt: skip
 
 
@@ -66,6 +74,18 @@ def _small(folder: Path) -> float:
 def _big(folder: Path, count: int, delay_s: float | None) -> float:
     arguments = {"sizes": [BIG_BYTES], "count": count, "batch": BIG_BATCH}
     return _timed(folder, delay_s, "send_big", arguments)
+
+
+def _plain(payload: Path) -> float:
+    """Seconds of a plain TCP stream through the long line, from memory to nowhere."""
+    with (
+        ClientProcess("plain_send", path=str(payload), memory=True) as sender,
+        BadLine(sender.told()["port"], DELAY_S) as line,
+        ClientProcess("plain_receive", port=line.port, to="") as receiver,
+    ):
+        seconds = receiver.result()["seconds"]
+        sender.result()
+    return float(seconds)
 
 
 def _timed(folder: Path, delay_s: float | None, sender: str, arguments: dict[str, Any]) -> float:

@@ -61,15 +61,25 @@ def stream_envelopes_in(
 
 
 def bodies_in(context: Context, packed: bytes) -> Body:
-    """The records, neighbours joined; short runs and express messages are read now."""
+    """The records for a client, neighbours joined; short runs and express messages are read now."""
     return tuple([piece(context, run) for run in runs_in(packed)])
 
 
-def piece(context: Context, run: Extent) -> bytes | Extent:
+def stream_bodies_in(context: Context, packed: bytes) -> Body:
+    """The records for another manager, neighbours joined; only express messages are read now.
+
+    A whole window may wait for a slow line: that must not be memory, also if all runs are short.
+    """
+    return tuple([piece(context, run, read_bytes=0) for run in runs_in(packed)])
+
+
+def piece(
+    context: Context, run: Extent, *, read_bytes: int = _READ_AT_ONCE_BYTES
+) -> bytes | Extent:
     """What an answer carries: the bytes, or where they lie for as long as it is on its way.
 
     An express message is in memory anyway, and its place is free as soon as it leaves its queue.
     """
-    if run.length > _READ_AT_ONCE_BYTES and kind_of(run.file) is not Kind.EXPRESS:
+    if run.length > read_bytes and kind_of(run.file) is not Kind.EXPRESS:
         return run
     return context.store.read(run)

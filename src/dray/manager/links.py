@@ -39,7 +39,7 @@ from dray.delivery.events import Tick as StreamTick
 from dray.errors import AccessDenied, QueueNotFound
 from dray.manager.context import MICROSECONDS
 from dray.manager.departures import delivered, record_of
-from dray.manager.envelopes import bodies_in, stream_envelopes_in
+from dray.manager.envelopes import stream_bodies_in, stream_envelopes_in
 from dray.manager.events import Dial, HangUp, LinkSend, Peer
 from dray.manager.facts import Delivered, StreamRenewed
 from dray.manager.index import entries_in, lookup_id_of, positions_in, unpack
@@ -356,7 +356,7 @@ class Links:
         head = Data(queue.number, effect.sequence_id, effect.previous, envelopes)
         assert queue.route is not None, "an outgoing queue has a route"
         self._context.effects.append(
-            LinkSend(queue.route.peer, head, bodies_in(self._context, packed))
+            LinkSend(queue.route.peer, head, stream_bodies_in(self._context, packed))
         )
 
     def _pass_over(self, queue: Queue, effect: PassOver) -> None:

@@ -73,8 +73,9 @@ STATUS_BYTES_MAX: Final = 64 * KIB
 """A status message names a queue, a sub-queue and what is missing; what is longer is none."""
 SESSIONS_MAX: Final = 10_000
 QUEUES_MAX: Final = 100_000
-LINK_WINDOW_BYTES: Final = 32 * MIB
-"""Unacknowledged bytes between two managers: 100 MB/s at 100 ms wants 10 MB; three times that."""
+LINK_WINDOW_BYTES: Final = 64 * MIB
+"""Unacknowledged bytes between two managers: 100 MB/s at 100 ms wants 10 MB, a disk beside it that
+takes 50 ms for a sync 15 MB; 64 MiB let 300 MB/s through such a line (docs/decisions/0095)."""
 LINK_WINDOW_MESSAGES: Final = 20_000
 CONFIRMATIONS_AHEAD_MAX: Final = 10_000
 """Confirmations of one stream that are under way; a source takes them a frame at a time."""

@@ -24,6 +24,7 @@ from dray.manager.events import (
 )
 from dray.model.classes import MessageClass
 from dray.model.message import Message
+from dray.store.heap import Extent
 from dray.wire import frames
 from dray.wire.stream import Frame
 
@@ -143,6 +144,25 @@ def test_a_crash_after_any_frame_loses_nothing_and_repeats_nothing(
     pair.deliver()
     assert bodies_at_destination(pair) == [b"%d" % n for n in range(6)]
     assert pair.source.store.live_bytes == 0
+
+
+def test_a_window_on_its_way_waits_in_heap_files_also_if_its_records_lie_scattered(
+    pair: Pair,
+) -> None:
+    caller = pair.source.session()
+    queue, other = caller.open(ADDRESS), caller.create("between")
+    for n in range(50):
+        caller.send(queue, Message(body=b"%d" % n))
+        caller.send(other, Message(body=b"in between"))
+    pieces: list[bytes | Extent] = []
+    for _ in range(10):
+        pair.deliver(upto=1)
+        sent = [effect for effect in pair.source.effects if isinstance(effect, LinkSend)]
+        pieces += [piece for effect in sent for piece in effect.body]
+    assert len(pieces) == 50
+    assert all(isinstance(piece, Extent) for piece in pieces)
+    pair.deliver()
+    assert bodies_at_destination(pair) == [b"%d" % n for n in range(50)]
 
 
 def test_consumed_messages_do_not_come_back_when_they_are_sent_again(pair: Pair) -> None:
