@@ -14,7 +14,7 @@ from dray.manager.expiry import give_up
 from dray.manager.facts import NumbersLeased, QueueCreated, QueueDeleted, QueuePaused, QuotaSet
 from dray.manager.index import lookup_id_of
 from dray.manager.lives import Lives
-from dray.manager.transactions import bar, take
+from dray.manager.transactions import abort, bar, take
 from dray.model.classes import MessageClass, QueueKind, TransactionStatus
 from dray.model.ids import ManagerId, split_id
 from dray.model.limits import (
@@ -190,6 +190,7 @@ def handle_delete(context: Context, session: Session, request_id: int, head: Del
     for each in family:
         if each.kind is not QueueKind.JOURNAL:
             _let_go(context, each)
+    _drop_uploads(context, family)
     context.record(QueueDeleted(queue.number))
     for each in family:
         gone = QueueNotFound(f"queue {each.name!r} has been deleted", queue=each.name)
@@ -197,6 +198,15 @@ def handle_delete(context: Context, session: Session, request_id: int, head: Del
             context.refuse(waiter.session, waiter.request_id, gone)
         each.waiters.clear()
     context.answer(session, request_id, Done())
+
+
+def _drop_uploads(context: Context, family: list[Queue]) -> None:
+    """What is not sent to its end has nowhere to go any more."""
+    numbers = {queue.number for queue in family}
+    for upload in [each for each in context.state.uploads if each.queue in numbers]:
+        transaction = context.transactions.get(upload.number)
+        if transaction is not None:
+            abort(context, transaction)
 
 
 def _check_nothing_prepared(context: Context, family: list[Queue]) -> None:

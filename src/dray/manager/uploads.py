@@ -111,9 +111,10 @@ def handle_resume(context: Context, session: Session, request_id: int, head: Upl
 
 def handle_drop(context: Context, session: Session, request_id: int, head: UploadDrop) -> None:
     """Give an unfinished upload up for good."""
-    _, number = split_id(head.sequence_id)
+    manager, number = split_id(head.sequence_id)
     transaction = context.transactions.get(number)
-    if number not in context.state.uploads or transaction is None:
+    mine = manager == context.state.manager_id
+    if not mine or number not in context.state.uploads or transaction is None:
         raise MessageNotFound(f"there is no unfinished upload {head.sequence_id!r}")
     abort(context, transaction)
     context.answer(session, request_id, Done())

@@ -226,3 +226,43 @@ def test_what_has_no_transaction_of_its_own_is_neither_committed_nor_aborted(
             message.close()
             assert message.body() == b"".join(PIECES)
     assert (len(peer.of(Commit)), len(peer.of(Abort))) == (1, 0)
+
+
+def test_reading_goes_on_where_it_failed(peer, take):
+    """The end of a pass that was cut off is not the end of the body."""
+    large, spoilt = Large(peer), [2]
+
+    def read(visit, frame):
+        if frame.head.lookup_id in spoilt:
+            spoilt.remove(frame.head.lookup_id)
+            visit.answer(frame, Done())
+        else:
+            large.read(visit, frame)
+
+    peer.on[ReadPart] = read
+    message, whole = take(), b"".join(PIECES)
+    assert message.read(700) == whole[:700]
+    # What was put into the buffer before it failed is read again.
+    with pytest.raises(ProtocolError):
+        message.read(1000)
+    assert message.read(500) == whole[700:1200]
+    assert message.read() == whole[1200:]
+    assert message.read() == b""
+    spoilt.append(3)
+    message = take()
+    with pytest.raises(ProtocolError):
+        message.read()
+    assert message.read(1000) == whole[:1000]
+    assert message.read() == whole[1000:]
+
+
+def test_what_is_corrupt_stays_so_and_is_no_end(peer, take):
+    Large(peer, digest=b"wrong" * 6 + b"..")
+    message = take()
+    for _ in range(2):
+        with pytest.raises(LargeMessageCorrupt):
+            message.read()
+    assert message.read(2500) == b"".join(PIECES)
+    for _ in range(2):
+        with pytest.raises(LargeMessageCorrupt):
+            message.read(1)

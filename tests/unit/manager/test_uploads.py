@@ -276,3 +276,26 @@ def test_a_restored_store_knows_nothing_of_uploads(desk: Desk, sender: Sender) -
     desk.crash()
     assert desk.store.live_bytes == 0
     assert sender.resume(desk.session()).status == "unknown"
+
+
+def test_the_id_of_another_manager_with_the_same_number_drops_nothing(sender: Sender) -> None:
+    half_way(sender)
+    _, number = sender.name.split("\\")
+    for other in ("b" * 32 + "\\" + number, sender.name + "1"):
+        with pytest.raises(errors.MessageNotFound):
+            sender.caller.call(frames.UploadDrop(other))
+    sender.finish(3)
+    assert take(sender.caller, sender.queue).sequence == sender.number
+
+
+@pytest.mark.parametrize("how", ["crash", "session", "none"])
+def test_what_is_unfinished_goes_with_its_queue(desk: Desk, sender: Sender, how: str) -> None:
+    half_way(sender)
+    other = end_in(desk, sender, how)
+    other.call(frames.DeleteQueue("heavy"))
+    assert desk.store.live_bytes == 0
+    state = sender.resume(other)
+    assert state.status == "aborted"
+    desk.crash()
+    assert sender.resume(desk.session()).status == "aborted"
+    assert desk.store.live_bytes == 0

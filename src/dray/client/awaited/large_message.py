@@ -8,8 +8,8 @@ the end is believed: a reader that has seen the end has seen what was sent.
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -79,6 +79,8 @@ class LargeMessage(Described):
         self._fragments = Fragments(origin, parts, header.header.number, layout)
         self._cursor: AsyncGenerator[memoryview, None] | None = None
         self._rest = memoryview(b"")
+        self._given = 0
+        """Bytes of the body that the cursor has given, `_rest` among them."""
 
     def __repr__(self) -> str:
         return f"<LargeMessage {self.sequence_id} {self.label!r} {self.size} bytes>"
@@ -97,27 +99,32 @@ class LargeMessage(Described):
         Raises `LargeMessageCorrupt` where a record does not fit its CRC32C, or at the end if the
         digest does not fit.
         """
-        if size < 0:
-            rest, self._rest = self._rest, memoryview(b"")
-            # A copy first: the memory behind `rest` serves the pieces that follow.
-            return b"".join([bytes(rest), *[bytes(piece) async for piece in self._pieces()]])
-        room = bytearray(size)
-        return bytes(room[: await self.readinto(room)])
+        if size >= 0:
+            room = bytearray(size)
+            return bytes(room[: await self.readinto(room)])
+        async with self._from_here():
+            # A copy first: the memory behind it serves the pieces that follow.
+            pieces = [bytes(self._rest)]
+            while (piece := await self._next_piece()) is not None:
+                pieces.append(bytes(piece))
+            self._rest = memoryview(b"")
+            return b"".join(pieces)
 
     async def readinto(self, buffer: bytearray | memoryview) -> int:
         """Fill a buffer; fewer bytes only at the end, 0 behind it. Raises as `read` does."""
         room = memoryview(buffer).cast("B")
         have = 0
-        while have < len(room):
-            if not self._rest:
-                piece = await anext(self._pieces(), None)
-                if piece is None:
-                    break
-                # The memory of the piece serves the next one, but not before this one is read.
-                self._rest = piece
-            count = min(len(room) - have, len(self._rest))
-            room[have : have + count] = self._rest[:count]
-            have, self._rest = have + count, self._rest[count:]
+        async with self._from_here():
+            while have < len(room):
+                if not self._rest:
+                    piece = await self._next_piece()
+                    if piece is None:
+                        break
+                    # The memory of the piece serves the next one, but not before it is read.
+                    self._rest = piece
+                count = min(len(room) - have, len(self._rest))
+                room[have : have + count] = self._rest[:count]
+                have, self._rest = have + count, self._rest[count:]
         return have
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
@@ -248,11 +255,37 @@ class LargeMessage(Described):
         pending = held.transaction.status is TransactionStatus.PENDING
         return held.transaction if pending else None
 
-    def _pieces(self) -> AsyncGenerator[memoryview, None]:
-        """The one pass that `read` and `readinto` share."""
+    @asynccontextmanager
+    async def _from_here(self) -> AsyncIterator[None]:
+        """Read on from where a reader stands; one that fails or is interrupted stands there still.
+
+        Or the next one would take the end of a pass that was cut off for the end of the body.
+        """
+        stands_at = self._given - len(self._rest)
+        try:
+            yield
+        except BaseException:
+            cursor, self._cursor = self._cursor, None
+            self._rest, self._given = memoryview(b""), stands_at
+            if cursor is not None:
+                await cursor.aclose()
+            raise
+
+    async def _next_piece(self) -> memoryview | None:
+        """The next piece of the one pass that `read` and `readinto` share; None at its end.
+
+        A pass that was cut off is begun anew, and what of it was given out is passed over.
+        """
+        passed = self._given
         if self._cursor is None:
-            self._cursor = self._verified()
-        return self._cursor
+            self._cursor, passed = self._verified(), 0
+        while (piece := await anext(self._cursor, None)) is not None:
+            passed += len(piece)
+            if passed > self._given:
+                piece = piece[len(piece) - (passed - self._given) :]
+                self._given = passed
+                return piece
+        return None
 
     async def _verified(self) -> AsyncGenerator[memoryview, None]:
         """Read the body from its beginning; each piece is valid until the next is asked for."""
