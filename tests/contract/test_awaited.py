@@ -178,6 +178,35 @@ def test_a_given_up_large_receive_gives_the_message_back(in_loop):
     assert in_loop(act) == (True, 0)
 
 
+@pytest.mark.parametrize("size", [-1, 450_000])
+def test_a_given_up_read_takes_nothing_from_the_next(in_loop, size):
+    """Wherever it was given up: the body goes on where the last whole read has ended."""
+    body = random.Random(8).randbytes(3_000_000)
+
+    async def act(manager, queue):
+        await manager.create_queue("statusq", exist_ok=True)
+        large = dray.aio.LargeMessageQueue(queue, fragment_size=200_000)
+        await large.send(body)
+        given_up = 0
+        async with large.receive(10) as message:
+            begin = await message.read(250_000)
+            for turns in range(12):
+                reading = asyncio.create_task(message.read(size))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                if reading.done():
+                    begin += await reading
+                    continue
+                reading.cancel()
+                try:
+                    begin += await reading
+                except asyncio.CancelledError:
+                    given_up += 1
+            return given_up > 0, begin + await message.read() == body, await message.read()
+
+    assert in_loop(act) == (True, True, b"")
+
+
 def test_a_given_up_large_send_leaves_nothing(in_loop, tmp_path):
     async def act(manager, queue):
         large = dray.aio.LargeMessageQueue(queue)
