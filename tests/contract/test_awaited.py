@@ -356,6 +356,7 @@ def test_the_awaited_face_has_every_name_of_the_blocking_one():
                 "doom",
                 "leave",
                 "undivided",
+                "under_way",
                 "bind",
             }
         } - {name for cls in blocking.__mro__ for name in vars(cls)}
