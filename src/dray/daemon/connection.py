@@ -106,7 +106,7 @@ class Connection:
         self._sock = sock
         self._owner = owner
         self._stream = FrameStream(around.inlet, partial(around.intake.grant, self))
-        self._outbox = Outbox(sock, around.heap, around.scratch)
+        self._outbox = Outbox(sock, around.heap, around.scratch, around.loop.time)
         self._state = _State.OPEN
         self._reading = self._writing = False
         self._lingers = True

@@ -19,7 +19,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from dray.daemon.limits import KERNEL_SEND_BYTES_MIN, SHARE_BYTES_MAX, SHARE_BYTES_MIN, SHARE_S
+from dray.daemon.limits import (
+    KERNEL_SEND_BYTES_MIN,
+    SHARE_BYTES_MAX,
+    SHARE_BYTES_MIN,
+    SHARE_QUICK_TURNS,
+    SHARE_S,
+    SHARE_SLOW_TURNS,
+)
 from dray.model.limits import FRAME_CHANNELS_MAX
 from dray.store.heap import Extent
 from dray.wire.frames import Cut, Piece, encode_frame
@@ -81,7 +88,7 @@ class Lanes:
         self._free: list[int] = []
         self._cuts = False
         self._count = 0
-        self.share = SHARE_BYTES_MIN
+        self.share = Share()
         self.bytes_in_memory = 0
 
     def __len__(self) -> int:
@@ -139,10 +146,12 @@ class Lanes:
 
     def _take_share(self, line: deque[_Waiting], parts: list[Part]) -> bool:
         """Move a share to `parts`; false if the lane has to wait for a channel."""
-        share = self.share
+        share = self.share.size
         while line and share > 0:
             waiting = line[0]
-            if waiting.channel is None and not (self._cuts and waiting.is_longer_than(self.share)):
+            if waiting.channel is None and not (
+                self._cuts and waiting.is_longer_than(self.share.size)
+            ):
                 parts += (memoryview(waiting.head), *waiting.body)
                 share -= len(waiting.head) + waiting.size
                 self.bytes_in_memory -= _in_memory(waiting)
@@ -188,12 +197,36 @@ class Lanes:
         self._count -= 1
 
 
-def share_at(rate_bytes_s: int) -> int:
-    """The share of a turn on a line of that rate, a power of two; 0 is an unknown rate."""
-    share = SHARE_BYTES_MIN
-    while share < SHARE_BYTES_MAX and 2 * share <= rate_bytes_s * SHARE_S:
-        share *= 2
-    return share
+class Share:
+    """How many bytes a turn has: a power of two, learned from how long turns have taken.
+
+    One that took longer than `SHARE_S` twice in a row is halved, one that was quick in
+    `SHARE_QUICK_TURNS` turns in a row is doubled. The buffers before a slow line swallow the first
+    few turns at once, and nothing is to be learned from those.
+    """
+
+    __slots__ = ("_quick", "_slow", "size")
+
+    def __init__(self) -> None:
+        """Begin as on a slow line."""
+        self.size = SHARE_BYTES_MIN
+        self._quick = self._slow = 0
+
+    def took(self, size: int, seconds: float) -> bool:
+        """Learn from a turn of `size` bytes; whether the share is another one now."""
+        if size < self.size:
+            return False
+        seconds *= self.size / size
+        self._quick = self._quick + 1 if seconds <= SHARE_S / 2 else 0
+        self._slow = self._slow + 1 if seconds > SHARE_S else 0
+        before = self.size
+        if self._quick == SHARE_QUICK_TURNS:
+            self.size = min(2 * self.size, SHARE_BYTES_MAX)
+            self._quick = 0
+        elif self._slow == SHARE_SLOW_TURNS:
+            self.size = max(self.size // 2, SHARE_BYTES_MIN)
+            self._slow = 0
+        return self.size != before
 
 
 def _in_memory(waiting: _Waiting) -> int:

@@ -91,6 +91,11 @@ SHARE_BYTES_MIN: Final = 64 << 10
 (`TCP_NOTSENT_LOWAT`), where the line is slow or its rate unknown: 5 ms at 100 Mbit/s."""
 SHARE_BYTES_MAX: Final = 1 << 20
 """The same on the fastest line; a larger share saves no more calls worth speaking of."""
+SHARE_QUICK_TURNS: Final = 8
+"""Turns in half that time before a share is doubled: more than fit into the buffers of a slow line
+before the first of them has to wait for it."""
+SHARE_SLOW_TURNS: Final = 2
+"""Turns that took longer before it is halved: one may have been our own processor's fault."""
 SHARE_S: Final = 0.005
 """How long a line may be busy with one share: a small message waits for two or three of them."""
 

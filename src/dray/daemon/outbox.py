@@ -17,19 +17,16 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from dray.daemon.lanes import HeapRange, Lanes, Part, share_at
+from dray.daemon.lanes import HeapRange, Lanes, Part
 from dray.daemon.limits import PIECES_PER_CALL, WRITE_BYTES_PER_PASS
 from dray.errors import StoreCorrupt
 from dray.store.heap import Extent
 
 _UNREADABLE = 2083
-_RATE_AT = 160
-"""Where `tcpi_delivery_rate` is in Linux's `struct tcp_info`; 8 bytes, since 4.9."""
 
 Body = tuple[bytes | Extent, ...]
 
@@ -53,17 +50,22 @@ class Heap(Protocol):
 class Outbox:
     """Sends in order, as much as the socket takes."""
 
-    def __init__(self, sock: socket.socket, heap: Heap, scratch: memoryview) -> None:
+    def __init__(
+        self, sock: socket.socket, heap: Heap, scratch: memoryview, time: Callable[[], float]
+    ) -> None:
         """Send to `sock`, a non-blocking stream socket, from memory and `heap`.
 
         `scratch` is used within a call only, so that all outboxes of one thread may share it.
+        `time` is asked how long the socket took.
         """
+        self._time = time
         self._sock = sock
         self._heap = heap
         self._scratch = scratch
         self._pieces: deque[Part] = deque()
         self._bytes = 0
         self._lanes = Lanes()
+        self._turn_bytes, self._turn_began = 0, 0.0
 
     def __len__(self) -> int:
         """Pieces that wait; a frame in its lane counts as one."""
@@ -119,19 +121,18 @@ class Outbox:
     def _next_share(self) -> bool:
         """Fetch what goes next from the lanes; false if nothing waits."""
         if not self._lanes:
+            self._turn_bytes = 0
             return False
-        self._weigh()
-        share = self._lanes.take()
-        self._pieces += share
-        self._bytes += sum(len(part) for part in share if isinstance(part, memoryview))
-        return bool(share)
-
-    def _weigh(self) -> None:
-        """Let a share, and what the socket takes unsent, be what the line carries in its time."""
-        share = share_at(_rate_bytes_s(self._sock))
-        if share != self._lanes.share:
-            self._lanes.share = share
-            keep_unsent_below(self._sock, share)
+        now = self._time()
+        share = self._lanes.share
+        # What the socket takes unsent is a share too.
+        if self._turn_bytes and share.took(self._turn_bytes, now - self._turn_began):
+            keep_unsent_below(self._sock, share.size)
+        turn = self._lanes.take()
+        self._pieces += turn
+        self._bytes += sum(len(part) for part in turn if isinstance(part, memoryview))
+        self._turn_bytes, self._turn_began = sum(map(len, turn)), now
+        return bool(turn)
 
     def _done_with(self, piece: HeapRange) -> None:
         if piece.pinned:
@@ -207,14 +208,6 @@ def keep_unsent_below(sock: socket.socket, size: int) -> None:
     """What the kernel has taken can no longer be overtaken: let it take little that is not sent."""
     if sock.family in (socket.AF_INET, socket.AF_INET6):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, size)
-
-
-def _rate_bytes_s(sock: socket.socket) -> int:
-    """What the line has carried lately, as the kernel measured it; 0 if it does not know."""
-    if sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return 0
-    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RATE_AT + 8)
-    return int.from_bytes(info[_RATE_AT:], sys.byteorder)
 
 
 def merged(body: Body) -> Body:

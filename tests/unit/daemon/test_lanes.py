@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.daemon.lanes import HeapRange, Lanes, share_at
-from dray.daemon.limits import SHARE_BYTES_MAX, SHARE_BYTES_MIN
+from dray.daemon.lanes import HeapRange, Lanes, Share
+from dray.daemon.limits import (
+    SHARE_BYTES_MAX,
+    SHARE_BYTES_MIN,
+    SHARE_QUICK_TURNS,
+    SHARE_SLOW_TURNS,
+)
 from dray.model.limits import FRAME_CHANNELS_MAX
 from dray.store.heap import Extent
 from dray.wire.frames import Cut, Data, Done, Piece, encode_frame
@@ -196,15 +201,61 @@ def test_a_frame_without_a_body_is_never_cut(size):
     assert len(lanes.take()) == 1
 
 
+def on_a_line(rate: float, buffered: int, turns_of_it: int) -> Share:
+    """A share after so many turns on a line; what fits the buffers before it goes at once."""
+    share, left = Share(), buffered
+    for _ in range(turns_of_it):
+        free, before = min(left, share.size), share.size
+        left -= free
+        share.took(share.size, (share.size - free) / rate)
+        # What the socket may hold unsent grows with the share.
+        left += max(0, share.size - before)
+    return share
+
+
 @pytest.mark.parametrize(
     ("rate", "share"),
     [
-        (0, SHARE_BYTES_MIN),
-        (1_000_000, SHARE_BYTES_MIN),
-        (12_500_000, SHARE_BYTES_MIN),
-        (125_000_000, 8 * SHARE_BYTES_MIN),
-        (10**12, SHARE_BYTES_MAX),
+        (1e6, SHARE_BYTES_MIN),
+        (12.5e6, SHARE_BYTES_MIN),
+        (1e9, SHARE_BYTES_MAX),
+        (1e12, SHARE_BYTES_MAX),
     ],
 )
-def test_a_share_is_what_the_line_carries_in_five_milliseconds(rate, share):
-    assert share_at(rate) == share
+@pytest.mark.parametrize("buffered", [0, 4 * SHARE_BYTES_MIN])
+def test_a_share_is_what_the_line_carries_in_five_milliseconds(rate, share, buffered):
+    assert on_a_line(rate, buffered, 100).size == share
+
+
+@pytest.mark.parametrize("rate", [10**exponent for exponent in range(5, 12)])
+def test_a_share_settles_and_does_not_swing(rate):
+    sizes = {on_a_line(rate, 0, turn).size for turn in range(150, 200)}
+    assert len(sizes) == 1
+
+
+def test_buffers_before_a_slow_line_do_not_make_it_look_fast():
+    sizes = [
+        on_a_line(12.5e6, SHARE_QUICK_TURNS * SHARE_BYTES_MIN, turn).size for turn in range(50)
+    ]
+    assert max(sizes) <= 2 * SHARE_BYTES_MIN
+    assert sizes[-1] == SHARE_BYTES_MIN
+
+
+def test_a_line_that_has_become_slow_has_small_shares_after_a_few_turns():
+    share = on_a_line(1e12, 0, 100)
+    for _ in range(SHARE_SLOW_TURNS * 4):
+        share.took(share.size, share.size / 12.5e6)
+    assert share.size == SHARE_BYTES_MIN
+
+
+def test_one_slow_turn_is_forgiven():
+    share = on_a_line(1e12, 0, 100)
+    for _ in range(100):
+        assert not share.took(share.size, 1.0)
+        assert not share.took(share.size, 0.0)
+
+
+def test_small_turns_say_nothing_about_the_line():
+    share = Share()
+    for _ in range(100):
+        assert not share.took(SHARE_BYTES_MIN - 1, 0.0)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 import socket
+from itertools import count
+from time import monotonic
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.daemon.limits import KERNEL_SEND_BYTES_MIN
-from dray.daemon.outbox import Outbox, merged, pin_all, unpin_all
+from dray.daemon.limits import (
+    KERNEL_SEND_BYTES_MIN,
+    SHARE_BYTES_MIN,
+    SHARE_QUICK_TURNS,
+    SHARE_S,
+)
+from dray.daemon.outbox import Outbox, keep_unsent_below, merged, pin_all, unpin_all
 from dray.errors import StoreCorrupt
 from dray.store.heap import Extent
 
@@ -82,7 +89,7 @@ def test_pieces_of_any_kind_arrive_in_order_and_unpin_their_files(heap, pieces):
     with ours, theirs:
         ours.setblocking(False)
         theirs.setblocking(False)
-        outbox, expected = Outbox(ours, heap, SCRATCH), b""
+        outbox, expected = Outbox(ours, heap, SCRATCH, monotonic), b""
         for piece in pieces:
             if isinstance(piece, bytes):
                 outbox.put(piece)
@@ -98,7 +105,7 @@ def test_pieces_of_any_kind_arrive_in_order_and_unpin_their_files(heap, pieces):
 
 
 def test_only_small_bytes_count_as_memory(heap, pair):
-    outbox = Outbox(pair[0], heap, SCRATCH)
+    outbox = Outbox(pair[0], heap, SCRATCH, monotonic)
     heap.pin(1)
     outbox.put(b"x" * 100)
     outbox.put_extent(Extent(1, 0, 1 << 20), in_kernel=True)
@@ -108,7 +115,7 @@ def test_only_small_bytes_count_as_memory(heap, pair):
 
 
 def test_a_pass_sends_no_more_than_its_share(heap, pair):
-    outbox = Outbox(pair[0], heap, SCRATCH)
+    outbox = Outbox(pair[0], heap, SCRATCH, monotonic)
     for _ in range(100):
         heap.pin(1)
         outbox.put_extent(Extent(1, 0, KERNEL_SEND_BYTES_MIN), in_kernel=True)
@@ -119,7 +126,7 @@ def test_a_pass_sends_no_more_than_its_share(heap, pair):
 
 @pytest.mark.parametrize("in_kernel", [True, False])
 def test_a_heap_file_that_ends_too_early_is_reported(heap, pair, in_kernel):
-    outbox = Outbox(pair[0], heap, SCRATCH)
+    outbox = Outbox(pair[0], heap, SCRATCH, monotonic)
     heap.pin(1)
     outbox.put_extent(Extent(1, len(FILE), 20_000), in_kernel=in_kernel)
     with pytest.raises(StoreCorrupt, match="cannot be read"):
@@ -138,3 +145,48 @@ def test_pins_are_taken_and_given_back_for_each_extent(heap):
     assert heap.pins == 2
     unpin_all(heap, body)
     assert heap.pins == 0
+
+
+UNSENT_MAX = (socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
+
+
+@pytest.fixture
+def line():
+    """A connection by TCP."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+@pytest.mark.parametrize(
+    ("turn_s", "share"), [(SHARE_S / 4, 2 * SHARE_BYTES_MIN), (SHARE_S, SHARE_BYTES_MIN)]
+)
+def test_what_the_socket_takes_unsent_follows_how_long_turns_took(heap, line, turn_s, share):
+    clock = count(step=turn_s)
+    outbox = Outbox(line[0], heap, SCRATCH, lambda: next(clock))
+    keep_unsent_below(line[0], SHARE_BYTES_MIN)
+    outbox.cut_for(1)
+    heap.pin(1)
+    size = (SHARE_QUICK_TURNS + 2) * SHARE_BYTES_MIN
+    outbox.put_in_lane(1, b"head", (Extent(1, 0, size),))
+    pump(outbox, line[1])
+    assert line[0].getsockopt(*UNSENT_MAX) == share
+    assert heap.pins == 0
+
+
+def test_the_time_between_two_frames_says_nothing_about_the_line(heap, line):
+    """Quick turns all of them, with a second of silence after each."""
+    now = [0.0]
+    outbox = Outbox(line[0], heap, SCRATCH, lambda: now[0])
+    keep_unsent_below(line[0], SHARE_BYTES_MIN)
+    outbox.cut_for(1)
+    for _ in range(3 * SHARE_QUICK_TURNS):
+        heap.pin(1)
+        outbox.put_in_lane(1, b"head", (Extent(1, 0, 3 * SHARE_BYTES_MIN),))
+        pump(outbox, line[1])
+        now[0] += 1.0
+    assert line[0].getsockopt(*UNSENT_MAX) > SHARE_BYTES_MIN
