@@ -11,11 +11,16 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 import dray
-from dray.client.transfer import steps
+from dray.client.transfer import steps, target
 
 FRAGMENT, WINDOW = 16 << 10, 8
+SYNCED = 10 * FRAGMENT
+"""So much is synced, and noted, at a time: a small file gets to feel it."""
+ASK_AGAIN_S = 0.2
 SILENCE_S = 60.0
 
 
@@ -30,6 +35,11 @@ class KillAt:
             self._left -= 1
             if self._left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kept() -> list[Path]:
+    """What consumers have kept of their transfers."""
+    return list(Path(os.environ["DRAY_TRANSFERS"]).rglob("*.in"))
 
 
 def tell(**said: object) -> None:
@@ -53,12 +63,15 @@ def offer(manager: dray.Manager, told: dict[str, object]) -> None:
 
 
 def accept(manager: dray.Manager, told: dict[str, object]) -> None:
-    try:
-        incoming = manager.accept_file(told["queue"], told["patience"], response_timeout=SILENCE_S)
-    except dray.ReceiveTimeout:
-        # Everything was there before; what was left was to tell so.
+    if told["only_tells"]:
+        # Everything was there before, and what is left is to tell so: nothing is kept after it.
+        while kept():
+            with suppress(dray.ReceiveTimeout):
+                manager.accept_file(told["queue"], ASK_AGAIN_S)
+                raise AssertionError("a file was offered that was there")
         tell(state="nothing")
         return
+    incoming = manager.accept_file(told["queue"], told["patience"], response_timeout=SILENCE_S)
     tell(began=incoming.transfer_id, there=incoming.status.bytes_done)
     incoming.save_to(told["path"])
     tell(state="done")
@@ -68,5 +81,6 @@ if __name__ == "__main__":
     told = json.loads(sys.argv[2])
     if told["step"]:
         steps.watch = KillAt(told["step"], told["count"])
+    target.SYNC_EVERY_BYTES = target.NOTE_EVERY_BYTES = SYNCED
     with dray.connect(told["url"]) as connected:
         {"offer": offer, "accept": accept}[sys.argv[1]](connected, told)
