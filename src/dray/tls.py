@@ -19,9 +19,14 @@ class TunnelEnd(socket.socket):
     """The near end of a tunnel: a Unix socket that carries bytes, and nothing besides."""
 
 
+def is_tunnel(sock: socket.socket) -> bool:
+    """Whether what goes into a socket goes through TLS."""
+    return isinstance(sock, TunnelEnd)
+
+
 def carries_files(sock: socket.socket) -> bool:
     """Whether open files can be passed over a socket."""
-    return sock.family == socket.AF_UNIX and not isinstance(sock, TunnelEnd)
+    return sock.family == socket.AF_UNIX and not is_tunnel(sock)
 
 
 def trusting(ca: str | Path | None = None) -> ssl.SSLContext:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import trustme
 
 import dray
 from dray.client.transfer import steps
@@ -123,6 +124,59 @@ def test_a_connection_that_breaks_is_gone_round(stage, monkeypatch):
     stage.assert_same(stage.accept().save_to(stage.path / "target"))
     assert offer.wait(WITHIN_S).state is TransferState.DONE
     assert len(stored) == 200, "no fragment is stored twice"
+
+
+@pytest.fixture
+def secure(tmp_path, monkeypatch):
+    """A queue manager that is reached through TLS."""
+    monkeypatch.setenv("DRAY_TRANSFERS", str(tmp_path / "transfers"))
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    shown = authority.issue_cert("localhost").private_key_and_cert_chain_pem
+    shown.write_to_path(tmp_path / "shown.pem")
+    options = ServeOptions(data="", listen="127.0.0.1:0", tls_cert=str(tmp_path / "shown.pem"))
+    daemon = EmbeddedDaemon(tmp_path / "there", options)
+    daemon.start()
+    address = daemon.addresses[0].replace("127.0.0.1", "localhost")
+    with dray.connect(address, ca=tmp_path / "ca.pem") as manager:
+        manager.create_queue("reports")
+        yield manager
+    daemon.stop()
+
+
+@pytest.mark.parametrize(
+    ("offered", "accepted", "connections"),
+    [({}, {}, 0), ({"listen": "127.0.0.1"}, {}, 0), ({"listen": "127.0.0.1"}, {"direct": True}, 1)],
+    ids=["by default", "told at one end", "told at both"],
+)
+def test_behind_tls_nothing_goes_unencrypted_unless_both_ends_are_told(
+    *, secure, tmp_path, monkeypatch, offered, accepted, connections
+):
+    from dray.client.transfer import accepting
+
+    made = []
+
+    def connect(address, **options):
+        made.append(address)
+        return socket.create_connection(address, **options)
+
+    monkeypatch.setattr(accepting, "socket", SimpleNamespace(create_connection=connect))
+    (tmp_path / "source").write_bytes(os.urandom(10 * FRAGMENT))
+    offer = secure.offer_file(tmp_path / "source", "reports", fragment_size=FRAGMENT, **offered)
+    secure.accept_file("reports", WITHIN_S, **accepted).save_to(tmp_path / "target")
+    assert offer.wait(WITHIN_S).state is TransferState.DONE
+    assert (tmp_path / "target").read_bytes() == (tmp_path / "source").read_bytes()
+    assert len(made) == connections
+
+
+def test_a_consumer_may_be_told_never_to_connect_to_its_producer(stage, monkeypatch):
+    from dray.client.transfer import accepting
+
+    monkeypatch.delattr(accepting, "socket")
+    offer = stage.offer()
+    incoming = stage.there.accept_file("reports", WITHIN_S, direct=False)
+    stage.assert_same(incoming.save_to(stage.path / "target"))
+    assert offer.wait(WITHIN_S).state is TransferState.DONE
 
 
 def test_what_was_unfinished_when_both_ended_goes_on_where_it_was(stage, monkeypatch):

@@ -83,12 +83,19 @@ def offer(
 @click.option(
     "--timeout", type=click.FloatRange(0), help="Seconds to wait for an offer  [default: for ever]."
 )
+@click.option(
+    "--direct/--relayed",
+    default=None,
+    help="Connect to the producer, or never  [default: --relayed with drays://, else --direct].",
+)
 @everywhere
 @click.pass_obj
-def accept(settings: Settings, queue: str, *, target: str, timeout: float | None) -> None:
+def accept(
+    settings: Settings, queue: str, *, target: str, timeout: float | None, direct: bool | None
+) -> None:
     """Take the next file that is offered at QUEUE; what is unfinished from there comes first."""
     with settings.connect() as manager:
-        _save(settings, manager.accept_file(queue, timeout), Path(target))
+        _save(settings, manager.accept_file(queue, timeout, direct=direct), Path(target))
 
 
 @command.command("list")

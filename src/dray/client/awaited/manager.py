@@ -204,10 +204,11 @@ class Manager:
         The file is read once, then a reference is sent; nothing else moves before a consumer asks.
         At most `window_size` fragments are unacknowledged. An unfinished offer of the same file to
         the same queue is gone on with. `listen` is the address at which consumers may connect, by
-        default the one by which the queue manager is reached, None for never. A consumer that is
-        silent for `response_timeout` seconds is suspended. `progress` hears each change, in a
-        thread of its own. `digest` says which is taken, "sha256" or "blake3". Raises
-        `SourceUnreadable`, `TransferSourceChanged`.
+        default the one by which the queue manager is reached; None for never, which is the default
+        where that is through TLS, as such connections are not encrypted. A consumer that is silent
+        for `response_timeout` seconds is suspended. `progress` hears each change, in a thread of
+        its own. `digest` says which is taken, "sha256" or "blake3". Raises `SourceUnreadable`,
+        `TransferSourceChanged`.
         """
         asked = Asked(
             Path(path),
@@ -226,13 +227,17 @@ class Manager:
         timeout: float | None = None,
         *,
         response_timeout: float = TRANSFER_SILENCE_S,
+        direct: bool | None = None,
     ) -> Incoming:
         """Take the next file that is offered at a queue; `Incoming.save_to` gets it.
 
-        What an earlier life of the program has left unfinished from that queue comes first. Raises
+        What an earlier life of the program has left unfinished from that queue comes first.
+        `direct` says whether to connect to the producer where it offers that, by default unless
+        the queue manager is reached through TLS: that connection is not encrypted. Raises
         `ReceiveTimeout` if nothing is offered in `timeout` seconds.
         """
-        return await self._transfers.accept(source, timeout, response_timeout)
+        manner = Manner(silence_s=response_timeout, direct=direct)
+        return await self._transfers.accept(source, timeout, manner)
 
     async def unfinished_transfers(self) -> list[TransferStatus]:
         """File transfers through this queue manager that can be gone on with: both directions."""
@@ -244,12 +249,15 @@ class Manager:
         *,
         listen: str | None = AUTOMATIC,
         response_timeout: float = TRANSFER_SILENCE_S,
+        direct: bool | None = None,
     ) -> Offer | Incoming:
         """Take up an unfinished transfer: an `Offer` is served again, an `Incoming` to be saved.
 
-        Raises `Misuse` if there is none of that id, `TransferSourceChanged`.
+        `listen` is that of `offer_file`, `direct` that of `accept_file`. Raises `Misuse` if there
+        is none of that id, `TransferSourceChanged`.
         """
-        return await self._transfers.resume(transfer_id, Manner(listen, response_timeout))
+        manner = Manner(listen, response_timeout, direct=direct)
+        return await self._transfers.resume(transfer_id, manner)
 
     async def close(self) -> None:
         """Close the connection; open transactions are aborted. Closing again does nothing.

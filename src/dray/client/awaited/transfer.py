@@ -152,8 +152,10 @@ class Incoming:
         state: StateFile,
         *,
         silence_s: float,
+        direct: bool | None,
     ) -> None:
         """Take what is kept of it; nothing is asked of its producer yet."""
+        self._direct = direct
         self._link = link
         self._kept = kept
         self._state = state
@@ -312,6 +314,7 @@ class Incoming:
             state=self._state,
             target=target,
             silence_s=self._silence_s,
+            direct=self._direct,
         )
         engine.start()
         return engine

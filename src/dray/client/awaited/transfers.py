@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.transfer import Incoming, Offer
@@ -28,6 +30,7 @@ from dray.client.transfer.state import (
     Offered,
     StateFile,
     folder_of,
+    is_run,
     kept_incoming,
     kept_offers,
     status_of_incoming,
@@ -50,11 +53,13 @@ _ID_BYTES: Final = 16
 
 
 class Manner(NamedTuple):
-    """How an offer is made, besides what its consumers are told."""
+    """How an end behaves, besides what the other one is told: `listen` and `told` of an offer."""
 
     listen: str | None = AUTOMATIC
     silence_s: float = TRANSFER_SILENCE_S
     told: Told | None = None
+    direct: bool | None = None
+    """Whether a consumer may connect to its producer; None: unless it is here through TLS."""
 
 
 class Asked(NamedTuple):
@@ -103,9 +108,9 @@ class Transfers:
             source.close()
             raise
 
-    async def accept(self, source: str, timeout: float | None, silence_s: float) -> Incoming:
+    async def accept(self, source: str, timeout: float | None, manner: Manner) -> Incoming:
         """Give what is unfinished from that queue, or wait for a reference in it."""
-        check_seconds("response_timeout", silence_s)
+        check_seconds("response_timeout", manner.silence_s)
         name = str(parse_queue_address(source))
         folder = await self._folder()
         for kept in await self._link.runtime.offload(_incoming, folder):
@@ -114,7 +119,7 @@ class Transfers:
             state = await self._lock_free(folder, kept.key, IN)
             if state is not None:
                 await self._clear_reference(kept)
-                incoming = self._given(kept, state, silence_s)
+                incoming = self._given(kept, state, manner)
                 if not kept.verified:
                     return incoming
                 # The file is there; what is left is to tell its producer, beside what follows.
@@ -131,7 +136,7 @@ class Transfers:
                     f"no file was offered in {name!r} within {timeout:g} s"
                 ) from error
             position = message.lookup_id or 0
-            accepted = await self._accepted(queue, message, folder, silence_s)
+            accepted = await self._accepted(queue, message, folder, manner)
             if accepted is not None:
                 return accepted
 
@@ -150,7 +155,7 @@ class Transfers:
                 state = await self._lock_free(folder, kept.key, IN)
                 if state is not None:
                     await self._clear_reference(kept)
-                    return self._given(kept, state, manner.silence_s)
+                    return self._given(kept, state, manner)
                 running = True
         what = "is being run by another program" if running else "is not unfinished here"
         raise Misuse(f"file transfer {transfer_id!r} {what}")
@@ -160,14 +165,7 @@ class Transfers:
         folder = await self._folder()
         statuses = [each.status for each in self._running]
         live = {(each.transfer_id, each.direction): each for each in statuses}
-        found = [
-            status_of_offer(kept) for kept in await self._link.runtime.offload(_offers, folder)
-        ]
-        found += [
-            status_of_incoming(kept, fragments_there(kept))
-            for kept in await self._link.runtime.offload(_incoming, folder)
-            if not kept.verified
-        ]
+        found = await self._link.runtime.offload(_unfinished, folder)
         now = [live.get((each.transfer_id, each.direction), each) for each in found]
         return [each for each in now if each.state not in _OVER]
 
@@ -261,7 +259,7 @@ class Transfers:
     # ------------------------------------------------------------------------------- accepting
 
     async def _accepted(
-        self, queue: Queue, message: Message, folder: Path, silence_s: float
+        self, queue: Queue, message: Message, folder: Path, manner: Manner
     ) -> Incoming | None:
         """Take a message that is a reference; None if it is none, or not for us any more."""
         reference = read_reference(message.extension, message.body)
@@ -286,7 +284,7 @@ class Transfers:
             state.release()
             raise
         reached("accept-received")
-        return self._given(kept, state, silence_s)
+        return self._given(kept, state, manner)
 
     async def _clear_reference(self, kept: KeptIncoming) -> None:
         """Receive what a kill has left between keeping a reference and receiving it."""
@@ -299,9 +297,10 @@ class Transfers:
             # It was received, or another consumer has it: the handshake will tell.
             return
 
-    def _given(self, kept: KeptIncoming, state: StateFile, silence_s: float) -> Incoming:
+    def _given(self, kept: KeptIncoming, state: StateFile, manner: Manner) -> Incoming:
         self._seen.add(kept.reference.transfer)
-        incoming = Incoming(self._link, kept, state, silence_s=silence_s)
+        silence_s, direct = manner.silence_s, manner.direct
+        incoming = Incoming(self._link, kept, state, silence_s=silence_s, direct=direct)
         self._running = [each for each in self._running if not each.status.state.final]
         self._running.append(incoming)
         return incoming
@@ -342,6 +341,22 @@ def _offered(asked: Asked, source: SourceFile) -> Offered:
         inode=source.identity.inode,
         request_timeout=asked.wait_s,
     )
+
+
+def _unfinished(folder: Path) -> list[TransferStatus]:
+    """What is kept; what nobody runs any more is suspended, whatever it was when that ended."""
+    found = [(status_of_offer(kept), kept.reference.transfer) for kept in kept_offers(folder)]
+    found += [
+        (status_of_incoming(kept, fragments_there(kept)), kept.key)
+        for kept in kept_incoming(folder)
+        if not kept.verified
+    ]
+    return [
+        status
+        if status.state.final or is_run(folder, name, status.direction)
+        else msgspec.structs.replace(status, state=TransferState.SUSPENDED)
+        for status, name in found
+    ]
 
 
 def _offers(folder: Path) -> list[Offered]:

@@ -21,6 +21,7 @@ from dray.client.transfer.target import TargetFile, boot_id, is_there, whole_fra
 from dray.client.transfer.way import Way
 from dray.errors import DrayError, ProtocolError
 from dray.model.transfer import TransferState, TransferStatus
+from dray.tls import is_tunnel
 from dray.transfer.consumer import Consumer
 from dray.transfer.events import (
     Begin,
@@ -77,9 +78,15 @@ class Accepting(Engine):
         state: StateFile,
         target: Path,
         silence_s: float,
+        direct: bool | None = None,
     ) -> None:
-        """Receive into `target`, behind what is there of it. Raises `TargetUnwritable`."""
+        """Receive into `target`, behind what is there of it. Raises `TargetUnwritable`.
+
+        `direct` says whether the producer may be connected to; None: unless our queue manager is
+        reached through TLS, as that connection is not encrypted.
+        """
         self.kept = kept
+        self._may_go_direct = direct
         reference, terms = kept.reference, kept.reference.terms
         if kept.path == str(target) and is_there(target, terms, reference.fingerprint):
             kept.verified = True
@@ -131,6 +138,8 @@ class Accepting(Engine):
 
     def reachable(self, sock: socket.socket) -> None:
         """See `Engine`; a consumer does not listen."""
+        if self._may_go_direct is None:
+            self._may_go_direct = not is_tunnel(sock)
 
     def attached(self) -> None:
         """See `Engine`."""
@@ -287,8 +296,9 @@ class Accepting(Engine):
     # --------------------------------------------------------------- straight to the producer
 
     def _may_try(self) -> bool:
-        """Whether a connection is worth a try: not after two that brought nothing."""
-        return self._direct is None and self._direct_failures < _DIRECT_FAILURES_MAX
+        """Whether a connection is allowed and worth a try: not after two that brought nothing."""
+        tried = self._direct is not None or self._direct_failures >= _DIRECT_FAILURES_MAX
+        return bool(self._may_go_direct) and not tried
 
     def _try_direct(self, joined: Joined, direct: tuple[str, int, str]) -> None:
         host, port, token = direct

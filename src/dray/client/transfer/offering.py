@@ -27,6 +27,7 @@ from dray.errors import (
 )
 from dray.model.limits import MIB, RELAY_WINDOW_BYTES
 from dray.model.transfer import TransferState, TransferStatus
+from dray.tls import is_tunnel
 from dray.transfer.discovery import Discovery
 from dray.transfer.events import (
     CheckSource,
@@ -131,10 +132,16 @@ class Offering(Engine):
             self.watch(self._listener, self._accept)
 
     def reachable(self, sock: socket.socket) -> None:
-        """Listen on the address by which the queue manager is reached, unless another was given."""
+        """Listen on the address by which the queue manager is reached, unless another was given.
+
+        Who reaches it through TLS wants nothing to go unencrypted, so that it is not listened then.
+        """
         if sock.family != socket.AF_UNIX:
             self._local_host = sock.getsockname()[0]
         if self._listener != AUTOMATIC:
+            return
+        if is_tunnel(sock):
+            self._listener = None
             return
         try:
             self._listener = listen_at(self._local_host)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,8 @@ from dray.errors import Misuse, TargetUnwritable
 from dray.model.transfer import TransferState, TransferStatus
 
 OUT, IN = "out", "in"
+_LOCK = struct.Struct("hhqqi4x")
+"""Type, whence, start, length and holder of a lock, which belongs to the open file."""
 
 
 class KeptConsumer(msgspec.Struct):
@@ -74,14 +77,14 @@ class StateFile:
         """Lock it, there or not; raises `Misuse` if another program runs the transfer."""
         self.folder = folder
         self._path = folder / f"{name}.{direction}"
-        self._lock_path = folder / f"{self._path.name}.lock"
+        self._lock_path = _lock_path(folder, name, direction)
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise _unwritable(self._lock_path, error) from error
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.fcntl(self._lock, fcntl.F_OFD_SETLK, _whole(fcntl.F_WRLCK))
         except OSError as error:
             os.close(self._lock)
             raise Misuse(
@@ -118,6 +121,19 @@ class StateFile:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def is_run(folder: Path, name: str, direction: str) -> bool:
+    """Whether a program runs that transfer now. Nobody notices that it was asked."""
+    try:
+        descriptor = os.open(_lock_path(folder, name, direction), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _whole(fcntl.F_WRLCK))
+    finally:
+        os.close(descriptor)
+    return bool(_LOCK.unpack(found)[0] != fcntl.F_UNLCK)
 
 
 def folder_of(manager_id: str) -> Path:
@@ -169,6 +185,15 @@ def status_of_incoming(kept: Incoming, expected: int) -> TransferStatus:
         queue=kept.queue,
         path=kept.path,
     )
+
+
+def _lock_path(folder: Path, name: str, direction: str) -> Path:
+    return folder / f"{name}.{direction}.lock"
+
+
+def _whole(kind: int) -> bytes:
+    """A lock of a whole file, as fcntl(2) wants it described."""
+    return _LOCK.pack(kind, os.SEEK_SET, 0, 0, 0)
 
 
 def _kept(folder: Path, direction: str, kind: type[_Kept]) -> Iterator[_Kept]:

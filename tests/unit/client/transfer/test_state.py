@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dray.client.awaited.transfers import _unfinished
 from dray.client.transfer.reference import Reference
 from dray.client.transfer.state import (
     IN,
@@ -14,12 +15,14 @@ from dray.client.transfer.state import (
     Offered,
     StateFile,
     folder_of,
+    is_run,
     kept_incoming,
     kept_offers,
     status_of_incoming,
     status_of_offer,
 )
 from dray.errors import Misuse, TargetUnwritable
+from dray.model.transfer import TransferState
 
 REFERENCE = Reference(
     transfer="a" * 32,
@@ -63,6 +66,25 @@ def test_one_program_has_it_at_a_time(tmp_path):
     first.release()
     first.release()
     StateFile(tmp_path, "a", OUT).release()
+
+
+def test_whether_a_program_runs_it_can_be_asked_without_being_in_its_way(tmp_path):
+    assert not is_run(tmp_path, "a", OUT)
+    state = StateFile(tmp_path, "a", OUT)
+    assert is_run(tmp_path, "a", OUT)
+    assert not is_run(tmp_path, "a", IN)
+    state.release()
+    assert not is_run(tmp_path, "a", OUT)
+    StateFile(tmp_path, "a", OUT).release()
+
+
+def test_what_a_killed_program_was_sending_is_suspended(tmp_path):
+    state = StateFile(tmp_path, "a" * 32, OUT)
+    state.write(offered(state=TransferState.SENDING))
+    assert [each.state for each in _unfinished(tmp_path)] == [TransferState.SENDING]
+    # A kill releases the lock and changes nothing else.
+    state.release()
+    assert [each.state for each in _unfinished(tmp_path)] == [TransferState.SUSPENDED]
 
 
 def test_fields_of_a_later_version_are_passed_over(tmp_path):
