@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from dray.errors import StoreCorrupt
-from dray.store.checkpoint import ORIGIN, PAIRS
+from dray.store.checkpoint import ORIGIN, PAIRS, Snapshots
 from dray.store.decisions import Act
 from dray.store.qmlog import Log, LogReader
 from dray.store.recovery import Replay, Survey
@@ -15,6 +15,7 @@ from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync
 from dray.testing.disk import crash_states
 from tests.crash.workload import Findings, check_every_crash, recorded_workload
+from tests.unit.store.ledger import Ledger
 
 pytestmark = pytest.mark.slow
 
@@ -55,23 +56,23 @@ def forget_new_names(self):
     self.done = True
 
 
-def finish_all(self):
-    pairs = zip(self._writers, self.marks, strict=True)
-    self.marks = [writer.finish(mark) for writer, mark in pairs]
-
-
 def write_the_checkpoint_first(self):
-    finish_all(self)
-    for writer in self._writers:
-        writer.file.sync()
+    self._write()
+    self._finish()
+    self._sync_files()
     self.sync.run()
     self.done = True
 
 
 def leave_the_checkpoint_unsynced(self):
+    self._write()
     self.sync.run()
-    finish_all(self)
+    self._finish()
     self.done = True
+
+
+def draw_the_state_late(self):
+    return Snapshots(self.state_snapshot(), [b"%d" % self.puts])
 
 
 def mix_generations(self):
@@ -94,6 +95,7 @@ def begin_without_an_opening(self, flag):
         (Sync, "run", forget_new_names),
         (Checkpoint, "run", write_the_checkpoint_first),
         (Checkpoint, "run", leave_the_checkpoint_unsynced),
+        (Ledger, "snapshot", draw_the_state_late),
         (Log, "write_mark", begin_without_an_opening),
         (Survey, "chosen", mix_generations),
     ],
@@ -101,7 +103,7 @@ def begin_without_an_opening(self, flag):
 )
 def test_a_store_without_this_defence_is_caught(monkeypatch, owner, name, broken):
     monkeypatch.setattr(owner, name, broken)
-    with pytest.raises((AssertionError, StoreCorrupt)):
+    with pytest.raises((AssertionError, StoreCorrupt, KeyError)):
         look_everywhere()
 
 

@@ -6,11 +6,14 @@ import pytest
 
 from dray.delivery.incoming import IncomingStreams
 from dray.errors import DrayError
-from dray.manager import departures, state
+from dray.manager import departures, snapshots, state
 from dray.manager.accounts import Ledger
 from dray.manager.facts import unpack_lookups
 from dray.manager.outcomes import Outcomes
-from dray.manager.queue_index import QueueIndex
+from dray.manager.sequences import Sequences
+from dray.manager.snapshots import write_state
+from dray.manager.state import State
+from dray.store.checkpoint import Snapshots
 from dray.store.recovery import Replay
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync
@@ -54,6 +57,26 @@ def forget_outcomes(self):
     return []
 
 
+def draw_the_state_late(self):
+    """In the thread that writes it, when the state has gone on."""
+
+    def drawn():
+        yield from write_state(self)
+
+    return Snapshots(drawn(), self.sequences.snapshot())
+
+
+def draw_the_sequences_late(self):
+    def drawn():
+        yield from Sequences.snapshot(self.sequences)
+
+    return Snapshots(write_state(self), drawn())
+
+
+def take_express_messages_too(queue, taken=snapshots._taken):
+    return taken(queue)._replace(express=0)
+
+
 def speak_before_the_sync(self):
     self._begin_turn()
     self._ended(self._contents.turn)
@@ -84,12 +107,22 @@ def forget_the_last_position(packed):
         (Sync, "run", sync_only_the_heap, WHOLE_SEEDS),
         (Checkpoint, "run", leave_the_checkpoint_unsynced, WHOLE_SEEDS),
         (Checkpoint, "run", write_the_checkpoint_first, WHOLE_SEEDS),
+        pytest.param(
+            State, "snapshot", draw_the_state_late, WHOLE_SEEDS, marks=pytest.mark.torture
+        ),
+        pytest.param(
+            State, "snapshot", draw_the_sequences_late, WHOLE_SEEDS, marks=pytest.mark.torture
+        ),
         (IncomingStreams, "state", forget_streams, WHOLE_SEEDS),
         (Outcomes, "committed", forget_outcomes, WHOLE_SEEDS),
         (state, "unpack_lookups", forget_the_last_position, WHOLE_SEEDS),
         (Workload, "_begin", speak_before_the_sync, WHOLE_SEEDS),
         pytest.param(
-            QueueIndex, "durable", QueueIndex.everything, WHOLE_SEEDS, marks=pytest.mark.torture
+            snapshots,
+            "_taken",
+            take_express_messages_too,
+            WHOLE_SEEDS,
+            marks=pytest.mark.torture,
         ),
         pytest.param(
             Ledger, "has_own_room", find_room_for_everything, WHOLE_SEEDS, marks=pytest.mark.torture

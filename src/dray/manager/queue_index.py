@@ -203,6 +203,14 @@ class QueueIndex:
         held = (entry for entry, _ in self._held.values())
         return sorted([*self._available, *held, *self._aside.values()])
 
+    def copied(self) -> tuple[list[bytes], list[bytes]]:
+        """All entries as they are now, for who reads on later: pages in order, others in none.
+
+        Nobody changes a page, so this costs four thousand references for a million messages.
+        """
+        held = (entry for entry, _ in self._held.values())
+        return list(self._available.runs_behind(b"")), [*held, *self._aside.values()]
+
     def _count(self, entries: bytes, sign: int) -> None:
         self.byte_count += sign * sum(lengths_in(entries))
         express = express_in(entries)

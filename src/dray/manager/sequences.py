@@ -6,6 +6,8 @@ than the rest. So it is made by facts alone and never looks at the other half.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from dray.delivery.confirmation import Outbox, OutboxSnapshot
@@ -18,8 +20,7 @@ from dray.manager.facts import (
     ConfirmationsTaken,
     Restored,
 )
-
-_encode = msgspec.msgpack.Encoder().encode
+from dray.manager.pieces import array_head, array_in_pieces, encode
 
 
 class _Snapshot(msgspec.Struct, array_like=True):
@@ -55,12 +56,24 @@ class Sequences:
             case _:
                 pass
 
-    def snapshot(self) -> list[bytes]:
-        """Write it down."""
-        return [_encode(_Snapshot(self.incoming.state(), self.outbox.state()))]
+    def snapshot(self) -> Iterator[bytes]:
+        """Take it as it is now; it is written down piece by piece, when and where one asks."""
+        return _pieces(self.incoming.state(), self.outbox.state())
 
     def restore(self, snapshot: bytes) -> None:
         """Read what `snapshot` wrote."""
         found = msgspec.msgpack.decode(snapshot, type=_Snapshot)
         self.incoming = IncomingStreams(found.incoming)
         self.outbox = Outbox(found.outbox)
+
+
+def _pieces(
+    incoming: list[IncomingSnapshot], outbox: list[OutboxSnapshot[Confirmation]]
+) -> Iterator[bytes]:
+    """What the encoder gives for a `_Snapshot`."""
+    yield array_head(2)
+    yield from array_in_pieces(incoming)
+    yield array_head(len(outbox))
+    for source, stream, first, waiting in map(msgspec.structs.astuple, outbox):
+        yield array_head(4) + encode(source) + encode(stream) + encode(first)
+        yield from array_in_pieces(waiting)

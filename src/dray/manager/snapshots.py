@@ -2,12 +2,16 @@
 
 Length-prefixed MessagePack: first the manager, then queue after queue, each with its packed
 entries. What is kept of incoming streams is the other half (`sequences.py`).
+
+A checkpoint is drawn in two steps. What has to be consistent is taken in the turn: everything that
+is small, and of each queue its pages of entries, which never change. What costs time, to encode
+and write millions of entries, is done piece by piece in whatever thread writes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -15,8 +19,9 @@ from dray.delivery.events import StreamSnapshot
 from dray.delivery.outgoing import OutgoingStream
 from dray.manager.events import Peer
 from dray.manager.facts import Prepared, QueueCreated, QuotaSet
-from dray.manager.index import expiries_in
+from dray.manager.index import ENTRY_BYTES, entries_in, expiries_in, is_express_entry
 from dray.manager.outcomes import Outcomes
+from dray.manager.pieces import array_head, bytes_head, encode
 from dray.manager.queues import IndexBacklog, Queue
 from dray.manager.unfinished import Upload
 from dray.manager.ways import Way, Ways
@@ -24,7 +29,7 @@ from dray.manager.ways import Way, Ways
 if TYPE_CHECKING:
     from dray.manager.state import State
 
-_encode = msgspec.msgpack.Encoder().encode
+_LENGTH_BYTES = 8
 
 
 class _Manager(msgspec.Struct, array_like=True):
@@ -58,9 +63,19 @@ class _Queue(msgspec.Struct, array_like=True):
     purge_pending: list[int] = []
 
 
-def write_state(state: State) -> list[bytes]:
-    """Write the state down, in pieces."""
-    pieces: list[bytes] = []
+class _Taken(NamedTuple):
+    """A queue as it was at one moment: all but its entries, and where these are."""
+
+    record: _Queue
+    pages: list[bytes]
+    others: list[bytes]
+    """Single entries that are in no page, in any order."""
+    express: int
+    """How many of all these are of express messages, which are left out."""
+
+
+def write_state(state: State) -> Iterator[bytes]:
+    """Take the state as it is now; it is written down piece by piece, when and where one asks."""
     head = _Manager(
         state.manager_id,
         state.name,
@@ -77,10 +92,7 @@ def write_state(state: State) -> list[bytes]:
         state.ways.going_state(),
         state.uploads.state(),
     )
-    for item in (head, *map(_written, state.queues)):
-        encoded = _encode(item)
-        pieces += [len(encoded).to_bytes(8, "little"), encoded]
-    return pieces
+    return _pieces(encode(head), [_taken(queue) for queue in state.queues])
 
 
 def read_state(state: State, snapshot: bytes) -> None:
@@ -101,7 +113,48 @@ def read_state(state: State, snapshot: bytes) -> None:
         _read_queue(state, msgspec.msgpack.decode(encoded, type=_Queue))
 
 
-def _written(queue: Queue) -> _Queue:
+def _pieces(head: bytes, queues: list[_Taken]) -> Iterator[bytes]:
+    yield _length(len(head)) + head
+    queues.reverse()
+    while queues:
+        yield from _queue_pieces(queues.pop())
+
+
+def _queue_pieces(taken: _Taken) -> Iterator[bytes]:
+    """What the encoder gives for a `_Queue`, though nobody ever has all its entries in a row."""
+    *front, _, stream, purge_pending = msgspec.structs.astuple(taken.record)
+    entries = len(taken.others) - taken.express
+    size = sum(map(len, taken.pages)) + entries * ENTRY_BYTES
+    before = array_head(len(front) + 3) + b"".join(map(encode, front)) + bytes_head(size)
+    behind = encode(stream) + encode(purge_pending)
+    yield _length(len(before) + size + len(behind)) + before
+    for run in _runs(taken.pages, taken.others):
+        if taken.express:
+            yield b"".join([each for each in entries_in(run) if not is_express_entry(each)])
+        else:
+            yield run
+    yield behind
+
+
+def _runs(pages: list[bytes], others: list[bytes]) -> Iterator[bytes]:
+    """Pages and single entries as one, in order; the lists are used up."""
+    pages.reverse()
+    others.sort(reverse=True)
+    while pages:
+        page = pages.pop()
+        between = []
+        while others and others[-1] < page[-ENTRY_BYTES:]:
+            between.append(others.pop())
+        yield b"".join(sorted([*entries_in(page), *between])) if between else page
+    others.reverse()
+    yield b"".join(others)
+
+
+def _length(length: int) -> bytes:
+    return length.to_bytes(_LENGTH_BYTES, "little")
+
+
+def _taken(queue: Queue) -> _Taken:
     peer, remote = queue.route or (Peer("", 0), "")
     created = QueueCreated(
         queue.number,
@@ -114,15 +167,16 @@ def _written(queue: Queue) -> _Queue:
         queue.parent.number if queue.parent is not None else 0,
         peer.secure,
     )
-    return _Queue(
+    record = _Queue(
         created,
         queue.next_lookup_id,
         queue.large_use,
         queue.paused,
-        queue.index.durable(),
+        b"",
         queue.stream.state() if queue.stream is not None else None,
         sorted(queue.purge_pending),
     )
+    return _Taken(record, *queue.index.copied(), queue.index.express_count)
 
 
 def _read_queue(state: State, record: _Queue) -> None:
@@ -143,6 +197,7 @@ def _read_queue(state: State, record: _Queue) -> None:
 def _cut(snapshot: bytes) -> Iterator[memoryview]:
     view, at = memoryview(snapshot), 0
     while at < len(view):
-        length = int.from_bytes(view[at : at + 8], "little")
-        yield view[at + 8 : at + 8 + length]
-        at += 8 + length
+        start = at + _LENGTH_BYTES
+        length = int.from_bytes(view[at:start], "little")
+        yield view[start : start + length]
+        at = start + length

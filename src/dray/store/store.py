@@ -39,11 +39,10 @@ from dray.store.limits import (
     SECTOR_BYTES,
 )
 from dray.store.lqs import QueueFiles
-from dray.store.maps import encode_map
 from dray.store.pairs import Pairs
 from dray.store.qmlog import Chain, Log
 from dray.store.recovery import Load, RecoveryReport, Replay, survey
-from dray.store.syncing import Checkpoint, LiveMap, Reached, Sync
+from dray.store.syncing import Checkpoint, Draft, LiveMap, Reached, Sync
 
 
 class StoreCounters(NamedTuple):
@@ -323,26 +322,20 @@ class Store:
         return self._checkpoint is None and self._log.head >= self._due_at
 
     def begin_checkpoint(self, snapshots: Snapshots | Iterable[bytes]) -> Checkpoint | None:
-        """Write the owner's state, as of the facts appended so far; None if one is under way.
+        """A checkpoint of the owner's state, as of the facts appended so far; None if one runs.
 
-        An owner without incoming sequences gives pieces of its state alone. They are drawn and
-        written here, so the state cannot change under them; only the syncs are left to `run`.
-        Raises StorePoisoned. A full disk refuses the checkpoint, not the store: see
-        `Checkpoint.refused`.
+        An owner without incoming sequences gives pieces of its state alone. They are drawn by
+        `run`, in its thread, so they must not change with what comes after this call. Raises
+        StorePoisoned. A full disk refuses the checkpoint, not the store: `Checkpoint.refused`.
         """
         if self._checkpoint is not None:
             return None
         self._health.check()
         *writers, map_file = self._pairs.writers()
-        refused = None
-        try:
-            halves = snapshots if isinstance(snapshots, Snapshots) else Snapshots(snapshots)
-            for writer, snapshot in zip(writers, halves, strict=True):
-                writer.write(snapshot)
-        except StoreFull as error:
-            refused = error
+        halves = snapshots if isinstance(snapshots, Snapshots) else Snapshots(snapshots)
+        drafts = [Draft(*each) for each in zip(writers, halves, strict=True)]
         generation = self._pairs.next_generation()
-        live_map = LiveMap(map_file, encode_map(generation, self._heap.live_blocks()))
+        live_map = LiveMap(map_file, generation, self._heap.live_blocks())
         if self._log.pending and self._log.fits(self._heap.dirty_files):
             self._write_group(self._heap.dirty_ranges())
         mark = Mark(
@@ -355,8 +348,7 @@ class Store:
             epoch=self._log.epoch,
             waiting=self._log.pending,
         )
-        self._checkpoint = Checkpoint(self._captured(), tuple(writers), mark, live_map)
-        self._checkpoint.refused = refused
+        self._checkpoint = Checkpoint(self._captured(), drafts, mark, live_map)
         return self._checkpoint
 
     def end_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -376,7 +368,12 @@ class Store:
         """Write a checkpoint here and now. Raises StoreFull, StorePoisoned."""
         checkpoint = self.begin_checkpoint(snapshots)
         assert checkpoint is not None, "another checkpoint is under way"
-        checkpoint.run()
+        try:
+            checkpoint.run()
+        except BaseException:
+            # The owner could not say what its state is; the pair in use stands as it was.
+            self._checkpoint = None
+            raise
         self.end_checkpoint(checkpoint)
         if checkpoint.refused is not None:
             raise checkpoint.refused

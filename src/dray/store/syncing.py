@@ -5,7 +5,7 @@ What each covers was captured when it began, so the owner may go on meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from dray.errors import StoreFull
@@ -13,6 +13,7 @@ from dray.store.checkpoint import Mark, SnapshotWriter
 from dray.store.disk import Disk, File
 from dray.store.heap_file import Capture
 from dray.store.lqs import QueueFiles
+from dray.store.maps import encode_map
 
 
 class Sync:
@@ -81,47 +82,70 @@ class Reached(NamedTuple):
     queue_files: int
 
 
+class Draft(NamedTuple):
+    """One half of a checkpoint: where it goes, and what is to be drawn piece by piece."""
+
+    writer: SnapshotWriter
+    snapshot: Iterable[bytes]
+
+
 class Checkpoint:
     """One checkpoint under way. `refused` says why it could not be, if the disk is full."""
 
-    def __init__(
-        self, sync: Sync, writers: tuple[SnapshotWriter, ...], mark: Mark, live_map: LiveMap
-    ) -> None:
-        """Make the written snapshots valid, each as `mark` in its own file, once `sync` has run."""
+    def __init__(self, sync: Sync, drafts: list[Draft], mark: Mark, live_map: LiveMap) -> None:
+        """Write snapshots and make them valid, each as `mark` in its own file, after `sync`."""
         self.sync = sync
-        self.marks = [mark._replace(name=writer.file.name) for writer in writers]
+        self.marks = [mark._replace(name=draft.writer.file.name) for draft in drafts]
         self.refused: StoreFull | None = None
         self.done = False
-        self._writers = writers
+        self._drafts = drafts
         self._map = live_map
 
     def run(self) -> None:
-        """Sync what the snapshots speak of, then make them valid. Raises StorePoisoned."""
+        """Write, sync what was written of, then make it valid. Raises StorePoisoned.
+
+        Of a disk that is too full the sync is done all the same.
+        """
+        try:
+            self._write()
+        except StoreFull as error:
+            self.refused = error
         self.sync.run()
         try:
             if self.refused is None:
                 self._map.write()
-                pairs = zip(self._writers, self.marks, strict=True)
-                self.marks = [writer.finish(mark) for writer, mark in pairs]
-                for writer in self._writers:
-                    writer.file.sync()
+                self._finish()
+                self._sync_files()
         except StoreFull as error:
             self.refused = error
         self.done = True
+
+    def _write(self) -> None:
+        for draft in self._drafts:
+            draft.writer.write(draft.snapshot)
+
+    def _finish(self) -> None:
+        pairs = zip(self._drafts, self.marks, strict=True)
+        self.marks = [draft.writer.finish(mark) for draft, mark in pairs]
+
+    def _sync_files(self) -> None:
+        for draft in self._drafts:
+            draft.writer.file.sync()
 
 
 class LiveMap:
     """A map of live blocks about to be written; it is missed only by those who check."""
 
-    def __init__(self, file: File, image: bytearray) -> None:
-        """Write `image` over `file`."""
+    def __init__(self, file: File, generation: int, blocks: Mapping[int, bytes]) -> None:
+        """Write the map of a generation over `file`; by heap file, the live `blocks` of now."""
         self._file = file
-        self._image = image
+        self._generation = generation
+        self._blocks = blocks
 
     def write(self) -> None:
         """Write and sync it. A disk too full for it does without."""
         try:
-            self._file.write(self._image, 0)
+            self._file.write(encode_map(self._generation, self._blocks), 0)
         except StoreFull:
             return
         self._file.sync()

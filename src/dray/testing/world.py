@@ -218,7 +218,7 @@ class World:
         config = ManagerConfig(manager_id="")
         after = Manager.load(store, config, daemon.now).snapshot()
         # The visits of peers, which are counted with the incoming streams, are not durable.
-        if before.state != after.state:
+        if b"".join(before.state) != b"".join(after.state):
             raise BrokenPromiseError(f"{daemon.name} is not the same after a restart")
 
 

@@ -67,7 +67,7 @@ class Ledger:
         self.puts += fact.startswith(b"put")
 
     def snapshot(self) -> Snapshots:
-        return Snapshots(self.state_snapshot(), [b"%d" % self.puts])
+        return Snapshots(list(self.state_snapshot()), [b"%d" % self.puts])
 
     def state_snapshot(self) -> Iterator[bytes]:
         for key, (extent, crc) in self.pieces.items():
