@@ -71,6 +71,10 @@ class Outbox:
         """Pieces that wait; a frame in its lane counts as one."""
         return len(self._pieces) + len(self._lanes)
 
+    def __bool__(self) -> bool:
+        """Whether anything waits; asked many times for each frame."""
+        return bool(self._pieces) or len(self._lanes) > 0
+
     @property
     def bytes_in_memory(self) -> int:
         """What waits and is not in a heap file."""

@@ -38,11 +38,12 @@ class Gathering:
         self._since = 0.0
         self._turns: deque[set[int]] = deque(maxlen=GATHER_TURNS)
         self._last_turn = float("-inf")
-        self._alone = False
+        self._lately: deque[set[int]] = deque(maxlen=GATHER_TURNS)
+        self._alone_until = float("-inf")
 
     def is_lone(self, now: float) -> bool:
-        """Whether the last turns were all of one session, a moment ago."""
-        return self._alone and now - self._last_turn <= STALE_TURN_S
+        """Whether the last turns, with a sync or without, were all of one session, a moment ago."""
+        return now <= self._alone_until
 
     def joined(self, session: int, now: float) -> None:
         """Note that a session waits for the next sync."""
@@ -59,13 +60,13 @@ class Gathering:
         """Note that the sync of those who are here begins."""
         if self._here:
             self._turns.append(self._here)
-            self._here = set()
             self._last_turn = now
-            self._alone = len(set().union(*self._turns)) == 1
+            self._took_leave(now)
 
-    def dismissed(self) -> None:
+    def dismissed(self, now: float) -> None:
         """Note that nothing had to be synced for those who are here."""
-        self._here.clear()
+        if self._here:
+            self._took_leave(now)
 
     def wait_s(self, now: float) -> float:
         """For how many seconds more others are worth waiting for; 0 to begin at once."""
@@ -75,6 +76,12 @@ class Gathering:
         if wanted < GATHER_SESSIONS_MIN or len(self._here) >= wanted:
             return 0.0
         return max(0.0, self._since + GATHER_S_MAX - now)
+
+    def _took_leave(self, now: float) -> None:
+        self._lately.append(self._here)
+        alone = len(set().union(*self._lately)) == 1
+        self._alone_until = now + STALE_TURN_S if alone else float("-inf")
+        self._here = set()
 
 
 class SyncPace:

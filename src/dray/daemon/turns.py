@@ -264,7 +264,7 @@ class Turns:
             return
         effects, self._gathered, self._gathered_bytes = self._gathered, [], 0
         if sync is None:
-            self._gathering.dismissed()
+            self._gathering.dismissed(self._loop.time())
             self._performer.perform(effects)
         else:
             self._gathering.began(self._loop.time())

@@ -94,7 +94,7 @@ def test_what_was_long_ago_says_nothing(busy):
 def test_turns_without_a_sync_are_not_learned_from(busy):
     for _ in range(10):
         busy.joined(1, 0.001)
-        busy.dismissed()
+        busy.dismissed(0.001)
     busy.joined(1, 0.001)
     assert busy.wait_s(0.001)
 
@@ -112,6 +112,19 @@ def test_a_session_is_lone_when_the_last_turns_were_all_its_own():
     turn(gathering, range(1), 0.0)
     assert gathering.is_lone(STALE_TURN_S)
     assert not gathering.is_lone(1.01 * STALE_TURN_S)
+
+
+def test_a_session_that_only_reads_is_lone_too_and_is_no_longer_when_another_comes():
+    gathering = Gathering()
+    gathering.joined(1, 0.0)
+    gathering.dismissed(0.0)
+    assert gathering.is_lone(STALE_TURN_S)
+    gathering.dismissed(1.0)
+    assert not gathering.is_lone(1.0)
+    for session in (1, 2):
+        gathering.joined(session, 1.0)
+        gathering.dismissed(1.0)
+    assert not gathering.is_lone(1.0)
 
 
 def test_a_session_is_lone_again_when_the_turns_of_others_are_over():

@@ -102,3 +102,12 @@ def test_a_pass_that_has_ended_does_not_end_again(desk, monkeypatch):
     desk.loop.call_soon(desk.loop.stop)
     desk.loop.run_forever()
     assert ended == []
+
+
+def test_a_lone_reader_is_answered_at_once_as_well(desk):
+    for answers in range(1, 4):
+        desk.turns.deliver(Request(1, Frame(frames.Describe(), 1, memoryview(b""))))
+        desk.turns.nothing_more()
+        assert len(desk.heard.answered) == answers - (answers == 1)
+        desk.go_on()
+        assert len(desk.heard.answered) == answers
