@@ -269,7 +269,7 @@ def send_some(
     else:
         rights = array.array("i", [file])
         sent = sock.sendmsg(buffers, [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-    return list(_rest_of(buffers, sent))
+    return [] if sent == sum(map(len, buffers)) else list(_rest_of(buffers, sent))
 
 
 def _rest_of(buffers: Sequence[Buffer], sent: int) -> Iterator[memoryview]:

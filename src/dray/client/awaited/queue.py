@@ -414,8 +414,7 @@ class Queue:
 
     async def _send_in(self, transaction: InTransaction, records: list[Record]) -> None:
         queue = await self._number(self._connection_of(transaction))
-        for record in records:
-            await transaction.awaited.send(queue, record, guarded=self._guarded)
+        await transaction.awaited.send(queue, *records, guarded=self._guarded)
 
     async def _number(self, connection: Connection) -> int:
         """The queue's number, for a transaction to send to."""

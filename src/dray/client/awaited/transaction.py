@@ -186,26 +186,27 @@ class Transaction:
         self._check_usable()
         return self._connection
 
-    async def send(self, queue: int, record: Record, *, guarded: bool) -> None:
-        """Gather a record for a queue; raises what has doomed the transaction meanwhile."""
-        head, body, size, crc = record
+    async def send(self, queue: int, *records: Record, guarded: bool) -> None:
+        """Gather records for a queue; raises what has doomed the transaction meanwhile."""
         async with self._lock:
             self._check_usable()
-            run = self._run
-            if (
-                run is None
-                or run.queue != queue
-                or run.guarded is not guarded
-                or run.bytes + size > FRAME_BODY_BYTES_MAX
-            ):
-                await self._flush()
-                run = self._run = _Run(queue, guarded=guarded)
-            run.buffers += (head, body)
-            run.sizes.append(size)
-            run.crcs.append(crc)
-            run.bytes += size
-            if run.bytes >= _RUN_BYTES or len(run.sizes) >= _RUN_MESSAGES:
-                await self._flush()
+            for head, body, size, crc in records:
+                run = self._run
+                if (
+                    run is None
+                    or run.queue != queue
+                    or run.guarded is not guarded
+                    or run.bytes + size > FRAME_BODY_BYTES_MAX
+                ):
+                    await self._flush()
+                    self._check_usable()
+                    run = self._run = _Run(queue, guarded=guarded)
+                run.buffers += (head, body)
+                run.sizes.append(size)
+                run.crcs.append(crc)
+                run.bytes += size
+                if run.bytes >= _RUN_BYTES or len(run.sizes) >= _RUN_MESSAGES:
+                    await self._flush()
 
     async def send_large(self, queue: int, record: Record) -> None:
         """Send part of a large message; its body may change as soon as this returns."""
