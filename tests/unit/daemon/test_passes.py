@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from dray.daemon.backlog import Backlog
 from dray.daemon.timekeeper import Timekeeper
 from dray.daemon.turns import Turns
 from dray.manager.events import Answer, ManagerConfig, Request
@@ -40,7 +41,15 @@ class Desk:
         self.heard = Listening()
         store = Store(SimDisk(Random(1)))
         manager = EchoManager.load(store, ManagerConfig(manager_id="e" * 32), 0.0)
-        self.turns = Turns(self.loop, store, manager, clock=Timekeeper(), performer=self.heard)
+        backlog = Backlog(lambda: store.unsynced_bytes, self.loop.call_soon)
+        self.turns = Turns(
+            self.loop,
+            store,
+            manager,
+            clock=Timekeeper(),
+            performer=self.heard,
+            backlog=backlog,
+        )
 
     def commit(self, session: int) -> None:
         """A commit comes, and nothing more on that connection."""
