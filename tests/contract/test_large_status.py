@@ -197,6 +197,19 @@ def test_a_status_queue_that_has_another_use_is_refused(face, other, other_queue
     assert other_queue.info().message_count == 3
 
 
+def test_a_large_message_sent_to_the_status_queue_does_not_end_its_use_for_ever(
+    face, large, statuses
+):
+    """By mistake, or from afar: they are told, stay until they are purged, and then it goes on."""
+    large.send(b"x")
+    face.LargeMessageQueue(statuses).send(b"astray")
+    with pytest.raises(dray.StatusQueueMissing, match="large messages are in it; purge it"):
+        large.receive(0)
+    assert statuses.info().message_count == 3
+    statuses.purge()
+    assert received(large) == b"x"
+
+
 def test_a_status_queue_that_was_made_anew_is_found_again(manager, large, statuses):
     large.send(b"x")
     large.receive(timeout=10).close()

@@ -121,10 +121,17 @@ def statuses_of(context: Context, number: int, queue: Queue) -> Statuses | None:
     status_queue = context.state.queues.get(number)
     if status_queue is None:
         raise StatusQueueMissing("the status queue has been deleted; create it anew", queue="")
-    if status_queue is queue or status_queue.large_use or status_queue.kind not in _KINDS:
+    if status_queue is queue or status_queue.kind not in _KINDS:
         raise StatusQueueMissing(
             f"{status_queue.name!r} cannot be the status queue of {queue.name!r}: it has another"
             " use; name a queue that is for status messages only",
+            queue=status_queue.name,
+        )
+    # As junk they would be discarded, and perhaps only the name is wrong.
+    if len(status_queue.parts):
+        raise StatusQueueMissing(
+            f"{status_queue.name!r} cannot be the status queue of {queue.name!r}: large messages"
+            " are in it; purge it, or name a queue that is for status messages only",
             queue=status_queue.name,
         )
     if not status_queue.options.transactional:
