@@ -266,3 +266,14 @@ def test_what_is_corrupt_stays_so_and_is_no_end(peer, take):
     for _ in range(2):
         with pytest.raises(LargeMessageCorrupt):
             message.read(1)
+
+
+def test_what_never_gets_right_can_be_received_for_good(peer, large_queue, tmp_path):
+    """Or it would stand in the way of all that follow (docs/how-to/deal-with-a-hole.md)."""
+    Large(peer, digest=b"wrong" * 6 + b"..")
+    with large_queue.receive() as message:
+        with pytest.raises(LargeMessageCorrupt):
+            message.save_to(tmp_path / "out.bin")
+        assert message.abort_count == 0
+    assert (len(peer.of(Commit)), len(peer.of(Abort))) == (1, 0)
+    assert list(tmp_path.iterdir()) == []
