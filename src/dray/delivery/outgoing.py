@@ -406,6 +406,8 @@ class OutgoingStream:
 
     def _forget_flight(self) -> None:
         self._flight.clear()
+        # What the owner could not note at once is told anew.
+        self._confirmed = self.floor
         self._flight_bytes = self._passed = 0
         self._resend_at = None
 

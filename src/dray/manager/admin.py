@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,9 +13,10 @@ from dray.manager.accounts import Account
 from dray.manager.events import CloseSession, Peer
 from dray.manager.expiry import give_up
 from dray.manager.facts import NumbersLeased, QueueCreated, QueueDeleted, QueuePaused, QuotaSet
-from dray.manager.index import lookup_id_of
+from dray.manager.index import copies_of, lookup_id_of
 from dray.manager.lives import Lives
-from dray.manager.transactions import abort, bar, take
+from dray.manager.purging import carry_on, leave_all
+from dray.manager.transactions import abort, bar
 from dray.model.classes import MessageClass, QueueKind, TransactionStatus
 from dray.model.ids import ManagerId, split_id
 from dray.model.limits import (
@@ -48,6 +50,8 @@ from dray.wire.frames import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from dray.manager.context import Context, Session
     from dray.manager.queues import Queue
 
@@ -128,17 +132,18 @@ def handle_open(context: Context, session: Session, request_id: int, head: OpenQ
     context.answer(session, request_id, opened)
 
 
-def _let_go(context: Context, queue: Queue) -> None:
-    """Tell the senders of what is in a queue that it is deleted (R55).
+def _let_go(context: Context, queue: Queue) -> Iterator[None]:
+    """Work: tell the senders of what is in a queue, if they asked for it, that it is deleted (R55).
 
     Of what a transaction holds too: that transaction cannot commit any more.
     """
     if queue.outgoing:
-        give_up(context, queue)
-    lookup_ids = [lookup_id_of(packed) for packed in queue.index.everything()]
-    if lookup_ids:
-        why = MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_DELETED
-        take(context, queue, lookup_ids, why)
+        yield from give_up(context, queue)
+    why = MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_DELETED
+    while asked := [lookup_id_of(each) for each in queue.index.everything() if copies_of(each)]:
+        yield from leave_all(context, queue, asked, why, held=True)
+        if context.state.queues.get(queue.number) is not queue:
+            return
 
 
 def resolve(context: Context, name: str) -> Queue:
@@ -183,13 +188,19 @@ def handle_delete(context: Context, session: Session, request_id: int, head: Del
     queue = context.state.queues.named(str(_seen_from_here(context, head.name)))
     if queue.kind in (QueueKind.SYSTEM, QueueKind.JOURNAL):
         raise AccessDenied(f"{queue.name!r} belongs to the queue manager and cannot be deleted")
-    family = [queue, *queue.sub_queues]
-    _check_nothing_prepared(context, family)
-    if queue.journal is not None:
-        family.append(queue.journal)
-    for each in family:
-        if each.kind is not QueueKind.JOURNAL:
-            _let_go(context, each)
+    _check_nothing_prepared(context, [queue, *queue.sub_queues])
+    steps = _delete(context, queue, partial(context.answer, session, request_id, Done()))
+    carry_on(context, steps, partial(context.refuse, session, request_id))
+
+
+def _delete(context: Context, queue: Queue, answer: Callable[[], None]) -> Iterator[None]:
+    """Work: let go what is in a queue, then delete it."""
+    for each in (queue, *queue.sub_queues):
+        yield from _let_go(context, each)
+    if context.state.queues.get(queue.number) is not queue:
+        raise QueueNotFound(f"queue {queue.name!r} has been deleted", queue=queue.name)
+    _check_nothing_prepared(context, [queue, *queue.sub_queues])
+    family = [queue, *queue.sub_queues, *([queue.journal] if queue.journal is not None else ())]
     _drop_uploads(context, family)
     context.record(QueueDeleted(queue.number))
     for each in family:
@@ -197,7 +208,7 @@ def handle_delete(context: Context, session: Session, request_id: int, head: Del
         for waiter in each.waiters:
             context.refuse(waiter.session, waiter.request_id, gone)
         each.waiters.clear()
-    context.answer(session, request_id, Done())
+    answer()
 
 
 def _drop_uploads(context: Context, family: list[Queue]) -> None:

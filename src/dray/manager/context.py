@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from dray.errors import DrayError, StoreFull
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dray.manager.backup import BackupRun
     from dray.manager.events import ManagerConfig, Peer
     from dray.manager.lives import Lives
+    from dray.manager.purging import Work
     from dray.manager.queues import Queue
     from dray.manager.relay import Relay
     from dray.manager.repairs import Wanted
@@ -32,8 +34,20 @@ if TYPE_CHECKING:
     from dray.store.store import Store
 
 MICROSECONDS = 1_000_000
+_PORTIONS = 4
+"""A group has room for what waits, a portion, and what else its turn may have to say."""
+_WINDOWS = 5
+"""A portion, less what the log keeps in reserve."""
 _FACT_BYTES_PER_MESSAGE = 2 * TAIL_BYTES
 """At the most: a message that is received, journaled and confirmed."""
+
+
+def window_of(log_capacity: int) -> int:
+    """How many messages may be under way on a stream, so that one fact can say they are delivered.
+
+    So is the order ack of a whole window noted at once, whatever is to be kept of each message.
+    """
+    return max(1, log_capacity // _WINDOWS // TAIL_BYTES)
 
 
 class Session:
@@ -77,6 +91,8 @@ class Context:
         """When to look whether a transaction is idle, soonest first."""
         self.aging: list[tuple[float, int]] = []
         """When to look whether an unfinished upload is too old, soonest first."""
+        self.works: deque[Work] = deque()
+        """What is done portion by portion (`purging.py`), in the order in which it was begun."""
         self.touched: dict[int, Queue] = {}
         """Queues in which something became available during this turn."""
         self.own_messages = OwnMessages(self)
@@ -117,8 +133,21 @@ class Context:
 
     @property
     def messages_per_fact(self) -> int:
-        """How many messages one fact may speak of, so that a group of the log surely holds it."""
-        return max(1, self.store.group_bytes_max // _FACT_BYTES_PER_MESSAGE)
+        """How many messages one fact may speak of, so that a group of the log surely holds it.
+
+        Besides what waits for that group already.
+        """
+        return max(1, (self.store.group_bytes_max - self.portion_bytes) // _FACT_BYTES_PER_MESSAGE)
+
+    @property
+    def portion_bytes(self) -> int:
+        """Bytes of one fact of those that could as well say less (`purging.py`)."""
+        return self.store.group_bytes_max // _PORTIONS
+
+    @property
+    def has_said_enough(self) -> bool:
+        """Whether so much waits for the next group of the log that more is said later."""
+        return self.store.waiting_bytes >= self.portion_bytes
 
     def record(self, fact: AnyFact) -> None:
         """Make a fact true, and durable with the turn's sync."""

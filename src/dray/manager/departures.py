@@ -28,11 +28,13 @@ from dray.manager.index import (
     COPY_DEAD_LETTER,
     COPY_JOURNAL,
     MARK_SINGLE,
+    TAIL_BYTES,
     WANTS_ACKNOWLEDGMENTS,
     any_asks_in,
     entries_in,
     extent_of,
     is_express,
+    lookup_id_of,
     tail_of,
     unpack,
     with_class,
@@ -258,17 +260,24 @@ def entries_at(queue: Queue, lookup_ids: list[int]) -> list[bytes]:
     return found
 
 
-def delivered(context: Context, queue: Queue, upto: int) -> bytes:
+def delivered(context: Context, queue: Queue, upto: int) -> tuple[int, bytes]:
     """What of an outgoing queue's delivered messages waits for its confirmation, as tails.
+
+    And up to which position that is: one fact may not be able to tell of all.
 
     What was sent outside transactions to a queue that is not transactional has its dead letters
     there (semantics 1.8), so it waits only if a journal wants it.
     """
     going = queue.index.between(0, upto)
     if not any_asks_in(going):
-        return b""
-    waiting = []
+        return upto, b""
+    waiting: list[bytes] = []
+    most = context.portion_bytes // TAIL_BYTES
+    reached = 0
     for packed in entries_in(going):
+        if len(waiting) == most:
+            return reached, b"".join(waiting)
+        reached = lookup_id_of(packed)
         entry, tail = unpack(packed), with_way(tail_of(packed), queue.number)
         kept = entry.copies & _KEPT
         if not queue.destination_transactional and entry.marks & MARK_SINGLE:
@@ -283,7 +292,7 @@ def delivered(context: Context, queue: Queue, upto: int) -> bytes:
                     context.notices.append((queue.name, sentence))
                     continue
             waiting.append(with_expiry(tail, ends_us))
-    return b"".join(waiting)
+    return upto, b"".join(waiting)
 
 
 def _ends_us(context: Context, entry: Entry) -> int:

@@ -17,31 +17,37 @@ from typing import TYPE_CHECKING
 
 from dray.manager.happening import Happening, forget_parts
 from dray.manager.index import expires_us_of, lookup_id_of, unpack
+from dray.manager.purging import cost_of, portions
 from dray.manager.system import ORDER_QUEUE
 from dray.model.classes import MessageClass
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dray.delivery.outgoing import OutgoingStream
     from dray.manager.context import Context
     from dray.manager.queues import Queue
 
 _AT_ONCE_MAX = 10_000
-_FACTS_SHARE = 4
-"""An expired message may become a dead letter, an acknowledgment and a confirmation, and the fact
-shares its group with what else happens in the turn."""
 _DOUBT = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
 _LOOK_AGAIN_US = 1_000_000
 
 
 def expire(context: Context) -> None:
     """Take out what has expired, as much as one fact can tell of; the rest is due at once again."""
-    most = min(_AT_ONCE_MAX, context.messages_per_fact // _FACTS_SHARE)
+    if context.has_said_enough:
+        return
+    room = context.portion_bytes
     # A message that was put back has been noted twice.
     expired: dict[int, dict[int, None]] = {}
-    for number, lookup_id in islice(context.state.expiries.due(context.now_us), max(1, most)):
+    for number, lookup_id in islice(context.state.expiries.due(context.now_us), _AT_ONCE_MAX):
         queue = context.state.queues.get(number)
-        if queue is not None and _has_expired(context, queue, lookup_id):
+        packed = _expired_entry(context, queue, lookup_id) if queue is not None else None
+        if packed is not None:
             expired.setdefault(number, {})[lookup_id] = None
+            room -= cost_of(packed)
+        if room <= 0:
+            break
     if not expired:
         return
     happening = Happening(context)
@@ -58,35 +64,45 @@ def expire(context: Context) -> None:
     happening.record()
 
 
-def give_up(context: Context, queue: Queue) -> None:
-    """Keep in doubt what of an outgoing queue may have arrived, as no more word of it can come.
+def give_up(context: Context, queue: Queue) -> Iterator[None]:
+    """Work: keep in doubt what of an outgoing queue may have arrived; no more word of it can come.
 
     What is delivered and waits for its confirmation in the order queue, and what was sent and is
     not acknowledged.
     """
     assert queue.stream is not None, "an outgoing queue has a stream"
     waiting = context.state.queues.numbered(ORDER_QUEUE)
-    happening = Happening(context)
     unconfirmed = [
         lookup_id_of(packed)
         for packed in waiting.index.everything()
         if unpack(packed).stream == queue.number
     ]
-    _in_doubt(happening, waiting, unconfirmed)
+    for found in portions(context, waiting, unconfirmed):
+        happening = Happening(context)
+        _in_doubt(happening, waiting, found)
+        happening.record()
+        yield
     context.awaiting.forget(unconfirmed)
-    sent = [lookup_id_of(packed) for packed in queue.index.available()]
-    _leave_doubtful(happening, queue, queue.stream, sent)
-    happening.record()
+    sent = [
+        lookup_id
+        for lookup_id in map(lookup_id_of, queue.index.available())
+        if queue.stream.may_be_delivered(lookup_id)
+    ]
+    for found in portions(context, queue, sent):
+        happening = Happening(context)
+        _leave_doubtful(happening, queue, queue.stream, found)
+        happening.record()
+        yield
 
 
-def _has_expired(context: Context, queue: Queue, lookup_id: int) -> bool:
+def _expired_entry(context: Context, queue: Queue, lookup_id: int) -> bytes | None:
     packed = queue.index.find(lookup_id)
     if packed is None or not 0 < expires_us_of(packed) <= context.now_us:
-        return False
+        return None
     if queue.stream is not None and queue.stream.is_in_flight(lookup_id):
         context.state.expiries.add(context.now_us + _LOOK_AGAIN_US, queue.number, lookup_id)
-        return False
-    return True
+        return None
+    return packed
 
 
 def _why(queue: Queue) -> MessageClass:

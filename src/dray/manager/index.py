@@ -386,3 +386,8 @@ def length_of(entry: bytes) -> int:
 def part_of(entry: bytes) -> int:
     """The `Part` of a packed entry."""
     return entry[KEY_BYTES + _KIND_AT] & _TWO_BITS
+
+
+def copies_of(entry: bytes) -> int:
+    """What the sender of a packed entry wants told or kept, as in `Entry.copies`."""
+    return entry[KEY_BYTES + _KIND_AT] >> _COPIES_AT

@@ -44,6 +44,7 @@ from dray.manager.events import Dial, HangUp, LinkSend, Peer
 from dray.manager.facts import Delivered, StreamRenewed
 from dray.manager.index import entries_in, lookup_id_of, positions_in, unpack
 from dray.manager.linking import Link, LinkState
+from dray.manager.purging import carry_on
 from dray.manager.quarantine import only_intact
 from dray.manager.repairs import answer
 from dray.manager.telling import act_on
@@ -110,7 +111,11 @@ class Links:
                 case PassOver():
                     self._pass_over(queue, effect)
                 case StreamConfirmed():
-                    self._delivered(queue, effect.upto)
+                    if not self._delivered(queue, effect.upto):
+                        # The peer says it again when it is asked again.
+                        link = self._link(queue.route.peer)
+                        self._hang_up(link, "it has taken more than the log can note at once")
+                        return
                 case Renewed(sequence_id):
                     self._context.record(StreamRenewed(queue.number, sequence_id))
                     self._context.touch(queue)
@@ -311,12 +316,20 @@ class Links:
         self._context.effects.append(HangUp(link.peer))
         self.down(link.peer, reason)
 
-    def _delivered(self, queue: Queue, upto: int) -> None:
-        context = self._context
-        awaiting = delivered(context, queue, upto)
-        context.record(Delivered(queue.number, upto, context.now_us, awaiting))
-        if awaiting:
-            context.await_confirmations()
+    def _delivered(self, queue: Queue, upto: int) -> bool:
+        """Note what was delivered, in as many facts as it takes; whether the log took it all now.
+
+        A window of messages always fits; only after a restore it may be more (`State.delivery`).
+        """
+        context, reached = self._context, 0
+        while reached < upto:
+            if reached and context.has_said_enough:
+                return False
+            reached, awaiting = delivered(context, queue, upto)
+            context.record(Delivered(queue.number, reached, context.now_us, awaiting))
+            if awaiting:
+                context.await_confirmations()
+        return True
 
     def _refused(self, peer: Peer, refusal: StreamRefused) -> None:
         """Wait, or if nothing can be delivered there, let all go with the reason (R39)."""
@@ -337,8 +350,12 @@ class Links:
         """Act once on what a destination tells of messages it has accepted."""
         queue = self._of_peer(peer, stream)
         if queue is not None:
-            heard = act_on(self._context, queue, first, told)
-            self._context.effects.append(LinkSend(peer, ConfirmationsTaken(stream, heard)))
+
+            def finished(heard: int) -> None:
+                taken = ConfirmationsTaken(stream, heard)
+                self._context.effects.append(LinkSend(peer, taken))
+
+            carry_on(self._context, act_on(self._context, queue, first, told, finished=finished))
 
     def _repair(self, peer: Peer, head: RepairWanted) -> None:
         """Send again what a destination lacks of a large message."""

@@ -7,7 +7,8 @@ outcome; without one, the fact that the message left is durable before its bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice, takewhile
 from typing import NamedTuple
 
@@ -23,13 +24,13 @@ from dray.errors import (
 from dray.large.join import Assembly
 from dray.manager.context import Context, Session
 from dray.manager.envelopes import bodies_in, envelopes_in, piece
-from dray.manager.facts import PurgePending, pack_lookups
 from dray.manager.index import length_of, lookup_id_of, part_of, unpack
 from dray.manager.parts import part_seen
+from dray.manager.purging import carry_on, drop_large, leave, leave_all, portion, purge
 from dray.manager.quarantine import refuse_damaged
 from dray.manager.queues import Queue
 from dray.manager.system import INTERNAL
-from dray.manager.transactions import OpenTransaction, hold_part, open_transaction, take
+from dray.manager.transactions import OpenTransaction, hold_part, open_transaction
 from dray.model.classes import MessageClass, Part
 from dray.model.ids import split_id
 from dray.model.limits import (
@@ -92,15 +93,20 @@ def nothing_came(queue: Queue, timeout: float | None) -> ReceiveTimeout:
 def receive_now(context: Context, session: Session, request_id: int, head: Receive) -> bool:
     """Answer a receive if it can be answered; tell whether it was."""
     queue = context.state.queues.numbered(head.queue)
-    found = list(_bounded(_candidates(context, queue, head), head))
+    bounded = _bounded(_candidates(context, queue, head), head)
+    lasting = head.peek or head.transaction
+    to_journal = queue.keeper is not None
+    found = list(bounded) if lasting else portion(context, bounded, to_journal=to_journal)
     if not found:
         return False
     packed = b"".join(found)
     envelopes, body = envelopes_in(packed), bodies_in(context, packed)
     refuse_damaged(context, queue, found, body, thorough=not (head.peek or head.transaction))
     if not head.peek:
-        owner = open_transaction(context, session, head.transaction) if head.transaction else None
-        _take(context, queue, owner, found)
+        if head.transaction:
+            _take(context, queue, open_transaction(context, session, head.transaction), found)
+        else:
+            leave(context, queue, _noted(context, queue, found), MessageClass.ACK_RECEIVE)
     context.answer(session, request_id, Messages(envelopes), body)
     return True
 
@@ -111,10 +117,23 @@ def handle_settle(context: Context, session: Session, request_id: int, head: Set
     check_may_take(queue)
     check_transaction(queue, head.transaction)
     plain = _plain_upto(queue, head.upto)
-    owner = open_transaction(context, session, head.transaction) if head.transaction else None
-    _take(context, queue, owner, plain)
-    count = len(plain) + _take_large_upto(context, queue, owner, head.upto)
-    context.answer(session, request_id, Done(count))
+    if head.transaction:
+        owner = open_transaction(context, session, head.transaction)
+        _take(context, queue, owner, plain)
+        count = len(plain) + _hold_large_upto(context, queue, owner, head.upto)
+        context.answer(session, request_id, Done(count))
+        return
+    leaving = _noted(context, queue, plain) + drop_large(queue, head.upto + 1)
+    steps = _settle(context, queue, leaving, partial(context.answer, session, request_id))
+    carry_on(context, steps, partial(context.refuse, session, request_id))
+
+
+def _settle(
+    context: Context, queue: Queue, lookup_ids: list[int], answer: Callable[[Done], None]
+) -> Iterator[None]:
+    """Work: let go what its reader has had, and answer when all of it is."""
+    yield from leave_all(context, queue, lookup_ids, MessageClass.ACK_RECEIVE)
+    answer(Done(len(lookup_ids)))
 
 
 def handle_purge(context: Context, session: Session, request_id: int, head: PurgeQueue) -> None:
@@ -122,24 +141,17 @@ def handle_purge(context: Context, session: Session, request_id: int, head: Purg
     queue = context.state.queues.numbered(head.queue)
     if not queue.outgoing:
         check_may_take(queue)
-    everything = queue.next_lookup_id
-    count = _take_large_upto(context, queue, None, everything, why=_purged(queue))
-    rest = [packed for packed in queue.index.available() if not _is_on_its_way(queue, packed)]
-    _take(context, queue, None, rest, why=_purged(queue))
-    held = queue.index.held_positions()
-    if held:
-        context.record(PurgePending(queue.number, pack_lookups(held)))
-    context.answer(session, request_id, Done(count + len(rest)))
+
+    def finished(count: int) -> None:
+        context.answer(session, request_id, Done(count))
+
+    steps = purge(context, queue, partial(_is_free, queue), finished)
+    carry_on(context, steps, partial(context.refuse, session, request_id))
 
 
-def _is_on_its_way(queue: Queue, packed: bytes) -> bool:
-    """Whether an outgoing message may have arrived: it is not both delivered and purged."""
-    return queue.stream is not None and queue.stream.may_be_delivered(lookup_id_of(packed))
-
-
-def _purged(queue: Queue) -> MessageClass:
-    """Why a purged message leaves: before or after it has reached its queue."""
-    return MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_PURGED
+def _is_free(queue: Queue, packed: bytes) -> bool:
+    """Whether an outgoing message cannot have arrived: none is both delivered and purged."""
+    return queue.stream is None or not queue.stream.may_be_delivered(lookup_id_of(packed))
 
 
 def handle_read_part(context: Context, session: Session, request_id: int, head: ReadPart) -> None:
@@ -285,28 +297,24 @@ def _bounded(candidates: Iterator[bytes], head: Receive) -> Iterator[bytes]:
 def _take(
     context: Context,
     queue: Queue,
-    owner: OpenTransaction | None,
+    owner: OpenTransaction,
     found: list[bytes],
-    *,
-    why: int = MessageClass.ACK_RECEIVE,
 ) -> None:
-    """Hold entries for a transaction; without one, let them leave at once."""
-    if owner is not None:
-        owner.note_operations(context, len(found))
+    """Hold entries for a transaction."""
+    owner.note_operations(context, len(found))
     for packed in found:
         if part_of(packed) != Part.PLAIN:
-            seen = part_seen(context.store, unpack(packed))
-            if owner is None:
-                queue.parts.removed(seen)
-            else:
-                hold_part(queue.parts, seen, 1)
-    lookup_ids = [lookup_id_of(packed) for packed in found]
-    if owner is None:
-        if lookup_ids:
-            take(context, queue, lookup_ids, why)
-    else:
-        hold(queue, owner, found)
-        owner.singles.setdefault(queue.number, []).extend(lookup_ids)
+            hold_part(queue.parts, part_seen(context.store, unpack(packed)), 1)
+    hold(queue, owner, found)
+    owner.singles.setdefault(queue.number, []).extend(map(lookup_id_of, found))
+
+
+def _noted(context: Context, queue: Queue, found: list[bytes]) -> list[int]:
+    """Tell the large messages of a queue that parts are about to leave it; the positions of all."""
+    for packed in found:
+        if part_of(packed) != Part.PLAIN:
+            queue.parts.removed(part_seen(context.store, unpack(packed)))
+    return [lookup_id_of(packed) for packed in found]
 
 
 def entries_of(queue: Queue, assembly: Assembly) -> list[bytes]:
@@ -348,24 +356,11 @@ def _plain_upto(queue: Queue, upto: int) -> list[bytes]:
     )
 
 
-def _take_large_upto(
-    context: Context,
-    queue: Queue,
-    owner: OpenTransaction | None,
-    upto: int,
-    *,
-    why: int = MessageClass.ACK_RECEIVE,
-) -> int:
-    """Take the large messages that begin at or below a position, if they are decided and free."""
-    leaving: list[int] = []
+def _hold_large_upto(context: Context, queue: Queue, owner: OpenTransaction, upto: int) -> int:
+    """Hold the large messages that begin at or below a position, if they are decided and free."""
+    count = 0
     for assembly in list(queue.parts.ready()):
-        if assembly.first > upto:
-            continue
-        leaving += assembly.lookup_ids()
-        if owner is None:
-            queue.parts.dropped(assembly.key)
-        else:
+        if assembly.first <= upto:
+            count += len(assembly.lookup_ids())
             hold_whole(context, queue, owner, assembly)
-    if owner is None and leaving:
-        take(context, queue, leaving, why)
-    return len(leaving)
+    return count

@@ -12,6 +12,7 @@ from dray.errors import (
     AccessDenied,
     DrayError,
     LargeMessageMixing,
+    Misuse,
     NotTransactional,
     ProtocolError,
     SourceChanged,
@@ -257,6 +258,9 @@ def expires_us(
 
 def _check_records(context: Context, head: Send, body: memoryview) -> list[RecordHeader]:
     sizes = head.sizes
+    most = context.messages_per_fact
+    if not head.transaction and len(sizes) > most:
+        raise Misuse(f"a batch may hold {most} messages here, as the log is small: send fewer")
     if len(sizes) != len(head.crcs) or len(sizes) > BATCH_MESSAGES_MAX:
         raise ProtocolError("a Send frame's sizes and checksums do not fit together")
     if sum(sizes) != len(body) or (sizes and min(sizes) < HEADER_BYTES):

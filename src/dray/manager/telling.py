@@ -16,13 +16,14 @@ from dray.manager.facts import Confirmation
 from dray.manager.facts import ConfirmationsTaken as FactTaken
 from dray.manager.happening import Happening
 from dray.manager.index import lookup_id_of
+from dray.manager.purging import KEPT_BYTES, TOLD_BYTES
 from dray.manager.system import ORDER_QUEUE
 from dray.model.classes import MessageClass
 from dray.model.limits import CONFIRMATIONS_AHEAD_MAX
 from dray.wire.frames import Confirmations, ConfirmationsTaken, Confirmed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from dray.manager.context import Context, Session
     from dray.manager.queues import Queue
@@ -31,14 +32,37 @@ _HEARD_AT_ONCE = 1_024
 """Confirmations in one fact; each may bring a message of the manager's own and move another."""
 
 
-def act_on(context: Context, queue: Queue, first: int, told: list[Confirmed]) -> int:
-    """Act once on what a destination tells of an outgoing queue; how far all is heard now."""
+def act_on(
+    context: Context,
+    queue: Queue,
+    first: int,
+    told: list[Confirmed],
+    *,
+    finished: Callable[[int], None],
+) -> Iterator[None]:
+    """Work: act once on what a destination tells of an outgoing queue.
+
+    `finished` is told how far all is heard then.
+    """
     heard = context.state.heard.get(queue.number, 0)
     news = told[max(0, heard + 1 - first) :]
-    for at in range(0, len(news), _HEARD_AT_ONCE):
-        heard += len(news[at : at + _HEARD_AT_ONCE])
-        _hear(context, queue, news[at : at + _HEARD_AT_ONCE], heard)
-    return heard
+    while news and context.state.queues.get(queue.number) is queue:
+        portion, news = _portion(context, news)
+        heard += len(portion)
+        _hear(context, queue, portion, heard)
+        yield
+    finished(heard)
+
+
+def _portion(context: Context, news: list[Confirmed]) -> tuple[list[Confirmed], list[Confirmed]]:
+    """What of the news one fact can act upon, one at least, and the rest."""
+    room, count = context.portion_bytes, 0
+    for each in news[:_HEARD_AT_ONCE]:
+        room -= TOLD_BYTES if each.administration_queue else KEPT_BYTES
+        if room < 0 and count:
+            break
+        count += 1
+    return news[:count], news[count:]
 
 
 def _hear(context: Context, queue: Queue, told: Sequence[Confirmed], upto: int) -> None:

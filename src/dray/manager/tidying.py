@@ -33,6 +33,8 @@ QUIET_S: Final = 0.5
 """How long nothing may have happened before a step is taken."""
 STEP_MESSAGES_MAX: Final = 1000
 STEP_BYTES: Final = 1 << 20
+_MOVED_BYTES: Final = 24
+"""What a fact says of a record that has moved: its position and its place, with what is around."""
 _SPARSE_SHARE: Final = 4
 """A file is worth emptying when no more than one part in this many is live."""
 
@@ -75,6 +77,8 @@ class Tidier:
         """Take a step if it is quiet."""
         if self._waiting and self._not_before <= self._context.now:
             self.disturbed()
+            if self._context.has_said_enough:
+                return
             self._step()
 
     def _step(self) -> None:
@@ -86,8 +90,9 @@ class Tidier:
         lookups: list[int] = []
         places: list[bytes] = []
         moved = 0
+        most = min(STEP_MESSAGES_MAX, self._context.portion_bytes // _MOVED_BYTES)
         for looked_at, packed in enumerate(queue.index.from_entry(after)):
-            if looked_at == STEP_MESSAGES_MAX or moved >= STEP_BYTES:
+            if looked_at == most or moved >= STEP_BYTES:
                 self._waiting[number] = after
                 break
             place = self._moved(queue, packed)

@@ -27,6 +27,7 @@ from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_loo
 from dray.manager.happening import Happening, Staged, forget_parts
 from dray.manager.index import expires_us_of, unpack
 from dray.manager.parts import part_seen
+from dray.manager.purging import carry_on, leave_all
 from dray.manager.queues import Queue
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import (
@@ -35,9 +36,6 @@ from dray.model.limits import (
     TRANSACTIONS_REMEMBERED,
 )
 from dray.wire.frames import Abort, Commit, Done, Prepare
-
-_TAKEN_AT_ONCE = 4_096
-"""Messages that leave in one fact where nobody asked for all or none."""
 
 
 class OpenTransaction:
@@ -284,14 +282,11 @@ def commit(
 def take(
     context: Context, queue: Queue, lookup_ids: list[int], why: int = MessageClass.ACK_RECEIVE
 ) -> None:
-    """Remove entries at once, in a fact of their own. Their parts must be noted before.
+    """Remove entries at once, in facts of their own. Their parts must be noted before.
 
-    Only what an application has received is journaled, not what is purged or rejected (R56).
+    Very many are removed with the next ticks (`purging.py`).
     """
-    for start in range(0, len(lookup_ids), _TAKEN_AT_ONCE):
-        happening = Happening(context)
-        happening.leave(queue, lookup_ids[start : start + _TAKEN_AT_ONCE], why)
-        happening.record()
+    carry_on(context, leave_all(context, queue, lookup_ids, why))
 
 
 def _gather_receives(context: Context, happening: Happening, transaction: OpenTransaction) -> None:

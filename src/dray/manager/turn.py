@@ -33,7 +33,7 @@ from dray.manager import (
     uploads,
 )
 from dray.manager.accounts import Account
-from dray.manager.context import MICROSECONDS, Context, Session
+from dray.manager.context import MICROSECONDS, Context, Session, window_of
 from dray.manager.events import (
     CloseSession,
     Effect,
@@ -52,6 +52,7 @@ from dray.manager.expiry import expire
 from dray.manager.facts import AnyFact, ManagerNamed, encode_fact
 from dray.manager.lqs import FileKeeper, FilesReport
 from dray.manager.parts import find_parts
+from dray.manager.purging import go_on
 from dray.manager.quarantine import set_aside
 from dray.manager.queues import Queue
 from dray.manager.receiving import Waiter
@@ -152,14 +153,14 @@ class Manager:
     @classmethod
     def load(cls, store: Store, config: ManagerConfig, now: float) -> Manager:
         """Recover from the store, or name a new one. The caller syncs before it says anything."""
-        settings = DeliverySettings(
-            window_bytes=config.window_bytes,
-            window_messages=config.window_messages,
-            resend_schedule_s=config.resend_schedule_s,
-        )
         recovered: list[State] = []
 
         def rebuild(history: History) -> Iterable[tuple[Extent, int]]:
+            settings = DeliverySettings(
+                window_bytes=config.window_bytes,
+                window_messages=min(config.window_messages, window_of(store.log_capacity)),
+                resend_schedule_s=config.resend_schedule_s,
+            )
             state = replay(State(settings), history)
             recovered[:] = [state]
             return state.live()
@@ -254,6 +255,8 @@ class Manager:
         """When to send Tick if nothing happens before."""
         if not self._started:
             return self._context.now
+        if self._context.works:
+            return self._context.now
         wanted = (self._links.deadline(), self._tidier.deadline())
         times = [at for at in wanted if at is not None]
         if self._timeouts:
@@ -328,6 +331,7 @@ class Manager:
 
     def _tick(self) -> None:
         self._started = True
+        go_on(self._context)
         expire(self._context)
         transactions.abort_idle(self._context)
         uploads.drop_old(self._context)

@@ -84,6 +84,8 @@ class Store:
         self._disk = GuardedDisk(disk, self._health)
         self.queue_files = QueueFiles(self._disk) if queue_files else None
         self._log_bytes = log_bytes
+        self.log_capacity = log_bytes
+        """Bytes of QMLog, known for certain when it is replayed."""
         self._heap = Heap(self._disk, heap_file_bytes, express_bytes=express_bytes)
         self._log: Log
         self._opened_files: list[File] = []
@@ -117,6 +119,7 @@ class Store:
     def _recover(self, load: Load) -> RecoveryReport:
         found = survey(self._disk)
         capacity = self._log_bytes if found.row.act is Act.FRESH else found.capacity
+        self.log_capacity = capacity
         replay = Replay(self._disk, found, self._opened(LOG_NAME), capacity)
         chain = replay.run(load)
         replay.check_heap()

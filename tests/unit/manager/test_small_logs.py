@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from dray.manager import turn
+from dray.manager.facts import Committed
+from dray.manager.index import pack_tail
+from dray.model.classes import Acknowledge
 from dray.model.message import Message
 from dray.wire import frames
 from tests.unit.manager import conftest
@@ -61,4 +65,155 @@ def test_of_a_frame_as_much_enters_as_one_fact_can_tell(tmp_path):
             break
         net["a"].advance(31.0)
         net.deliver()
+    assert waiting(there, "orders") == COUNT
+
+
+MANY = 100_000
+KEPT = 400
+LABEL = "ä" * 249
+
+
+def fill(desk, queue: int, count: int) -> None:
+    """Queue a great many messages at once, as a checkpoint would bring them back."""
+    state = desk.manager._context.state
+    extent = desk.store.place(b"")
+    tails = [pack_tail(extent, 0, n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0) for n in range(count)]
+    state.apply(Committed(0, 0, [(queue, b"".join(tails))], []))
+    desk.store.checkpoint(desk.manager.snapshot())
+
+
+def until_done(desk) -> int:
+    """Tick until nothing is due any more; how often that took."""
+    ticks = 0
+    while (at := desk.manager.deadline()) is not None and at <= desk.now:
+        assert desk.store.waiting_bytes == 0
+        desk.advance(0.0)
+        ticks += 1
+        assert ticks < MANY
+    return ticks
+
+
+def done(caller, request: int) -> int | None:
+    """What a request was answered with, if it was."""
+    answers = caller.answers(request)
+    return answers[0].head.count if answers else None
+
+
+@pytest.mark.usefixtures("small_logs")
+@pytest.mark.parametrize("many", [5_000, pytest.param(MANY, marks=pytest.mark.torture)])
+def test_a_purge_of_very_many_leaves_in_facts_that_fit(tmp_path, many):
+    desk = conftest.Desk(tmp_path)
+    caller = desk.session()
+    queue = caller.create("orders")
+    fill(desk, queue, many)
+    request = caller.ask(frames.PurgeQueue(queue))
+    assert done(caller, request) is None
+    assert until_done(desk) > 3
+    assert done(caller, request) == many
+    assert waiting(caller, "orders") == 0
+    desk.crash()
+    assert waiting(desk.session(), "orders") == 0
+
+
+@pytest.mark.usefixtures("small_logs")
+def test_a_purge_takes_what_was_there_when_it_was_asked_for_and_nothing_later(tmp_path):
+    desk = conftest.Desk(tmp_path)
+    caller, other = desk.session(), desk.session()
+    queue = caller.create("orders")
+    send_all(caller, queue, 1_000)
+    holding = other.number_for()
+    other.receive(queue, transaction=holding, max_messages=3)
+    request = caller.ask(frames.PurgeQueue(queue))
+    caller.send(queue, Message(body=b"late"))
+    assert done(caller, request) is None
+    until_done(desk)
+    assert done(caller, request) == 1_000 - 3
+    other.call(frames.Abort(holding))
+    until_done(desk)
+    assert caller.receive(queue)[1] == [b"late"]
+    assert waiting(caller, "orders") == 0
+
+
+@pytest.mark.usefixtures("small_logs")
+def test_a_crash_in_the_middle_of_a_purge_leaves_the_rest(tmp_path):
+    desk = conftest.Desk(tmp_path)
+    caller = desk.session()
+    queue = caller.create("orders")
+    fill(desk, queue, 5_000)
+    caller.ask(frames.PurgeQueue(queue))
+    left = waiting(caller, "orders")
+    assert 0 < left < 5_000
+    desk.crash()
+    caller = desk.session()
+    assert waiting(caller, "orders") == left
+    request = caller.ask(frames.PurgeQueue(caller.open("orders")))
+    until_done(desk)
+    assert done(caller, request) == left
+
+
+@pytest.mark.usefixtures("small_logs")
+@pytest.mark.parametrize("what", ["purge", "delete", "expiry"])
+def test_senders_of_very_many_are_told_in_facts_that_fit(tmp_path, what):
+    """With labels as long as can be: what is told is larger than what leaves."""
+    desk = conftest.Desk(tmp_path)
+    caller = desk.session()
+    caller.create("acks", quota=None)
+    queue = caller.create("orders")
+    asked = {"acknowledge": Acknowledge.FULL_RECEIVE, "administration_queue": "acks"}
+    timed = {"time_to_be_received": 5.0} if what == "expiry" else {}
+    send_all(caller, queue, KEPT, label=LABEL, use_dead_letter_queue=True, **asked, **timed)
+    if what == "purge":
+        request = caller.ask(frames.PurgeQueue(queue))
+    elif what == "delete":
+        request = caller.ask(frames.DeleteQueue("orders"))
+    else:
+        desk.now += 10.0
+    until_done(desk)
+    assert what == "expiry" or caller.answers(request)[0].head != ()
+    assert (waiting(caller, "acks"), waiting(caller, DEAD)) == (KEPT, KEPT)
+    desk.crash()
+    caller = desk.session()
+    assert (waiting(caller, "acks"), waiting(caller, DEAD)) == (KEPT, KEPT)
+
+
+@pytest.mark.usefixtures("small_logs")
+def test_what_was_delivered_and_waits_for_word_is_noted_in_facts_that_fit(tmp_path):
+    net = Net(tmp_path, "ab")
+    there = net["b"].session()
+    orders = there.create("orders")
+    caller = net["a"].session()
+    net.block("a", "b")
+    send_all(caller, caller.open(address("b", "orders")), COUNT, use_dead_letter_queue=True)
+    net.unblock("a", "b")
+    for _ in range(COUNT):
+        if waiting(there, "orders") == COUNT and waiting(caller, "order_queue$") == COUNT:
+            break
+        net["a"].advance(31.0)
+        net.deliver()
+    assert waiting(caller, "order_queue$") == COUNT
+    request = there.ask(frames.PurgeQueue(orders))
+    for _ in range(COUNT):
+        if done(there, request) == COUNT and waiting(caller, DEAD) == COUNT:
+            break
+        net.advance(0.0)
+    assert waiting(caller, DEAD) == COUNT
+
+
+@pytest.mark.usefixtures("small_logs")
+def test_an_order_ack_of_more_than_the_log_takes_at_once_is_taken_bit_by_bit(tmp_path, monkeypatch):
+    """As after a restore, when the peer has everything that is in the backup."""
+    monkeypatch.setattr(turn, "window_of", lambda _: 10_000)
+    net = Net(tmp_path, "ab")
+    there = net["b"].session()
+    there.create("orders")
+    caller = net["a"].session()
+    net.block("a", "b")
+    send_all(caller, caller.open(address("b", "orders")), COUNT, use_dead_letter_queue=True)
+    net.unblock("a", "b")
+    for _ in range(2 * COUNT):
+        if waiting(caller, "order_queue$") == COUNT:
+            break
+        net["a"].advance(31.0)
+        net.deliver()
+    assert waiting(caller, "order_queue$") == COUNT
     assert waiting(there, "orders") == COUNT
