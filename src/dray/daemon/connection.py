@@ -31,8 +31,11 @@ from dray.daemon.limits import (
     KEPT_BODY_BYTES_MIN,
     LINGER_S,
     OUTBOX_BYTES_MAX,
+    OUTBOX_BYTES_WHILE_TIGHT,
     OUTBOX_ITEMS_MAX,
+    OUTBOX_TOTAL_BYTES_MAX,
     READ_BYTES_PER_PASS,
+    READ_BYTES_WHILE_TIGHT,
     READ_FRAMES_PER_PASS,
     SCRATCH_BYTES,
     SPARE_BODIES_MAX,
@@ -93,13 +96,33 @@ class Surroundings:
         self.copier = Copier(loop, backlog)
         self.with_spare: dict[Connection, None] = {}
         """Connections that keep memory for their next large frame, longest unused first."""
+        self.unsent_bytes = 0
+        """What waits in memory for all connections to be fetched."""
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether so much is unsent that who leaves its answers unfetched is not read from."""
+        return self.unsent_bytes > OUTBOX_TOTAL_BYTES_MAX
+
+    @property
+    def read_bytes(self) -> int:
+        """How much to read at a time, of small frames."""
+        return READ_BYTES_WHILE_TIGHT if self.is_tight else self.intake.read_bytes
 
 
 class Connection:
     """A non-blocking stream socket in the loop."""
 
-    def __init__(self, around: Surroundings, sock: socket.socket, owner: Owner) -> None:
-        """Take over `sock`; nothing is read before `start`."""
+    def __init__(
+        self, around: Surroundings, sock: socket.socket, owner: Owner, *, dialled: bool = False
+    ) -> None:
+        """Take over `sock`; nothing is read before `start`.
+
+        One that was `dialled` leads to another manager and goes on reading when memory is tight:
+        were neither end to read before it was rid of what it says, both would wait for ever.
+        """
+        self._dialled = dialled
+        self._unsent = 0
         tune(sock)
         self._around = around
         self._loop = around.loop
@@ -250,7 +273,7 @@ class Connection:
         bytes_left, frames_left = READ_BYTES_PER_PASS, READ_FRAMES_PER_PASS
         while self._reading and bytes_left > 0 and frames_left > 0:
             try:
-                buffer = self._stream.buffer(self._around.intake.read_bytes)[:bytes_left]
+                buffer = self._stream.buffer(self._around.read_bytes)[:bytes_left]
                 count = (
                     self._sock.recv_into(buffer)
                     if self._lent is None
@@ -362,14 +385,26 @@ class Connection:
         if not rest:
             self._close("it was ended")
 
+    @property
+    def _unsent_max(self) -> int:
+        """How many bytes may be unfetched if it is to be read from."""
+        is_tight = self._around.is_tight and not self._dialled
+        return OUTBOX_BYTES_WHILE_TIGHT if is_tight else OUTBOX_BYTES_MAX
+
+    def _count_unsent(self) -> None:
+        unsent = self._outbox.bytes_in_memory
+        self._around.unsent_bytes += unsent - self._unsent
+        self._unsent = unsent
+
     def _read_if_wanted(self) -> None:
+        self._count_unsent()
         wanted = self._state is _State.LINGERING or (
             self._state is _State.OPEN
             and not self._deaf
             and not self._stream.waits_for
             and not self._owner.overfull
             and (self._lent is None or not self._lent.full)
-            and self._outbox.bytes_in_memory <= OUTBOX_BYTES_MAX
+            and self._unsent <= self._unsent_max
             and len(self._outbox) <= OUTBOX_ITEMS_MAX
         )
         if wanted and not self._reading:
@@ -397,6 +432,7 @@ class Connection:
         self._around.with_spare.pop(self, None)
         self._around.intake.forget(self)
         self._outbox.drop()
+        self._count_unsent()
         self._sock.close()
         if self._lent is not None:
             self._lent.close()

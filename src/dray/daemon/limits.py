@@ -41,6 +41,11 @@ BACKLOG_RATE_S: Final = 0.5
 OUTBOX_BYTES_MAX: Final = 64 << 20
 """Unsent bytes held in memory for one connection before it is no longer read from. Extents in heap
 files do not count: they are not in memory."""
+OUTBOX_TOTAL_BYTES_MAX: Final = 256 << 20
+"""The same for all connections together: four that fetch nothing at all."""
+OUTBOX_BYTES_WHILE_TIGHT: Final = 16 << 10
+"""Beyond that a connection may leave so little unfetched if it is to be read from: ten thousand of
+them hold 160 MB. Whoever fetches is served as before, a little later."""
 OUTBOX_ITEMS_MAX: Final = 20_000
 """The same for pieces of any kind, about 200 bytes of bookkeeping each."""
 GATHERED_EFFECTS_MAX: Final = 50_000

@@ -160,7 +160,7 @@ class Links:
             self._failed(peer, f"the name cannot be looked up: {error}")
         else:
             del self._dialling[peer]
-            connection = Connection(self._around, sock, self)
+            connection = Connection(self._around, sock, self, dialled=True)
             self._up[peer] = connection
             self._peers[connection] = peer
             connection.send(self._hello())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+from contextlib import suppress
 
 import pytest
 
@@ -103,6 +104,58 @@ def test_one_who_does_not_fetch_answers_is_not_read_from(echo):
         client.socket.settimeout(100)
         for _ in range(sent // len(request)):
             assert len(client.hear().body) == 20_000
+
+
+def ask_without_fetching(client, is_stopped) -> int:
+    """Send requests until `is_stopped`; how many there were."""
+    request = frames.encode_frame(frames.ReadPart(0, 0, 0, 20_000), 2)
+    pending, sent = memoryview(request * 100_000), 0
+    # So that few requests lie in the kernel, all of which will be answered.
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    client.socket.setblocking(False)
+    while not is_stopped():
+        assert sent < len(pending), "the connection is read from without end"
+        with suppress(BlockingIOError):
+            sent += client.socket.send(pending[sent : sent + 10 * len(request)])
+    client.socket.settimeout(100)
+    return sent // len(request)
+
+
+def connections(echo):
+    (server,) = echo.servers
+    return list(server._numbers)
+
+
+def test_while_all_leave_much_unfetched_only_those_are_read_from_who_fetch(
+    echo, wait_until, monkeypatch
+):
+    monkeypatch.setattr("dray.daemon.connection.OUTBOX_TOTAL_BYTES_MAX", 2_000)
+    monkeypatch.setattr("dray.daemon.connection.OUTBOX_BYTES_WHILE_TIGHT", 500)
+    with echo.client() as client, echo.client() as other:
+        client.ask(frames.Send(0, 0, [], []), 1, b"x" * 20_000)
+        wait_until(lambda: len(connections(echo)) == 2)
+        (server,) = echo.servers
+        around, (held, _) = server._around, connections(echo)
+        asked = ask_without_fetching(client, lambda: not held._reading)
+        assert around.is_tight
+        assert held._unsent > 500
+        for _ in range(10):
+            assert isinstance(other.ask(frames.Describe()).head, frames.Done)
+        for _ in range(asked):
+            assert len(client.hear().body) == 20_000
+        wait_until(lambda: held._reading and around.unsent_bytes == 0)
+
+
+def test_who_hangs_up_leaves_nothing_unsent_behind(echo, wait_until, monkeypatch):
+    monkeypatch.setattr("dray.daemon.connection.OUTBOX_BYTES_MAX", 2_000)
+    with echo.client() as client:
+        client.ask(frames.Send(0, 0, [], []), 1, b"x" * 20_000)
+        wait_until(lambda: len(connections(echo)) == 1)
+        (held,) = connections(echo)
+        ask_without_fetching(client, lambda: not held._reading)
+        (server,) = echo.servers
+        assert server._around.unsent_bytes == held._unsent > 2_000
+    wait_until(lambda: server._around.unsent_bytes == 0)
 
 
 @pytest.mark.slow
