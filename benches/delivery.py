@@ -27,6 +27,7 @@ BIG_BYTES, BIG_BATCH = 4_000_000, 10
 SMALL_BAR_PER_S = 20_000
 BIG_BAR, DELAY_BAR = 0.35, 0.8
 DELAY_S = 0.05
+LOOPBACK = "127.0.0.1"
 ARRIVAL_WITHIN_S = 300.0
 
 
@@ -79,9 +80,9 @@ def _big(folder: Path, count: int, delay_s: float | None) -> float:
 def _plain(payload: Path) -> float:
     """Seconds of a plain TCP stream through the long line, from memory to nowhere."""
     with (
-        ClientProcess("plain_send", path=str(payload), memory=True) as sender,
+        ClientProcess("plain_send", path=str(payload), memory=True, host=LOOPBACK) as sender,
         BadLine(sender.told()["port"], DELAY_S) as line,
-        ClientProcess("plain_receive", port=line.port, to="") as receiver,
+        ClientProcess("plain_receive", port=line.port, to="", host=LOOPBACK) as receiver,
     ):
         seconds = receiver.result()["seconds"]
         sender.result()
