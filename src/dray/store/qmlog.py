@@ -161,7 +161,7 @@ class LogReader:
 
     def _headers(self) -> Iterator[Group]:
         self._window.clear()
-        piece = bytearray(LOG_SCAN_BYTES)
+        piece = bytearray(min(LOG_SCAN_BYTES, self.capacity))
         for base in range(0, self.capacity, LOG_SCAN_BYTES):
             got = self._file.read_into(memoryview(piece), base)
             for at in _sectors_with_magic(piece, got):

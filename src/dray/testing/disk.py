@@ -135,8 +135,10 @@ class SimFile:
         growth = max(0, offset + len(image) - self._inode.size)
         kept, error = self._disk.admit_write(self.name, len(image), growth)
         if kept:
-            self._disk.record(Operation("write", self.name, offset, image[:kept]))
-            self._inode.write(image[:kept], offset)
+            image = image[:kept]
+            if self._disk.is_recorded:
+                self._disk.record(Operation("write", self.name, offset, image))
+            self._inode.write(image, offset)
         if error is not None:
             raise error
 
@@ -155,7 +157,8 @@ class SimFile:
     def sync(self) -> None:
         """Make bytes and size durable, unless a fault was asked for."""
         self._disk.admit_sync(self.name)
-        self._disk.record(Operation("sync", self.name))
+        if self._disk.is_recorded:
+            self._disk.record(Operation("sync", self.name))
         self._inode.sync()
 
     def truncate(self, size: int) -> None:
@@ -381,6 +384,11 @@ class SimDisk:
         """Note every change in `operations` from now on; gives this disk."""
         self._operations = operations
         return self
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether anybody listens to operations, which are not made for nobody."""
+        return self._operations is not None
 
     def record(self, operation: Operation) -> None:
         """Note one operation, if anybody listens. Verb "mark" is the workload's own."""

@@ -85,6 +85,11 @@ class Schedule:
         """Write into the history from which the digest is made."""
         self._history.update(f"{self.now:.6f} {what!r}\n".encode())
 
+    def came(self, to: int, data: bytes) -> None:
+        """The same of what came to one end of a link: to which, and every byte."""
+        self._history.update(b"%.6f %d " % (self.now, to))
+        self._history.update(data)
+
     def digest(self) -> str:
         """The history of this world in 16 digits: equal for equal worlds."""
         return self._history.hexdigest()[:16]
@@ -192,17 +197,17 @@ class Link:
         if held is not None:
             held.append(data)
             return
-        self._schedule.happened("frame", to, hashlib.sha256(data).digest()[:8])
-        stream = self._streams[to]
-        start = 0
-        for end in (*self._cuts(len(data)), len(data)):
-            while start < end and not self._deaf[to]:
+        self._schedule.came(to, data)
+        stream, here, deaf = self._streams[to], self.ends[to], self._deaf
+        start, length = 0, len(data)
+        for end in (*self._cuts(length), length):
+            while start < end and not deaf[to]:
                 room = stream.buffer()
                 count = min(len(room), end - start)
                 room[:count] = data[start : start + count]
                 start += count
                 for frame in stream.received(count):
-                    self.ends[to].arrived(self, frame)
+                    here.arrived(self, frame)
 
     def _cuts(self, length: int) -> list[int]:
         if self._rng.random() >= _IN_PIECES:
