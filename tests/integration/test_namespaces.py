@@ -29,6 +29,8 @@ READY_WITHIN_S = 60.0
 ENDS_WITHIN_S = 60.0
 
 
+PACKETS = 150
+"""They fit what a socket holds while a busy machine does not let its program read."""
 ECHO = """
 import socket, sys
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -42,7 +44,7 @@ import json, socket, sys, time
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 sock.connect((sys.argv[1], 7000))
 sock.settimeout(0.5)
-for number in range(500):
+for number in range(int(sys.argv[3])):
     sock.send(b"%d %f" % (number, time.monotonic()))
 seen, quickest, until = [], 1e9, time.monotonic() + float(sys.argv[2])
 while -1 not in seen and time.monotonic() < until:
@@ -161,7 +163,7 @@ def test_the_kernels_own_packets_are_delayed_lost_repeated_and_overtaken():
     with cabled(faults, seed=1) as (near, far, cable):
         echo = far.command([sys.executable, "-c", ECHO, far.address])
         ask = near.command([sys.executable, "-c", ASK, far.address])
-        whole, short = [*ask, str(READY_WITHIN_S)], [*ask, "0.5"]
+        whole, short = ([*ask, within, str(PACKETS)] for within in (str(READY_WITHIN_S), "0.5"))
         answering = subprocess.Popen(echo, stdout=subprocess.PIPE)
         try:
             assert answering.stdout.readline() == b"ready\n"
@@ -173,7 +175,7 @@ def test_the_kernels_own_packets_are_delayed_lost_repeated_and_overtaken():
             answering.communicate()
     seen = said["seen"]
     assert said["quickest"] >= 2 * faults.delay_s
-    assert 300 < len(set(seen)) < 500
+    assert PACKETS // 2 < len(set(seen)) < PACKETS
     assert len(seen) > len(set(seen))
     assert seen != sorted(seen)
     assert nothing["seen"] == []
