@@ -12,6 +12,7 @@ over there is iterated over here with `async for`. Messages, errors and constant
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dray.client.address import parse_address
@@ -50,9 +51,16 @@ __all__ = [
 ]
 
 
-def connect(url: str, *, ca: str | os.PathLike[str] | None = None) -> Opening[Manager]:
+def connect(
+    url: str,
+    *,
+    ca: str | os.PathLike[str] | None = None,
+    cert: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
+) -> Opening[Manager]:
     """Connect to a daemon; see `dray.connect`."""
-    return Opening(lambda: Manager.connected(Link(parse_address(url, ca), LoopRuntime())))
+    link = partial(parse_address, url, ca, cert, key)
+    return Opening(lambda: Manager.connected(Link(link(), LoopRuntime())))
 
 
 def open(  # noqa: A001 - the name of the public face, as in dray

@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CA_VARIABLE = "DRAY_CA"
+CERT_VARIABLE, KEY_VARIABLE = "DRAY_CERT", "DRAY_KEY"
 
 
 class TunnelEnd(socket.socket):
     """The near end of a tunnel: a Unix socket that carries bytes, and nothing besides."""
+
+    reason = ""
+    """Why TLS ended, if it was not by the will of either end."""
 
 
 def is_tunnel(sock: socket.socket) -> bool:
@@ -29,11 +33,16 @@ def carries_files(sock: socket.socket) -> bool:
     return sock.family == socket.AF_UNIX and not is_tunnel(sock)
 
 
-def trusting(ca: str | Path | None = None) -> ssl.SSLContext:
+def trusting(
+    ca: str | Path | None = None,
+    certificate: str | Path | None = None,
+    key: str | Path | None = None,
+) -> ssl.SSLContext:
     """What a caller expects: a certificate for the name it calls, by an authority of `ca`.
 
-    Without a file that of the environment (`DRAY_CA`), and without that the machine's own
-    authorities. Raises `InvalidConfiguration`.
+    And the certificate that it shows of itself, where it is asked for one. Without files those of
+    the environment (`DRAY_CA`, `DRAY_CERT`, `DRAY_KEY`), and without those the machine's own
+    authorities, and no certificate. Raises `InvalidConfiguration`.
     """
     file = ca or os.environ.get(CA_VARIABLE) or None
     try:
@@ -43,16 +52,37 @@ def trusting(ca: str | Path | None = None) -> ssl.SSLContext:
             f"{file} holds no certificates that could be trusted: {_said(error)}"
         ) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if certificate is None:
+        certificate = os.environ.get(CERT_VARIABLE) or None
+        key = key or os.environ.get(KEY_VARIABLE) or None
+    if certificate is not None:
+        _load(context, certificate, key)
     return context
 
 
-def presenting(certificate: str | Path, key: str | Path | None = None) -> ssl.SSLContext:
+def presenting(
+    certificate: str | Path, key: str | Path | None = None, client_ca: str | Path | None = None
+) -> ssl.SSLContext:
     """What a listener shows: a certificate with its chain, and its key (in the same file if None).
 
-    Raises `InvalidConfiguration`.
+    With `client_ca` it lets nobody in who does not show one by an authority of that file. Raises
+    `InvalidConfiguration`.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load(context, certificate, key)
+    if client_ca is not None:
+        try:
+            context.load_verify_locations(client_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise InvalidConfiguration(
+                f"{client_ca} holds no certificates that could be trusted: {_said(error)}"
+            ) from error
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _load(context: ssl.SSLContext, certificate: str | Path, key: str | Path | None) -> None:
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
@@ -60,7 +90,6 @@ def presenting(certificate: str | Path, key: str | Path | None = None) -> ssl.SS
         raise InvalidConfiguration(
             f"{files} are no certificate and its key: {_said(error)}"
         ) from error
-    return context
 
 
 def said_of(error: ssl.SSLError) -> str:

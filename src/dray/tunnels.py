@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from dray.tls import TunnelEnd
-
-if TYPE_CHECKING:
-    import ssl
+from dray.tls import TunnelEnd, said_of
 
 HANDSHAKE_S = 10.0
 """A machine that has not shaken hands by then speaks no TLS."""
@@ -85,7 +82,7 @@ class Tunnels:
         near, theirs = socket.socketpair()
         ours = TunnelEnd(fileno=near.detach())
         theirs.setblocking(False)
-        task = asyncio.get_running_loop().create_task(_relay(theirs, reader, writer))
+        task = asyncio.get_running_loop().create_task(_relay(theirs, reader, writer, ours))
         self._tasks.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -99,15 +96,21 @@ class Tunnels:
 
 
 async def _relay(
-    inner: socket.socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    inner: socket.socket,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    near: TunnelEnd,
 ) -> None:
-    """Carry bytes both ways until either way ends."""
+    """Carry bytes both ways until either way ends; `near` is told what TLS had against it."""
     ways = [
         asyncio.ensure_future(_outward(inner, writer)),
         asyncio.ensure_future(_inward(inner, reader)),
     ]
     try:
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        ended, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        for error in [each.exception() for each in ended]:
+            if isinstance(error, ssl.SSLError):
+                near.reason = said_of(error)
     finally:
         for way in ways:
             way.cancel()

@@ -156,3 +156,68 @@ def test_a_manager_that_cannot_be_made_sure_of_gets_nothing(served, tmp_path):
         else:
             pytest.fail("nothing was said of TLS")
         assert there.info().message_count == 1
+
+
+@pytest.fixture
+def shown(authority, tmp_path):
+    """A certificate and its key, each in a file of its own, by an authority of one's choice."""
+
+    def make(by=None):
+        made = (by or authority).issue_cert("program@example")
+        files = tmp_path / "own.pem", tmp_path / "own.key"
+        made.cert_chain_pems[0].write_to_path(files[0])
+        made.private_key_pem.write_to_path(files[1])
+        return files
+
+    return make
+
+
+def test_who_shows_no_certificate_where_one_is_asked_for_is_not_let_in(face, served, ca, shown):
+    address = served(tls_client_ca=str(ca))
+    with pytest.raises(dray.ConnectionLost, match=r"TLS|closed|lost"):
+        face.connect(address, ca=ca)
+    cert, key = shown(trustme.CA())
+    with pytest.raises(dray.ConnectionLost, match=r"TLS|closed|lost"):
+        face.connect(address, ca=ca, cert=cert, key=key)
+    cert, key = shown()
+    with face.connect(address, ca=ca, cert=cert, key=key) as manager:
+        assert manager.queues()
+
+
+def test_the_environment_names_the_certificate_to_show(*, face, served, ca, shown, monkeypatch):
+    address = served(tls_client_ca=str(ca))
+    cert, key = shown()
+    for name, file in (("DRAY_CA", ca), ("DRAY_CERT", cert), ("DRAY_KEY", key)):
+        monkeypatch.setenv(name, str(file))
+    with face.connect(address) as manager:
+        assert manager.queues()
+
+
+def test_a_manager_shows_its_own_certificate_to_another_that_asks_for_one(
+    served, ca, shown, tmp_path
+):
+    cert, key = shown()
+    files = {"tls_ca": str(ca), "tls_cert": str(cert), "tls_key": str(key)}
+    address = served(tls_client_ca=str(ca))
+    with (
+        dray.connect(address, ca=ca, cert=cert, key=key) as far,
+        dray.open(tmp_path / "near", **files) as near,
+    ):
+        queue = far.create_queue("orders")
+        ids = [near.queue(f"{address}/orders").send(b"x") for _ in range(3)]
+        assert [queue.receive(PATIENCE_S).id for _ in ids] == ids
+
+
+def test_files_that_make_no_sense_together_are_refused(face, ca, shown, tmp_path):
+    cert, key = shown()
+    with pytest.raises(dray.InvalidConfiguration, match="needs its certificate"):
+        face.connect("drays://localhost:1", key=key)
+    with pytest.raises(dray.InvalidConfiguration, match="no certificate"):
+        face.connect("drays://localhost:1", ca=ca, cert=ca)
+    with pytest.raises(dray.InvalidConfiguration, match="tls_client_ca"):
+        face.open(tmp_path / "data", tls_client_ca=str(ca))
+    with pytest.raises(dray.InvalidConfiguration, match="trusted"):
+        face.open(
+            tmp_path / "data", listen="127.0.0.1:0", tls_cert=str(cert), tls_key=str(key),
+            tls_client_ca=str(tmp_path / "none.pem"),
+        )  # fmt: skip

@@ -20,6 +20,7 @@ import click
 @click.option("--tls-cert", metavar="FILE.pem", help="Speak TLS on TCP, with this certificate.")
 @click.option("--tls-key", metavar="FILE.pem", help="Its key  [default: in the same file].")
 @click.option("--tls-ca", metavar="FILE.pem", help="Whom to trust when calling drays:// addresses.")
+@click.option("--tls-client-ca", metavar="FILE.pem", help="Let in only who shows one of these.")
 @click.option("--config", metavar="FILE.toml", help="More options; the command line wins.")
 @click.option("--name", help="Its name for people  [default: the host's name].")
 @click.option("--quota", metavar="SIZE", help="Most bytes in all its queues  [default: 8GiB].")
@@ -32,6 +33,7 @@ def command(
     tls_cert: str | None,
     tls_key: str | None,
     tls_ca: str | None,
+    tls_client_ca: str | None,
     config: str | None,
     name: str | None,
     quota: str | None,
@@ -49,6 +51,7 @@ def command(
         tls_cert=tls_cert,
         tls_key=tls_key,
         tls_ca=tls_ca,
+        tls_client_ca=tls_client_ca,
         name=name,
         quota=quota,
         journal_quota=journal_quota,

@@ -25,7 +25,8 @@ _KEEPALIVE = (
 class Address(NamedTuple):
     """A queue manager's address; `path` is set for a Unix socket, `host` for TCP.
 
-    With `secure` through TLS, to a certificate that the authorities in the file `ca` know.
+    With `secure` through TLS, to a certificate that the authorities in the file `ca` know, showing
+    the certificate in the file `cert` with its `key` if one is asked for.
     """
 
     host: str = ""
@@ -33,6 +34,8 @@ class Address(NamedTuple):
     path: str = ""
     secure: bool = False
     ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
 
     def __str__(self) -> str:
         """The address as a URL."""
@@ -51,7 +54,7 @@ class Address(NamedTuple):
             # Loads asyncio, which a command that only sends over TCP can do without.
             from dray.tunnels import call_in_thread
 
-            trusted = trusting(self.ca)
+            trusted = trusting(self.ca, self.cert, self.key)
             return call_in_thread(self._connect_tcp(), self.host, trusted)
         except ssl.SSLError as error:
             sentence = f"{self} could not be made sure of by TLS: {said_of(error)}"
@@ -83,8 +86,13 @@ class Address(NamedTuple):
         return sock
 
 
-def parse_address(url: str, ca: str | os.PathLike[str] | None = None) -> Address:
-    """Read a queue manager's URL; raises `InvalidConfiguration`. `ca` as in `Address`."""
+def parse_address(
+    url: str,
+    ca: str | os.PathLike[str] | None = None,
+    cert: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
+) -> Address:
+    """Read a queue manager's URL; raises `InvalidConfiguration`. The files as in `Address`."""
     if not isinstance(url, str):
         raise InvalidConfiguration(f"an address is a text, not {type(url).__name__}")
     try:
@@ -96,12 +104,14 @@ def parse_address(url: str, ca: str | os.PathLike[str] | None = None) -> Address
     if parts.scheme == "dray+unix" and plain and not parts.netloc and parts.path.startswith("/"):
         return Address(path=unquote(parts.path))
     secure = parts.scheme == "drays"
-    if ca is not None and not secure:
+    files = [os.fspath(file) if file is not None else None for file in (ca, cert, key)]
+    if any(files) and not secure:
         raise InvalidConfiguration(f"{url!r} does not go through TLS: write drays:// to use a CA")
+    if key is not None and cert is None:
+        raise InvalidConfiguration("key without cert: a key needs its certificate")
     if (parts.scheme == "dray" or secure) and plain and parts.hostname and parts.path in {"", "/"}:
         number = DEFAULT_PORT if port is None else port
-        file = os.fspath(ca) if ca is not None else None
-        return Address(parts.hostname, number, secure=secure, ca=file)
+        return Address(parts.hostname, number, "", secure, *files)
     raise InvalidConfiguration(
         f"{url!r} is not a queue manager's address: write dray://host:port, drays://host:port or"
         " dray+unix:///path"

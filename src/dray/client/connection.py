@@ -257,7 +257,8 @@ class Connection(ABC):
         reason = self._session.reason
         if reason is not None:
             return reason
-        return ConnectionLost(f"{self.peer} closed the connection")
+        why = getattr(self._sock, "reason", "")
+        return ConnectionLost(f"{self.peer} closed the connection{why and f': TLS: {why}'}")
 
 
 def send_some(

@@ -20,14 +20,21 @@ if TYPE_CHECKING:
     from dray.client.runtime import Dialer
 
 
-def connect(url: str, *, ca: str | os.PathLike[str] | None = None) -> Manager:
+def connect(
+    url: str,
+    *,
+    ca: str | os.PathLike[str] | None = None,
+    cert: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
+) -> Manager:
     """Connect to a daemon: `dray://host:port`, `drays://host:port` or `dray+unix:///path`.
 
     `drays` is TLS; `ca` names a file of certificates that are trusted, else the one that DRAY_CA
-    names is, else the machine's own authorities are. Raises `InvalidConfiguration` for anything
-    else and `ConnectionLost` if none answers.
+    names is, else the machine's own authorities are. `cert` and `key` (DRAY_CERT, DRAY_KEY) name
+    the certificate to show to a queue manager that asks for one. Raises `InvalidConfiguration` for
+    anything else and `ConnectionLost` if none answers.
     """
-    return Manager(parse_address(url, ca))
+    return Manager(parse_address(url, ca, cert, key))
 
 
 class Manager(Face[AwaitedManager]):

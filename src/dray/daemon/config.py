@@ -55,6 +55,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_ca: str | None = None
+    tls_client_ca: str | None = None
     idle_transaction_s: float = IDLE_TRANSACTION_S
     log_bytes: Size = LOG_BYTES
     express_memory: Size = EXPRESS_BYTES
@@ -73,8 +74,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
         if not _positive(self.idle_transaction_s):
             raise InvalidConfiguration("idle_transaction_s must be above zero")
         _routes(self.routes)
-        if self.tls_key is not None and self.tls_cert is None:
-            raise InvalidConfiguration("tls_key without tls_cert: a key needs its certificate")
+        self._check_tls()
         for each in self.addresses:
             _manager(each, "addresses")
         if not _positive(self.reconnect_delay_s):
@@ -91,6 +91,12 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
             raise InvalidConfiguration(f"log_level must be one of {', '.join(_LEVELS)}")
         if self.listen is not None:
             listen_address(self.listen)
+
+    def _check_tls(self) -> None:
+        if self.tls_key is not None and self.tls_cert is None:
+            raise InvalidConfiguration("tls_key without tls_cert: a key needs its certificate")
+        if self.tls_client_ca is not None and self.tls_cert is None:
+            raise InvalidConfiguration("tls_client_ca without tls_cert: who asks shows one first")
 
     @property
     def log_size(self) -> int:

@@ -51,14 +51,14 @@ class Links:
         turns: Listening,
         *,
         tunnels: Tunnels | None = None,
-        ca: str | None = None,
+        trusted: Callable[[], ssl.SSLContext] = trusting,
     ) -> None:
         """Begin with none. `hello` gives the frame that begins each.
 
-        What leads through TLS goes by `tunnels`; the file `ca` holds whom to trust there.
+        What leads through TLS goes by `tunnels`, `trusted` says whom to trust there.
         """
         self._tunnels = tunnels or Tunnels()
-        self._ca = ca
+        self._trusted = trusted
         self._around = around
         self._loop = around.loop
         self._hello = hello
@@ -172,7 +172,7 @@ class Links:
     async def _reach_safely(self, peer: Peer) -> socket.socket:
         if not peer.secure:
             return await self._reach(peer)
-        trusted = trusting(self._ca)
+        trusted = self._trusted()
         return await self._tunnels.call(await self._reach(peer), peer.host, trusted)
 
     async def _reach(self, peer: Peer) -> socket.socket:

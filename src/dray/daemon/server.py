@@ -14,6 +14,7 @@ import ssl
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from ipaddress import ip_address
 from typing import Any, Protocol, assert_never
 
@@ -54,7 +55,7 @@ from dray.model.ids import ManagerId
 from dray.model.names import DEFAULT_PORT
 from dray.store.disk import Disk
 from dray.store.store import Store
-from dray.tls import presenting
+from dray.tls import presenting, trusting
 from dray.tunnels import Tunnels
 from dray.wire.frames import Hello, failure
 from dray.wire.stream import Frame
@@ -175,7 +176,11 @@ class Server:
             loop, self._store, self._manager, clock=clock, performer=self, backlog=backlog
         )
         self._links = Links(
-            self._around, self._hello, self._turns, tunnels=self._tunnels, ca=options.tls_ca
+            self._around,
+            self._hello,
+            self._turns,
+            tunnels=self._tunnels,
+            trusted=partial(trusting, options.tls_ca, options.tls_cert, options.tls_key),
         )
         loop.set_exception_handler(self._unforeseen)
         self._turns.deliver(Reachable(self._own))
@@ -361,10 +366,11 @@ class Server:
         if options.listen is not None:
             host, port = listen_address(options.listen)
             if options.tls_cert is not None:
-                self._shown = presenting(options.tls_cert, options.tls_key)
+                self._shown = presenting(options.tls_cert, options.tls_key, options.tls_client_ca)
             sock, address = listen_tcp(host, port)
             self._own = own_addresses(host, sock, options.addresses)
-            if not ip_address(sock.getsockname()[0]).is_loopback:
+            locked = options.tls_client_ca is not None
+            if not (locked or ip_address(sock.getsockname()[0]).is_loopback):
                 _log.warning("%s has no lock: anyone who reaches it may use it", address)
             accepted = self.adopt
             if self._shown is not None:
