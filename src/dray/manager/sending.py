@@ -15,6 +15,7 @@ from dray.errors import (
     Misuse,
     NotTransactional,
     ProtocolError,
+    QuotaExceeded,
     SourceChanged,
     SourceUnreadable,
     StoreFull,
@@ -26,6 +27,7 @@ from dray.manager.departures import Wish, arrival_wish
 from dray.manager.happening import Staged
 from dray.manager.index import MARK_SINGLE
 from dray.manager.parts import seen_in_record
+from dray.manager.refusals import tell_of_full_queue
 from dray.manager.transactions import (
     OpenTransaction,
     check_not_barred,
@@ -174,7 +176,12 @@ def _stage(
         raise AccessDenied(f"only the queue manager itself sends to {queue.name!r}")
     headers = _check_records(context, head, body)
     _check_use(queue, head, headers)
-    _make_room(context, queue, transaction, len(body))
+    try:
+        _make_room(context, queue, transaction, len(body))
+    except QuotaExceeded as error:
+        if error.quota == queue.quota_name:
+            tell_of_full_queue(context, queue, head, headers=headers, body=body)
+        raise
     kinds = [Kind.RECOVERABLE] * len(headers)
     if transaction is None and queue.takes_express:
         found = [express.kind_in(queue, each, in_transaction=False) for each in headers]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import crc32c
 
+from dray.errors import QuotaExceeded
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.ids import ManagerId, join_id
 from dray.model.message import Message
@@ -108,8 +109,8 @@ class FateProducer:
         loose_here = target.queue == "loose" and target.manager == self._manager
         try:
             yield from client.call(_send(numbers[target.name], 0, [record]), record)
-        except Refusal:
-            sent.status = "aborted"
+        except Refusal as refusal:
+            sent.status = "refused" if refusal.error == QuotaExceeded.code else "aborted"
         except LinkBroken:
             if loose_here:
                 # What is sent to a queue without transactions has no outcome to ask for.

@@ -28,6 +28,8 @@ RECEIVED = MessageClass.ACK_RECEIVE
 REJECTED = MessageClass.NACK_RECEIVE_REJECTED
 REACHED = MessageClass.ACK_REACH_QUEUE
 IN_DOUBT = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
+FULL = MessageClass.NACK_Q_EXCEED_QUOTA
+DEAD = "system$;deadxact"
 _NEGATIVE, _OF_RECEIVE = 0x8000, 0x4000
 _CLOCK_TOLERANCE_S = 0.002
 
@@ -96,7 +98,7 @@ class Fates:
             raise BrokenPromiseError(f"{message_id} was sent to {asked.place}, is in {place}")
         if asked.record != record:
             raise BrokenPromiseError(f"{message_id} in {place} is not what was sent")
-        if asked.sent.status in ("open", "aborted"):
+        if asked.sent.status in ("open", "aborted", "refused"):
             raise BrokenPromiseError(f"{message_id} is visible, it was {asked.sent.status}")
         if message_id in self.ends:
             raise BrokenPromiseError(f"{message_id} came back to {place}: {self.ends[message_id]}")
@@ -131,11 +133,13 @@ class Fates:
     def check(self) -> None:
         """Judge a world that has come to rest."""
         for sent in self.sent:
-            if sent.status not in ("committed", "aborted", "unknown"):
+            if sent.status not in ("committed", "aborted", "refused", "unknown"):
                 raise BrokenPromiseError(f"transaction {sent.id} of {sent.producer} has no outcome")
         for message_id, asked in self.asked.items():
             try:
-                if asked.sent.status == "aborted":
+                if self._was_refused(message_id, asked):
+                    self._check_refused(message_id, asked)
+                elif asked.sent.status == "aborted":
                     self._check_nothing(message_id)
                 elif asked.sent.status == "committed":
                     self._check_end(message_id, asked)
@@ -161,6 +165,25 @@ class Fates:
         for seen in (self.ends, self.dead, self.journaled, self.told):
             if message_id in seen:
                 raise BrokenPromiseError(f"{message_id} had an end, its transaction was aborted")
+
+    def _was_refused(self, message_id: str, asked: Asked) -> bool:
+        """Whether a full queue refused it, which its sender need not have heard (semantics 3.4)."""
+        if asked.sent.status == "refused":
+            return True
+        alone_here = not asked.transactional and not asked.remote and asked.queue == "small"
+        traces = message_id in self.dead or message_id in self.told
+        return asked.sent.status == "aborted" and alone_here and traces
+
+    def _check_refused(self, message_id: str, asked: Asked) -> None:
+        dead = self.dead.get(message_id, [])
+        told = [what for _, what in self.told.get(message_id, [])]
+        self.known["refused"] += 1
+        if message_id in self.ends or message_id in self.journaled:
+            raise BrokenPromiseError(f"{message_id} was refused, and was received")
+        wanted = [(f"{asked.source}/{DEAD}", FULL)] * asked.message.use_dead_letter_queue
+        if dead != wanted:
+            raise BrokenPromiseError(f"{message_id} was refused and is in {dead}, not in {wanted}")
+        self._check_told(message_id, asked, FULL, told)
 
     def _check_end(self, message_id: str, asked: Asked) -> None:
         dead = self.dead.get(message_id, [])
@@ -210,7 +233,7 @@ class Fates:
         if asked.queue == "passing":
             causes |= {MessageClass.NACK_Q_DELETED, MessageClass.NACK_BAD_DST_Q}
         if asked.queue == "small":
-            causes.add(MessageClass.NACK_Q_EXCEED_QUOTA)
+            causes.add(FULL)
         if asked.loose and asked.transactional:
             causes.add(MessageClass.NACK_NOT_TRANSACTIONAL_Q)
         return causes

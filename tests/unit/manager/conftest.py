@@ -183,6 +183,29 @@ class Caller:
         marks: tuple[PartMark, ...] = (),
         guarded: bool = True,
     ) -> list[int]:
+        numbers, head, body = self._encoded(
+            queue, messages, transaction, marks=marks, guarded=guarded
+        )
+        if transaction:
+            assert not self.answers(self.ask(head, body))
+        else:
+            self.call(head, body)
+        return numbers
+
+    def send_refused(
+        self,
+        queue: int,
+        *messages: Message,
+        transaction: int,
+        marks: tuple[PartMark, ...] = (),
+    ) -> list[int]:
+        """Send in a transaction what dooms it."""
+        numbers, head, body = self._encoded(queue, messages, transaction, marks=marks, guarded=True)
+        (refusal,) = self.answers(self.ask(head, body))
+        assert isinstance(refusal.head, frames.Failed)
+        return numbers
+
+    def _encoded(self, queue, messages, transaction, *, marks, guarded):
         source = bytes.fromhex(self.desk.manager_id)
         numbers, records = [], []
         for at, message in enumerate(messages):
@@ -192,12 +215,7 @@ class Caller:
             records.append(head + bytes(body))
             numbers.append(number)
         sizes, crcs = [len(r) for r in records], [crc32c.crc32c(r) for r in records]
-        send = frames.Send(queue, transaction, sizes, crcs, guarded)
-        if transaction:
-            assert not self.answers(self.ask(send, b"".join(records)))
-        else:
-            self.call(send, b"".join(records))
-        return numbers
+        return numbers, frames.Send(queue, transaction, sizes, crcs, guarded), b"".join(records)
 
     def commit(self, transaction: int, sends: int) -> frames.Head:
         return self.call(frames.Commit(transaction, sends))

@@ -37,6 +37,71 @@ def test_a_full_computer_tells_a_local_sender_and_nobody_else(desk: Desk) -> Non
     assert (acknowledged(caller), dead(caller)) == ([], [])
 
 
+@pytest.mark.parametrize("transactional", [True, False])
+def test_a_full_queue_tells_a_local_sender_and_all_whom_he_named(
+    desk: Desk, *, transactional: bool
+) -> None:
+    """Semantics 3.4: the error, 0x8003 and a dead letter, each if asked; also after a crash."""
+    caller = desk.session()
+    caller.create("acks", transactional=False)
+    queue = caller.create("orders", transactional=transactional, quota=300)
+    with pytest.raises(errors.QuotaExceeded) as raised:
+        caller.send(queue, asking_everything(400))
+    number = caller.next_number
+    assert raised.value.quota == "queue"
+    with pytest.raises(errors.QuotaExceeded):
+        caller.send(queue, message(400))
+    desk.crash()
+    caller = desk.session()
+    refused = MessageClass.NACK_Q_EXCEED_QUOTA
+    assert acknowledged(caller) == [(refused, f"{desk.manager_id}\\{number}")]
+    mine, other = "system$;deadxact", "system$;deadletter"
+    if not transactional:
+        mine, other = other, mine
+    assert (dead(caller, mine), dead(caller, other)) == ([(refused, bytes(400))], [])
+    assert used(caller) == (0, refused_bytes(caller, mine))
+
+
+def refused_bytes(caller: Caller, name: str) -> int:
+    return caller.call(frames.DescribeQueue(name)).info.byte_count
+
+
+def test_of_a_batch_only_what_found_no_room_is_told(desk: Desk) -> None:
+    caller = desk.session()
+    caller.create("acks", transactional=False)
+    queue = caller.create("orders", quota=500)
+    with pytest.raises(errors.QuotaExceeded):
+        caller.send(queue, *[asking_everything(size) for size in (100, 400, 50)])
+    refused = MessageClass.NACK_Q_EXCEED_QUOTA
+    assert acknowledged(caller) == [(refused, f"{desk.manager_id}\\{caller.next_number - 1}")]
+    assert dead(caller) == [(refused, bytes(400))]
+    assert caller.call(frames.DescribeQueue("orders")).info.message_count == 0
+
+
+def test_of_a_transaction_over_quota_there_is_the_error_and_no_trace(desk: Desk) -> None:
+    """R67: it is aborted, and what is aborted is neither acknowledged nor a dead letter."""
+    caller = desk.session()
+    caller.create("acks", transactional=False)
+    queue, transaction = caller.create("orders", quota=300), caller.number_for()
+    caller.send_refused(queue, asking_everything(400), transaction=transaction)
+    with pytest.raises(errors.QuotaExceeded):
+        caller.commit(transaction, 1)
+    assert (acknowledged(caller), dead(caller)) == ([], [])
+
+
+def test_a_refused_message_for_which_the_dead_letters_have_no_room_is_counted(desk: Desk) -> None:
+    caller = desk.session()
+    caller.create("acks", transactional=False)
+    queue = caller.create("orders", quota=300)
+    caller.call(frames.SetQuota("", None, 100))
+    before = desk.store.live_bytes
+    with pytest.raises(errors.QuotaExceeded):
+        caller.send(queue, asking_everything(400))
+    assert [why for why, _ in acknowledged(caller)] == [MessageClass.NACK_Q_EXCEED_QUOTA]
+    assert caller.call(frames.DescribeQueue("system$;deadxact")).info.copies_skipped == 1
+    assert (dead(caller), desk.store.live_bytes) == ([], before)
+
+
 def test_a_receive_from_any_queue_lets_in_what_a_remote_sender_tries_again(tmp_path: Path) -> None:
     """R61: the room of a computer is shared; refused for want of it means later, not never."""
     pair = Pair(tmp_path)
