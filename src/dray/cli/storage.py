@@ -61,12 +61,13 @@ def move(settings: Settings, new: Path, *, data: Path, as_json: bool) -> None:
 def audit(settings: Settings, *, data: Path, as_json: bool) -> None:
     """List what others did to the storage folder, and check that no entry was changed."""
     from dray.errors import StoreCorrupt, StoreError
-    from dray.store.audit import AUDIT_NAME, read_entries, verify_chain
+    from dray.store.audit import AUDIT_NAME, read_entries
+    from dray.store.manifest import verify_audit
 
     path = data / AUDIT_NAME
-    if not path.exists():
+    report = verify_audit(data)
+    if report.intact and not path.exists():
         raise StoreError(f"{data} has no {AUDIT_NAME}: no queue manager with an audit ran there.")
-    report = verify_chain(path)
     if as_json or settings.as_json:
         told = {**report._asdict(), "intact": report.intact, "entries": list(read_entries(path))}
         print_json(told)

@@ -32,7 +32,7 @@ from watchdog.observers.polling import PollingObserver
 
 from dray.daemon.timekeeper import Timekeeper
 from dray.errors import StoreError
-from dray.store.audit import AuditLog
+from dray.store.audit import AuditLog, breaks, read_entries
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, RealDisk
 from dray.store.lqs import FOLDER, QUARANTINE
 from dray.store.manifest import (
@@ -54,6 +54,9 @@ DRAIN_S: Final = 2.0
 """How long a stop waits for what the kernel still has to tell; it takes a few milliseconds."""
 FRESH_S: Final = 60.0
 """A file changed so recently may not have its time of change on the disk yet."""
+
+BREAKS_TOLD_MAX: Final = 20
+"""How many breaks of the audit's chain one start tells of; the next one tells of the rest."""
 
 _KINDS: Final = (
     events.FileCreatedEvent,
@@ -194,6 +197,7 @@ class Guard:
         if self._audit.cut_bytes:
             detail = f"{self._audit.cut_bytes} bytes of an entry that was never finished"
             self._tell("cut", self._audit.path.name, detail, seen="start")
+        self._tell_of_breaks()
         try:
             manifest = read_manifest(self._data)
         except ValueError:
@@ -215,6 +219,14 @@ class Guard:
         for change, file, detail in differences(manifest.files, now):
             self._tell(change, file, detail, seen="start")
         self._strangers = _strangers(now)
+
+    def _tell_of_breaks(self) -> None:
+        """Where the chain is broken, and no entry says so yet."""
+        path = self._audit.path
+        told = {entry.detail for entry in read_entries(path) if entry.file == path.name}
+        details = [f"line {line}: {problem}" for line, problem in breaks(path)]
+        for detail in [each for each in details if each not in told][:BREAKS_TOLD_MAX]:
+            self._tell("edited", path.name, detail, seen="start")
 
     def _check_audit(self, manifest: Manifest) -> None:
         head, name = self._audit.head, self._audit.path.name

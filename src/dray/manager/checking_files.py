@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dray.manager.lqs import EVENTS, describe, path_of
-from dray.store.audit import AUDIT_NAME, verify_chain
+from dray.store.audit import AUDIT_NAME
 from dray.store.checkpoint import NAMES, CheckpointState, examine
 from dray.store.disk import LOCK_NAME
 from dray.store.lqs import FOLDER, NotAFileOfOursError, decode, file_name
-from dray.store.manifest import is_own_name
+from dray.store.manifest import is_own_name, verify_audit
 
 if TYPE_CHECKING:
     from dray.manager.findings import Findings
@@ -42,8 +42,8 @@ def check_queue_files(offline: Offline, findings: Findings) -> None:
 
 
 def check_audit(path: Path, findings: Findings) -> None:
-    """The chain of the audit is unbroken."""
-    chain = verify_chain(path / AUDIT_NAME)
+    """The chain of the audit is unbroken, and as long as it was."""
+    chain = verify_audit(path)
     if not chain.intact:
         findings.damage(AUDIT_NAME, f"line {chain.line}: {chain.problem}")
 

@@ -71,18 +71,26 @@ def verify_chain(path: str | os.PathLike[str]) -> ChainReport:
     """
     digest, line = ORIGIN, 0
     for line, image in enumerate(_lines(Path(path)), 1):
-        if not image.endswith(b"\n"):
-            return ChainReport(line - 1, digest, line, "the last entry is unfinished")
-        entry = _decoded(image)
-        if entry is None:
-            return ChainReport(line - 1, digest, line, "this is no entry")
-        if entry.previous != digest:
-            sentence = "it does not follow from the entry before: one was changed, put in or lost"
-            return ChainReport(line - 1, digest, line, sentence)
-        if entry.number != line:
-            return ChainReport(line - 1, digest, line, f"it says it is number {entry.number}")
+        problem = _problem(image, line, digest)
+        if problem:
+            return ChainReport(line - 1, digest, line, problem)
         digest = _digest(image)
     return ChainReport(line, digest)
+
+
+def breaks(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
+    """Every line that does not fit those before it, and why; the chain goes on from there.
+
+    Raises StoreError if it cannot be read.
+    """
+    digest, number = ORIGIN, 0
+    for line, image in enumerate(_lines(Path(path)), 1):
+        problem = _problem(image, number + 1, digest)
+        if problem:
+            yield line, problem
+        entry = _decoded(image)
+        number = number + 1 if entry is None else entry.number
+        digest = _digest(image)
 
 
 def read_entries(path: str | os.PathLike[str]) -> Iterator[AuditEntry]:
@@ -188,6 +196,18 @@ def _lines(path: Path) -> Iterator[bytes]:
         return
     except OSError as error:
         raise _unusable(path, error) from error
+
+
+def _problem(image: bytes, number: int, previous: str) -> str:
+    """Why a line is not the entry of that number behind the one of that digest."""
+    if not image.endswith(b"\n"):
+        return "the last entry is unfinished"
+    entry = _decoded(image)
+    if entry is None:
+        return "this is no entry"
+    if entry.previous != previous:
+        return "it does not follow from the entry before: one was changed, put in or lost"
+    return "" if entry.number == number else f"it says it is number {entry.number}"
 
 
 def _decoded(image: bytes) -> AuditEntry | None:

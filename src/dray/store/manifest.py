@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from dray.store.audit import ORIGIN
+from dray.store.audit import AUDIT_NAME, ORIGIN, ChainReport, verify_chain
 from dray.store.disk import FOLDER_NAME, LOCK_NAME
 
 MANIFEST_NAME: Final = "manifest.json"
@@ -122,6 +122,27 @@ def read_manifest(data: Path) -> Manifest | None:
     except FileNotFoundError:
         return None
     return msgspec.json.decode(image, type=Manifest)
+
+
+def verify_audit(data: Path) -> ChainReport:
+    """Check the audit's chain, and that the manifest does not know a longer one, or another end.
+
+    Raises StoreError if the audit cannot be read.
+    """
+    report = verify_chain(data / AUDIT_NAME)
+    try:
+        manifest = read_manifest(data)
+    except (OSError, ValueError):
+        return report
+    if manifest is None or not report.intact:
+        return report
+    known = manifest.audit_entries
+    if report.entries < known:
+        sentence = f"there were {known} entries, and there are {report.entries}"
+        return report._replace(line=report.entries + 1, problem=sentence)
+    if report.entries == known and report.digest != manifest.audit_digest:
+        return report._replace(line=known, problem="the last entry is another one than it was")
+    return report
 
 
 def write_manifest(data: Path, manifest: Manifest) -> None:

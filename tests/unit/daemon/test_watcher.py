@@ -236,6 +236,32 @@ def test_who_cuts_the_audit_or_takes_the_manifest_is_told(data):
     assert told(data) == [("deleted", AUDIT_NAME, "start")]
 
 
+@pytest.mark.parametrize("end", [AuditedDisk.close, crashed], ids=["stopped", "crashed"])
+@pytest.mark.parametrize(
+    ("act", "line"),
+    [
+        (lambda lines: [lines[0].replace("added", "edited"), *lines[1:]], 2),
+        (lambda lines: lines[1:], 1),
+        (lambda lines: [lines[1], lines[0], *lines[2:]], 1),
+    ],
+    ids=["changed", "taken out", "in another order"],
+)
+def test_who_changes_the_audit_while_it_is_stopped_is_told_once(data, end, act, line):
+    opened(data).close()
+    for name in ("x", "y", "z"):
+        (data / "storage" / name).write_text(name)
+        opened(data).close()
+    end(opened(data))
+    path = data / AUDIT_NAME
+    path.write_text("".join(act(path.read_text().splitlines(keepends=True))))
+    for _ in range(2):
+        opened(data).close()
+        found = [each for each in read_entries(path) if each.file == AUDIT_NAME]
+        sentences = [each.detail for each in found if each.detail.startswith(f"line {line}: ")]
+        assert len(sentences) == 1
+        assert {(each.change, each.seen) for each in found} == {("edited", "start")}
+
+
 def test_a_torn_entry_is_cut_and_told(data):
     disk = opened(data)
     (data / "storage" / "x").write_text("x")

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from dray.store.audit import AuditLog
 from dray.store.manifest import (
     FileMark,
     Identity,
@@ -15,6 +16,7 @@ from dray.store.manifest import (
     is_own_name,
     read_manifest,
     take_stock,
+    verify_audit,
     was_moved,
     write_manifest,
 )
@@ -111,3 +113,34 @@ def test_a_manifest_comes_back_and_damage_is_no_manifest(data):
     (data / "manifest.json").write_text("{}")
     with pytest.raises(ValueError, match="missing required field"):
         read_manifest(data)
+
+
+@pytest.mark.parametrize(
+    ("act", "line", "sentence"),
+    [
+        (lambda lines: lines, 0, ""),
+        (lambda lines: lines[:-1], 2, "there were 2 entries, and there are 1"),
+        (lambda _: [], 1, "there were 2 entries, and there are 0"),
+        (lambda lines: [lines[0], lines[1].replace("QMLog", "lqs")], 2, "the last entry is"),
+        (lambda lines: [lines[1]], 1, "it does not follow"),
+    ],
+)
+def test_an_audit_is_held_against_the_manifest(tmp_path, act, line, sentence):
+    (tmp_path / "storage").mkdir()
+    audit = AuditLog(tmp_path)
+    for change in ("added", "edited"):
+        audit.append(change, "QMLog", seen="running", now=0.0)
+    audit.close()
+    entries, digest = audit.head
+    identity = identity_of(tmp_path)
+    write_manifest(
+        tmp_path,
+        Manifest(
+            closed=True, identity=identity, files={}, audit_entries=entries, audit_digest=digest
+        ),
+    )
+    lines = audit.path.read_text().splitlines(keepends=True)
+    audit.path.write_text("".join(act(lines)))
+    report = verify_audit(tmp_path)
+    assert (report.line, report.intact) == (line, not sentence)
+    assert report.problem.startswith(sentence)
