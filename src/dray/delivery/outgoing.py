@@ -210,6 +210,11 @@ class OutgoingStream:
         return not self._paused and self.last > 0
 
     @property
+    def hears(self) -> bool:
+        """Whether a connection stands over which the peer can say what became of messages."""
+        return self._talk is not _Talk.NO_LINK
+
+    @property
     def next_number(self) -> int:
         """What the next message of this sequence will be numbered, if it does not begin another."""
         return self.last - self.untaken - self.base + 1

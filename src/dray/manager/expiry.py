@@ -7,7 +7,8 @@
     any other                  NACK_RECEIVE_TIMEOUT
 
 What a transaction holds waits for its outcome (R12); what is on its way to the destination on a
-connection that stands is left to the destination.
+connection that stands is left to the destination. So is, for a while, what the destination has: it
+expires there a little later than here, and then the word of it comes, which is better than a doubt.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 _AT_ONCE_MAX = 10_000
 _DOUBT = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
 _LOOK_AGAIN_US = 1_000_000
+_WORD_AWAITED_US = 10_000_000
+"""How long after its time a delivered message is no doubt yet, while its destination can be heard;
+word of what expires there takes a way through a busy machine at the most."""
 
 
 def expire(context: Context) -> None:
@@ -99,10 +103,18 @@ def _expired_entry(context: Context, queue: Queue, lookup_id: int) -> bytes | No
     packed = queue.index.find(lookup_id)
     if packed is None or not 0 < expires_us_of(packed) <= context.now_us:
         return None
-    if queue.stream is not None and queue.stream.is_in_flight(lookup_id):
+    sent = queue.stream is not None and queue.stream.is_in_flight(lookup_id)
+    if sent or (queue.number == ORDER_QUEUE and _word_may_come(context, packed)):
         context.state.expiries.add(context.now_us + _LOOK_AGAIN_US, queue.number, lookup_id)
         return None
     return packed
+
+
+def _word_may_come(context: Context, packed: bytes) -> bool:
+    """Whether the destination of a delivered message can be expected to say how it ended."""
+    outgoing = context.state.queues.get(unpack(packed).stream)
+    heard = outgoing is not None and outgoing.stream is not None and outgoing.stream.hears
+    return heard and context.now_us < expires_us_of(packed) + _WORD_AWAITED_US
 
 
 def _why(queue: Queue) -> MessageClass:

@@ -177,6 +177,35 @@ def test_no_word_in_time_puts_a_delivered_message_in_doubt(pair: Pair) -> None: 
     assert dead(pair.source.session()) == [(in_doubt, b"?")]
 
 
+def test_what_expires_at_its_destination_is_no_doubt_while_that_can_be_heard(
+    pair: Pair,  # noqa: F811
+) -> None:
+    """It expires here first, by the time of its way; the definite word is worth the wait."""
+    caller = pair.source.session()
+    timed = Message(body=b"!", use_dead_letter_queue=True, time_to_be_received=60.0)
+    caller.send(caller.open(ADDRESS), timed)
+    pair.deliver()
+    pair.source.advance(60.1)
+    assert dead(pair.source.session()) == []
+    pair.destination.advance(60.5)
+    pair.deliver()
+    assert dead(pair.source.session()) == [(MessageClass.NACK_RECEIVE_TIMEOUT, b"!")]
+
+
+def test_a_destination_that_says_nothing_is_not_waited_for_for_ever(
+    pair: Pair,  # noqa: F811
+) -> None:
+    caller = pair.source.session()
+    timed = Message(body=b"?", use_dead_letter_queue=True, time_to_be_received=60.0)
+    caller.send(caller.open(ADDRESS), timed)
+    pair.deliver()
+    for _ in range(12):
+        assert dead(pair.source.session()) == []
+        pair.source.advance(6.0)
+    in_doubt = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
+    assert dead(pair.source.session()) == [(in_doubt, b"?")]
+
+
 def test_clocks_need_not_agree_for_messages_to_expire_on_time(pair: Pair) -> None:  # noqa: F811
     caller = pair.source.session()
     pair.destination.now += 86_400.0
