@@ -38,6 +38,7 @@ from dray.store.lqs import FOLDER, QUARANTINE
 from dray.store.manifest import (
     FileMark,
     Manifest,
+    check_not_emptied,
     differences,
     identity_of,
     is_own_name,
@@ -208,11 +209,13 @@ class Guard:
                 detail = "what was changed since the last stop cannot be told"
                 self._tell("deleted", "manifest.json", detail, seen="start")
             return
+        now = take_stock(self._data)
+        if manifest.closed:
+            check_not_emptied(manifest.files, now)
         self._check_audit(manifest)
         moved = was_moved(manifest.identity, identity_of(self._data))
         if moved:
             self._tell("moved", FOLDER_NAME, moved, seen="start")
-        now = take_stock(self._data)
         if not manifest.closed:
             # After a crash only what the manager never makes can be told from what it made.
             now = _strangers(now)

@@ -18,7 +18,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from dray.errors import StoreCorrupt
 from dray.store.audit import AUDIT_NAME, ORIGIN, ChainReport, verify_chain
+from dray.store.decisions import LOG_LOST, LOG_NAME
 from dray.store.disk import FOLDER_NAME, LOCK_NAME
 
 MANIFEST_NAME: Final = "manifest.json"
@@ -96,6 +98,22 @@ def differences(before: Mapping[str, FileMark], now: Mapping[str, FileMark]) -> 
         elif was is not None and is_ is not None and was != is_:
             found.append(Difference("edited", name, _what_changed(was, is_)))
     return found
+
+
+def check_not_emptied(before: Mapping[str, FileMark], now: Mapping[str, FileMark]) -> None:
+    """Refuse a folder from which a whole store is gone: most likely a disk is not mounted there.
+
+    Raises StoreCorrupt. A new store in its place would answer for the old one.
+    """
+    left = [name for name in now if "/" not in name and is_own_name(name) and not now[name].folder]
+    if LOG_NAME in before and not left:
+        raise StoreCorrupt(
+            f"Event {LOG_LOST}: {LOG_NAME} is missing, like every other file of the store that"
+            f" was here at the last stop; bring the folder back, or remove {MANIFEST_NAME} to begin"
+            " a new store.",
+            event=LOG_LOST,
+            file=LOG_NAME,
+        )
 
 
 def was_moved(before: Identity, now: Identity) -> str:

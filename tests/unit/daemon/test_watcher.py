@@ -10,7 +10,7 @@ import pytest
 
 from dray.daemon import watcher
 from dray.daemon.watcher import AuditedDisk, OwnMarks, UnwatchedDisk
-from dray.errors import StoreError, StoreLocked
+from dray.errors import StoreCorrupt, StoreError, StoreLocked
 from dray.store.audit import AUDIT_NAME, read_entries, verify_chain
 from dray.store.manifest import MANIFEST_NAME
 from dray.store.store import Store
@@ -260,6 +260,21 @@ def test_who_changes_the_audit_while_it_is_stopped_is_told_once(data, end, act, 
         sentences = [each.detail for each in found if each.detail.startswith(f"line {line}: ")]
         assert len(sentences) == 1
         assert {(each.change, each.seen) for each in found} == {("edited", "start")}
+
+
+def test_an_emptied_folder_is_refused_until_it_is_back(data, tmp_path):
+    """A disk that is not mounted is neither a deletion nor the birth of another manager."""
+    disk = opened(data)
+    disk.open("QMLog", size=10).close()
+    disk.close()
+    (data / "storage" / "QMLog").rename(tmp_path / "QMLog")
+    for _ in range(2):
+        with pytest.raises(StoreCorrupt, match=r"Event 2076: QMLog .* manifest\.json") as raised:
+            opened(data)
+        assert (raised.value.event, raised.value.file) == (2076, "QMLog")
+    (tmp_path / "QMLog").rename(data / "storage" / "QMLog")
+    opened(data).close()
+    assert told(data) == []
 
 
 def test_a_torn_entry_is_cut_and_told(data):
