@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from dray.delivery.outgoing import OutgoingStream
-from dray.manager import departures, sending
+from dray.manager import departures
 from dray.model.classes import MessageClass
 from dray.testing.fate_world import FateWorld
 from dray.testing.shadow import BrokenPromiseError
@@ -89,11 +89,3 @@ def test_a_seed_lives_the_same_world_under_any_hash_seed():
     digests = digests_of("dray.testing.fate_world", 5)
     assert digests[0] == digests[1]
     assert len(digests[0].strip()) == 16
-
-
-def test_a_full_queue_that_says_nothing_is_found_out(monkeypatch):
-    """In world 84 a program sends, outside transactions, what its own manager has no room for."""
-    FateWorld(84).run()
-    monkeypatch.setattr(sending, "tell_of_full_queue", lambda *_, **__: None)
-    with pytest.raises(BrokenPromiseError, match="was refused and is in"):
-        FateWorld(84).run()
