@@ -215,6 +215,22 @@ def test_r110_an_offer_for_which_nobody_asks_times_out(manager, reports, source,
         manager.accept_file(source=reports, timeout=0)
 
 
+@pytest.mark.parametrize("life", ["first", "second"])
+def test_an_offer_without_a_limit_waits_for_whoever_comes(
+    *, manager, reports, source, offer_of, tmp_path, life
+):
+    offer = offer_of(source, reports, request_timeout=None)
+    (reference,) = manager.queue(reports).messages()
+    assert reference.time_to_be_received is None
+    if life == "second":
+        offer.close()
+        offer = offer_of(source, reports, request_timeout=None)
+        assert len(list(manager.queue(reports).messages())) == 1
+    incoming = manager.accept_file(source=reports, timeout=SOON_S)
+    assert incoming.save_to(tmp_path / "out").read_bytes() == source.read_bytes()
+    assert offer.wait(SOON_S).state is TransferState.DONE
+
+
 def test_waiting_for_an_offer_ends_with_its_patience(reports, source, offer_of):
     offer = offer_of(source, reports)
     with pytest.raises(dray.TransferTimeout, match="goes on"):
@@ -418,7 +434,7 @@ def test_a_target_that_cannot_be_written_is_named_and_another_may_be_given(
         ({"fragment_size": "1MiB"}, "fragment_size is a whole number"),
         ({"window_size": 1.5}, "window_size is a whole number"),
         ({"request_timeout": 0}, "request_timeout"),
-        ({"request_timeout": None}, "request_timeout is a number of seconds"),
+        ({"request_timeout": "5"}, "request_timeout is a number of seconds"),
         ({"request_timeout": float("inf")}, "request_timeout"),
         ({"response_timeout": "5"}, "response_timeout"),
         ({"response_timeout": -1}, "response_timeout"),

@@ -1,6 +1,7 @@
 """Who may be a consumer of an offer, and until when the offer is open (S1-1, S1-2, R110, R111).
 
-To one: the first handshake closes it. To many: it stays open for the whole of `request_timeout`.
+To one: the first handshake closes it. To many: it stays open for the whole of `request_timeout`, or
+without one until the offer is cancelled.
 Who has joined before may always come back.
 """
 
@@ -12,8 +13,8 @@ from dray.model.limits import TRANSFER_CONSUMERS_MAX
 class Discovery:
     """The time in which consumers may join."""
 
-    def __init__(self, *, many: bool, until: float) -> None:
-        """Be open until a time, or if not `many` until one has joined."""
+    def __init__(self, *, many: bool, until: float | None) -> None:
+        """Be open until a time (None: for ever), or if not `many` until one has joined."""
         self.many = many
         self.until = until
         self.joined = 0
@@ -46,7 +47,7 @@ class Discovery:
 
     def tick(self, now: float) -> None:
         """Close when the time is over."""
-        if now >= self.until:
+        if self.until is not None and now >= self.until:
             self._closed = True
 
     def close(self) -> None:

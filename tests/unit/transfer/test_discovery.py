@@ -31,6 +31,16 @@ def test_nobody_in_time_closes_it():
     assert discovery.ask(11.0)
 
 
+def test_without_an_end_it_is_open_until_it_is_closed():
+    discovery = Discovery(many=True, until=None)
+    discovery.tick(1e12)
+    assert discovery.open
+    assert discovery.deadline() is None
+    assert discovery.ask(1e12) == ""
+    discovery.close()
+    assert discovery.ask(1e12)
+
+
 def test_who_has_joined_in_an_earlier_life_counts():
     discovery = Discovery(many=False, until=10.0)
     discovery.rejoined()

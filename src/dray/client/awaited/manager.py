@@ -192,7 +192,7 @@ class Manager:
         *,
         fragment_size: int = MIB,
         window_size: int = TRANSFER_WINDOW,
-        request_timeout: float = TRANSFER_REQUEST_TIMEOUT_S,
+        request_timeout: float | None = TRANSFER_REQUEST_TIMEOUT_S,
         consumers: str = "one",
         listen: str | None = AUTOMATIC,
         response_timeout: float = TRANSFER_SILENCE_S,
@@ -202,6 +202,7 @@ class Manager:
         """Offer a file to "one" or "many" consumers at the queue `to`, and serve them.
 
         The file is read once, then a reference is sent; nothing else moves before a consumer asks.
+        Consumers may ask for `request_timeout` seconds, or with None for as long as it is offered.
         At most `window_size` fragments are unacknowledged. An unfinished offer of the same file to
         the same queue is gone on with. `listen` is the address at which consumers may connect, by
         default the one by which the queue manager is reached; None for never, which is the default

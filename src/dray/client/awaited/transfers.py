@@ -69,7 +69,7 @@ class Asked(NamedTuple):
     queue: str
     fragment_size: int
     window_size: int
-    wait_s: float
+    wait_s: float | None
     consumers: str
     digest_kind: str
 
@@ -86,7 +86,8 @@ class Transfers:
 
     async def offer(self, asked: Asked, manner: Manner) -> Offer:
         """Offer a file, or go on with the unfinished offer of that file to that queue."""
-        check_seconds("request_timeout", asked.wait_s)
+        if asked.wait_s is not None:
+            check_seconds("request_timeout", asked.wait_s)
         check_seconds("response_timeout", manner.silence_s)
         check_terms(0, asked.fragment_size, asked.window_size, asked.consumers)
         folder = await self._folder()
@@ -251,7 +252,10 @@ class Transfers:
 
     async def _was_sent(self, kept: Offered) -> bool:
         """Whether a reference of an earlier life of the program can still be in the queue."""
-        if not kept.transaction or time.time() >= kept.offered_at + kept.request_timeout:
+        if not kept.transaction:
+            return False
+        live_s = kept.request_timeout
+        if live_s is not None and time.time() >= kept.offered_at + live_s:
             return False
         outcome = await self._link.ask(Outcome(kept.transaction), OutcomeIs)
         return TransactionStatus(outcome.status) is TransactionStatus.COMMITTED

@@ -94,7 +94,8 @@ class Offering(Engine):
         self._state = state
         self._source = source
         self._listener = listener
-        until = self.now + kept.request_timeout
+        wait_s = kept.request_timeout
+        until = None if wait_s is None else self.now + wait_s
         discovery = Discovery(many=self._reference.consumers == "many", until=until)
         self.core = Producer(self._reference.terms, discovery, silence_s=silence_s)
         for each in kept.consumers:
@@ -454,6 +455,7 @@ def error_of_offer(core: Producer, transfer_id: str, kept: Offered) -> DrayError
         return core.error
     match core.state:
         case TransferState.TIMED_OUT:
+            assert kept.request_timeout is not None
             return TransferTimeout(
                 f"nobody asked for {kept.path} within {kept.request_timeout:g} s; offer it again"
                 " when there is a consumer",

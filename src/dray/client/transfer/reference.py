@@ -48,8 +48,8 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 _decode = msgspec.json.Decoder(Reference).decode
 
 
-def reference_message(reference: Reference, live_s: float) -> Message:
-    """The message; it leaves its queue by itself when nobody may join any more."""
+def reference_message(reference: Reference, live_s: float | None) -> Message:
+    """The message; after `live_s`, when nobody may join any more, it leaves its queue by itself."""
     return Message(
         body=msgspec.json.encode(reference),
         label=reference.label[:LABEL_CHARACTERS_MAX],

@@ -47,7 +47,8 @@ class Offered(msgspec.Struct, kw_only=True):
     state: TransferState = TransferState.DISCOVERING
     mtime_ns: int = 0
     inode: int = 0
-    request_timeout: float = 0.0
+    request_timeout: float | None = 0.0
+    """Seconds in which consumers may join; None: as long as it is offered."""
     offered_at: float = 0.0
     transaction: str = ""
     consumers: list[KeptConsumer] = []
