@@ -334,6 +334,35 @@ def test_r115_cancelled_by_the_producer_nothing_is_left(
     assert manager.unfinished_transfers() == []
 
 
+@pytest.mark.parametrize("consumers", ["one", "many"])
+def test_an_offer_cancelled_before_anyone_took_it_takes_its_reference_back(
+    *, manager, reports, source, offer_of, consumers
+):
+    manager.queue(reports).send(b"of somebody else", correlation_id="f" * 32)
+    offer_of(source, reports, consumers=consumers).cancel()
+    assert [bytes(each.body) for each in manager.queue(reports).messages()] == [b"of somebody else"]
+    with pytest.raises(dray.ReceiveTimeout):
+        manager.accept_file(source=reports, timeout=0)
+    assert manager.unfinished_transfers() == []
+
+
+def test_an_unfinished_offer_that_is_cancelled_takes_its_reference_back(
+    *, manager, reports, source, offer_of
+):
+    offer = offer_of(source, reports)
+    offer.close()
+    manager.resume_transfer(offer.transfer_id).cancel()
+    assert list(manager.queue(reports).messages()) == []
+
+
+def test_an_offer_can_be_cancelled_when_its_queue_is_gone(*, manager, reports, source, offer_of):
+    offer = offer_of(source, reports)
+    manager.delete_queue(reports)
+    offer.cancel()
+    with pytest.raises(dray.TransferCancelled):
+        offer.wait(SOON_S)
+
+
 def test_r115_cancelled_by_the_consumer_nothing_is_left(
     *, manager, reports, source, offer_of, tmp_path, gate
 ):

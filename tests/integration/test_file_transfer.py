@@ -79,6 +79,15 @@ def test_a_file_goes_from_a_program_at_one_manager_to_one_at_another(stage, pati
         assert manager.info().bytes_used == 0
 
 
+def test_an_offer_to_another_manager_can_be_cancelled(stage):
+    """What went on its way there cannot be taken back; here nothing is in the way of the end."""
+    offer = stage.offer()
+    offer.cancel()
+    with pytest.raises(dray.TransferCancelled):
+        offer.wait(WITHIN_S)
+    assert stage.here.unfinished_transfers() == []
+
+
 def test_through_managers_little_is_under_way_whatever_the_window(stage, monkeypatch):
     offer = stage.offer(listen=None)
     most = 0

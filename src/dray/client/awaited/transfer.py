@@ -12,13 +12,21 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dray.client.awaited.queue import Queue
 from dray.client.progress import INTERVAL_S, Progress
 from dray.client.transfer.accepting import Accepting, fragments_there
 from dray.client.transfer.board import Board
 from dray.client.transfer.offering import Offering
 from dray.client.transfer.state import Incoming as KeptIncoming
 from dray.client.transfer.state import StateFile, status_of_incoming
-from dray.errors import Misuse, TransferCancelled, TransferTimeout
+from dray.errors import (
+    AccessDenied,
+    MessageNotFound,
+    Misuse,
+    QueueNotFound,
+    TransferCancelled,
+    TransferTimeout,
+)
 from dray.model.transfer import TransferState, TransferStatus
 from dray.transfer.events import Cancel, Resume, Suspend
 
@@ -124,8 +132,17 @@ class Offer:
         await self._do(Resume(consumer_id))
 
     async def cancel(self) -> None:
-        """End it for all; it cannot be resumed. Who is not done loses what came."""
-        await self._do(Cancel())
+        """End it for all; it cannot be resumed. Who is not done loses what came.
+
+        Nobody can accept it any more: its reference is taken out of the queue, unless that is one
+        of another queue manager, where it stays until `request_timeout` is over. Raises
+        `ConnectionLost` if that cannot be done now; it is cancelled all the same.
+        """
+        try:
+            if not self.status.state.final:
+                await self._take_reference_back()
+        finally:
+            await self._do(Cancel())
 
     async def cancel_consumer(self, consumer_id: str) -> None:
         """End it for one consumer; the others go on."""
@@ -136,6 +153,17 @@ class Offer:
     async def close(self) -> None:
         """Stop it here, and keep what is needed to resume it."""
         await self._link.runtime.offload(self._engine.stop)
+
+    async def _take_reference_back(self) -> None:
+        kept = self._engine.kept
+        if kept.reference.consumers == "one" and self.consumers:
+            # Who has joined has received it.
+            return
+        try:
+            await Queue(self._link, kept.queue).receive_by_correlation_id(kept.reference.transfer)
+        except (MessageNotFound, QueueNotFound, AccessDenied):
+            # Somebody was first, the queue has gone with it, or it is on its way to another one.
+            return
 
     async def _do(self, event: Suspend | Resume | Cancel) -> None:
         engine = self._engine
