@@ -28,6 +28,10 @@ OF_A_QUEUE = {
     "a count that is a fraction": (dray.Misuse, lambda queue: queue.receive_many(1.5, timeout=0)),
     "an id that is a number": (dray.Misuse, lambda queue: queue.receive_by_id(7)),
     "a position that is a text": (dray.Misuse, lambda queue: queue.receive_by_lookup_id("7")),
+    "a transaction that is a text": (dray.Misuse, lambda queue: queue.send(b"", transaction="x")),
+    "a batch in a text": (dray.Misuse, lambda queue: queue.send_many([b""], transaction="x")),
+    "a receive in a text": (dray.Misuse, lambda queue: queue.receive(0, "x")),
+    "a transaction that is a queue": (dray.Misuse, lambda queue: queue.receive(0, queue)),
     "a position to settle that is a text": (dray.Misuse, lambda queue: queue.settle("7")),
 }
 OF_A_MANAGER = {
@@ -63,3 +67,13 @@ def test_an_argument_that_makes_no_sense_is_refused_and_costs_nothing(manager, q
         with pytest.raises(error):
             call(of)
     assert queue.info().message_count == 0
+
+
+@pytest.mark.parametrize("given", ["x", 5, b""])
+def test_what_is_no_transaction_is_refused_for_large_messages_too(large, given):
+    with pytest.raises(dray.Misuse, match="a transaction is what"):
+        large.send(b"body", transaction=given)
+    with pytest.raises(dray.Misuse, match="a transaction is what"), large.receive(0, given):
+        pass
+    with pytest.raises(dray.ReceiveTimeout), large.receive(0):
+        pass

@@ -18,7 +18,7 @@ import msgspec
 from dray.client.awaited.fragments import Origin
 from dray.client.awaited.large_message import LargeMessage, open_found
 from dray.client.awaited.opening import Opening
-from dray.client.awaited.transaction import InTransaction, Transaction
+from dray.client.awaited.transaction import InTransaction, Transaction, transaction_of
 from dray.client.awaited.upload import Cut, Upload, What
 from dray.client.digest import RollingDigest
 from dray.client.large_steps import reached
@@ -147,7 +147,7 @@ class LargeMessageQueue:
             if resume is not None:
                 return await self._send_resumed(resume, message, source, progress, transaction)
             if transaction is not None:
-                return await self._send_in(transaction.awaited, message, source, progress)
+                return await self._send_in(transaction_of(transaction), message, source, progress)
             async with await Transaction.begin(self._way.link) as own:
                 sequence_id = await self._send_in(own, message, source, progress)
             reached("send-committed")
@@ -308,7 +308,7 @@ class LargeMessageQueue:
         repair: bool,
     ) -> LargeMessage:
         own = await Transaction.begin(self._way.link) if transaction is None else None
-        used = own if transaction is None else transaction.awaited
+        used = own if transaction is None else transaction_of(transaction)
         assert used is not None
         until = None if timeout is None else time.monotonic() + timeout
         try:

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from dray.client.awaited.cursor import Cursor
-from dray.client.awaited.transaction import InTransaction, Transaction
+from dray.client.awaited.transaction import InTransaction, Transaction, no_transaction
 from dray.client.link import Link, QueueLink
 from dray.client.messages import (
     ReceivedTransaction,
@@ -426,7 +426,11 @@ class Queue:
         return opened.number
 
     def _connection_of(self, transaction: InTransaction) -> Connection:
-        if transaction.awaited.link is not self.way.link:
+        try:
+            link = transaction.awaited.link
+        except AttributeError as error:
+            raise no_transaction(transaction) from error
+        if link is not self.way.link:
             raise TransactionUsage(
                 f"the transaction was begun on another connection than that of {self.name!r};"
                 " begin it on the manager from which the queue was taken"

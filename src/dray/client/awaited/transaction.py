@@ -17,6 +17,7 @@ from dray.errors import (
     ConnectionLost,
     DrayError,
     InDoubt,
+    Misuse,
     ProtocolError,
     QueueNotFound,
     StorePoisoned,
@@ -51,6 +52,19 @@ class InTransaction(Protocol):
     @property
     def awaited(self) -> Transaction:
         """What does the work."""
+
+
+def no_transaction(given: object) -> Misuse:
+    """What to raise for something else than a transaction, once it has turned out to be that."""
+    return Misuse(f"a transaction is what manager.transaction() begins, not {given!r}")
+
+
+def transaction_of(given: InTransaction) -> Transaction:
+    """The transaction that was given to a call; raises `Misuse` if it is none."""
+    used: object = getattr(given, "awaited", None)
+    if not isinstance(used, Transaction):
+        raise no_transaction(given)
+    return used
 
 
 class _Run:
