@@ -20,6 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
+from dray.client.partial_file import sync_directory
 from dray.client.transfer.reference import Reference
 from dray.errors import Misuse, TargetUnwritable
 from dray.model.transfer import TransferState, TransferStatus
@@ -105,7 +106,7 @@ class StateFile:
             finally:
                 os.close(descriptor)
             fresh.replace(self._path)
-            _sync_directory(self._path.parent)
+            sync_directory(self._path.parent)
         except OSError as error:
             raise _unwritable(self._path, error) from error
 
@@ -229,11 +230,3 @@ def _unwritable(path: Path, error: OSError) -> TargetUnwritable:
         " DRAY_TRANSFERS to a directory that can be written",
         path=str(path),
     )
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from dray.client.partial_file import is_in_the_way
+from dray.client.partial_file import is_in_the_way, sync_directory
 from dray.client.transfer.fingerprint import Fingerprint
 from dray.errors import TargetUnwritable
 from dray.large.digests import DIGESTS, Digest
@@ -192,11 +192,7 @@ class TargetFile:
         try:
             os.fsync(self._descriptor)
             self._partial.replace(self.target)
-            directory = os.open(self.target.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            sync_directory(self.target.parent)
         except OSError as error:
             raise self._unwritable(error) from error
 
