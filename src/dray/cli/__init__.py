@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+EXIT_INTERRUPTED = 130
+
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and end the process with its exit status."""
@@ -22,9 +24,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
         sys.stdout.write(f"dray {__version__}\n")
         sys.exit(0)
-    from dray.cli.program import run
+    try:
+        from dray.cli.program import run
 
-    sys.exit(run(given))
+        status = run(given)
+    except KeyboardInterrupt:
+        # While modules were still being loaded; all that comes later ends in `run`.
+        sys.stderr.write("dray: interrupted\n")
+        status = EXIT_INTERRUPTED
+    sys.exit(status)
 
 
 def _open_what_is_closed() -> None:

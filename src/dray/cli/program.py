@@ -16,11 +16,11 @@ from collections.abc import Sequence
 import click
 
 from dray import __version__
+from dray.cli import EXIT_INTERRUPTED
 from dray.cli.settings import Settings
 from dray.errors import DrayError, TargetUnwritable
 
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """128 + SIGPIPE: what a shell reports of a program whose reader went away."""
 

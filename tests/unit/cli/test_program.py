@@ -50,6 +50,26 @@ def test_the_version_needs_nothing_for_terminals():
 
 
 @pytest.mark.slow
+def test_an_interrupt_while_modules_are_loaded_is_one_line():
+    code = """
+import sys
+from dray.cli import main
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "dray.cli.program":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+main(["queue", "list"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=200
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "dray: interrupted\n")
+
+
+@pytest.mark.slow
 def test_sending_loads_neither_rich_nor_spark_nor_the_daemon():
     seen = _modules_after(
         "from dray.cli.program import run; run(['--url', 'dray://127.0.0.1:1', 'send', 'q', '-'])"
