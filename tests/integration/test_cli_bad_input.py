@@ -47,6 +47,22 @@ def test_a_file_that_cannot_be_read_is_named(manager, tmp_path, large):
     assert str(folder) in said.assert_error("source-unreadable")
 
 
+def test_a_plain_receive_of_large_messages_says_how_to_receive_them(manager, tmp_path):
+    (tmp_path / "load").write_bytes(b"load")
+    dray("send", "large", tmp_path / "load", "--large", url=manager.url).assert_good()
+    said = dray("receive", "large", "--timeout", "0", url=manager.url)
+    assert "receive with --large --to DIR" in said.assert_error("large-message-mixing")
+    assert count(manager, "large") == 3
+
+
+def test_a_label_that_is_too_long_is_refused_in_words_for_people(manager):
+    said = dray("send", "orders", "-", "--label", "x" * 300, url=manager.url, stdin=b"load")
+    line = said.assert_error("misuse")
+    assert "as label" in line
+    assert "$" not in line
+    assert count(manager, "orders") == 0
+
+
 def test_a_fragment_that_is_too_large_is_refused_in_a_sentence(manager, tmp_path):
     (tmp_path / "load").write_bytes(b"load")
     options = ("--large", "--fragment-size", "5MB")

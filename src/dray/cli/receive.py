@@ -19,7 +19,7 @@ from dray.cli.output import print_json
 from dray.cli.placing import directory, place
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, everywhere
-from dray.errors import InDoubt, ReceiveTimeout, TransactionAborted
+from dray.errors import InDoubt, LargeMessageMixing, ReceiveTimeout, TransactionAborted
 from dray.model.message import Message
 from dray.model.sizes import human_size
 
@@ -121,7 +121,13 @@ class Taker:
             ) from doubt
 
     def _take_plain(self, wait: float | None, transaction: Transaction | None) -> Taken:
-        message = self._queue.receive(timeout=wait, transaction=transaction)
+        try:
+            message = self._queue.receive(timeout=wait, transaction=transaction)
+        except LargeMessageMixing as error:
+            raise LargeMessageMixing(
+                f"queue {error.queue!r} is used for large messages; receive with --large --to DIR",
+                queue=error.queue,
+            ) from error
         taken: Taken = {"id": message.id, "label": message.label, "size": message.body_size}
         if self._target is not None:
             name = _name_from(message.id)

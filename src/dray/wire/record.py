@@ -230,7 +230,9 @@ def _encode_properties(message: Message) -> bytes:
     except (msgspec.MsgspecError, OverflowError, TypeError, UnicodeEncodeError) as error:
         name = _unsendable(properties)
         value = repr(getattr(message, name))[:_SHOWN_CHARACTERS_MAX]
-        raise Misuse(f"a message cannot have {value} as {name}: {error}") from error
+        # Where it stands in the record, which msgspec says behind that, is nothing to a caller.
+        reason = str(error).partition(" - at `$")[0]
+        raise Misuse(f"a message cannot have {value} as {name}: {reason}") from error
     if len(encoded) > PROPERTIES_BYTES_MAX:
         raise MessageTooLarge(
             f"the properties of a message take {len(encoded)} bytes, over {PROPERTIES_BYTES_MAX};"
