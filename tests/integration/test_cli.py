@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dray import LargeMessageQueue
 from dray.cli.demo.processes import ManagerProcess
 from tests.integration.commands import dray, environment, finish, started, until, words
 
@@ -151,6 +152,36 @@ def test_a_receive_goes_on_with_what_an_earlier_one_left(url, tmp_path):
     assert [path.name for path in out.iterdir()] == ["load.bin"]
     assert (out / "load.bin").read_bytes() == payload.read_bytes()
     assert dray("receive", "large", "--resume", url=url).status == 2
+
+
+def test_an_upload_that_cannot_go_on_is_listed_and_dropped(manager, url, tmp_path):
+    """What the error says can be done can be done, with the names that are at hand."""
+    load, state = tmp_path / "load.bin", tmp_path / "upload.state"
+    load.write_bytes(b"heavy" * 1000)
+    assert dray("upload", "list", "large", "--json", url=url).assert_good().value == []
+
+    def stop(*_):
+        raise KeyError("as a kill would")
+
+    with manager.connect() as connected:
+        large = LargeMessageQueue(connected.queue("large"))
+        with pytest.raises(KeyError):
+            large.send(load, label="load.bin", resume=state, progress=stop)
+    load.write_bytes(b"other" * 1000)
+    send = ("send", "large", load, "--large", "--resume", state)
+    assert "dray upload drop" in dray(*send, url=url).assert_error("source-changed")
+    (listed,) = dray("upload", "list", "large", "--json", url=url).assert_good().value
+    assert (listed["path"], listed["bytes_total"]) == (str(load), 5000)
+    id = listed["sequence_id"]
+    row = words(dray("upload", "list", "large", url=url).assert_good().out)[1]
+    assert (row[0], row[-1]) == (id, str(load))
+    assert dray("upload", "drop", "large", id, url=url).assert_good().out == f"dropped {id}\n"
+    dray("upload", "drop", "large", id, url=url).assert_error("message-not-found")
+    dray(*send, url=url).assert_good()
+    assert not state.exists()
+    received = dray("receive", "large", "--large", "--to", tmp_path / "out", url=url)
+    received.assert_good()
+    assert (tmp_path / "out" / "load.bin").read_bytes() == load.read_bytes()
 
 
 def test_several_large_messages_are_sent_in_one_transaction(url, tmp_path):

@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "serve": "Run a queue manager until it is told to stop.",
     "queue": "Create, list, show, delete and purge queues.",
     "send": "Send files or standard input to a queue, in one transaction.",
+    "upload": "List and drop large messages that were sent in part.",
     "receive": "Take messages from a queue, each only once it is safe.",
     "peek": "Look at messages without taking them.",
     "journal": "Look at journals: copies of what was received, and of what was sent.",

@@ -107,7 +107,8 @@ def check_same(before: Origin, now: Origin) -> None:
     if any(getattr(before, name) != getattr(now, name) for name in cut):
         raise Misuse(
             "the unfinished upload was begun with other properties, another fragment size or"
-            " digest; give the same, or drop it and send anew"
+            " digest; give the same, or drop it (`dray upload drop`, or drop_unfinished) and send"
+            " anew"
         )
     if before != now:
         raise changed(now.path or "the source")
@@ -117,7 +118,7 @@ def changed(path: str) -> SourceChanged:
     """Say that a source is not what it was when its upload began."""
     return SourceChanged(
         f"{path} is not what it was when its upload began; nothing of it was committed, drop the"
-        " upload and send it anew",
+        " upload (`dray upload drop`, or drop_unfinished) and send it anew",
         path=path,
     )
 

@@ -1,0 +1,69 @@
+"""`dray upload`: large messages that were begun to be sent with `dray send --resume`.
+
+Each keeps the room that was reserved for it until it is gone on with, dropped, or a week old.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dray.cli.output import print_json, print_table, size_text, time_text
+from dray.cli.settings import Settings, everywhere
+
+if TYPE_CHECKING:
+    from dray.client.upload_state import UnfinishedUpload
+
+
+@click.group()
+def command() -> None:
+    """List and drop what `dray send --resume` has begun and nobody has finished."""
+
+
+@command.command("list")
+@click.argument("queue")
+@everywhere
+@click.pass_obj
+def list_uploads(settings: Settings, queue: str) -> None:
+    """List the unfinished uploads to QUEUE, the oldest first."""
+    import dray
+
+    with settings.connect() as manager:
+        found = dray.LargeMessageQueue(manager.queue(queue)).unfinished()
+    if settings.as_json:
+        print_json(found)
+        return
+    print_table(["id", "done ", "size ", "begun", "used", "path"], (_row(each) for each in found))
+
+
+@command.command()
+@click.argument("queue")
+@click.argument("sequence_id", metavar="ID")
+@everywhere
+@click.pass_obj
+def drop(settings: Settings, queue: str, sequence_id: str) -> None:
+    """Give up the upload ID to QUEUE, and the room it has.
+
+    The `dray send --resume` that began it begins anew with the same STATE.
+    """
+    import dray
+
+    with settings.connect() as manager:
+        large = dray.LargeMessageQueue(manager.queue(queue))
+        large.drop_unfinished(sequence_id)
+    if settings.as_json:
+        print_json({"dropped": sequence_id})
+    else:
+        click.echo(f"dropped {sequence_id}")
+
+
+def _row(upload: UnfinishedUpload) -> list[str]:
+    return [
+        upload.sequence_id,
+        size_text(upload.bytes_done),
+        "" if upload.bytes_total is None else size_text(upload.bytes_total),
+        time_text(upload.begun_time),
+        time_text(upload.used_time),
+        upload.path,
+    ]
