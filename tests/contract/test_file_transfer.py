@@ -339,10 +339,13 @@ def test_an_offer_cancelled_before_anyone_took_it_takes_its_reference_back(
     *, manager, reports, source, offer_of, consumers
 ):
     manager.queue(reports).send(b"of somebody else", correlation_id="f" * 32)
-    offer_of(source, reports, consumers=consumers).cancel()
+    offer = offer_of(source, reports, consumers=consumers)
+    offer.cancel()
     assert [bytes(each.body) for each in manager.queue(reports).messages()] == [b"of somebody else"]
     with pytest.raises(dray.ReceiveTimeout):
         manager.accept_file(source=reports, timeout=0)
+    with pytest.raises(dray.TransferCancelled):
+        offer.wait(SOON_S)
     assert manager.unfinished_transfers() == []
 
 
