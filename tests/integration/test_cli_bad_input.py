@@ -58,7 +58,7 @@ def test_a_plain_receive_of_large_messages_says_how_to_receive_them(manager, tmp
 def test_a_label_that_is_too_long_is_refused_in_words_for_people(manager):
     said = dray("send", "orders", "-", "--label", "x" * 300, url=manager.url, stdin=b"load")
     line = said.assert_error("misuse")
-    assert "as label" in line
+    assert "label is" in line
     assert "$" not in line
     assert count(manager, "orders") == 0
 

@@ -105,9 +105,9 @@ def addressed(message: Message, destination: str) -> Message:
 
 def record_of(message: Message, source: bytes, number: int, mark: PartMark = PLAIN) -> Record:
     """Encode a message under a number; raises `MessageTooLarge` or `Misuse`."""
+    head, body = encode_record(message, source, number, mark)
     if message.administration_queue is not None:
         parse_queue_address(message.administration_queue)
-    head, body = encode_record(message, source, number, mark)
     crc = crc32c.crc32c(body, crc32c.crc32c(head))
     return Record(head, body, len(head) + len(body), crc)
 

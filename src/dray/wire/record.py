@@ -53,7 +53,8 @@ _FLAG_COPIES_AT = 1
 _WANTS_ACKNOWLEDGMENTS = 4
 _SHOWN_CHARACTERS_MAX = 40
 _APP_SPECIFIC_MIN, _APP_SPECIFIC_MAX = -(1 << 31), (1 << 31) - 1
-_ACKNOWLEDGE_MAX = (1 << 16) - 1
+_ACKNOWLEDGE_MAX = 15
+"""All acknowledgments that there are; what is above means nothing to a receiver."""
 
 
 class RecordHeader(NamedTuple):
@@ -111,6 +112,20 @@ class Properties(_Plain, frozen=True, array_like=True):
     destination: str | None = None
 
 
+_ADDRESS = "the name or address of a queue, or None"
+_DURATION = f"a number of seconds from 0 to {TIME_TO_LIVE_S_MAX}, or None"
+_WHAT_IT_IS = {
+    "label": f"Unicode text of at most {LABEL_CHARACTERS_MAX} characters",
+    "correlation_id": (
+        f"Unicode text of at most {CORRELATION_ID_CHARACTERS_MAX} characters, or None"
+    ),
+    "extension": "bytes",
+    "time_to_reach_queue": _DURATION,
+    "time_to_be_received": _DURATION,
+    "administration_queue": _ADDRESS,
+    "response_queue": _ADDRESS,
+    "destination": _ADDRESS,
+}
 _DEFAULTS = Properties()
 _NOTHING_SAID = _Plain()
 _encode = msgspec.msgpack.Encoder().encode
@@ -145,12 +160,7 @@ def encode_record(
             size=size,
             limit=MESSAGE_BYTES_MAX,
         )
-    flags = (
-        (FLAG_RECOVERABLE if message.recoverable is not False else 0)
-        | (FLAG_DEAD_LETTER if message.use_dead_letter_queue else 0)
-        | (FLAG_JOURNAL if message.use_journal_queue else 0)
-        | (FLAG_TIMED if _timed(message) else 0)
-    )
+    flags = _flags(message)
     try:
         header = RECORD_HEADER.pack(
             MAGIC,
@@ -171,8 +181,8 @@ def encode_record(
         )
     except struct.error as error:
         raise Misuse(_out_of_bounds(message)) from error
-    if message.priority > PRIORITY_MAX:
-        raise Misuse(f"priority {message.priority} is over {PRIORITY_MAX}")
+    if message.priority > PRIORITY_MAX or message.acknowledge > _ACKNOWLEDGE_MAX:
+        raise Misuse(_out_of_bounds(message))
     return header + properties, message.body
 
 
@@ -229,10 +239,8 @@ def _encode_properties(message: Message) -> bytes:
             _decode(encoded)
     except (msgspec.MsgspecError, OverflowError, TypeError, UnicodeEncodeError) as error:
         name = _unsendable(properties)
-        value = repr(getattr(message, name))[:_SHOWN_CHARACTERS_MAX]
-        # Where it stands in the record, which msgspec says behind that, is nothing to a caller.
-        reason = str(error).partition(" - at `$")[0]
-        raise Misuse(f"a message cannot have {value} as {name}: {reason}") from error
+        value = _shown(getattr(message, name))
+        raise Misuse(f"{name} is {_WHAT_IT_IS[name]}, not {value}") from error
     if len(encoded) > PROPERTIES_BYTES_MAX:
         raise MessageTooLarge(
             f"the properties of a message take {len(encoded)} bytes, over {PROPERTIES_BYTES_MAX};"
@@ -263,12 +271,37 @@ def _out_of_bounds(message: Message) -> str:
     for name, (least, most) in bounds.items():
         value = getattr(message, name)
         if not isinstance(value, int) or not least <= value <= most:
-            return f"{name} is a whole number from {least} to {most}, not {value!r}"
+            return f"{name} is a whole number from {least} to {most}, not {_shown(value)}"
     raise AssertionError("each number fits its field, yet not all of them")
 
 
-def _timed(message: Message) -> bool:
-    return message.time_to_reach_queue is not None or message.time_to_be_received is not None
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS_MAX else f"{text[:_SHOWN_CHARACTERS_MAX]}..."
+
+
+def _flags(message: Message) -> int:
+    """The choices of a message as bits; raises `Misuse` for what is neither yes nor no."""
+    flags = 0
+    # Objects, because a caller without types may have put anything there.
+    recoverable: object = message.recoverable
+    dead_letter: object = message.use_dead_letter_queue
+    journal: object = message.use_journal_queue
+    if recoverable is None or recoverable is True:
+        flags = FLAG_RECOVERABLE
+    elif recoverable is not False:
+        raise Misuse(f"recoverable is True, False or None, not {_shown(recoverable)}")
+    if dead_letter is True:
+        flags |= FLAG_DEAD_LETTER
+    elif dead_letter is not False:
+        raise Misuse(f"use_dead_letter_queue is True or False, not {_shown(dead_letter)}")
+    if journal is True:
+        flags |= FLAG_JOURNAL
+    elif journal is not False:
+        raise Misuse(f"use_journal_queue is True or False, not {_shown(journal)}")
+    if message.time_to_reach_queue is not None or message.time_to_be_received is not None:
+        flags |= FLAG_TIMED
+    return flags
 
 
 def acknowledge_of(header: RecordHeader) -> Acknowledge:

@@ -129,6 +129,37 @@ def test_what_is_out_of_bounds_is_refused_at_the_sender(message, error):
         encode_record(message, SOURCE, 1)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"acknowledge": 99}, "acknowledge is a whole number from 0 to 15, not 99"),
+        ({"acknowledge": Acknowledge(16)}, "acknowledge is a whole number from 0 to 15, not <"),
+        ({"acknowledge": "full"}, "acknowledge is a whole number from 0 to 15, not 'full'"),
+        ({"priority": 8}, "priority is a whole number from 0 to 7, not 8"),
+        ({"recoverable": "yes"}, "recoverable is True, False or None, not 'yes'"),
+        ({"recoverable": 0}, "recoverable is True, False or None, not 0"),
+        ({"use_dead_letter_queue": "yes"}, "use_dead_letter_queue is True or False, not 'yes'"),
+        ({"use_journal_queue": None}, "use_journal_queue is True or False, not None"),
+        ({"label": 5}, "label is Unicode text of at most 249 characters, not 5"),
+        ({"label": None}, "label is Unicode text of at most 249 characters, not None"),
+        ({"label": "\ud800"}, "label is Unicode text of at most 249 characters, not '"),
+        ({"correlation_id": b"id"}, "correlation_id is Unicode text of at most "),
+        ({"extension": "text"}, "extension is bytes, not 'text'"),
+        ({"extension": object()}, "extension is bytes, not <object"),
+        ({"time_to_reach_queue": -1}, "time_to_reach_queue is a number of seconds from 0 to "),
+        ({"time_to_be_received": "1 min"}, "time_to_be_received is a number of seconds from "),
+        ({"administration_queue": 1}, "administration_queue is the name or address of a queue"),
+        ({"response_queue": ["q"]}, "response_queue is the name or address of a queue"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, dict) else "",
+)
+def test_a_property_of_another_kind_is_refused_in_one_sentence_that_names_it(given, said):
+    with pytest.raises(Misuse) as caught:
+        encode_record(Message(**given), SOURCE, 1)
+    assert str(caught.value).startswith(said)
+    assert "$" not in str(caught.value)
+
+
 def test_app_specific_is_a_signed_32_bit_number():
     assert within_app_specific(-(1 << 31))
     assert within_app_specific((1 << 31) - 1)
