@@ -4,7 +4,7 @@ Nothing is changed and nothing is believed: the state is rebuilt as a start woul
 each thing that it says is held against the files, and against everything else that it says.
 
     looked at                what must be so
-    checkpoint pair          each file whole, or never written
+    checkpoint pairs         each file there, and whole or never written
     QMLog                    followed to its end; what a start would refuse is told as it tells it
     every live record        within its file, apart from all others; CRC32C; its own header agrees
     queues                   positions below the next one; bytes and accounts add up

@@ -122,6 +122,26 @@ def test_one_damaged_checkpoint_is_damage_though_a_start_would_succeed(path: Pat
     assert not report.clean
 
 
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("MQTrans.lg1", "MQTrans.lg2"),
+        ("MQTrans.lg2", "MQTrans.lg1"),
+        ("MQInSeqs.lg1", "MQInSeqs.lg2"),
+        ("MQInSeqs.lg2", "MQInSeqs.lg1"),
+    ],
+)
+def test_one_missing_checkpoint_is_damage_that_names_the_one_that_is_used(
+    path: Path, name: str, other: str
+):
+    (path / "storage" / name).unlink()
+    report = check_store(path)
+    (found,) = (each for each in report.findings if each.severity == "damage")
+    assert (found.file, found.what) == (name, "it is missing")
+    assert found.remedy.startswith(f"{other} is used")
+    assert not report.clean
+
+
 def test_a_log_that_a_start_would_refuse_is_told_with_its_event(path: Path):
     (path / "storage" / "QMLog").unlink()
     report = check_store(path)
