@@ -42,8 +42,9 @@ def check_queue_files(offline: Offline, findings: Findings) -> None:
     """The files of queues say what the state says."""
     if not offline.state.queue_files_kept:
         return
+    files = frozenset(offline.disk.names(FOLDER))
     for queue in offline.state.queues:
-        _check_queue_file(offline, queue, findings)
+        _check_queue_file(offline, queue, files, findings)
 
 
 def check_audit(path: Path, findings: Findings) -> None:
@@ -53,11 +54,16 @@ def check_audit(path: Path, findings: Findings) -> None:
         findings.damage(AUDIT_NAME, f"line {chain.line}: {chain.problem}")
 
 
-def _check_queue_file(offline: Offline, queue: Queue, findings: Findings) -> None:
+def _check_queue_file(
+    offline: Offline, queue: Queue, files: frozenset[str], findings: Findings
+) -> None:
     name = f"{FOLDER}/{file_name(queue.number, path_of(queue))}"
     event = EVENTS.get(queue.number)
-    if not offline.disk.exists(name):
-        if event:
+    if name.removeprefix(f"{FOLDER}/") not in files:
+        if offline.disk.exists(name):
+            remedy = "move it away; a start refuses until then"
+            findings.damage(name, "it is no file", queue=queue.name, remedy=remedy)
+        elif event:
             sentence = f"Event {event}: it is missing, and describes an internal queue"
             findings.damage(name, sentence, queue=queue.name, remedy="dray storage rebuild")
         else:

@@ -5,6 +5,7 @@ four properties of a queue of theirs while the manager is stopped, and nothing e
 
     file        signed   says                        then
     missing     -        -                           written anew; refused for an internal queue
+    a folder    -        -                           refused: it is to be moved away
     unreadable  -        -                           to quarantine, written anew
     as it is    any      what the state says         nothing (signed again if it was not)
     different   yes      something older             written anew: a crash came before it was
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from dray.errors import StoreCorrupt
+from dray.errors import StoreCorrupt, StoreError
 from dray.manager.facts import (
     AnyFact,
     QueueCreated,
@@ -163,7 +164,9 @@ class FileKeeper:
             self._remove(part)
 
     def _give_birth(self) -> None:
-        self._move_strays(set(self._files.names()))
+        names = set(self._files.names())
+        self._check_places(names)
+        self._move_strays(names)
         for queue in self._context.state.queues:
             self._write(queue)
         self._files.flush(self._files.captured)
@@ -173,6 +176,7 @@ class FileKeeper:
 
     def _reconcile(self, *, rebuild_internal: bool) -> None:
         names = set(self._files.names())
+        self._check_places(names)
         if not rebuild_internal:
             self._check_internal(names)
         self._move_strays(names)
@@ -186,6 +190,16 @@ class FileKeeper:
         self._context.followed = self.follow
         for queue, description in edited:
             self._take_over(queue, description)
+
+    def _check_places(self, names: set[str]) -> None:
+        for queue in self._context.state.queues:
+            name = self._names[queue.number]
+            if name not in names and self._files.is_taken(name):
+                raise StoreError(
+                    f"{FOLDER}/{name} is no file but a folder or the like, in the place of the file"
+                    f" of queue {queue.name!r}; move it out of the data directory and start again.",
+                    file=f"{FOLDER}/{name}",
+                )
 
     def _check_internal(self, names: set[str]) -> None:
         for number, event in EVENTS.items():

@@ -347,6 +347,10 @@ class QueueFiles:
                 self._disk.rename(f"{FOLDER}/{new}", f"{FOLDER}/{name}")
         return self._disk.names(FOLDER)
 
+    def is_taken(self, name: str) -> bool:
+        """Whether something has that name, be it a file or, unlike those of `names`, a folder."""
+        return self._disk.exists(f"{FOLDER}/{name}")
+
     def read(self, name: str) -> Found:
         """Read a file. Raises `NotAFileOfOursError`, also for one that cannot be read."""
         return decode(self.image(name))

@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from dray.errors import StoreCorrupt, StoreFull
+from dray.errors import StoreCorrupt, StoreError, StoreFull
+from dray.manager.checking import check_store
 from dray.manager.events import ManagerConfig, Request, SessionOpened
 from dray.manager.turn import Manager
 from dray.model.message import Message
@@ -231,6 +232,25 @@ def test_a_missing_file_of_an_internal_queue_refuses_to_start(desk, name, event)
     assert name in names(desk)
     assert desk.info("orders").message_count == 1
     desk.again()
+
+
+@pytest.mark.parametrize("name", [ORDERS, ADMIN])
+def test_a_folder_in_the_place_of_a_file_refuses_to_start_and_stays(desk, name):
+    caller = desk.session()
+    caller.send(caller.create("orders"), Message(body=b"one"))
+    desk.stop()
+    (desk.folder / name).unlink()
+    (desk.folder / name).mkdir()
+    (desk.folder / name / "mine").write_text("keep")
+    with pytest.raises(StoreError, match=rf"lqs/{name} is no file .* move it out of") as caught:
+        desk.start()
+    assert (type(caught.value), caught.value.code) == (StoreError, StoreError.code)
+    (found,) = (each for each in check_store(desk.path).findings if each.severity == "damage")
+    assert (found.file, found.what) == (f"lqs/{name}", "it is no file")
+    (desk.folder / name).rename(desk.path.parent / "mine")
+    desk.start(rebuild=True)
+    assert desk.info("orders").message_count == 1
+    assert (desk.path.parent / "mine" / "mine").read_text() == "keep"
 
 
 def test_without_the_folder_it_refuses_to_start(desk):
