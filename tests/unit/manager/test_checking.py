@@ -142,6 +142,18 @@ def test_one_missing_checkpoint_is_damage_that_names_the_one_that_is_used(
     assert not report.clean
 
 
+def test_a_store_that_was_killed_while_its_checkpoint_files_were_made_is_clean(desk: Desk):
+    caller = desk.session()
+    caller.send(caller.create("orders"), Message(body=b"one"))
+    copy = desk.path.parent / "copy"
+    shutil.copytree(desk.path, copy)
+    for name in ("MQTrans.lg2", "MQInSeqs.lg1", "MQInSeqs.lg2"):
+        (copy / "storage" / name).unlink()
+    report = check_store(copy)
+    assert report.messages == 1
+    assert report.clean
+
+
 def test_a_log_that_a_start_would_refuse_is_told_with_its_event(path: Path):
     (path / "storage" / "QMLog").unlink()
     report = check_store(path)
