@@ -349,6 +349,9 @@ def part_of(context: Context, queue: Queue, kind: QueueKind, address: QueueAddre
     """A queue's journal or a sub-queue, made when it is first needed."""
     if queue.kind is not QueueKind.PRIVATE:
         raise QueueNotFound(f"{queue.name!r} has no {kind}", queue=queue.name)
+    if kind is QueueKind.SUB:
+        # A journal is owed to its queue; sub-queues are as many as callers think of names.
+        _check_room(context)
     number, name = context.state.next_queue, f"{queue.name};{address.sub_queue}"
     options = QueueOptions(transactional=queue.options.transactional)
     context.record(QueueCreated(number, name, str(kind), options, parent=queue.number))
@@ -359,8 +362,7 @@ def _create(context: Context, address: QueueAddress, options: QueueOptions) -> Q
     state = context.state
     name = str(address)
     kind = QueueKind.OUTGOING if address.remote else QueueKind.PRIVATE
-    if len(state.queues) >= QUEUES_MAX:
-        raise Misuse(f"a queue manager has at most {QUEUES_MAX} queues")
+    _check_room(context)
     peer, remote = next_hop(context, address) if address.remote else (Peer("", 0), "")
     host, port, secure = peer
     created = QueueCreated(
@@ -368,6 +370,13 @@ def _create(context: Context, address: QueueAddress, options: QueueOptions) -> Q
     )
     context.record(created)
     return state.queues.named(name)
+
+
+def _check_room(context: Context) -> None:
+    if len(context.state.queues) >= QUEUES_MAX:
+        raise Misuse(
+            f"a queue manager has at most {QUEUES_MAX} queues and sub-queues; delete one first"
+        )
 
 
 def next_hop(context: Context, address: QueueAddress) -> tuple[Peer, str]:

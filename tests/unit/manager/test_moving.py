@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray import errors
+from dray.manager import admin
 from dray.manager.events import SessionClosed
 from dray.model.message import Message
 from dray.wire import frames
@@ -43,6 +44,25 @@ def test_a_message_moves_to_a_sub_queue_and_back_counting_its_moves(desk: Desk) 
     envelopes, found = caller.receive(queue)
     assert found == [b"b", b"a"]
     assert [each.move_count for each in envelopes] == [0, 2]
+
+
+def test_sub_queues_are_bounded_like_queues_and_can_be_deleted(desk: Desk, monkeypatch) -> None:
+    caller = desk.session()
+    queue = caller.create("orders", journal=True)
+    caller.open("orders;retry")
+    monkeypatch.setattr(admin, "QUEUES_MAX", len(desk.manager._context.state.queues))
+    for name in ("orders;another", "dray://127.0.0.1:7340/far"):
+        with pytest.raises(errors.Misuse, match="queues and sub-queues; delete one first"):
+            caller.open(name)
+    caller.call(frames.DeleteQueue("orders;retry"))
+    caller.send(queue, *text("a"))
+    another = caller.open("orders;another")
+    caller.call(frames.Move(queue, lookups(caller, queue)[0], another, 0))
+    desk.crash()
+    caller = desk.session()
+    assert bodies(caller, caller.open("orders;another")) == [b"a"]
+    with pytest.raises(errors.QueueNotFound):
+        caller.call(frames.DescribeQueue("orders;retry"))
 
 
 def test_a_move_in_a_transaction_happens_at_commit_or_not_at_all(desk: Desk) -> None:
