@@ -6,6 +6,8 @@ one who drives it decides when to sync.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import crc32c
@@ -61,6 +63,7 @@ class Seen(NamedTuple):
     key: Key
     lookup_id: int
     record: bytes
+    message_class: int
 
 
 class Desk:
@@ -161,6 +164,22 @@ class Desk:
         return seen_in(answer, body)
 
 
+@contextmanager
+def refused_exactly(wanted: str) -> Iterator[None]:
+    """Take a refusal that says so; raises `BrokenPromiseError` for any other, and for none.
+
+    Nothing wanted is no refusal wanted.
+    """
+    try:
+        yield
+    except Refused as refused:
+        if not wanted or wanted not in str(refused):
+            raise BrokenPromiseError(f"refused: {refused}; expected was {wanted!r}") from refused
+    else:
+        if wanted:
+            raise BrokenPromiseError(f"nothing was refused, though {wanted}")
+
+
 def seen_in(head: frames.Messages, body: bytes) -> list[Seen]:
     """The messages of an answer; raises `BrokenPromiseError` for one that is damaged."""
     found, at = [], 0
@@ -170,5 +189,6 @@ def seen_in(head: frames.Messages, body: bytes) -> list[Seen]:
         if crc32c.crc32c(record) != envelope.crc:
             raise BrokenPromiseError(f"the message at position {envelope.lookup_id} is damaged")
         header = read_header(record)
-        found.append(Seen((header.source.hex(), header.number), envelope.lookup_id, record))
+        key = (header.source.hex(), header.number)
+        found.append(Seen(key, envelope.lookup_id, record, envelope.message_class))
     return found

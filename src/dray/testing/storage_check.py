@@ -17,7 +17,7 @@ from dray.model.message import Message
 from dray.testing.desk import MANAGER_ID, PEER_ID, Desk
 from dray.testing.shadow import BrokenPromiseError
 from dray.testing.storage_consequences import LARGE, SYSTEM, Consequences
-from dray.testing.storage_model import Contents, Frozen, Key, Known, keys_of
+from dray.testing.storage_model import Contents, Frozen, Key, Known, classed, keys_of
 from dray.testing.storage_peer import STREAM
 from dray.testing.storage_records import Letters, sizes_and_crcs
 from dray.testing.storage_workload import Recording
@@ -55,7 +55,7 @@ class Recovered:
         self._session, self._welcome = desk.client()
         self._infos = {info.name: info for info in desk.queues(self._session)}
         self._found = {
-            name: self._keys(info)
+            name: self._messages(info)
             for name, info in self._infos.items()
             if info.message_count or info.kind is not QueueKind.SYSTEM
         }
@@ -72,7 +72,7 @@ class Recovered:
                 return frozen
         allowed = [frozen.turn for frozen in candidates]
         held = {name: keys for name, keys in self._found.items() if keys}
-        wanted = {name: keys_of(candidates[-1], name) for name in candidates[-1].queues}
+        wanted = {name: classed(candidates[-1], name) for name in candidates[-1].queues}
         raise BrokenPromiseError(
             f"what came back is the state of no turn of {allowed}: {held}, accepted"
             f" {self._accepted}, next position {self._next_position}, next number"
@@ -81,7 +81,7 @@ class Recovered:
         )
 
     def _is(self, frozen: Frozen) -> bool:
-        wanted = {name: keys_of(frozen, name) for name in frozen.queues}
+        wanted = {name: classed(frozen, name) for name in frozen.queues}
         wanted = {name: keys for name, keys in wanted.items() if keys or name not in SYSTEM}
         committed = self._known.committed_in
         return (
@@ -98,16 +98,18 @@ class Recovered:
         )
 
     def _counts_fit(self, frozen: Frozen) -> bool:
-        """Whether queues count what is in them, with what prepared transactions hold."""
+        """Whether queues count what is in them, with what is held, and have their quotas."""
         for name, entries in frozen.queues.items():
             info = self._infos.get(name)
             size = sum(len(self._known.records[key]) for _, _, key in entries)
             if info is None or (info.message_count, info.byte_count) != (len(entries), size):
                 return False
+            if name in frozen.quotas and info.quota != frozen.quotas[name]:
+                return False
         return True
 
-    def _keys(self, info: QueueInfo) -> list[Key]:
-        """The messages of a queue; each must be, to the byte, one that was sent."""
+    def _messages(self, info: QueueInfo) -> list[tuple[Key, int]]:
+        """The messages of a queue and their classes; each is, to the byte, one that was sent."""
         if not info.message_count:
             return []
         number = self._desk.number(self._session, info.name)
@@ -115,7 +117,7 @@ class Recovered:
         for each in seen:
             if self._known.records.get(each.key) != each.record:
                 raise BrokenPromiseError(f"{each.key} in {info.name!r} is not what was sent")
-        return [each.key for each in seen]
+        return [(each.key, each.message_class) for each in seen]
 
     def _check_accounts(self) -> None:
         """The manager's quotas are used by exactly what is there."""
@@ -149,7 +151,8 @@ class Recovered:
         for name in frozen.queues:
             number = self._desk.number(self._session, name)
             seen = self._desk.messages(self._session, number, peek=True)
-            found, wanted = [each.key for each in seen], contents.available(name)
+            found = [(each.key, each.message_class) for each in seen]
+            wanted = contents.classed(name, contents.available(name))
             if name != LARGE and found != wanted:
                 raise BrokenPromiseError(f"settled, {name} has {found}, expected was {wanted}")
 

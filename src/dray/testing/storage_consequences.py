@@ -37,7 +37,8 @@ JOURNAL_BYTES: Final = 5_000
 """The quota of the journal: less than what is received in a workload."""
 TIMED: Final = (PLAIN, SUB, JOURNALED, TIGHT, PRIORITIES)
 """Queues whose messages may have a time to live."""
-RECEIVED = MessageClass.ACK_RECEIVE
+RECEIVED, ARRIVED = MessageClass.ACK_RECEIVE, MessageClass.ACK_REACH_QUEUE
+FULL = MessageClass.NACK_Q_EXCEED_QUOTA
 _KEEPERS: Final = {JOURNAL, *SYSTEM}
 _NEGATIVE: Final = 0x8000
 
@@ -59,7 +60,7 @@ class Consequences:
             if express:
                 self._contents.express.add((name, key))
             if name != OUTGOING and self._header(key).acknowledge:
-                self._acknowledge(key, express=express)
+                self._acknowledge(key, ARRIVED, express=express)
 
     def leave(self, name: str, keys: Iterable[Key], why: MessageClass) -> None:
         """Messages leave a queue for good."""
@@ -70,6 +71,26 @@ class Consequences:
             if key[0] == MANAGER_ID and name not in _KEEPERS:
                 self._tell(name, key, why)
         self._contents.remove(name, leaving)
+
+    def refusal(self, name: str, keys: Iterable[Key]) -> str:
+        """What the error says that refuses messages for a queue's quota; nothing if they fit."""
+        limit = self._contents.quotas.get(name)
+        used = self._contents.used(name) + self._contents.staged(name)
+        asked_for = self._contents.bytes_of(keys)
+        if limit is None or used + asked_for <= limit:
+            return ""
+        return f"{used} of {limit} bytes are used and {asked_for} more were asked for"
+
+    def refuse(self, name: str, keys: Iterable[Key]) -> None:
+        """A full queue lets none in; who sent those it had no room for is told, if he asked."""
+        room = (self._contents.quotas[name] or 0) - self._contents.used(name)
+        room -= self._contents.staged(name)
+        for key in keys:
+            size = self._contents.bytes_of([key])
+            if size <= room:
+                room -= size
+            else:
+                self._tell(name, key, FULL)
 
     def commit(self, transaction: Gathered) -> None:
         """Everything that a transaction has gathered happens."""
@@ -120,7 +141,7 @@ class Consequences:
 
     def _tell(self, name: str, key: Key, why: MessageClass) -> None:
         if self._header(key).acknowledge:
-            self._acknowledge(key, express=(name, key) in self._contents.express)
+            self._acknowledge(key, why, express=(name, key) in self._contents.express)
         dead = DEAD if name == PRIORITIES else DEAD_TRANSACTIONAL
         self._keep(key, why, dead, priorities=name == PRIORITIES)
 
@@ -129,14 +150,14 @@ class Consequences:
         if not why & _NEGATIVE and flags & FLAG_JOURNAL:
             self._contents.admit(COMPUTER_JOURNAL, [key], priorities=priorities)
         elif why & _NEGATIVE and flags & FLAG_DEAD_LETTER:
-            self._contents.admit(dead, [key], priorities=priorities)
+            self._contents.admit(dead, [key], priorities=priorities, message_class=why)
 
     def _journal(self, key: Key) -> None:
         size = len(self._known.records[key])
         if self._contents.used(JOURNAL) + size <= JOURNAL_BYTES:
             self._contents.admit(JOURNAL, [key])
 
-    def _acknowledge(self, key: Key, *, express: bool) -> None:
+    def _acknowledge(self, key: Key, why: MessageClass, *, express: bool) -> None:
         if not self._own:
             first = max(1, self._contents.leased)
             self._own = range(first, first + NUMBERS_LEASED)
@@ -149,7 +170,7 @@ class Consequences:
         )
         head, body = encode_record(message, bytes.fromhex(MANAGER_ID), number)
         self._known.records[MANAGER_ID, number] = head + bytes(body)
-        self._contents.admit(ACKNOWLEDGMENTS, [(MANAGER_ID, number)])
+        self._contents.admit(ACKNOWLEDGMENTS, [(MANAGER_ID, number)], message_class=why)
 
     def _header(self, key: Key) -> RecordHeader:
         return read_header(self._known.records[key])

@@ -27,6 +27,10 @@ class Gathered:
     takes: dict[str, list[Key]] = field(default_factory=dict)
     moves: dict[tuple[str, str], list[Key]] = field(default_factory=dict)
     rejected: set[tuple[str, Key]] = field(default_factory=set)
+    doomed: bool = False
+    """Whether one of its sends was refused: nothing more of it is placed."""
+    fails: str = ""
+    """What its end will be refused with, if it is not to commit."""
 
     def held(self) -> Iterator[tuple[str, Key]]:
         """What nobody else sees until it ends, by queue."""
@@ -52,6 +56,10 @@ class Frozen(NamedTuple):
     """Transactions that wait for their second phase; they do not change any more."""
     heard: int
     """How many of the peer's confirmations were acted upon."""
+    classes: dict[tuple[str, Key], int]
+    """The class of each message, by queue, that is not an ordinary one: what became of it."""
+    quotas: dict[str, int | None]
+    """The quotas of those queues that have one, or had."""
 
 
 @dataclass
@@ -105,6 +113,10 @@ class Contents:
         self.heard = frozen.heard if frozen else 0
         self.held = {each for gathered in self.prepared.values() for each in gathered.held()}
         self.express: set[tuple[str, Key]] = set()
+        self.classes = dict(frozen.classes) if frozen else {}
+        self.quotas = dict(frozen.quotas) if frozen else {}
+        self.open: list[Gathered] = []
+        """Transactions of clients that have not ended; a crash ends them."""
 
     def frozen(self) -> Frozen:
         """Write down what lasts of the contents."""
@@ -120,6 +132,8 @@ class Contents:
             self.leased,
             dict(self.prepared),
             self.heard,
+            dict(self.classes),
+            dict(self.quotas),
         )
 
     def add_queue(self, name: str) -> None:
@@ -131,12 +145,16 @@ class Contents:
         """A queue was deleted."""
         del self.queues[name], self.admitted[name]
 
-    def admit(self, name: str, keys: Iterable[Key], *, priorities: bool = False) -> None:
-        """Messages joined a queue."""
+    def admit(
+        self, name: str, keys: Iterable[Key], *, priorities: bool = False, message_class: int = 0
+    ) -> None:
+        """Messages joined a queue, as messages of a class."""
         for key in keys:
             self.admitted[name] += 1
             rank = PRIORITY_TOP - self.known.records[key][6] if priorities else PRIORITY_TOP
             insort(self.queues[name], (rank, self.admitted[name], key))
+            if message_class:
+                self.classes[name, key] = message_class
 
     def remove(self, name: str, keys: Iterable[Key]) -> None:
         """Messages left a queue."""
@@ -144,17 +162,37 @@ class Contents:
         self.queues[name] = [each for each in self.queues[name] if each[2] not in leaving]
         self.held.difference_update((name, key) for key in leaving)
         self.express.difference_update((name, key) for key in leaving)
+        for key in leaving:
+            self.classes.pop((name, key), None)
 
     def available(self, name: str) -> list[Key]:
         """What a receiver could get, in order."""
         return [key for _, _, key in self.queues[name] if (name, key) not in self.held]
 
+    def classed(self, name: str, keys: Iterable[Key]) -> list[tuple[Key, int]]:
+        """Messages of a queue, each with its class."""
+        return [(key, self.classes.get((name, key), 0)) for key in keys]
+
     def used(self, name: str) -> int:
         """Bytes in a queue."""
-        return sum(len(self.known.records[key]) for _, _, key in self.queues[name])
+        return self.bytes_of(key for _, _, key in self.queues[name])
+
+    def staged(self, name: str) -> int:
+        """Bytes that transactions have sent to a queue and not committed."""
+        transactions = (*self.open, *self.prepared.values())
+        return sum(self.bytes_of(each.sends.get(name, ())) for each in transactions)
+
+    def bytes_of(self, keys: Iterable[Key]) -> int:
+        """Bytes of messages."""
+        return sum(len(self.known.records[key]) for key in keys)
 
 
 def keys_of(frozen: Frozen, name: str) -> list[Key]:
     """The messages of a queue that can be seen, in order."""
     held = {each for gathered in frozen.prepared.values() for each in gathered.held()}
     return [key for _, _, key in frozen.queues[name] if (name, key) not in held]
+
+
+def classed(frozen: Frozen, name: str) -> list[tuple[Key, int]]:
+    """The messages of a queue that can be seen, in order, each with its class."""
+    return [(key, frozen.classes.get((name, key), 0)) for key in keys_of(frozen, name)]

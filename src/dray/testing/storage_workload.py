@@ -22,7 +22,7 @@ from dray.model.ids import ManagerId, join_id
 from dray.model.queue import QueueOptions
 from dray.store.disk import File
 from dray.store.syncing import Checkpoint, Sync
-from dray.testing.desk import MANAGER_ID, Desk, Refused, Seen, Sizes
+from dray.testing.desk import MANAGER_ID, Desk, Refused, Seen, Sizes, refused_exactly
 from dray.testing.disk import Fate, Operation, SimDisk
 from dray.testing.shadow import BrokenPromiseError
 from dray.testing.storage_consequences import (
@@ -52,6 +52,7 @@ from dray.wire import frames
 BEGUN, ENDED = "begun", "ended"
 GUEST = "guest"
 """A queue that comes and goes."""
+GONE = "a queue that the transaction sent to or received from has been deleted"
 TIGHT_BYTES = 6_000
 CHECKPOINTS, SYNCS_END, CHECKPOINTS_END, FLUSHES = 0.08, 0.8, 0.4, 0.5
 """How often in a turn a checkpoint begins, and what is under way ends."""
@@ -109,8 +110,8 @@ class Workload:
         self._recording = recording
         self._disk = disk.recorded(recording.operations)
         self._contents = Contents(recording.known, recording.first)
+        self._open = self._contents.open
         self._follow = Consequences(self._contents)
-        self._open: list[Gathered] = []
         self._syncs: list[tuple[int, Sync]] = []
         self._checkpoint: tuple[int, Checkpoint] | None = None
         self._flushing: list[File] = []
@@ -219,6 +220,8 @@ class Workload:
             if name not in self._contents.queues:
                 self._desk.ask(self._client, frames.CreateQueue(name, options))
                 self._contents.add_queue(name)
+                if options.quota is not None:
+                    self._contents.quotas[name] = options.quota
         for name in (OUTGOING, JOURNAL, SUB, *sorted(SYSTEM), *OPTIONS):
             self._numbers[name] = self._desk.number(self._client, name)
             if name not in self._contents.queues:
@@ -291,12 +294,16 @@ class Workload:
         sizes, crcs = sizes_and_crcs(records)
         head = frames.Send(self._numbers[name], transaction.number, sizes, crcs)
         transaction.frames += 1
-        try:
+        if transaction.doomed:
             self._desk.say(transaction.session, head, b"".join(records.values()))
-        except Refused:
-            # The transaction is doomed: its commit says so too.
             return
-        transaction.sends.setdefault(name, []).extend(records)
+        refusal = self._follow.refusal(name, records)
+        with refused_exactly(refusal):
+            self._desk.say(transaction.session, head, b"".join(records.values()))
+        if refusal:
+            transaction.doomed, transaction.fails = True, refusal
+        else:
+            transaction.sends.setdefault(name, []).extend(records)
 
     def _take_in(self, transaction: Gathered) -> None:
         name = self._rng.choice(TAKEN_FROM)
@@ -363,10 +370,10 @@ class Workload:
 
     def _prepare_transaction(self, transaction: Gathered) -> None:
         """The first phase; the second comes when it comes, in this life or another."""
-        try:
-            prepare = frames.Prepare(transaction.number, transaction.frames)
+        prepare = frames.Prepare(transaction.number, transaction.frames)
+        with refused_exactly(transaction.fails):
             self._desk.ask(transaction.session, prepare)
-        except Refused:
+        if transaction.fails:
             self._follow.let_go(transaction)
         else:
             self._contents.prepared[transaction.number] = transaction
@@ -394,9 +401,9 @@ class Workload:
 
     def _commit(self, transaction: Gathered) -> None:
         commit = frames.Commit(transaction.number, transaction.frames)
-        try:
+        with refused_exactly(transaction.fails):
             self._desk.ask(transaction.session, commit)
-        except Refused:
+        if transaction.fails:
             self._follow.let_go(transaction)
             return
         self._follow.commit(transaction)
@@ -409,11 +416,10 @@ class Workload:
         records = self._letters.plain(self._desk.now)
         sizes, crcs = sizes_and_crcs(records)
         head = frames.Send(self._numbers[name], 0, sizes, crcs)
-        try:
+        refusal = self._follow.refusal(name, records)
+        with refused_exactly(refusal):
             self._desk.ask(self._client, head, b"".join(records.values()))
-        except Refused:
-            return
-        self._follow.arrive(name, records)
+        (self._follow.refuse if refusal else self._follow.arrive)(name, records)
 
     def _receive_at_once(self) -> None:
         name = self._rng.choice((PRIORITIES, *TAKEN_FROM))
@@ -432,14 +438,9 @@ class Workload:
         while self._take_large_in(transaction):
             pass
         self._commit(transaction)
-        for name in (
-            PRIORITIES,
-            JOURNAL,
-            COMPUTER_JOURNAL,
-            DEAD,
-            DEAD_TRANSACTIONAL,
-            ACKNOWLEDGMENTS,
-        ):
+        for name in PURGED:
+            seen = self._desk.messages(self._client, self._numbers[name], peek=True)
+            self._check_seen(name, seen, self._contents.available(name))
             self._purge(name)
 
     def _purge(self, name: str) -> None:
@@ -460,11 +461,14 @@ class Workload:
             gone = self._contents.available(GUEST)
             self._follow.leave(GUEST, gone, MessageClass.NACK_Q_DELETED)
             self._contents.drop_queue(GUEST)
+            for each in self._open:
+                each.fails = each.fails or (GONE if GUEST in each.sends else "")
         elif what == "empty" and not any(name == PLAIN for name, _ in self._contents.held):
             self._purge(PLAIN)
         elif what == "limit":
             quota = self._rng.choice((None, TIGHT_BYTES, TIGHT_BYTES // 2))
             self._desk.ask(self._client, frames.SetQuota(TIGHT, quota, None))
+            self._contents.quotas[TIGHT] = quota
 
     def _lose_client(self) -> None:
         self._desk.close(self._client)
@@ -476,9 +480,10 @@ class Workload:
     # ---------------------------------------------------------------------------- the contents
 
     def _check_seen(self, name: str, seen: list[Seen], expected: list[Key]) -> None:
-        keys = [each.key for each in seen]
-        if keys != expected[: len(keys)] or (expected and not keys):
-            raise BrokenPromiseError(f"{name} gave {keys}, expected was {expected}")
+        found = [(each.key, each.message_class) for each in seen]
+        wanted = self._contents.classed(name, expected)
+        if found != wanted[: len(found)] or (wanted and not found):
+            raise BrokenPromiseError(f"{name} gave {found}, expected was {wanted}")
 
     def _hold(self, transaction: Gathered, name: str, keys: list[Key]) -> None:
         if keys:
