@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from random import Random
 
 from dray.testing.crash_points import CrashPoint, crash_points
@@ -43,8 +44,12 @@ class Tally:
     """States that came back without the newest group begun, as they may."""
 
 
-def torture_seed(seed: int, tally: Tally, *, states: int | None = None) -> Iterator[None]:
+def torture_seed(
+    seed: int, tally: Tally, *, states: int | None = None, every: int = 1
+) -> Iterator[None]:
     """Go through the crash states of one seed, at most so many; yields after each.
+
+    With `every` n, only at each nth point, so that many whole lives are looked at in a short time.
 
     Raises what was found, with a note of how to see it again.
     """
@@ -54,7 +59,7 @@ def torture_seed(seed: int, tally: Tally, *, states: int | None = None) -> Itera
     try:
         tally.seeds += 1
         recording = record_life(rng, TURNS, Recording(Known(), sizes))
-        for _ in _each_state(recording, rng, tally, second=False):
+        for _ in _each_state(recording, rng, tally, every, second=False):
             yield
             if stop is not None and tally.states >= stop:
                 return
@@ -63,9 +68,12 @@ def torture_seed(seed: int, tally: Tally, *, states: int | None = None) -> Itera
         raise
 
 
-def _each_state(recording: Recording, rng: Random, tally: Tally, *, second: bool) -> Iterator[None]:
+def _each_state(
+    recording: Recording, rng: Random, tally: Tally, every: int, *, second: bool
+) -> Iterator[None]:
     turns = _Turns(recording)
-    for point in crash_points(recording.operations, recording.base):
+    points = crash_points(recording.operations, recording.base)
+    for point in islice(points, every // 2, None, every):
         tally.points += 1
         allowed = turns.allowed(point.done)
         for choice in point.choices(rng, chances=CHANCES):
@@ -83,7 +91,7 @@ def _each_state(recording: Recording, rng: Random, tally: Tally, *, second: bool
                 again = _second_life(recording, point, frozen)
                 again.base = point.disk(choice, Random(seed))
                 record_life(rng, TURNS_OF_A_SECOND_LIFE, again)
-                yield from _each_state(again, rng, tally, second=True)
+                yield from _each_state(again, rng, tally, every, second=True)
 
 
 def _second_life(recording: Recording, point: CrashPoint, frozen: Frozen) -> Recording:
