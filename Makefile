@@ -23,7 +23,7 @@ demo: $(READY) ## a large transfer between two queue managers, through a kill, i
 	@$(BIN)/dray demo $(if $(FILES),--files "$(FILES)") $(if $(filter-out 0,$(LOSSY)),--lossy)
 
 test: $(READY) ## the whole test suite, two files at a time (ARGS="-k name" for less, -n0 for one)
-	@$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(READY) ## lint, format, types, imports, house rules
 	@$(BIN)/ruff check --quiet && echo "ruff check: good"

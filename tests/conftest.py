@@ -23,7 +23,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("house")
 
-SPARK = Path(__file__).parent / "spark"
+TESTS = Path(__file__).parent
+LONG = ("spark", "crash", "simulation", "integration", "property")
+"""Folders whose files take long, first those that take longest."""
 
 
 def pytest_configure(config):
@@ -32,5 +34,13 @@ def pytest_configure(config):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Spark first: its gateway waits by select(), which cannot name a file above the 1,024th."""
-    items.sort(key=lambda item: SPARK not in item.path.parents)
+    """Long files first, so that none is left to one worker at the end while the other is idle.
+
+    Spark before all: its gateway waits by select(), which cannot name a file above the 1,024th.
+    """
+    items.sort(key=_rank)
+
+
+def _rank(item):
+    folder = item.path.relative_to(TESTS).parts[0]
+    return LONG.index(folder) if folder in LONG else len(LONG)
