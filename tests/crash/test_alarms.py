@@ -97,7 +97,7 @@ def begin_without_an_opening(self, flag):
         (Checkpoint, "run", leave_the_checkpoint_unsynced),
         (Ledger, "snapshot", draw_the_state_late),
         (Log, "write_mark", begin_without_an_opening),
-        (Survey, "chosen", mix_generations),
+        pytest.param(Survey, "chosen", mix_generations, marks=pytest.mark.torture),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )

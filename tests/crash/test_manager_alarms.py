@@ -106,7 +106,13 @@ def forget_the_last_position(packed):
         (Sync, "run", sync_only_the_log, WHOLE_SEEDS),
         (Sync, "run", sync_only_the_heap, WHOLE_SEEDS),
         (Checkpoint, "run", leave_the_checkpoint_unsynced, WHOLE_SEEDS),
-        (Checkpoint, "run", write_the_checkpoint_first, WHOLE_SEEDS),
+        pytest.param(
+            Checkpoint,
+            "run",
+            write_the_checkpoint_first,
+            WHOLE_SEEDS,
+            marks=pytest.mark.torture,
+        ),
         pytest.param(
             State, "snapshot", draw_the_state_late, WHOLE_SEEDS, marks=pytest.mark.torture
         ),
