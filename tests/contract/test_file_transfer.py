@@ -12,7 +12,7 @@ import pytest
 from blake3 import blake3
 
 import dray
-from dray.client.transfer import steps
+from dray.client import steps
 from dray.model.transfer import TransferState
 from tests.contract.faces import AwaitedFace, BlockingFace
 

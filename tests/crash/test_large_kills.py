@@ -17,13 +17,14 @@ import pytest
 
 import dray
 from dray.cli.demo.processes import ManagerProcess
-from dray.client import large_steps
+from dray.client import steps
 from tests.crash.large_party import FRAGMENT
 from tests.integration.commands import until
 
 pytestmark = pytest.mark.slow
 
-PARTY = Path(__file__).parent / "large_party.py"
+PARTY = [sys.executable, "-m", "tests.crash.large_party"]
+HOUSE = Path(__file__).parents[2]
 BODY = random.Random(11).randbytes(5 * FRAGMENT + 7)
 WITHIN_S = 110
 MIDDLE = 3
@@ -57,7 +58,8 @@ class Stage:
             "count": count,
         }
         ended = subprocess.run(
-            [sys.executable, str(PARTY), act, json.dumps(told)],
+            [*PARTY, act, json.dumps(told)],
+            cwd=HOUSE,
             capture_output=True,
             check=False,
             timeout=WITHIN_S,
@@ -166,26 +168,26 @@ def kill_who_is_told_of_a_hole(stage: Stage, step: str, count: int) -> None:
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize(("step", "count"), matrix(large_steps.SENDING))
+@pytest.mark.parametrize(("step", "count"), matrix(steps.SENDING))
 def test_a_sender_killed_at_each_step(stage, step, count):
     kill_a_sender(stage, step, count)
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize(("step", "count"), matrix(large_steps.UPLOADING))
+@pytest.mark.parametrize(("step", "count"), matrix(steps.UPLOADING))
 def test_a_sender_that_goes_on_killed_at_each_step(stage, step, count):
     kill_an_uploader(stage, step, count)
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize("resume", [False, True], ids=["anew", "going on"])
-@pytest.mark.parametrize(("step", "count"), matrix(large_steps.RECEIVING))
+@pytest.mark.parametrize(("step", "count"), matrix(steps.RECEIVING))
 def test_a_receiver_killed_at_each_step(stage, step, count, resume):
     kill_a_receiver(stage, step, count, resume=resume)
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize(("step", "count"), matrix(large_steps.TOLD_OF_A_HOLE))
+@pytest.mark.parametrize(("step", "count"), matrix(steps.TOLD_OF_A_HOLE))
 def test_who_is_told_of_a_hole_killed_at_each_step(stage, step, count):
     kill_who_is_told_of_a_hole(stage, step, count)
 
@@ -203,10 +205,10 @@ def test_a_file_between_its_sync_and_its_name_is_gone_on_with(stage):
 def test_the_page_lists_the_steps():
     page = Path(__file__).parents[2] / "docs" / "explanation" / "large-messages.md"
     text = page.read_text("utf-8")
-    steps = (
-        *large_steps.SENDING,
-        *large_steps.UPLOADING,
-        *large_steps.RECEIVING,
-        *large_steps.TOLD_OF_A_HOLE,
+    listed = (
+        *steps.SENDING,
+        *steps.UPLOADING,
+        *steps.RECEIVING,
+        *steps.TOLD_OF_A_HOLE,
     )
-    assert [step for step in steps if f"| `{step}` |" not in text] == []
+    assert [step for step in listed if f"| `{step}` |" not in text] == []

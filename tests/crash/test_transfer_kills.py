@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from dray.cli.demo.processes import ManagerProcess
-from dray.client.transfer import steps
+from dray.client import steps
 from tests.crash.transfer_party import FRAGMENT
 
 pytestmark = pytest.mark.slow
 
-PARTY = Path(__file__).parent / "transfer_party.py"
+PARTY = [sys.executable, "-m", "tests.crash.transfer_party"]
+HOUSE = Path(__file__).parents[2]
 FRAGMENTS = 60
 MIDDLE = 25
 WITHIN_S = 110
@@ -55,7 +56,8 @@ class Stage:
             "only_tells": only_tells,
         }
         return subprocess.Popen(
-            [sys.executable, str(PARTY), role, json.dumps(told)],
+            [*PARTY, role, json.dumps(told)],
+            cwd=HOUSE,
             env=os.environ | {"DRAY_TRANSFERS": str(self.path / "transfers")},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

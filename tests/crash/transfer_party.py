@@ -1,6 +1,6 @@
 """One end of a file transfer in a process of its own, which kills itself where it is told to.
 
-    python transfer_party.py offer|accept '{"url": ..., "queue": ..., "path": ..., "step": ...}'
+    python -m tests.crash.transfer_party offer|accept '{"url": ..., "queue": ..., ...}'
 
 Prints a JSON line with how much was there when it began, and one with how it ended.
 """
@@ -9,32 +9,20 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import dray
-from dray.client.transfer import steps, target
+from dray.client import steps
+from dray.client.transfer import target
+from tests.crash.kill_at import KillAt
 
 FRAGMENT, WINDOW = 16 << 10, 8
 SYNCED = 10 * FRAGMENT
 """So much is synced, and noted, at a time: a small file gets to feel it."""
 ASK_AGAIN_S = 0.2
 SILENCE_S = 60.0
-
-
-class KillAt:
-    """Ends the process, with no chance to finish anything, at the n-th time of a step."""
-
-    def __init__(self, step: str, count: int) -> None:
-        self._step, self._left = step, count
-
-    def __call__(self, step: str) -> None:
-        if step == self._step:
-            self._left -= 1
-            if self._left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
 
 
 def kept() -> list[Path]:

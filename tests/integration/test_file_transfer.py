@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 import dray
-from dray.client.transfer import steps
+from dray.client import steps
 from dray.client.transfer.state import folder_of
 from dray.daemon.config import ServeOptions
 from dray.daemon.embedded import EmbeddedDaemon

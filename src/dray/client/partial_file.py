@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from dray.client.large_steps import reached
+from dray.client.steps import reached
 from dray.errors import TargetUnwritable
 from dray.model.limits import MIB
 

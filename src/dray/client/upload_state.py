@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dray.client.large_steps import reached
 from dray.client.partial_file import sync_directory
+from dray.client.steps import reached
 from dray.errors import Misuse, SourceChanged, TargetUnwritable
 
 if TYPE_CHECKING:

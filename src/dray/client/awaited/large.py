@@ -21,12 +21,12 @@ from dray.client.awaited.opening import Opening
 from dray.client.awaited.transaction import InTransaction, Transaction, transaction_of
 from dray.client.awaited.upload import Cut, Upload, What
 from dray.client.digest import RollingDigest
-from dray.client.large_steps import reached
 from dray.client.lending import lender_of
 from dray.client.messages import Record, SendProperties, addressed, check_sendable, record_of
 from dray.client.progress import Progress, Reporter
 from dray.client.requests import wait_for
 from dray.client.sources import PIECES_ALIVE, AwaitedChunkSource, Source, pieces_of, source_of
+from dray.client.steps import reached
 from dray.client.upload_state import UnfinishedUpload, unfinished_from
 from dray.errors import (
     DrayError,

@@ -19,10 +19,10 @@ from dray.client.awaited.fragments import Fragments, Held, Origin
 from dray.client.awaited.large_message_file import LargeMessageFile, Layout
 from dray.client.awaited.saving import Saving
 from dray.client.digest import RollingDigest
-from dray.client.large_steps import reached
 from dray.client.messages import Arrived, arrived
 from dray.client.partial_file import PartialFile
 from dray.client.progress import Progress, Reporter
+from dray.client.steps import reached
 from dray.errors import LargeMessageCorrupt, LargeMessageError, ProtocolError, TransactionUsage
 from dray.large.split import Control, read_control
 from dray.model.classes import TransactionStatus

@@ -14,6 +14,7 @@ from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.transfer import Incoming, Offer
 from dray.client.requests import check_seconds
+from dray.client.steps import reached
 from dray.client.transfer.accepting import fragments_there
 from dray.client.transfer.board import Told
 from dray.client.transfer.offering import AUTOMATIC, Offering, listen_at
@@ -37,7 +38,6 @@ from dray.client.transfer.state import (
     status_of_offer,
 )
 from dray.client.transfer.state import Incoming as KeptIncoming
-from dray.client.transfer.steps import reached
 from dray.errors import MessageNotFound, Misuse, ReceiveTimeout, SourceUnreadable
 from dray.model.classes import TransactionStatus
 from dray.model.limits import LABEL_CHARACTERS_MAX, TRANSFER_SILENCE_S

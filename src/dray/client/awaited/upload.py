@@ -23,11 +23,11 @@ import msgspec
 
 from dray.client.awaited.transaction import Transaction
 from dray.client.digest import RollingDigest
-from dray.client.large_steps import reached
 from dray.client.lending import Lender, lender_of
 from dray.client.messages import record_of
 from dray.client.progress import Reporter
 from dray.client.sources import PIECES_ALIVE, pieces_of
+from dray.client.steps import reached
 from dray.client.upload_state import (
     VERSION,
     Note,

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 import crc32c
 
 from dray.client.progress import INTERVAL_S
+from dray.client.steps import reached
 from dray.client.transfer.board import Board
 from dray.client.transfer.engine import Dialled, Engine
 from dray.client.transfer.offering import Rate
 from dray.client.transfer.state import Incoming, StateFile, status_of_incoming
-from dray.client.transfer.steps import reached
 from dray.client.transfer.target import TargetFile, boot_id, is_there, whole_fragments
 from dray.client.transfer.way import Way
 from dray.errors import DrayError, ProtocolError

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from dray.client.progress import INTERVAL_S
+from dray.client.steps import reached
 from dray.client.transfer.board import Board, Told
 from dray.client.transfer.engine import Engine
 from dray.client.transfer.source import SourceFile, changed
 from dray.client.transfer.state import KeptConsumer, Offered, StateFile, status_of_offer
-from dray.client.transfer.steps import reached
 from dray.client.transfer.way import FileRange, Way
 from dray.errors import (
     AddressInUse,

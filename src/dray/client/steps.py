@@ -1,7 +1,7 @@
-"""The steps of a large message's client after which it may be killed, by name.
+"""The steps of a program after which it may be killed, by name; `watch` is how tests get there.
 
-The crash matrix in docs/explanation/large-messages.md lists them; `watch` is how its tests get
-there.
+Those of large messages are listed by the crash matrix in docs/explanation/large-messages.md, those
+of file transfers by the one in docs/explanation/transfer.md.
 """
 
 from __future__ import annotations
@@ -38,6 +38,29 @@ RECEIVING: Final = (
 TOLD_OF_A_HOLE: Final = (
     "hole-told",
     "hole-rejected",
+)
+OFFERING: Final = (
+    "offer-scanned",
+    "offer-kept",
+    "offer-sent",
+    "joined-kept",
+    "joined-told",
+    "piece-sent",
+    "done-kept",
+    "farewell-told",
+)
+ACCEPTING: Final = (
+    "accept-kept",
+    "accept-received",
+    "target-kept",
+    "handshake-told",
+    "piece-stored",
+    "acked",
+    "synced-kept",
+    "checked",
+    "renamed",
+    "verified-kept",
+    "verified-told",
 )
 
 watch: Callable[[str], object] | None = None
