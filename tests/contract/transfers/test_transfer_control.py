@@ -1,0 +1,141 @@
+"""Suspending, resuming and cancelling, at either end (R115)."""
+
+from __future__ import annotations
+
+import pytest
+
+import dray
+from dray.model.transfer import TransferState
+from tests.contract.transfers.parties import SOON_S, WAYS, Saving, until
+
+
+@WAYS
+def test_r115_suspended_by_the_producer_nothing_moves_until_it_resumes(
+    *, manager, reports, source, offer_of, tmp_path, gate, listen
+):
+    held = gate("piece-stored", 10)
+    offer = offer_of(source, reports, listen=listen)
+    incoming = manager.accept_file(source=reports, timeout=SOON_S)
+    saving = Saving(incoming, tmp_path / "out")
+    assert held.reached.wait(SOON_S)
+    offer.suspend()
+    assert offer.status.state is TransferState.SUSPENDED or offer.consumers
+    held.opened.set()
+    until(lambda: incoming.status.state is TransferState.SUSPENDED)
+    assert 0 < incoming.status.bytes_done < incoming.size
+    assert not (tmp_path / "out").exists()
+    offer.resume()
+    assert saving.join().read_bytes() == source.read_bytes()
+    assert offer.wait(SOON_S).state is TransferState.DONE
+
+
+def test_r115_suspended_by_the_consumer_it_goes_on_when_it_resumes(
+    *, manager, reports, source, offer_of, tmp_path, gate
+):
+    held = gate("piece-sent", 10)
+    offer = offer_of(source, reports)
+    incoming = manager.accept_file(source=reports, timeout=SOON_S)
+    saving = Saving(incoming, tmp_path / "out")
+    assert held.reached.wait(SOON_S)
+    incoming.suspend()
+    held.opened.set()
+    until(lambda: offer.status.state is TransferState.SUSPENDED)
+    incoming.resume()
+    assert saving.join().read_bytes() == source.read_bytes()
+    assert offer.wait(SOON_S).state is TransferState.DONE
+
+
+@WAYS
+def test_r115_cancelled_by_the_producer_nothing_is_left(
+    *, manager, reports, source, offer_of, tmp_path, gate, listen
+):
+    held = gate("piece-stored", 10)
+    offer = offer_of(source, reports, listen=listen)
+    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
+    assert held.reached.wait(SOON_S)
+    offer.cancel()
+    held.opened.set()
+    with pytest.raises(dray.TransferCancelled):
+        saving.join()
+    with pytest.raises(dray.TransferCancelled):
+        offer.wait(SOON_S)
+    assert not list(tmp_path.glob("out*"))
+    assert manager.unfinished_transfers() == []
+
+
+@pytest.mark.parametrize("consumers", ["one", "many"])
+def test_an_offer_cancelled_before_anyone_took_it_takes_its_reference_back(
+    *, manager, reports, source, offer_of, consumers
+):
+    manager.queue(reports).send(b"of somebody else", correlation_id="f" * 32)
+    offer = offer_of(source, reports, consumers=consumers)
+    offer.cancel()
+    assert [bytes(each.body) for each in manager.queue(reports).messages()] == [b"of somebody else"]
+    with pytest.raises(dray.ReceiveTimeout):
+        manager.accept_file(source=reports, timeout=0)
+    with pytest.raises(dray.TransferCancelled):
+        offer.wait(SOON_S)
+    assert manager.unfinished_transfers() == []
+
+
+def test_an_unfinished_offer_that_is_cancelled_takes_its_reference_back(
+    *, manager, reports, source, offer_of
+):
+    offer = offer_of(source, reports)
+    offer.close()
+    manager.resume_transfer(offer.transfer_id).cancel()
+    assert list(manager.queue(reports).messages()) == []
+
+
+def test_an_offer_can_be_cancelled_when_its_queue_is_gone(*, manager, reports, source, offer_of):
+    offer = offer_of(source, reports)
+    manager.delete_queue(reports)
+    offer.cancel()
+    with pytest.raises(dray.TransferCancelled):
+        offer.wait(SOON_S)
+
+
+def test_r115_cancelled_by_the_consumer_nothing_is_left(
+    *, manager, reports, source, offer_of, tmp_path, gate
+):
+    held = gate("piece-sent", 10)
+    offer = offer_of(source, reports)
+    incoming = manager.accept_file(source=reports, timeout=SOON_S)
+    saving = Saving(incoming, tmp_path / "out")
+    assert held.reached.wait(SOON_S)
+    incoming.cancel()
+    held.opened.set()
+    with pytest.raises(dray.TransferCancelled):
+        saving.join()
+    with pytest.raises(dray.TransferCancelled):
+        offer.wait(SOON_S)
+    assert not list(tmp_path.glob("out*"))
+    assert manager.unfinished_transfers() == []
+
+
+def test_one_consumer_is_cancelled_by_its_id(*, manager, reports, source, offer_of, tmp_path, gate):
+    held = gate("piece-stored", 10)
+    offer = offer_of(source, reports)
+    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
+    assert held.reached.wait(SOON_S)
+    until(lambda: offer.consumers)
+    with pytest.raises(dray.Misuse, match="no consumer 'x'"):
+        offer.cancel_consumer("x")
+    offer.cancel_consumer(offer.consumers[0].consumer_id)
+    held.opened.set()
+    with pytest.raises(dray.TransferCancelled):
+        saving.join()
+
+
+def test_a_file_that_is_accepted_and_not_wanted_is_given_up(manager, reports, source, offer_of):
+    offer_of(source, reports)
+    incoming = manager.accept_file(source=reports, timeout=SOON_S)
+    incoming.cancel()
+    assert [each.direction for each in manager.unfinished_transfers()] == ["out"]
+    with pytest.raises(dray.TransferCancelled):
+        incoming.save_to("anywhere")
+
+
+def test_nothing_unfinished_of_that_id_is_an_error(manager):
+    with pytest.raises(dray.Misuse, match="not unfinished"):
+        manager.resume_transfer("0" * 32)
