@@ -459,19 +459,21 @@ class Heap:
         return file
 
     def _room_was_made(self) -> bool:
-        idle = [each for each in self._descriptors.values() if not each.pins]
-        for heap_file in idle:
+        unsynced: HeapFile | None = None
+        for heap_file in self._descriptors.values():
+            if heap_file.pins:
+                continue
             if not heap_file.dirty:
                 self._detach(heap_file)
                 return True
-        if not idle:
+            unsynced = unsynced or heap_file
+        if unsynced is None:
             return False
         # Whoever writes this much without syncing pays for it here, one file at a time.
-        heap_file = idle[0]
-        capture = heap_file.capture(self._file(heap_file))
+        capture = unsynced.capture(self._file(unsynced))
         capture.file.sync()
         self.captured([capture])
-        self._detach(heap_file)
+        self._detach(unsynced)
         return True
 
     def _detach(self, heap_file: HeapFile) -> None:
