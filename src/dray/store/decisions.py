@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 
 from dray.errors import StoreCorrupt
 from dray.store.checkpoint import SEQUENCES, TRANSACTIONS
+from dray.store.disk import MESSAGE_FILE_UNREADABLE
+from dray.store.kinds import is_message_file
 
 LOG_NAME: Final = "QMLog"
 SEQUENCES_LOST: Final = 2053
@@ -181,6 +183,13 @@ def decide(finding: Finding) -> Row:
     """The one row that covers the finding."""
     (row,) = (each for each in TABLE if each.matches(finding))
     return row
+
+
+def event_of(name: str) -> int:
+    """The event of a file without which no store starts; 0 if the store gives no such name."""
+    if name == LOG_NAME:
+        return LOG_LOST
+    return LOST_EVENTS.get(name) or MESSAGE_FILE_UNREADABLE * is_message_file(name)
 
 
 def refusal(event: int, file: str, why: str) -> StoreCorrupt:

@@ -110,6 +110,10 @@ class Disk(Protocol):
         """The files of the folder, or of one in it, without its name; sorted."""
         ...
 
+    def not_files(self) -> list[str]:
+        """What has a name in the folder and is no file: folders and the like; sorted."""
+        ...
+
     def rename(self, old: str, new: str) -> None:
         """Give `old` the name `new`, in place of what had it."""
         ...
@@ -315,6 +319,11 @@ class RealDisk:
                 return []
             with os.scandir(self._folder / folder) as entries:
                 return sorted(entry.name for entry in entries if entry.is_file())
+
+    def not_files(self) -> list[str]:
+        """What is in the folder and is no file."""
+        with _translated(FOLDER_NAME, "list"), os.scandir(self._folder) as entries:
+            return sorted(entry.name for entry in entries if not entry.is_file())
 
     def rename(self, old: str, new: str) -> None:
         """Rename, also into another folder."""

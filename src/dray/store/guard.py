@@ -109,6 +109,10 @@ class GuardedDisk:
         """The files of a folder, sorted."""
         return self._inner.names(folder)
 
+    def not_files(self) -> list[str]:
+        """What is in the folder and is no file, sorted."""
+        return self._inner.not_files()
+
     def rename(self, old: str, new: str) -> None:
         """Rename on the disk beneath."""
         self._health.check()

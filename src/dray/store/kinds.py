@@ -32,6 +32,7 @@ class Kind(IntEnum):
 _PREFIXES: Final = {Kind.RECOVERABLE: "p", Kind.JOURNAL: "j", Kind.EXPRESS: "r"}
 _KINDS: Final = {prefix: kind for kind, prefix in _PREFIXES.items()}
 _NAME: Final = re.compile(r"([pjr])(\d{7,10})\.mq")
+_NAME_WITH_MAPS: Final = re.compile(r"[pjrl]\d{7,10}\.mq")
 
 
 def heap_file_number(kind: Kind, number: int) -> int:
@@ -48,6 +49,11 @@ def kind_of(file: int) -> Kind:
 def file_name(file: int) -> str:
     """The name of heap file `file`."""
     return f"{_PREFIXES[kind_of(file)]}{file & NUMBER_MAX:07d}.mq"
+
+
+def is_message_file(name: str) -> bool:
+    """Whether that is the name of a heap file, or of a map that says what is live in them."""
+    return _NAME_WITH_MAPS.fullmatch(name) is not None
 
 
 def numbers_of(names: Iterable[str]) -> list[int]:

@@ -116,6 +116,11 @@ class ReadOnlyDisk:
         with os.scandir(self._folder / folder) as entries:
             return sorted(entry.name for entry in entries if entry.is_file())
 
+    def not_files(self) -> list[str]:
+        """What is in the folder and is no file, sorted."""
+        with os.scandir(self._folder) as entries:
+            return sorted(entry.name for entry in entries if not entry.is_file())
+
     def rename(self, old: str, new: str) -> NoReturn:
         """Refuse."""
         raise _refused(f"rename {old} to {new}")

@@ -39,6 +39,7 @@ from dray.store.decisions import (
     Pair,
     Row,
     decide,
+    event_of,
     refusal,
 )
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, Disk, File
@@ -145,6 +146,7 @@ class Survey(NamedTuple):
 
 def survey(disk: Disk) -> Survey:
     """Look at every file of the store. Raises StoreCorrupt if the row found says so."""
+    _check_places(disk)
     examined = {name: examine(disk, name) for name in NAMES}
     marks = tuple(mark for _, mark in examined.values() if mark is not None)
     damaged = [n for n, (state, _) in examined.items() if state is CheckpointState.DAMAGED]
@@ -159,6 +161,15 @@ def survey(disk: Disk) -> Survey:
     if short:
         damaged.append(LOG_NAME)
     return Survey(row, marks, tuple(damaged), capacity, log, heap_files)
+
+
+def _check_places(disk: Disk) -> None:
+    """Raise StoreCorrupt for a folder or the like in the place of a file of the store."""
+    for name in disk.not_files():
+        event = event_of(name)
+        if event:
+            why = "it is no file but a folder or the like; move it away and start again"
+            raise refusal(event, name, why)
 
 
 def _worth(states: list[CheckpointState]) -> Pair:

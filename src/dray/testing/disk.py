@@ -233,6 +233,11 @@ class SimDisk:
             plain for at, _, plain in (name.rpartition("/") for name in self._names) if at == folder
         )
 
+    def not_files(self) -> list[str]:
+        """Nothing: here are only files."""
+        self.check_alive()
+        return []
+
     def rename(self, old: str, new: str) -> None:
         """Give `old` the name `new`."""
         self.check_alive()

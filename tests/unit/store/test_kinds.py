@@ -10,6 +10,7 @@ from dray.store.kinds import (
     express_files,
     file_name,
     heap_file_number,
+    is_message_file,
     kind_of,
     numbers_of,
 )
@@ -36,6 +37,12 @@ def test_only_names_of_heap_files_count():
     names = ["p0000002.mq", "j0000001.mq", "l0000001.mq", "r0000009.mq", "p1.mq", "QMLog"]
     assert numbers_of(names) == [2, heap_file_number(Kind.JOURNAL, 1)]
     assert express_files(names) == [heap_file_number(Kind.EXPRESS, 9)]
+
+
+def test_maps_are_message_files_too_and_nothing_else_is():
+    names = ["p0000002.mq", "j0000001.mq", "l0000001.mq", "r0000009.mq"]
+    assert all(map(is_message_file, names))
+    assert not any(map(is_message_file, ["p1.mq", "QMLog", "MQTrans.lg1", "x0000001.mq", "lqs"]))
 
 
 def test_a_number_that_does_not_fit_is_our_mistake():

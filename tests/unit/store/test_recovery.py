@@ -11,7 +11,10 @@ import pytest
 from dray.errors import StoreCorrupt, StoreLocked
 from dray.store.checkpoint import NAMES, SEQUENCES, TRANSACTIONS
 from dray.store.decisions import TABLE, Act, Finding, LogState, Pair, decide
+from dray.store.disk import RealDisk
 from dray.store.kinds import file_name
+from dray.store.reading import ReadOnlyDisk
+from dray.store.recovery import survey
 from dray.testing.disk import Fate, SimDisk
 from tests.unit.store.ledger import HEAP_BYTES, LOG_BYTES, Ledger, busy_turn, opened, small_store
 
@@ -158,6 +161,53 @@ def test_recovery_that_refuses_gives_the_lock_back():
     for _ in range(2):
         with pytest.raises(StoreCorrupt):
             small_store(disk).recover(Ledger().load)
+
+
+@pytest.mark.parametrize(
+    ("name", "event"),
+    [
+        ("QMLog", 2076),
+        (LG1, 2064),
+        (LG2, 2064),
+        ("MQInSeqs.lg1", 2053),
+        ("MQInSeqs.lg2", 2053),
+        ("p0000001.mq", 2083),
+        ("j0000077.mq", 2083),
+        ("l0000001.mq", 2083),
+    ],
+)
+def test_a_folder_in_the_place_of_a_file_is_refused_by_name_and_stays(tmp_path, name, event):
+    store, ledger = opened(RealDisk(tmp_path))
+    busy_turn(store, ledger, Random(3))
+    store.checkpoint(ledger.snapshot())
+    store.close(ledger.snapshot())
+    storage = tmp_path / "storage"
+    if (storage / name).exists():
+        (storage / name).rename(tmp_path / name)
+    (storage / name).mkdir()
+    (storage / name / "mine").write_text("keep")
+    before = {path.name for path in storage.iterdir()}
+    for look in (
+        lambda: small_store(RealDisk(tmp_path)).recover(Ledger().load),
+        lambda: survey(ReadOnlyDisk(tmp_path)),
+    ):
+        with pytest.raises(StoreCorrupt, match=f"Event {event}: {name} .* move it away") as caught:
+            look()
+        assert (caught.value.event, caught.value.file) == (event, name)
+    assert {path.name for path in storage.iterdir()} == before
+    (storage / name).rename(tmp_path / "theirs")
+    if (tmp_path / name).exists():
+        (tmp_path / name).rename(storage / name)
+    store, again = opened(RealDisk(tmp_path))
+    store.close()
+    assert again.state() == ledger.state()
+
+
+def test_a_folder_of_another_name_is_nobodys_business(tmp_path):
+    opened(RealDisk(tmp_path))[0].close()
+    (tmp_path / "storage" / "lqs").mkdir()
+    (tmp_path / "storage" / "notes").mkdir()
+    opened(RealDisk(tmp_path))[0].close()
 
 
 def test_a_disk_in_use_is_refused():
