@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from dray.manager.lqs import EVENTS, describe, path_of
 from dray.store.audit import AUDIT_NAME
-from dray.store.checkpoint import NAMES, PAIRS, CheckpointState, examine
+from dray.store.checkpoint import NAMES, CheckpointState, examine, missing
 from dray.store.disk import LOCK_NAME
 from dray.store.lqs import FOLDER, NotAFileOfOursError, decode, file_name
 from dray.store.manifest import is_own_name, verify_audit
@@ -24,15 +24,13 @@ _QUEUE_FILE_BYTES_MAX: Final = 64 << 10
 def check_checkpoints(disk: ReadOnlyDisk, findings: Findings) -> None:
     """Each file of the pair by itself: either alone must be able to start the store."""
     found = {name: examine(disk, name)[0] for name in NAMES}
-    for first, second in PAIRS:
-        for name, other in ((first, second), (second, first)):
-            if found[name] is CheckpointState.DAMAGED:
-                remedy = "the other one of the pair is used; the next checkpoint replaces this one"
-                findings.damage(name, "its checksum does not fit", remedy=remedy)
-            # All four are made before the first of them is written.
-            elif found[other] is CheckpointState.VALID and not disk.exists(name):
-                remedy = f"{other} is used; a start makes this one anew"
-                findings.damage(name, "it is missing", remedy=remedy)
+    for name, state in found.items():
+        if state is CheckpointState.DAMAGED:
+            remedy = "the other one of the pair is used; the next checkpoint replaces this one"
+            findings.damage(name, "its checksum does not fit", remedy=remedy)
+    for name, other in missing(disk, found).items():
+        remedy = f"{other} is used; a start makes this one anew"
+        findings.damage(name, "it is missing", remedy=remedy)
     for name in disk.names():
         if not is_own_name(name) and name != LOCK_NAME:
             findings.note(name, "no queue manager gives such a name to a file")

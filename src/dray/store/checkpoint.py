@@ -27,7 +27,7 @@ to be replayed for their half, so either file of one pair goes with either file 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -159,6 +159,19 @@ def examine(disk: Disk, name: str) -> tuple[CheckpointState, Mark | None]:
     finally:
         file.close()
     return (CheckpointState.DAMAGED if mark is None else CheckpointState.VALID), mark
+
+
+def missing(disk: Disk, states: Mapping[str, CheckpointState]) -> dict[str, str]:
+    """Files that are not there though the other one of their pair is whole; each with that other.
+
+    All four are made before the first of them is written, so such a file was there once.
+    """
+    pairs = [*PAIRS, *(pair[::-1] for pair in PAIRS)]
+    return {
+        name: other
+        for name, other in pairs
+        if states[other] is CheckpointState.VALID and not disk.exists(name)
+    }
 
 
 def read_snapshot(disk: Disk, mark: Mark) -> bytes:

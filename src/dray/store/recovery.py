@@ -25,6 +25,7 @@ from dray.store.checkpoint import (
     Mark,
     Snapshots,
     examine,
+    missing,
     read_snapshot,
 )
 from dray.store.decisions import (
@@ -85,6 +86,8 @@ class RecoveryReport:
     """The file of MQInSeqs that was used, or nothing."""
     damaged: tuple[str, ...]
     """Files that are damaged but were not needed."""
+    missing: tuple[str, ...]
+    """Checkpoint files that are gone and were not needed."""
     groups: int
     facts: int
     """Facts replayed after the checkpoint."""
@@ -100,6 +103,7 @@ class RecoveryReport:
     def notices(self) -> list[str]:
         """What an operator should know, a sentence each."""
         found = [f"{name} is damaged and was not needed" for name in self.damaged]
+        found += [f"{name} is missing and was not needed" for name in self.missing]
         by_file: dict[str, int] = {}
         for extent in self.quarantined:
             name = file_name(extent.file)
@@ -119,6 +123,7 @@ class Survey(NamedTuple):
     marks: tuple[Mark, ...]
     """Of all whole checkpoint files."""
     damaged: tuple[str, ...]
+    missing: tuple[str, ...]
     capacity: int
     log: LogState
     heap_files: frozenset[int]
@@ -149,7 +154,9 @@ def survey(disk: Disk) -> Survey:
     _check_places(disk)
     examined = {name: examine(disk, name) for name in NAMES}
     marks = tuple(mark for _, mark in examined.values() if mark is not None)
-    damaged = [n for n, (state, _) in examined.items() if state is CheckpointState.DAMAGED]
+    states = {name: state for name, (state, _) in examined.items()}
+    damaged = [name for name, state in states.items() if state is CheckpointState.DAMAGED]
+    gone = tuple(missing(disk, states))
     heap_files = frozenset(numbers_of(disk.names()))
     log, capacity, short = _look_at_log(disk, marks[0].capacity if marks else 0)
     transactions, sequences = (
@@ -160,7 +167,7 @@ def survey(disk: Disk) -> Survey:
         raise refusal(row.event, row.file, row.why)
     if short:
         damaged.append(LOG_NAME)
-    return Survey(row, marks, tuple(damaged), capacity, log, heap_files)
+    return Survey(row, marks, tuple(damaged), gone, capacity, log, heap_files)
 
 
 def _check_places(disk: Disk) -> None:
@@ -305,6 +312,7 @@ class Replay:
             checkpoint=self.used[TRANSACTIONS].name,
             sequences=self.used[SEQUENCES].name,
             damaged=tuple(self.damaged),
+            missing=self._found.missing,
             groups=chain.groups,
             facts=chain.next_fact - self.mark.facts,
             cut_groups=self.cuts,

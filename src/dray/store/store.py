@@ -136,8 +136,8 @@ class Store:
         self._facts_durable = chain.next_fact
         self._begin_life(chain)
         self._due_at = self._newest.lsn + capacity // LOG_CHECKPOINT_SHARE
-        if replay.damaged or not self._pairs.complete:
-            # Until then the damaged or the last checkpoint is the only one that could start.
+        if replay.damaged or found.missing or not self._pairs.complete:
+            # Until then a checkpoint is the only one of its pair, or the last one is not whole.
             self._due_at = 0
         self._open = True
         self.report = replay.report(chain, self._log.epoch)

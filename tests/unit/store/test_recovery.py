@@ -156,6 +156,31 @@ def test_a_damaged_checkpoint_is_reported_and_replaced_at_once():
     assert recovered(disk).state() == before.state()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_missing_checkpoint_is_told_by_name_and_replaced_at_once(name):
+    disk, before = used(checkpoints=5, later=True)
+    disk.lose(name)
+    store, ledger = opened(disk)
+    assert (store.report.damaged, store.report.missing) == ((), (name,))
+    assert store.report.notices() == [f"{name} is missing and was not needed"]
+    assert store.checkpoint_due
+    store.checkpoint(ledger.snapshot())
+    store.close()
+    store, ledger = opened(disk)
+    assert (store.report.notices(), ledger.state()) == ([], before.state())
+
+
+def test_a_store_that_was_killed_before_its_first_checkpoint_misses_none():
+    disk = SimDisk(Random(1))
+    opened(disk)
+    disk = disk.crash(Fate.LOST)
+    for name in NAMES:
+        if disk.exists(name):
+            disk.lose(name)
+    store, _ = opened(disk)
+    assert store.report.notices() == []
+
+
 def test_recovery_that_refuses_gives_the_lock_back():
     disk, _ = found(Finding(Pair.NONE, Pair.NONE, LogState.LATER, heap=True))
     for _ in range(2):
@@ -229,7 +254,7 @@ def test_one_file_of_each_pair_may_be_gone_at_the_same_time(state, sequences, ho
     store, ledger = opened(disk)
     assert ledger.state() == before.state()
     ledger.check(store)
-    assert store.checkpoint_due or how == "absent"
+    assert store.checkpoint_due
     store.checkpoint(ledger.snapshot())
     store.sync()
     for name in ({*TRANSACTIONS} - {state}) | ({*SEQUENCES} - {sequences}):
