@@ -14,14 +14,21 @@ import asyncio
 import socket
 import ssl
 import threading
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 
 from dray.tls import TunnelEnd, said_of
 
 HANDSHAKE_S = 10.0
 """A machine that has not shaken hands by then speaks no TLS."""
 _PIECE_BYTES = 256 << 10
+
+_Protocol = asyncio.StreamReaderProtocol
+_ShakeHands = Callable[
+    [Callable[[], _Protocol]], Awaitable[tuple[asyncio.WriteTransport, _Protocol]]
+]
 
 
 class Tunnels:
@@ -36,37 +43,30 @@ class Tunnels:
 
         Raises OSError, of which `ssl.SSLError` is one; `sock` is closed then.
         """
-        sock.setblocking(False)
-        reader = asyncio.StreamReader(limit=_PIECE_BYTES)
-        protocol = asyncio.StreamReaderProtocol(reader)
         loop = asyncio.get_running_loop()
-        try:
-            transport, _ = await loop.create_connection(
-                lambda: protocol,
+        return await self._tunnel(
+            sock,
+            partial(
+                loop.create_connection,
                 sock=sock,
                 ssl=context,
                 server_hostname=host,
                 ssl_handshake_timeout=HANDSHAKE_S,
-            )
-        except BaseException:
-            sock.close()
-            raise
-        return self._dig(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+            ),
+        )
 
     async def answer(self, sock: socket.socket, context: ssl.SSLContext) -> socket.socket:
         """Shake hands with whom a listener has accepted; the end to speak into. Raises OSError."""
-        sock.setblocking(False)
-        reader = asyncio.StreamReader(limit=_PIECE_BYTES)
-        protocol = asyncio.StreamReaderProtocol(reader)
         loop = asyncio.get_running_loop()
-        try:
-            transport, _ = await loop.connect_accepted_socket(
-                lambda: protocol, sock, ssl=context, ssl_handshake_timeout=HANDSHAKE_S
-            )
-        except BaseException:
-            sock.close()
-            raise
-        return self._dig(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+        return await self._tunnel(
+            sock,
+            partial(
+                loop.connect_accepted_socket,
+                sock=sock,
+                ssl=context,
+                ssl_handshake_timeout=HANDSHAKE_S,
+            ),
+        )
 
     async def ended(self) -> None:
         """Wait until those that there are have ended by themselves."""
@@ -77,6 +77,19 @@ class Tunnels:
         for task in self._tasks:
             task.cancel()
         await self.ended()
+
+    async def _tunnel(self, sock: socket.socket, shake_hands: _ShakeHands) -> socket.socket:
+        """Shake hands on `sock` as asked, and dig; `sock` is closed if that fails."""
+        sock.setblocking(False)
+        reader = asyncio.StreamReader(limit=_PIECE_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        try:
+            transport, _ = await shake_hands(lambda: protocol)
+        except BaseException:
+            sock.close()
+            raise
+        loop = asyncio.get_running_loop()
+        return self._dig(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
     def _dig(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> socket.socket:
         near, theirs = socket.socketpair()

@@ -117,15 +117,6 @@ def file_digest(file: BinaryIO, kind: str) -> str:
     return digest.hexdigest()
 
 
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def remove_partials(directory: Path) -> int:
     """Remove what unfinished attempts left in a directory; give how many there were."""
     left = list(directory.glob(f".*{PARTIAL_SUFFIX}"))

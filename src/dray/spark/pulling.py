@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from dray.spark.payload import Placement, Target, payload_name, sync_directory
+from dray.client.partial_file import sync_directory
+from dray.spark.payload import Placement, Target, payload_name
 from dray.spark.schema import LARGE, PULLED, batch_of
 
 

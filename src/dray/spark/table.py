@@ -25,8 +25,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from dray.client.partial_file import sync_directory
 from dray.errors import StoreCorrupt, StoreLocked
-from dray.spark.payload import PARTIAL_SUFFIX, remove_partials, sync_directory
+from dray.spark.payload import PARTIAL_SUFFIX, remove_partials
 from dray.spark.positions import Progress
 from dray.spark.schema import LANDED
 
