@@ -31,16 +31,15 @@ from tests.crash.test_alarms import (
 
 pytestmark = pytest.mark.slow
 STATES_MAX = 12_000
-WHOLE_SEEDS = 1
-MANY_SEEDS = 20
-"""Points apart: a few looks at each of many lives find what a few whole ones may never come to."""
+POINTS_APART = 20
+"""A few looks at each of many lives find what a few whole ones may never come to."""
 
 
-def look_everywhere(points_apart: int) -> None:
+def look_everywhere() -> None:
     tally = Tally()
     seed = 0
     while tally.states < STATES_MAX:
-        for _ in torture_seed(seed, tally, every=points_apart):
+        for _ in torture_seed(seed, tally, every=POINTS_APART):
             pass
         seed += 1
 
@@ -98,47 +97,29 @@ def forget_the_last_position(packed):
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "broken", "points_apart"),
+    ("owner", "name", "broken"),
     [
-        (Store, "release", reuse_at_once, MANY_SEEDS),
-        (Replay, "_all_intact", trust_the_log, WHOLE_SEEDS),
-        (Sync, "run", sync_nothing, WHOLE_SEEDS),
-        (Sync, "run", sync_only_the_log, WHOLE_SEEDS),
-        (Sync, "run", sync_only_the_heap, WHOLE_SEEDS),
-        (Checkpoint, "run", leave_the_checkpoint_unsynced, WHOLE_SEEDS),
-        pytest.param(
-            Checkpoint,
-            "run",
-            write_the_checkpoint_first,
-            WHOLE_SEEDS,
-            marks=pytest.mark.torture,
-        ),
-        pytest.param(
-            State, "snapshot", draw_the_state_late, WHOLE_SEEDS, marks=pytest.mark.torture
-        ),
-        pytest.param(
-            State, "snapshot", draw_the_sequences_late, WHOLE_SEEDS, marks=pytest.mark.torture
-        ),
-        (IncomingStreams, "state", forget_streams, WHOLE_SEEDS),
-        (Outcomes, "committed", forget_outcomes, WHOLE_SEEDS),
-        (state, "unpack_lookups", forget_the_last_position, WHOLE_SEEDS),
-        (Workload, "_begin", speak_before_the_sync, WHOLE_SEEDS),
-        pytest.param(
-            snapshots,
-            "_taken",
-            take_express_messages_too,
-            WHOLE_SEEDS,
-            marks=pytest.mark.torture,
-        ),
-        (Ledger, "has_own_room", find_room_for_everything, MANY_SEEDS),
-        (departures, "with_class", keep_its_old_class, WHOLE_SEEDS),
+        pytest.param(Store, "release", reuse_at_once, marks=pytest.mark.torture),
+        (Replay, "_all_intact", trust_the_log),
+        (Sync, "run", sync_nothing),
+        (Sync, "run", sync_only_the_log),
+        (Sync, "run", sync_only_the_heap),
+        (Checkpoint, "run", leave_the_checkpoint_unsynced),
+        (Checkpoint, "run", write_the_checkpoint_first),
+        (State, "snapshot", draw_the_state_late),
+        (State, "snapshot", draw_the_sequences_late),
+        (IncomingStreams, "state", forget_streams),
+        (Outcomes, "committed", forget_outcomes),
+        (state, "unpack_lookups", forget_the_last_position),
+        (Workload, "_begin", speak_before_the_sync),
+        (snapshots, "_taken", take_express_messages_too),
+        (Ledger, "has_own_room", find_room_for_everything),
+        (departures, "with_class", keep_its_old_class),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
-def test_a_manager_without_this_defence_is_caught(
-    *, monkeypatch, owner, name, broken, points_apart
-):
+def test_a_manager_without_this_defence_is_caught(*, monkeypatch, owner, name, broken):
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises((AssertionError, DrayError, Refused)) as caught:
-        look_everywhere(points_apart)
+        look_everywhere()
     assert any("see it again" in note for note in caught.value.__notes__)
