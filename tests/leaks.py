@@ -5,12 +5,14 @@ open before a test and after it is compared, and the test that left something fa
 
 Fixtures of a wider scope than one test may keep what they open: what is new while such a fixture
 is set up is theirs, and so are files in directories that they made, since a manager that serves
-many tests opens its files when it needs them.
+many tests opens its files when it needs them. So may Spark: when Java collects its garbage, in the
+middle of any later test, it calls Python, and the gateway keeps that connection and its thread.
 """
 
 from __future__ import annotations
 
 import gc
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -46,17 +48,34 @@ NOTHING = Open(frozenset(), frozenset(), frozenset())
 
 def open_now() -> Open:
     """What this process has open at the moment."""
+    gateways = {each: of for each in threading.enumerate() if (of := _gateway(each)) is not None}
     return Open(
-        frozenset(_descriptors()),
-        frozenset(f"thread {each.name} ({each.ident})" for each in threading.enumerate()),
+        frozenset(_descriptors({str(each.fileno()) for each in gateways.values()})),
+        frozenset(
+            f"thread {each.name} ({each.ident})"
+            for each in threading.enumerate()
+            if each not in gateways
+        ),
         frozenset(_children()),
     )
 
 
-def _descriptors() -> Iterator[str]:
+def _gateway(thread: threading.Thread) -> socket.socket | None:
+    """The socket of Spark's gateway that the thread serves, or None."""
+    of = getattr(getattr(thread, "_target", None), "__self__", None)
+    match type(of).__module__, type(of).__name__:
+        case "py4j.clientserver", "PythonServer":
+            return of.server_socket
+        case "py4j.clientserver", "ClientServerConnection":
+            return of.socket
+    return None
+
+
+def _descriptors(gateways: set[str]) -> Iterator[str]:
     for each in Path("/proc/self/fd").iterdir():
         try:
-            yield f"{each.readlink()} (descriptor {each.name})"
+            if each.name not in gateways:
+                yield f"{each.readlink()} (descriptor {each.name})"
         except FileNotFoundError:
             continue  # It was the one that listed the directory, or another thread closed it.
 

@@ -14,3 +14,33 @@ def test_a_worker_on_a_busy_machine_is_waited_for_at_both_ends(spark):
     settings = spark.sparkContext.getConf()
     assert settings.get("spark.python.authenticate.socketTimeout") == "120s"
     assert os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] == "120"
+
+
+class Told:
+    """A Java Runnable of ours."""
+
+    class Java:
+        """What py4j reads of it."""
+
+        implements = ("java.lang.Runnable",)
+
+    def __init__(self):
+        self.count = 0
+
+    def run(self):
+        self.count += 1
+
+
+def test_java_calls_when_it_likes_and_no_later_test_is_blamed(spark):
+    """Without the mark of Spark's tests, so that what it leaves open is looked for as anywhere."""
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    gateway = spark.sparkContext._gateway
+    ensure_callback_server_started(gateway)
+    told = Told()
+
+    thread = gateway.jvm.java.lang.Thread(told)
+    thread.start()
+    thread.join()
+
+    assert told.count == 1
