@@ -158,14 +158,19 @@ def test_a_queue_that_is_not_there_is_one_clear_sentence(spark, daemon, out):
 
 
 @pytest.mark.timeout(1500)
+@pytest.mark.parametrize(
+    "points",
+    [["landed"], pytest.param(["pulling", "landed", "settled"], marks=pytest.mark.torture)],
+    ids="-".join,
+)
 def test_killing_the_driver_anywhere_neither_loses_nor_repeats(
-    daemon, manager, parcels, out, *, land_parcels
+    daemon, manager, parcels, out, *, land_parcels, points
 ):
     sent = {}
     for number, body in enumerate(bodies(18)):
         sent[parcels.send(body, label=f"body {number}")] = body
 
-    for point in ("pulling", "landed", "settled"):
+    for point in points:
         command = [sys.executable, str(DRIVER), daemon.url, str(out), point]
         ended = subprocess.run(command, check=False, timeout=400)
         assert ended.returncode == -signal.SIGKILL
