@@ -25,6 +25,7 @@ from dray.daemon.limits import (
     BACKLOG_RATE_S,
     BACKLOG_S,
 )
+from dray.store.disk import File
 
 Told = Callable[[], object]
 
@@ -82,3 +83,20 @@ class Backlog:
         """Hold nobody back any more: the store takes nothing, whatever comes."""
         self._lifted = True
         self.shrank()
+
+
+class Flush:
+    """Heap files that are synced before any turn asks for it, and how long that took."""
+
+    def __init__(self, files: list[File], size: int, time: Callable[[], float]) -> None:
+        """Sync `files`, which have `size` unsynced bytes; `time` is the loop's."""
+        self.files, self.size = files, size
+        self.seconds = 0.0
+        self._time = time
+
+    def run(self) -> None:
+        """Sync them, in any thread. Raises StorePoisoned."""
+        began = self._time()
+        for file in self.files:
+            file.sync()
+        self.seconds = self._time() - began

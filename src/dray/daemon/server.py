@@ -30,9 +30,10 @@ from dray.daemon.links import Links
 from dray.daemon.listener import Listener, listen_tcp, listen_unix
 from dray.daemon.logs import log_to_stderr
 from dray.daemon.outbox import unpin_all
+from dray.daemon.seam import Deciding
 from dray.daemon.slices import ask_for_short_slices
 from dray.daemon.timekeeper import Timekeeper, new_manager_id
-from dray.daemon.turns import Deciding, Turns
+from dray.daemon.turns import Turns
 from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
 from dray.errors import InvalidConfiguration, ProtocolError
 from dray.manager.events import (

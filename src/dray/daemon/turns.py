@@ -7,7 +7,8 @@
     store.end_sync, release the effects          in the order in which they were decided
 
 At most one sync is under way, so a busy daemon syncs once for everything that came during the last
-one: group commit. Facts that would outgrow a group are written as one, which then waits in line. An
+one: group commit. Facts that would outgrow a group are written as one, which then waits in line; if
+the log has no room for it, what was read already waits undecided (`postponed`). An
 effect waits for every fact before it, its own or not, except those that the manager marked
 `held=False`. An extent in an effect is pinned from the moment it is decided.
 
@@ -20,12 +21,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from itertools import cycle, islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from dray.daemon.backlog import Backlog
+from dray.daemon.backlog import Backlog, Flush
 from dray.daemon.limits import (
     CHECKPOINT_RETRY_S,
     GATHERED_BYTES_MAX,
@@ -38,6 +39,8 @@ from dray.daemon.limits import (
 )
 from dray.daemon.outbox import merged, pin_all, unpin_all
 from dray.daemon.pace import Gathering, SyncPace
+from dray.daemon.postponed import Follow, Postponed
+from dray.daemon.seam import Deciding, Performing
 from dray.daemon.timekeeper import Timekeeper, draw_jitter
 from dray.daemon.worker import Worker
 from dray.errors import DrayError, StoreFull, StorePoisoned
@@ -54,8 +57,6 @@ from dray.manager.events import (
     SessionClosed,
     Tick,
 )
-from dray.store.checkpoint import Snapshots
-from dray.store.disk import File
 from dray.store.limits import HEAP_FILE_BYTES
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync
@@ -65,42 +66,6 @@ _log = logging.getLogger(__name__)
 INTERNAL = DrayError(
     "the queue manager failed in a way nobody foresaw; its log has the details, please report them"
 )
-
-
-class Deciding(Protocol):
-    """The part of a manager that turns need."""
-
-    def handle(self, event: Event, now: float) -> list[Effect]:
-        """Take one event; say what is to be done about it."""
-        ...
-
-    def deadline(self) -> float | None:
-        """When to send Tick, or None for never."""
-        ...
-
-    def snapshot(self) -> Snapshots:
-        """Everything, for a checkpoint."""
-        ...
-
-    def notices(self) -> list[str]:
-        """What an operator should know since the last call."""
-        ...
-
-
-class Performing(Protocol):
-    """Who does what was decided."""
-
-    def perform(self, effects: Iterable[Effect]) -> None:
-        """Do it all now; takes over the pins of their extents."""
-        ...
-
-    def reconsider(self) -> None:
-        """Stop reading everywhere, or go on, as `Turns.overfull` now says."""
-        ...
-
-    def failed(self, error: Exception) -> None:
-        """Nothing more can be made durable: end."""
-        ...
 
 
 class _Turn(NamedTuple):
@@ -144,6 +109,7 @@ class Turns:
         self._running: _Turn | None = None
         # The facts of one group must fit the log, and those of one event come on top.
         self._group_bytes = store.group_bytes_max // GROUP_SHARE
+        self._postponed = Postponed()
         self._pass_ends: asyncio.Handle | None = None
         self._overfull = False
         self._failed = False
@@ -162,9 +128,21 @@ class Turns:
         return self._overfull
 
     def deliver(self, event: Event) -> None:
-        """Let the manager decide about an event, now."""
+        """Let the manager decide about an event: now, or when the log has room for its facts."""
         if self._failed:
             return
+        if self._postponed or self._log_is_full:
+            self._postponed.add(event)
+            self._end_pass_soon()
+            return
+        self._decide(event)
+
+    @property
+    def _log_is_full(self) -> bool:
+        """Whether no more facts should be stated: those that wait would be written otherwise."""
+        return self._store.waiting_bytes > self._group_bytes
+
+    def _decide(self, event: Event) -> None:
         if isinstance(event, Request | LinkFrame):
             self._gathered_bytes += len(event.frame.body)
             self._bytes_since_flush += len(event.frame.body)
@@ -179,17 +157,36 @@ class Turns:
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
             effects = self._mishap(event, error)
-        self.follow(*effects)
-        if self._store.waiting_bytes > self._group_bytes:
+        self._follow(effects)
+        if self._log_is_full:
             self._begin()
             self._weigh()
 
     def follow(self, *effects: Effect) -> None:
-        """Have these done after everything that was decided before."""
+        """Have these done after everything that came before."""
+        if self._postponed:
+            self._postponed.add(Follow(effects))
+        else:
+            self._follow(effects)
+
+    def _follow(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             self._gather(effect)
+        self._end_pass_soon()
+
+    def _end_pass_soon(self) -> None:
         if self._pass_ends is None:
             self._pass_ends = self._loop.call_soon(self._end_pass)
+
+    def _take_up(self) -> None:
+        """Decide about what came while the log was full."""
+        while self._postponed and not (self._failed or self._log_is_full):
+            item = self._postponed.take()
+            if isinstance(item, Follow):
+                self._follow(item.effects)
+            else:
+                self._decide(item)
+        self._weigh()
 
     def nothing_more(self) -> None:
         """All that came on a connection was delivered: a lone session's pass ends here and now."""
@@ -262,6 +259,8 @@ class Turns:
         except StorePoisoned as error:
             self.fail(error)
             return
+        if self._postponed:
+            self._loop.call_soon(self._take_up)
         effects, self._gathered, self._gathered_bytes = self._gathered, [], 0
         if sync is None:
             self._gathering.dismissed(self._loop.time())
@@ -333,8 +332,8 @@ class Turns:
         self._overfull = (
             len(self._gathered) > GATHERED_EFFECTS_MAX
             or self._gathered_bytes > GATHERED_BYTES_MAX
-            or self._store.waiting_bytes > self._group_bytes
-            or bool(self._lined_up)
+            or self._log_is_full
+            or bool(self._lined_up or self._postponed)
         )
         if was != self._overfull:
             self._performer.reconsider()
@@ -382,10 +381,10 @@ class Turns:
         self._bytes_since_flush = 0
         if files:
             self._flushing = True
-            flush = _Flush(files, self._store.handed_out_bytes, self._loop.time)
+            flush = Flush(files, self._store.handed_out_bytes, self._loop.time)
             self._keeper.submit(flush.run, partial(self._flushed, flush))
 
-    def _flushed(self, flush: _Flush, error: BaseException | None) -> None:
+    def _flushed(self, flush: Flush, error: BaseException | None) -> None:
         if self._failed:
             return
         if error is not None:
@@ -428,6 +427,8 @@ class Turns:
                 unpin_all(self._store, effect.body)
             if isinstance(effect, Answer) and effect.request_id:
                 told.append(Answer(effect.session, effect.request_id, failure(reason)))
+        for session, frame in self._postponed.give_up():
+            told.append(Answer(session, frame.request_id, failure(reason)))
         self._running, self._gathered = None, []
         self._lined_up.clear()
         self._performer.perform(told)
@@ -435,7 +436,9 @@ class Turns:
 
     async def drain(self) -> None:
         """Sync and release everything that was decided."""
-        while not self._failed and (self._pass_ends or self._running or self._gathered):
+        while not self._failed and (
+            self._pass_ends or self._running or self._gathered or self._postponed
+        ):
             for worker in (*self._syncers, self._keeper):
                 await worker.idle()
 
@@ -482,18 +485,3 @@ class Turns:
             case Tick():
                 self._not_before = self._loop.time() + TICK_S_AFTER_FAILURE
         return []
-
-
-class _Flush:
-    """Heap files that are synced before any turn asks for it, and how long that took."""
-
-    def __init__(self, files: list[File], size: int, time: Callable[[], float]) -> None:
-        self.files, self.size = files, size
-        self.seconds = 0.0
-        self._time = time
-
-    def run(self) -> None:
-        began = self._time()
-        for file in self.files:
-            file.sync()
-        self.seconds = self._time() - began

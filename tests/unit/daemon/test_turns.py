@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import suppress
 
 import pytest
 
-from dray.errors import StorePoisoned
-from dray.manager.events import Tick
+from dray.errors import ProtocolError, StorePoisoned
+from dray.manager.events import Request, SessionClosed, Tick
 from dray.wire import frames
 
 RECORD = bytes(range(256)) * 4096
@@ -255,6 +256,98 @@ def test_without_room_for_a_checkpoint_everything_waits_and_goes_on_when_there_i
         for _ in range(60):
             client.ask(frames.Commit(1, 0))
         assert echo.manager.store.counters.checkpoints
+
+
+@pytest.fixture
+def full_log(echo_daemon, wait_until, caplog, monkeypatch):
+    """A daemon whose log is full: no checkpoint finds room until the gate says otherwise."""
+    monkeypatch.setattr("dray.daemon.turns.CHECKPOINT_RETRY_S", 0.01)
+    with echo_daemon("small", log_bytes="16 KiB") as echo:
+        with echo.client() as client:
+            client.ask(frames.Commit(1, 0))
+            echo.gate.no_room_for = "MQTrans"
+            # The last of these are answered when the test makes room.
+            client.socket.sendall(frames.encode_frame(frames.Commit(1, 0), 1) * 1000)
+            wait_until(lambda: "no room for a checkpoint" in caplog.text)
+        yield echo
+
+
+def test_what_was_read_before_the_log_was_full_is_decided_when_it_has_room_again(
+    full_log, wait_until
+):
+    """Of one read, more than a group of the log could ever hold."""
+    with full_log.client() as client, full_log.client() as other:
+        flood = [frames.encode_frame(frames.Commit(1, 0), n) for n in range(1, 3001)]
+        client.socket.sendall(b"".join(flood))
+        (server,) = full_log.servers
+        wait_until(lambda: server.overfull)
+        # It is alive, and has decided no more than it has room for.
+        assert full_log.manager.store.waiting_bytes < full_log.manager.store.group_bytes_max
+        other.socket.close()
+        full_log.gate.no_room_for = ""
+        assert [client.hear().request_id for _ in range(3000)] == list(range(1, 3001))
+        # Of the one that filled the log, and of the other.
+        wait_until(lambda: full_log.manager.count(SessionClosed) == 2)
+
+
+def test_a_body_that_had_to_wait_for_the_log_is_the_one_that_was_sent(full_log, wait_until):
+    with full_log.client() as client:
+        (server,) = full_log.servers
+        commits = [frames.encode_frame(frames.Commit(1, 0), 0) for _ in range(1500)]
+        sends = [
+            frames.encode_frame(frames.Send(0, 0, [], []), n, 100) + bytes([n]) * 100
+            for n in range(1, 11)
+        ]
+        client.socket.sendall(b"".join([*commits, *sends]))
+        wait_until(lambda: server.overfull)
+        full_log.gate.no_room_for = ""
+        for _ in commits:
+            assert client.hear().request_id == 0
+        places = [client.hear_head(frames.Done).count for _ in sends]
+        for n, place in enumerate(places, 1):
+            assert bytes(client.ask(frames.ReadPart(0, place, 0, 100), n).body) == bytes([n]) * 100
+
+
+def test_a_daemon_that_ends_tells_those_whose_requests_still_wait_for_the_log(full_log, wait_until):
+    with full_log.client() as client:
+        (server,) = full_log.servers
+        flood = [frames.encode_frame(frames.Commit(1, 0), n) for n in range(1, 2001)]
+        client.socket.sendall(b"".join(flood))
+        wait_until(lambda: server._turns._postponed)
+        undecided = len(server._turns._postponed)
+        full_log.gate.broken = True
+        answers = []
+        with suppress(EOFError):
+            while True:
+                answers.append(client.hear())
+        assert sorted(each.request_id for each in answers) == list(range(1, len(answers) + 1))
+        refused = [each.head for each in answers if isinstance(each.head, frames.Failed)]
+        assert len(refused) >= undecided > 0
+        assert {each.error for each in refused} == {StorePoisoned.code}
+    with pytest.raises(StorePoisoned):
+        full_log.daemon.stop()
+
+
+def test_who_breaks_the_protocol_is_answered_behind_what_waits_for_the_log(
+    full_log, wait_until, tmp_path
+):
+    with full_log.client() as client:
+        (server,) = full_log.servers
+        before = full_log.manager.count(Request)
+        data = b"".join(frames.encode_frame(frames.Commit(1, 0), n) for n in range(1, 2001))
+        # That no frame speaks of two files is noticed when the frames have been passed on.
+        with (tmp_path / "unclaimed").open("wb") as file:
+            for piece in (data[:5], data[5:]):
+                socket.send_fds(client.socket, [piece], [file.fileno()])
+        wait_until(lambda: server._turns._postponed)
+        full_log.gate.no_room_for = ""
+        answers = []
+        while not answers or isinstance(answers[-1].head, frames.Done):
+            answers.append(client.hear())
+        assert answers.pop().head.error == ProtocolError.code
+        assert [each.request_id for each in answers] == list(range(1, len(answers) + 1))
+        assert len(answers) == full_log.manager.count(Request) - before
+        assert client.is_hung_up()
 
 
 def test_a_failed_checkpoint_ends_the_daemon(echo_daemon):

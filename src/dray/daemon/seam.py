@@ -1,0 +1,45 @@
+"""The seam between deciding and doing, from the side of turns: who decides, and who does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from dray.manager.events import Effect, Event
+from dray.store.checkpoint import Snapshots
+
+
+class Deciding(Protocol):
+    """The part of a manager that turns need."""
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Take one event; say what is to be done about it."""
+        ...
+
+    def deadline(self) -> float | None:
+        """When to send Tick, or None for never."""
+        ...
+
+    def snapshot(self) -> Snapshots:
+        """Everything, for a checkpoint."""
+        ...
+
+    def notices(self) -> list[str]:
+        """What an operator should know since the last call."""
+        ...
+
+
+class Performing(Protocol):
+    """Who does what was decided."""
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        """Do it all now; takes over the pins of their extents."""
+        ...
+
+    def reconsider(self) -> None:
+        """Stop reading everywhere, or go on, as `Turns.overfull` now says."""
+        ...
+
+    def failed(self, error: Exception) -> None:
+        """Nothing more can be made durable: end."""
+        ...
