@@ -1,4 +1,4 @@
-"""Send: records are checked, placed in the heap and wait for a commit to give them positions."""
+"""Send: records are placed in the heap, checked, and wait for a commit to give them positions."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _stage(
     *,
     transaction: OpenTransaction | None = None,
 ) -> list[Staged]:
-    """Check a batch and place it in one piece."""
+    """Place a batch in one piece and check it; what is refused leaves nothing behind."""
     if queue.kind not in (QueueKind.PRIVATE, QueueKind.OUTGOING):
         raise AccessDenied(f"only the queue manager itself sends to {queue.name!r}")
     headers = _check_records(context, head, body)
@@ -180,6 +180,7 @@ def _stage(
         _make_room(context, queue, transaction, len(body))
     except QuotaExceeded as error:
         if error.quota == queue.quota_name:
+            _check_sums(head, body)
             tell_of_full_queue(context, queue, head, headers=headers, body=body)
         raise
     kinds = [Kind.RECOVERABLE] * len(headers)
@@ -190,6 +191,14 @@ def _stage(
     try:
         places = _placed(context, body, head.sizes, kinds)
     except StoreFull:
+        context.ledger.stage(queue, -len(body))
+        raise
+    try:
+        # The disk is at work already; what is damaged was never named and leaves nothing behind.
+        _check_sums(head, body)
+    except ProtocolError:
+        for place in places:
+            context.store.discard(place)
         context.ledger.stage(queue, -len(body))
         raise
     staged, offset, now_us = [], 0, context.now_us
@@ -264,6 +273,7 @@ def expires_us(
 
 
 def _check_records(context: Context, head: Send, body: memoryview) -> list[RecordHeader]:
+    """Everything about them but their CRC32Cs, which take as long as the bytes are many."""
     sizes = head.sizes
     most = context.messages_per_fact
     if not head.transaction and len(sizes) > most:
@@ -273,18 +283,24 @@ def _check_records(context: Context, head: Send, body: memoryview) -> list[Recor
     if sum(sizes) != len(body) or (sizes and min(sizes) < HEADER_BYTES):
         raise ProtocolError("a Send frame's sizes do not fit its body")
     headers, offset, source = [], 0, context.source
-    for size, crc in zip(sizes, head.crcs, strict=True):
+    for size in sizes:
         header = read_header(body, offset)
-        end = offset + size
         if header.record_bytes != size or header.source != source:
             raise ProtocolError("a message record does not fit its place in the frame")
-        if checksum(body[offset:end]) != crc:
-            raise ProtocolError("a message was damaged on the way: its CRC32C does not fit")
         if header.properties_bytes:
             read_properties(body, header, offset)
         headers.append(header)
-        offset = end
+        offset += size
     return headers
+
+
+def _check_sums(head: Send, body: memoryview) -> None:
+    offset = 0
+    for size, crc in zip(head.sizes, head.crcs, strict=True):
+        end = offset + size
+        if checksum(body[offset:end]) != crc:
+            raise ProtocolError("a message was damaged on the way: its CRC32C does not fit")
+        offset = end
 
 
 def _check_use(queue: Queue, head: Send, headers: list[RecordHeader]) -> None:

@@ -44,7 +44,6 @@ from dray.store.kinds import (
     numbers_of,
 )
 from dray.store.limits import (
-    AHEAD_SHARE,
     EXPRESS_BYTES,
     FLUSH_SHARE,
     HEAP_DESCRIPTORS,
@@ -195,21 +194,13 @@ class Heap:
             heap_file.remember(data)
             self._memory_bytes += length
         else:
-            self._write(heap_file, data)
+            heap_file.write(self._file(heap_file), data, self.file_bytes)
         extent = heap_file.written(length)
         if heap_file.dirty:
             self._dirty[heap_file.number] = heap_file
         self.live_bytes += length
         self.bytes_written += length
         return extent
-
-    def _write(self, heap_file: HeapFile, data: ReadableBuffer) -> None:
-        file, at, stop = self._file(heap_file), heap_file.position, heap_file.position + len(data)
-        file.write(data, at)
-        room = self.file_bytes - stop
-        zeros = min(room, heap_file.zeros_behind(len(data), self.file_bytes // AHEAD_SHARE))
-        if zeros:
-            file.write(bytes(zeros), stop)
 
     def free(self, extent: Extent) -> None:
         """The bytes of `extent` may be overwritten from now on."""

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from dray.store.disk import File, ReadableBuffer
 from dray.store.kinds import Kind, kind_of
-from dray.store.limits import BLOCK_BYTES
+from dray.store.limits import AHEAD_SHARE, BEGIN_BYTES_MIN, BLOCK_BYTES, WRITE_PIECE_BYTES
 
 
 class Extent(NamedTuple):
@@ -184,6 +184,17 @@ class HeapFile:
         """Whether it has bytes that no ended sync covered."""
         return self.writes > self.synced
 
+    def write(self, file: File, data: ReadableBuffer, file_bytes: int) -> None:
+        """Write `data` at its position in `file`, of `file_bytes`, and zeros behind if it pays."""
+        stop = self.position + len(data)
+        if len(data) < BEGIN_BYTES_MIN or self.kind is Kind.EXPRESS:
+            file.write(data, self.position)
+        else:
+            _write_begun(file, memoryview(data), self.position)
+        zeros = min(file_bytes - stop, self.zeros_behind(len(data), file_bytes // AHEAD_SHARE))
+        if zeros:
+            file.write(bytes(zeros), stop)
+
     def written(self, length: int) -> Extent:
         """Note that `length` bytes were written at its position, and say where that is."""
         extent = Extent(self.number, self.position, length)
@@ -239,3 +250,10 @@ class HeapFile:
         self.era += 1
         self.lost = False
         self.blocks.clear()
+
+
+def _write_begun(file: File, data: memoryview, at: int) -> None:
+    """Write piece by piece; the disk works at what is there, not only when a sync asks for it."""
+    for start in range(0, len(data), WRITE_PIECE_BYTES):
+        file.write(data[start : start + WRITE_PIECE_BYTES], at + start)
+        file.begin_writing()

@@ -31,6 +31,14 @@ stays for the next commit: at most 8 MiB, in the open files of messages and jour
 HEAP_HANDED_OUT: Final = 64
 """Files that may be with a worker for an early sync; the rest of the descriptors stay ours."""
 
+WRITE_PIECE_BYTES: Final = 1 << 20
+"""Payload is written in pieces of so much, and the disk begins with one while the next is written:
+enough to keep it busy, few enough that asking costs nothing beside the writing."""
+
+BEGIN_BYTES_MIN: Final = 256 << 10
+"""Shorter payload is not begun with: asking costs about as much as the disk would get done before
+the sync of its commit."""
+
 AHEAD_SHARE: Final = 64
 """A new heap file is written with zeros one part in this many ahead of small extents (64 KiB): a
 sync of blocks that were only allocated also has to tell the file system that they are in use, and

@@ -7,6 +7,7 @@ import pytest
 
 from dray import errors
 from dray.manager.events import SessionClosed
+from dray.model.classes import Acknowledge
 from dray.model.message import Message
 from dray.wire import frames
 from dray.wire.record import encode_record
@@ -201,6 +202,42 @@ def _send_of(
     head, rest = encode_record(Message(body=body), source, caller.number_for())
     record = head + bytes(rest)
     return frames.Send(queue, transaction, [len(record)], [crc32c.crc32c(record)]), record
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_a_message_damaged_on_the_way_leaves_nothing_behind(
+    desk: Desk, *, in_transaction: bool
+) -> None:
+    caller = desk.session()
+    queue = caller.create("orders", quota=3000)
+    transaction = caller.number_for() if in_transaction else 0
+    head, record = _send_of(caller, queue, b"x" * 2000, transaction)
+    before = desk.store.live_bytes
+    with pytest.raises(errors.ProtocolError, match="CRC32C"):
+        caller.call(head, record[:-1] + b"y")
+    assert desk.store.live_bytes == before
+    # Its session is over; the room that it was given in the quota is free.
+    other = desk.session()
+    other.send(queue, Message(body=b"z" * 2000))
+    assert other.receive(queue)[1] == [b"z" * 2000]
+
+
+def test_a_damaged_message_is_not_reported_to_a_full_queues_sender(desk: Desk) -> None:
+    caller = desk.session()
+    queue, told = caller.create("orders", quota=100), caller.create("told", transactional=False)
+    source = bytes.fromhex(desk.manager_id)
+    message = Message(
+        body=b"x" * 2000,
+        administration_queue="told",
+        acknowledge=Acknowledge.FULL_REACH_QUEUE,
+    )
+    head, rest = encode_record(message, source, caller.number_for())
+    record = head + bytes(rest)
+    send = frames.Send(queue, 0, [len(record)], [crc32c.crc32c(record)])
+    with pytest.raises(errors.ProtocolError, match="CRC32C"):
+        caller.call(send, record[:-1] + b"y")
+    with pytest.raises(errors.ReceiveTimeout):
+        desk.session().receive(told)
 
 
 def test_what_was_called_aborted_never_happens_though_its_frames_come_late(desk: Desk) -> None:

@@ -12,7 +12,7 @@ from dray.store.group import Range
 from dray.store.heap import Extent, Heap, Occupancy
 from dray.store.kinds import Kind
 from dray.store.limits import AHEAD_SHARE, FLUSH_SHARE, HEAP_OPEN_FILES
-from dray.testing.disk import Operation, SimDisk
+from dray.testing.disk import Operation, SimDisk, SimFile
 
 FILE_BYTES = 1000
 
@@ -376,6 +376,66 @@ def test_a_file_that_is_used_again_is_not_prepared_again(disk):
     extent = heap.place(b"x" * 10)
     heap.free(extent)
     assert writes_of(disk, heap, 40) == [(0, 40)]
+
+
+@pytest.fixture
+def in_short_pieces(monkeypatch):
+    monkeypatch.setattr("dray.store.heap_file.BEGIN_BYTES_MIN", 200)
+    monkeypatch.setattr("dray.store.heap_file.WRITE_PIECE_BYTES", 300)
+
+
+def done_to(heap: Heap, monkeypatch, length: int, kind: Kind = Kind.RECOVERABLE) -> list[str]:
+    """What is asked of the disk while a piece of payload is placed, which is then read back."""
+    done: list[str] = []
+    write = SimFile.write
+
+    def noted(self, data, offset):
+        done.append(f"write {len(data)}")
+        write(self, data, offset)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SimFile, "write", noted)
+        patched.setattr(SimFile, "begin_writing", lambda _: done.append("begin"))
+        data = Random(length).randbytes(length)
+        assert read(heap, heap.place(data, kind)) == data
+    return done
+
+
+def test_the_disk_works_at_long_payload_while_the_rest_is_written(
+    heap, monkeypatch, in_short_pieces
+):
+    assert done_to(heap, monkeypatch, 200) == ["write 200", "begin"]
+    assert done_to(heap, monkeypatch, 700) == [
+        *("write 300", "begin", "write 300", "begin"),
+        *("write 100", "begin"),
+    ]
+
+
+def test_short_payload_waits_for_its_sync_and_express_for_none(disk, monkeypatch, in_short_pieces):
+    heap = Heap(disk, FILE_BYTES, express_bytes=0)
+    assert done_to(heap, monkeypatch, 199)[0] == "write 199"
+    assert "begin" not in done_to(heap, monkeypatch, 199)
+    heap.place(b"x" * 300, Kind.EXPRESS)
+    assert "begin" not in done_to(heap, monkeypatch, 300, Kind.EXPRESS)
+
+
+def test_long_payload_that_finds_no_room_half_way_leaves_nothing_behind(
+    disk, heap, monkeypatch, in_short_pieces
+):
+    before = heap.place(b"b" * 10)
+    write = SimFile.write
+
+    def refused(self, data, offset):
+        if offset >= 300:
+            raise StoreFull("There is no room.", file=self.name)
+        write(self, data, offset)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SimFile, "write", refused)
+        with pytest.raises(StoreFull):
+            heap.place(b"x" * 700)
+    assert heap.live_bytes == before.length
+    assert heap.place(b"y" * 700).offset == before.length
 
 
 def test_a_file_of_a_former_life_is_not_prepared(disk):
