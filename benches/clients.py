@@ -44,7 +44,7 @@ def send_large(url: str, queue: str, path: str, digest: str = "sha256") -> dict[
         return {"seconds": seconds, "growth": peak("self") - before}
 
 
-def receive_large(url: str, queue: str, to: str) -> dict[str, float]:
+def receive_large(url: str, queue: str, to: str, *, sync: bool = True) -> dict[str, float]:
     """Receive one large message into a file; timed from asking to the commit's answer."""
     with dray.connect(url) as manager:
         large = dray.LargeMessageQueue(manager.queue(queue))
@@ -54,7 +54,7 @@ def receive_large(url: str, queue: str, to: str) -> dict[str, float]:
             manager.transaction() as transaction,
             large.receive(timeout=60, transaction=transaction) as message,
         ):
-            message.save_to(to)
+            message.save_to(to, sync=sync)
         seconds = time.perf_counter() - began
         return {"seconds": seconds, "growth": peak("self") - before, "size": message.size}
 

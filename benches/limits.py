@@ -7,6 +7,8 @@ import shutil
 import time
 from pathlib import Path
 
+from dray.large.digests import DIGESTS
+
 PIECE_BYTES = 4 << 20
 SMALL_WRITE_BYTES = 4096
 SMALL_WRITES = 400
@@ -50,6 +52,15 @@ def copy_mb_s(source: Path, folder: Path, *, sync: bool = False) -> float:
     rate = source.stat().st_size / (time.perf_counter() - began) / 1e6
     target.unlink()
     return rate
+
+
+def digest_mb_s(kind: str, size: int) -> float:
+    """Rate at which one core takes a digest of what lies in memory."""
+    digest, piece = DIGESTS[kind](), memoryview(os.urandom(PIECE_BYTES))
+    began = time.perf_counter()
+    for start in range(0, size, PIECE_BYTES):
+        digest.update(piece[: size - start])
+    return size / (time.perf_counter() - began) / 1e6
 
 
 def syncs_per_s(folder: Path) -> float:

@@ -79,6 +79,24 @@ def test_a_target_that_was_longer_keeps_nothing_of_what_it_had(files, source, tm
     assert save(files, tmp_path / "out").read_bytes() == some_bytes(SIZE)
 
 
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_file_is_synced_before_it_is_there_unless_its_owner_does_so(
+    files, source, monkeypatch, sync
+):
+    """The queue manager may be in this process: what it syncs is not counted."""
+    out, synced, fsync = source.with_name("out"), [], os.fsync
+
+    def seen(descriptor):
+        fsync(descriptor)
+        synced.append((os.fstat(descriptor).st_ino, out.exists()))
+
+    files.send(source)
+    monkeypatch.setattr(os, "fsync", seen)
+    assert save(files, out, sync=sync).read_bytes() == some_bytes(SIZE)
+    assert ((out.stat().st_ino, False) in synced) == sync
+    assert ((out.parent.stat().st_ino, True) in synced) == sync
+
+
 def test_what_is_peeked_at_is_saved_too(files, source, tmp_path, queue):
     files.send(source)
     before = queue.info().message_count
@@ -163,18 +181,18 @@ def heap_file_with(folder: Path, wanted: bytes) -> tuple[Path, int]:
     raise AssertionError("no heap file has it")
 
 
-@pytest.mark.parametrize("fragment", [1, 4, 6])
-def test_bytes_that_rotted_in_the_store_are_found_in_the_file(opened, source, tmp_path, fragment):
+@pytest.mark.parametrize(("fragment", "sync"), [(1, True), (4, False), (6, True)])
+def test_bytes_that_rotted_in_the_store_are_found_in_the_file(opened, source, fragment, sync):
     opened.send(source)
-    body = some_bytes(SIZE)
-    path, at = heap_file_with(tmp_path, body[(fragment - 1) * FRAGMENT_BYTES :][:64])
+    body, folder = some_bytes(SIZE), source.parent
+    path, at = heap_file_with(folder, body[(fragment - 1) * FRAGMENT_BYTES :][:64])
     with path.open("r+b") as file:
         file.seek(at + 50)
         file.write(bytes([body[(fragment - 1) * FRAGMENT_BYTES + 50] ^ 1]))
     with pytest.raises(dray.LargeMessageHole) as caught:
-        save(opened, tmp_path / "out")
+        save(opened, folder / "out", sync=sync)
     assert caught.value.missing == [[fragment, fragment]]
-    assert not list(tmp_path.glob("out*"))
+    assert not list(folder.glob("out*"))
 
 
 @pytest.fixture

@@ -128,6 +128,18 @@ def test_a_large_file_comes_back_the_same(url, tmp_path):
     assert count(url, "large") == 0
 
 
+def test_files_are_whole_also_where_nothing_waits_for_the_disk(url, tmp_path):
+    payload = tmp_path / "load.bin"
+    payload.write_bytes(os.urandom(9_000_001))
+    dray("send", "large", payload, "--large", url=url).assert_good()
+    to = ("--to", tmp_path / "out")
+    dray("receive", "large", "--large", *to, "--no-sync", url=url).assert_good()
+    assert (tmp_path / "out" / "load.bin").read_bytes() == payload.read_bytes()
+    said = dray("receive", "large", "--no-sync", url=url)
+    assert said.status == 2
+    assert "--no-sync is for --to" in said.err
+
+
 def test_a_send_that_can_be_resumed_removes_its_state_file(url, tmp_path):
     (tmp_path / "load.bin").write_bytes(b"heavy" * 1000)
     state = tmp_path / "upload.state"

@@ -39,18 +39,22 @@ def place(
     write: Callable[[Path], object],
     *,
     going_on: bool = False,
+    sync: bool = True,
 ) -> Path:
     """Have `write` make a file, then give it a free name made from `label`; it is durable then.
 
-    With `going_on` each attempt at what `otherwise` names is given the same path.
+    With `going_on` each attempt at what `otherwise` names is given the same path. Without `sync`
+    nothing waits for the disk.
     """
     chance = otherwise if going_on else secrets.token_hex(8)
     unfinished = folder / f".dray-{chance}.part"
     try:
         write(unfinished)
-        _sync(unfinished)
+        if sync:
+            _sync(unfinished)
         final = _link(unfinished, folder, file_name(label, otherwise))
-        _sync(folder)
+        if sync:
+            _sync(folder)
     except OSError as error:
         if isinstance(error, DrayError):
             raise

@@ -2,7 +2,8 @@
 
 Every message is received in a transaction of its own, committed after its file is whole, synced and
 under its name (or after standard output took it). If anything goes wrong before, it stays in the
-queue.
+queue. With `--no-sync` the commit does not wait for the disk, and a machine that fails soon after
+may lose what was received.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import base64
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -48,6 +49,11 @@ Taken = dict[str, object]
     "--resume", is_flag=True, help="Keep the part of a file that was received, and go on (--large)."
 )
 @click.option("--repair", is_flag=True, help="Ask the source for what is missing (--large).")
+@click.option(
+    "--no-sync",
+    is_flag=True,
+    help="Do not wait for the disk: files may be lost if the machine fails soon after (with --to).",
+)
 @everywhere
 @click.pass_obj
 def command(
@@ -60,6 +66,7 @@ def command(
     timeout: float | None,
     repair: bool,
     resume: bool,
+    no_sync: bool,
 ) -> None:
     """Take messages from QUEUE and print them, or write them to files.
 
@@ -69,9 +76,12 @@ def command(
         raise click.UsageError("--large needs --to DIR: a large message becomes a file.")
     if (repair or resume) and not large:
         raise click.UsageError("--repair and --resume are for --large.")
+    if no_sync and folder is None:
+        raise click.UsageError("--no-sync is for --to DIR: without it no file is written.")
     target = None if folder is None else directory(folder)
     with settings.connect() as manager:
-        taker = Taker(settings, manager, queue, target, large=large, repair=repair, resume=resume)
+        how = How(target, large=large, repair=repair, resume=resume, sync=not no_sync)
+        taker = Taker(settings, manager, queue, how)
         for count in range(most):
             wait = timeout if timeout is not None or count == 0 else 0
             try:
@@ -83,29 +93,29 @@ def command(
             _tell(settings, taken)
 
 
+class How(NamedTuple):
+    """What the options say of every message that is taken."""
+
+    target: Path | None
+    """A directory, or None for standard output."""
+    large: bool
+    repair: bool
+    resume: bool
+    sync: bool
+
+
 class Taker:
     """Takes messages from one queue, one transaction each."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        manager: Manager,
-        queue: str,
-        target: Path | None,
-        *,
-        large: bool,
-        repair: bool = False,
-        resume: bool = False,
-    ) -> None:
-        """Take from `queue` into the directory `target`, or to standard output."""
-        self._settings, self._target, self._large = settings, target, large
-        self._repair, self._resume = repair, resume
+    def __init__(self, settings: Settings, manager: Manager, queue: str, how: How) -> None:
+        """Take nothing yet."""
+        self._settings, self._how = settings, how
         self._manager, self._queue = manager, manager.queue(queue)
         self._transactional = self._queue.info().transactional
 
     def take_one(self, wait: float | None) -> Taken:
         """Take one message and see it safe; raises `ReceiveTimeout`."""
-        take = self._take_large if self._large else self._take_plain
+        take = self._take_large if self._how.large else self._take_plain
         if not self._transactional:
             return take(wait, None)
         try:
@@ -129,9 +139,16 @@ class Taker:
                 queue=error.queue,
             ) from error
         taken: Taken = {"id": message.id, "label": message.label, "size": message.body_size}
-        if self._target is not None:
+        target = self._how.target
+        if target is not None:
             name = _name_from(message.id)
-            path = place(self._target, message.label, name, lambda at: _write(at, message))
+            path = place(
+                target,
+                message.label,
+                name,
+                lambda at: _write(at, message),
+                sync=self._how.sync,
+            )
             return taken | {"path": str(path)}
         # Printed before the commit: what nobody can read stays in the queue.
         if self._settings.as_json:
@@ -143,17 +160,19 @@ class Taker:
     def _take_large(self, wait: float | None, transaction: Transaction | None) -> Taken:
         import dray
 
-        assert self._target is not None
+        how = self._how
+        assert how.target is not None
         large = dray.LargeMessageQueue(self._queue)
-        with large.receive(wait, transaction, repair=self._repair) as message:
+        with large.receive(wait, transaction, repair=how.repair) as message:
             name = _name_from(message.sequence_id)
             with progress(f"receiving {message.label or name}", message.size) as shown:
                 path = place(
-                    self._target,
+                    how.target,
                     message.label,
                     name,
-                    lambda at: message.save_to(at, shown.update, resume=self._resume),
-                    going_on=self._resume,
+                    lambda at: message.save_to(at, shown.update, resume=how.resume, sync=how.sync),
+                    going_on=how.resume,
+                    sync=how.sync,
                 )
             return {
                 "id": message.sequence_id,

@@ -1,7 +1,8 @@
 """A file that is there whole and durable, or not at all.
 
 What is in it is synced behind the writer's back from time to time, so that the last sync finds
-little left to do and the disk is busy from the start.
+little left to do and the disk is busy from the start. Where its owner syncs it himself, nothing
+here does: it is there whole or not at all until the machine fails.
 
 While it grows it is locked, so that two who save under one name do not write into each other's
 file. The lock belongs to the open file and not to the process: a queue manager that was lent the
@@ -41,9 +42,10 @@ def is_in_the_way(target: Path) -> bool:
 class PartialFile:
     """Grows as `<path>.partial`. Every method raises `TargetUnwritable`."""
 
-    def __init__(self, target: Path, *, going_on: bool = False) -> None:
-        """Begin it, or open what `keep` has left."""
+    def __init__(self, target: Path, *, going_on: bool = False, sync: bool = True) -> None:
+        """Begin it, or open what `keep` has left; without `sync` nothing waits for the disk."""
         self.target = target
+        self._sync = sync
         self._partial = target.with_name(target.name + ".partial")
         self._closed = False
         self._syncer: ThreadPoolExecutor | None = None
@@ -98,6 +100,8 @@ class PartialFile:
 
     def grown(self, count: int) -> None:
         """So many bytes more were written: begin to sync them if they have become many."""
+        if not self._sync:
+            return
         self._unsynced += count
         if self._unsynced < _SYNC_BYTES or not (self._syncing is None or self._syncing.done()):
             return
@@ -108,17 +112,19 @@ class PartialFile:
         self._syncing = self._syncer.submit(os.fdatasync, self._descriptor)
 
     def finish(self) -> None:
-        """Make it durable under its own name."""
+        """Give it its own name; it is durable under it, unless its owner syncs it."""
         self._synced()
         try:
-            os.fsync(self._descriptor)
-            reached("file-synced")
+            if self._sync:
+                os.fsync(self._descriptor)
+                reached("file-synced")
             # Under the lock: who waits for it must not find our file under its old name.
             self._partial.replace(self.target)
             self._close()
             reached("file-named")
-            sync_directory(self.target.parent)
-            reached("directory-synced")
+            if self._sync:
+                sync_directory(self.target.parent)
+                reached("directory-synced")
         except OSError as error:
             raise self._unwritable(error) from error
 

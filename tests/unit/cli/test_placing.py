@@ -1,6 +1,7 @@
 """Received files are there whole or not at all, and never in place of another."""
 
 import errno
+import os
 
 import pytest
 
@@ -19,6 +20,15 @@ def test_a_file_gets_its_name_only_when_it_is_whole(tmp_path):
     assert placed == tmp_path / "report.txt"
     assert placed.read_bytes() == b"whole"
     assert list(tmp_path.iterdir()) == [placed]
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_file_and_name_are_synced_unless_nobody_wants_to_wait(tmp_path, monkeypatch, sync):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda at: synced.append(os.fstat(at).st_ino))
+    placed = place(tmp_path, "report.txt", "other", lambda at: at.write_bytes(b"whole"), sync=sync)
+    inodes = [placed.stat().st_ino, tmp_path.stat().st_ino]
+    assert synced == (inodes if sync else [])
 
 
 def test_a_name_that_is_taken_is_left_alone(tmp_path):

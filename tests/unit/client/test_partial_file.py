@@ -48,6 +48,34 @@ def test_it_is_synced_while_it_grows_and_once_more_at_the_end(target, monkeypatc
     assert synced == [target.stat().st_ino]
 
 
+@pytest.mark.parametrize("sync", [True, False])
+def test_its_owner_may_sync_it_himself(target, monkeypatch, sync):
+    """Then nothing waits for the disk; by itself it is synced, then named, then its name is."""
+    done, began = [], threading.Event()
+
+    def seen(name):
+        function = getattr(os, name)
+
+        def called(descriptor):
+            done.append((name, os.fstat(descriptor).st_ino, target.exists()))
+            began.set()
+            function(descriptor)
+
+        monkeypatch.setattr(partial_file.os, name, called)
+
+    for name in ("fdatasync", "fsync"):
+        seen(name)
+    file = PartialFile(target, sync=sync)
+    file.write(memoryview(b"abc"))
+    file.grown(32 * MIB)
+    assert began.wait(20) if sync else file._syncing is None
+    file.finish()
+    inode, folder = target.stat().st_ino, target.parent.stat().st_ino
+    expected = [("fdatasync", inode, False), ("fsync", inode, False), ("fsync", folder, True)]
+    assert done == (expected if sync else [])
+    assert target.read_bytes() == b"abc"
+
+
 @pytest.mark.parametrize("told", ["as it grows", "at its end"])
 def test_a_sync_that_failed_behind_is_told(target, monkeypatch, told):
     def fdatasync(_):

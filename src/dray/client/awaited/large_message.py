@@ -170,17 +170,26 @@ class LargeMessage(Described):
         return b"".join(pieces)
 
     async def save_to(
-        self, path: str | Path, progress: Progress | None = None, *, resume: bool = False
+        self,
+        path: str | Path,
+        progress: Progress | None = None,
+        *,
+        resume: bool = False,
+        sync: bool = True,
     ) -> Path:
         """Write the body to a file, which is there whole and durable, or not at all.
 
         It grows as `<path>.partial`; once digest and size fit it is synced and renamed. With
         `resume` that stays when writing ends early, and the next such call goes on behind what of
         it fits. Raises `LargeMessageCorrupt`, `TargetUnwritable`.
+
+        With `sync=False` it is whole and checked, but nothing waits for the disk: a machine that
+        fails within about half a minute may lose the file. It is for who syncs file and directory
+        himself before he commits the message, or can have the message again.
         """
         offload = self._fragments.origin.runtime.offload
         report = Reporter(progress, self.size)
-        file = await offload(partial(PartialFile, Path(path), going_on=resume))
+        file = await offload(partial(PartialFile, Path(path), going_on=resume, sync=sync))
         try:
             saving = Saving(self._fragments, file, self.digest_kind)
             async with aclosing(saving.lengths(resume=resume)) as lengths:
