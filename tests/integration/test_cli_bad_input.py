@@ -11,6 +11,8 @@ import threading
 import pytest
 
 from dray.cli.demo.processes import ManagerProcess
+from dray.model.limits import MESSAGE_BYTES_MAX
+from dray.wire.record import HEADER_BYTES
 from tests.integration.commands import COMMAND, dray, environment, finish, started, until
 
 pytestmark = pytest.mark.slow
@@ -53,6 +55,24 @@ def test_a_plain_receive_of_large_messages_says_how_to_receive_them(manager, tmp
     said = dray("receive", "large", "--timeout", "0", url=manager.url)
     assert "receive with --large --to DIR" in said.assert_error("large-message-mixing")
     assert count(manager, "large") == 3
+
+
+def test_a_plain_send_to_a_large_queue_says_how_to_send_there(manager, tmp_path):
+    (tmp_path / "load").write_bytes(b"load")
+    dray("send", "large", tmp_path / "load", "--large", url=manager.url).assert_good()
+    said = dray("send", "large", tmp_path / "load", url=manager.url)
+    assert "send with --large" in said.assert_error("large-message-mixing")
+    assert count(manager, "large") == 3
+
+
+@pytest.mark.parametrize("size", [MESSAGE_BYTES_MAX - HEADER_BYTES, MESSAGE_BYTES_MAX + 1])
+def test_what_is_too_long_with_its_label_or_by_itself_is_to_be_sent_as_large(
+    manager, tmp_path, size
+):
+    (tmp_path / "load").write_bytes(bytes(size))
+    said = dray("send", "orders", tmp_path / "load", url=manager.url)
+    assert "send it with --large" in said.assert_error("message-too-large")
+    assert count(manager, "orders") == 0
 
 
 def test_a_label_that_is_too_long_is_refused_in_words_for_people(manager):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -18,6 +19,7 @@ from dray.cli.settings import Settings, everywhere
 from dray.errors import (
     InDoubt,
     InvalidConfiguration,
+    LargeMessageMixing,
     MessageTooLarge,
     SourceChanged,
     SourceUnreadable,
@@ -126,11 +128,24 @@ def command(
     send = _send_large if large else _send_plain
     with progress(f"sending to {queue}", total) as shown, settings.connect() as manager:
         batch = Batch(manager, queue, sources, properties, shown)
-        if resume is not None or not (large or _is_transactional(manager, queue)):
-            sent, transaction_id = send(batch, None), None
-        else:
-            sent, transaction_id = _in_one_transaction(settings, batch, send)
+        with _naming_the_option():
+            if resume is not None or not (large or _is_transactional(manager, queue)):
+                sent, transaction_id = send(batch, None), None
+            else:
+                sent, transaction_id = _in_one_transaction(settings, batch, send)
     _tell(settings, queue, sent, transaction_id)
+
+
+@contextmanager
+def _naming_the_option() -> Iterator[None]:
+    """Say how to send to a queue for large messages in the words of this command."""
+    try:
+        yield
+    except LargeMessageMixing as error:
+        raise LargeMessageMixing(
+            f"queue {error.queue!r} is used for large messages; send with --large",
+            queue=error.queue,
+        ) from error
 
 
 def _fragment_bytes(text: str) -> int:
@@ -201,7 +216,13 @@ def _send_plain(batch: Batch, transaction: Transaction | None) -> list[Sent]:
             )
         )
         batch.shown.update(sum(message.body_size for message in messages))
-    ids = batch.manager.queue(batch.queue).send_many(messages, transaction=transaction)
+    try:
+        ids = batch.manager.queue(batch.queue).send_many(messages, transaction=transaction)
+    except MessageTooLarge as error:
+        if error.limit != MESSAGE_BYTES_MAX:
+            # It is the properties that are too long, which are as long in a large message.
+            raise
+        raise _too_large("a message", error.size) from error
     return [
         Sent(id, message.label, message.body_size)
         for id, message in zip(ids, messages, strict=True)
@@ -225,13 +246,17 @@ def _read_whole(path: str) -> bytes:
             )
     if len(body) > MESSAGE_BYTES_MAX:
         name = "standard input" if path == STANDARD_INPUT else path
-        raise MessageTooLarge(
-            f"{name} is over the {human_size(MESSAGE_BYTES_MAX)} of a plain message; send it with"
-            " --large (LargeMessageQueue), which has no limit",
-            size=len(body),
-            limit=MESSAGE_BYTES_MAX,
-        )
+        raise _too_large(name, len(body))
     return body
+
+
+def _too_large(name: str, size: int) -> MessageTooLarge:
+    return MessageTooLarge(
+        f"{name} is over the {human_size(MESSAGE_BYTES_MAX)} of a plain message with its"
+        " properties; send it with --large (LargeMessageQueue), which has no limit",
+        size=size,
+        limit=MESSAGE_BYTES_MAX,
+    )
 
 
 def _send_large(batch: Batch, transaction: Transaction | None) -> list[Sent]:
