@@ -14,6 +14,7 @@ from crc32c import crc32c as checksum
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import AccessDenied, DrayError, ProtocolError, QueueNotFound
+from dray.manager.costs import cost_of_accepting
 from dray.manager.departures import KEPT_THERE, Departures
 from dray.manager.express import admit, kind_in
 from dray.manager.facts import Accepted
@@ -222,9 +223,12 @@ def _judge(context: Context, queue: Queue, arrival: _Arrival) -> list[_Judged]:
     total = len(arrival.body) - offset
     ledger = context.ledger
     roomy = ledger.has_own_room(queue, total) and ledger.has_account_room(queue, total)
-    stop = min(len(arrival.headers), arrival.begin + context.messages_per_fact)
-    for at in range(arrival.begin, stop):
+    left = context.fact_bytes_max
+    for at in range(arrival.begin, len(arrival.headers)):
         envelope = arrival.head.envelopes[at]
+        left -= cost_of_accepting(arrival.headers[at])
+        if left < 0 and judged:
+            break
         why = _unfit(queue, envelope)
         if why is None and not roomy:
             if not (queue.outgoing or ledger.has_own_room(queue, size + envelope.length)):

@@ -38,8 +38,8 @@ _PORTIONS = 4
 """A group has room for what waits, a portion, and what else its turn may have to say."""
 _WINDOWS = 5
 """A portion, less what the log keeps in reserve."""
-_FACT_BYTES_PER_MESSAGE = 2 * TAIL_BYTES
-"""At the most: a message that is received, journaled and confirmed."""
+_BESIDE_BYTES = 512
+"""What a fact says besides its messages, and what its turn may say besides the fact."""
 
 
 def window_of(log_capacity: int) -> int:
@@ -132,12 +132,12 @@ class Context:
         return int(self.now * MICROSECONDS)
 
     @property
-    def messages_per_fact(self) -> int:
-        """How many messages one fact may speak of, so that a group of the log surely holds it.
+    def fact_bytes_max(self) -> int:
+        """How many bytes one fact may take, so that a group of the log surely holds it.
 
         Besides what waits for that group already.
         """
-        return max(1, (self.store.group_bytes_max - self.portion_bytes) // _FACT_BYTES_PER_MESSAGE)
+        return self.store.group_bytes_max - self.portion_bytes - _BESIDE_BYTES
 
     @property
     def portion_bytes(self) -> int:

@@ -16,9 +16,10 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from dray.manager.costs import cost_of_leaving
 from dray.manager.happening import Happening, forget_parts
 from dray.manager.index import expires_us_of, lookup_id_of, unpack
-from dray.manager.purging import cost_of, portions
+from dray.manager.purging import portions
 from dray.manager.system import ORDER_QUEUE
 from dray.model.classes import MessageClass
 
@@ -49,7 +50,7 @@ def expire(context: Context) -> None:
         packed = _expired_entry(context, queue, lookup_id) if queue is not None else None
         if packed is not None:
             expired.setdefault(number, {})[lookup_id] = None
-            room -= cost_of(packed)
+            room -= cost_of_leaving(packed)
         if room <= 0:
             break
     if not expired:

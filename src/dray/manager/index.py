@@ -202,6 +202,12 @@ def with_expiry(tail: bytes, expires_us: int) -> bytes:
     return bytes(packed)
 
 
+def way_of(tail: bytes) -> int:
+    """The number of the way that the message of a packed tail came by; 0 if it was sent here."""
+    way: int = _WAY.unpack_from(tail, _WAY_AT)[0]
+    return way
+
+
 def with_way(tail: bytes, way: int) -> bytes:
     """The tail of the same message with another number for the way it came, or goes, by."""
     packed = bytearray(tail)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dray.errors import LargeMessageMixing, MessageNotFound, Misuse, TransactionUsage
+from dray.manager.costs import MOVED_BYTES, REJECTED_BYTES, cost_of_receiving
 from dray.manager.departures import entries_at
 from dray.manager.envelopes import bodies_in, envelopes_in
 from dray.manager.happening import Happening, forget_parts
@@ -45,7 +46,7 @@ def handle_move(context: Context, session: Session, request_id: int, head: Move)
         happening.record()
     else:
         owner = open_transaction(context, session, head.transaction)
-        owner.note_operations(context, 1)
+        owner.note_operations(context, 1, MOVED_BYTES)
         entry = unpack(packed)
         if entry.part != Part.PLAIN:
             hold_part(queue.parts, part_seen(context.store, entry), 1)
@@ -64,6 +65,7 @@ def handle_reject(context: Context, session: Session, request_id: int, head: Rej
             f" {queue.name!r}: receive it first, then reject it"
         )
     rejected = _with_its_parts(context, queue, owner, head.lookup_id)
+    owner.note_operations(context, 0, REJECTED_BYTES * len(rejected))
     owner.rejected.update((queue.number, each) for each in rejected)
     context.answer(session, request_id, Done(len(rejected)))
 
@@ -109,7 +111,8 @@ def receive_transaction_now(
     if not found:
         return False
     owner = open_transaction(context, session, head.transaction)
-    owner.note_operations(context, len(found))
+    cost = cost_of_receiving(context.store, queue, found)
+    owner.note_operations(context, len(found), cost)
     entries = [unpack(packed) for packed in found]
     there = {entry.ordinal for entry in entries}
     count = entries[-1].ordinal + entries[-1].following

@@ -19,9 +19,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dray.errors import DrayError, StorePoisoned
+from dray.manager.costs import POSITION_BYTES, cost_of_leaving
 from dray.manager.facts import PurgePending, pack_lookups
 from dray.manager.happening import Happening, forget_parts
-from dray.manager.index import TAIL_BYTES, WANTS_ACKNOWLEDGMENTS, copies_of, lookup_id_of
+from dray.manager.index import TAIL_BYTES, lookup_id_of
 from dray.model.classes import MessageClass
 
 if TYPE_CHECKING:
@@ -32,12 +33,6 @@ if TYPE_CHECKING:
 
 _AT_ONCE_MAX: Final = 10_000
 """Messages of one portion, however large the log is: a tenth of a second."""
-_POSITION_BYTES: Final = 8
-KEPT_BYTES: Final = 2 * TAIL_BYTES + 80
-"""It may become a dead letter and be told of by number."""
-TOLD_BYTES: Final = 2_048
-"""It may be told of with a label of 249 characters and the name of an administration queue, or by
-a message of the manager's own."""
 
 
 class Work(NamedTuple):
@@ -94,19 +89,11 @@ def portion(context: Context, entries: Iterable[bytes], *, to_journal: bool = Fa
     found: list[bytes] = []
     room = context.portion_bytes
     for packed in islice(entries, _AT_ONCE_MAX):
-        room -= cost_of(packed) + TAIL_BYTES * to_journal
+        room -= cost_of_leaving(packed) + TAIL_BYTES * to_journal
         if room < 0 and found:
             break
         found.append(packed)
     return found
-
-
-def cost_of(packed: bytes) -> int:
-    """How many bytes of a fact it takes, at the most, that a message leaves its queue."""
-    copies = copies_of(packed)
-    if copies & WANTS_ACKNOWLEDGMENTS:
-        return TOLD_BYTES
-    return _POSITION_BYTES + KEPT_BYTES * bool(copies)
 
 
 def portions(
@@ -198,4 +185,4 @@ def _held_portion(context: Context, queue: Queue, upto: int) -> list[int]:
         for each in queue.index.held_positions()
         if each < upto and each not in queue.purge_pending
     )
-    return list(islice(held, max(1, context.portion_bytes // _POSITION_BYTES)))
+    return list(islice(held, max(1, context.portion_bytes // POSITION_BYTES)))

@@ -23,6 +23,7 @@ from dray.errors import (
 )
 from dray.large.join import Assembly
 from dray.manager.context import Context, Session
+from dray.manager.costs import cost_of_receiving
 from dray.manager.envelopes import bodies_in, envelopes_in, piece
 from dray.manager.index import length_of, lookup_id_of, part_of, unpack
 from dray.manager.parts import part_seen
@@ -301,7 +302,7 @@ def _take(
     found: list[bytes],
 ) -> None:
     """Hold entries for a transaction."""
-    owner.note_operations(context, len(found))
+    owner.note_operations(context, len(found), cost_of_receiving(context.store, queue, found))
     for packed in found:
         if part_of(packed) != Part.PLAIN:
             hold_part(queue.parts, part_seen(context.store, unpack(packed)), 1)
@@ -332,7 +333,7 @@ def hold_whole(
 ) -> list[bytes]:
     """Hold all parts of a large message for a transaction; give their entries, header first."""
     packed = entries_of(queue, assembly)
-    owner.note_operations(context, len(packed))
+    owner.note_operations(context, len(packed), cost_of_receiving(context.store, queue, packed))
     owner.large.setdefault(queue.number, []).append(assembly.key)
     assembly.held = 1
     hold(queue, owner, packed)

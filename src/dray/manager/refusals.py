@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import StoreFull
 from dray.manager import express
+from dray.manager.costs import REFUSED_BYTES
 from dray.manager.happening import Happening, Staged, packed_tails
 from dray.manager.index import COPY_DEAD_LETTER
 from dray.manager.system import DEAD_LETTERS, DEAD_TRANSACTIONAL
@@ -47,7 +48,7 @@ def tell_of_full_queue(
     if queue.kind is not QueueKind.PRIVATE or head.transaction:
         return
     refused = list(_without_room(context, queue, head, headers))
-    most = context.messages_per_fact
+    most = max(1, context.fact_bytes_max // REFUSED_BYTES)
     for first in range(0, len(refused), most):
         happening = Happening(context)
         for each in refused[first : first + most]:

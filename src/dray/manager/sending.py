@@ -23,6 +23,7 @@ from dray.errors import (
 )
 from dray.manager import express
 from dray.manager.context import MICROSECONDS
+from dray.manager.costs import cost_of_sending
 from dray.manager.departures import Wish, arrival_wish
 from dray.manager.happening import Staged
 from dray.manager.index import MARK_SINGLE
@@ -121,7 +122,6 @@ def _stage_in(context: Context, transaction: OpenTransaction, head: Send, body: 
         raise TransactionUsage(
             f"queue {queue.name!r} is not transactional: send to it outside a transaction"
         )
-    transaction.note_operations(context, len(head.sizes))
     staged = _stage(context, queue, head, body, transaction=transaction)
     transaction.sends.setdefault(queue.number, []).extend(staged)
 
@@ -176,6 +176,11 @@ def _stage(
         raise AccessDenied(f"only the queue manager itself sends to {queue.name!r}")
     headers = _check_records(context, head, body)
     _check_use(queue, head, headers)
+    cost = cost_of_sending(headers, outgoing=queue.outgoing)
+    if transaction is not None:
+        transaction.note_operations(context, len(headers), cost)
+    elif cost > context.fact_bytes_max:
+        raise Misuse("a batch of so many messages does not fit the log, which is small: send fewer")
     try:
         _make_room(context, queue, transaction, len(body))
     except QuotaExceeded as error:
@@ -275,9 +280,6 @@ def expires_us(
 def _check_records(context: Context, head: Send, body: memoryview) -> list[RecordHeader]:
     """Everything about them but their CRC32Cs, which take as long as the bytes are many."""
     sizes = head.sizes
-    most = context.messages_per_fact
-    if not head.transaction and len(sizes) > most:
-        raise Misuse(f"a batch may hold {most} messages here, as the log is small: send fewer")
     if len(sizes) != len(head.crcs) or len(sizes) > BATCH_MESSAGES_MAX:
         raise ProtocolError("a Send frame's sizes and checksums do not fit together")
     if sum(sizes) != len(body) or (sizes and min(sizes) < HEADER_BYTES):

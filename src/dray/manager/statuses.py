@@ -20,6 +20,7 @@ import crc32c
 
 from dray.errors import ProtocolError, QuotaExceeded, StatusQueueMissing, StoreFull
 from dray.large.status import Status, read_status, status_message
+from dray.manager.costs import POSITION_BYTES
 from dray.manager.happening import Happening, Staged
 from dray.manager.index import lookup_id_of, unpack
 from dray.manager.quarantine import set_aside
@@ -84,7 +85,7 @@ class Statuses:
         lookup_id = self._positions.get(assembly.key)
         packed = self._status_queue.index.find(lookup_id) if lookup_id is not None else None
         if packed is not None:
-            owner.note_operations(self._context, 1)
+            owner.note_operations(self._context, 1, POSITION_BYTES)
             hold(self._status_queue, owner, [packed])
 
     def _look_through(self) -> None:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import ProtocolError
+from dray.manager.costs import KEPT_BYTES, TOLD_BYTES
 from dray.manager.departures import KEPT_THERE, Wish
 from dray.manager.facts import Confirmation
 from dray.manager.facts import ConfirmationsTaken as FactTaken
 from dray.manager.happening import Happening
 from dray.manager.index import lookup_id_of
-from dray.manager.purging import KEPT_BYTES, TOLD_BYTES
 from dray.manager.system import ORDER_QUEUE
 from dray.model.classes import MessageClass
 from dray.model.limits import CONFIRMATIONS_AHEAD_MAX

@@ -63,15 +63,22 @@ class OpenTransaction:
         """How many of an upload's sends are durable."""
         self.send_frames = 0
         self.operations = 0
+        self.fact_bytes = 0
+        """What its commit will take of the log, at the most."""
         self.doomed: DrayError | None = None
 
-    def note_operations(self, context: Context, count: int) -> None:
-        """Count messages; raises `TransactionAborted` if they would not fit one fact of the log."""
+    def note_operations(self, context: Context, count: int, fact_bytes: int) -> None:
+        """Count messages, and the bytes that a fact will take of them (`costs.py`).
+
+        Raises `TransactionAborted` if they would not fit one fact of the log.
+        """
         self.operations += count
-        most = min(TRANSACTION_OPERATIONS_MAX, context.messages_per_fact)
-        if self.operations > most:
+        self.fact_bytes += fact_bytes
+        most = context.fact_bytes_max
+        if self.operations > TRANSACTION_OPERATIONS_MAX or self.fact_bytes > most:
             raise TransactionAborted(
-                f"a transaction may hold {most} messages here; commit more often",
+                f"a transaction may be of {TRANSACTION_OPERATIONS_MAX} messages, and what the log"
+                f" has to keep of them may take {most} bytes here; commit more often",
                 transaction_id=context.transaction_id(self.number),
             )
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from dray.errors import TransactionAborted
 from dray.manager import turn
+from dray.manager.costs import cost_of_sending
 from dray.manager.facts import Committed
 from dray.manager.index import pack_tail
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
 from dray.wire import frames
+from dray.wire.record import RecordHeader
 from tests.unit.manager import conftest
 from tests.unit.manager.net import Net, address
 
@@ -217,3 +220,80 @@ def test_an_order_ack_of_more_than_the_log_takes_at_once_is_taken_bit_by_bit(tmp
         net.deliver()
     assert waiting(caller, "order_queue$") == COUNT
     assert waiting(there, "orders") == COUNT
+
+
+@pytest.mark.usefixtures("small_logs")
+@pytest.mark.parametrize("acknowledge", [Acknowledge.NONE, Acknowledge.FULL_REACH_QUEUE])
+def test_a_transaction_takes_what_fits_one_fact_and_then_no_more(tmp_path, acknowledge):
+    desk = conftest.Desk(tmp_path)
+    caller = desk.session()
+    caller.create("acks", quota=None)
+    queue = caller.create("orders")
+    asked = {"acknowledge": acknowledge, "administration_queue": "acks"}
+    header = RecordHeader(0, 3, 0, 0, 0, b"", 0, 0, acknowledge, 0, 0)
+    cost = cost_of_sending([header], outgoing=False)
+    sent = desk.manager._context.fact_bytes_max // cost
+    # No one count fits every message.
+    assert (sent > 120) == (acknowledge is Acknowledge.NONE)
+    for too_many in (1, 0):
+        transaction = caller.number_for()
+        for _ in range(sent):
+            caller.send(queue, Message(body=b"a", **asked), transaction=transaction)
+        if too_many:
+            caller.send_refused(queue, Message(body=b"a", **asked), transaction=transaction)
+            with pytest.raises(TransactionAborted, match="what the log has to keep of them"):
+                caller.commit(transaction, sent + 1)
+            assert (waiting(caller, "orders"), waiting(caller, "acks")) == (0, 0)
+        else:
+            caller.commit(transaction, sent)
+    desk.crash()
+    caller = desk.session()
+    acks = 0 if acknowledge is Acknowledge.NONE else sent
+    assert (waiting(caller, "orders"), waiting(caller, "acks")) == (sent, acks)
+
+
+def sent_from_afar(tmp_path, count: int, acknowledge: Acknowledge) -> tuple[Net, int]:
+    """Messages that ask for word, with labels as long as can be, in one frame."""
+    net = Net(tmp_path, "ab")
+    there = net["b"].session()
+    orders = there.create("orders")
+    caller = net["a"].session()
+    caller.create("acks", quota=None)
+    asked = {"acknowledge": acknowledge, "administration_queue": "acks", "label": LABEL}
+    net.block("a", "b")
+    for _ in range(count // BATCH):
+        caller.send(caller.open(address("b", "orders")), *[Message(body=b"a", **asked)] * BATCH)
+    net.unblock("a", "b")
+    for _ in range(2 * count):
+        if waiting(there, "orders") == count:
+            break
+        net["a"].advance(31.0)
+        net.deliver()
+    assert waiting(there, "orders") == count
+    return net, orders
+
+
+@pytest.mark.usefixtures("small_logs")
+def test_a_receive_of_messages_whose_source_is_told_much_is_bounded_by_what_it_is_told(tmp_path):
+    net, orders = sent_from_afar(tmp_path, BATCH, Acknowledge.FULL_RECEIVE)
+    there = net["b"].session()
+    transaction = there.number_for()
+    with pytest.raises(TransactionAborted, match="what the log has to keep of them"):
+        there.receive(orders, transaction=transaction, max_messages=BATCH)
+    there.call(frames.Abort(transaction))
+    for _ in range(BATCH // 10):
+        transaction = there.number_for()
+        there.receive(orders, transaction=transaction, max_messages=10)
+        there.commit(transaction, 0)
+    assert waiting(there, "orders") == 0
+    for _ in range(BATCH):
+        net.advance(0.0)
+    assert waiting(net["a"].session(), "acks") == BATCH
+
+
+@pytest.mark.usefixtures("small_logs")
+def test_of_a_frame_no_more_enters_than_its_source_can_be_told_of_in_one_fact(tmp_path):
+    net, _ = sent_from_afar(tmp_path, 2 * BATCH, Acknowledge.FULL_REACH_QUEUE)
+    for _ in range(2 * BATCH):
+        net.advance(0.0)
+    assert waiting(net["a"].session(), "acks") == 2 * BATCH

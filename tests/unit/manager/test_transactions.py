@@ -7,6 +7,7 @@ import pytest
 
 from dray import errors
 from dray.manager.events import SessionClosed
+from dray.manager.index import TAIL_BYTES
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
 from dray.wire import frames
@@ -269,7 +270,7 @@ def test_a_transaction_that_would_not_fit_the_log_is_refused_and_harms_nobody(de
     caller = desk.session()
     queue = caller.create("orders")
     transaction = caller.number_for()
-    most = desk.manager._context.messages_per_fact
+    most = desk.manager._context.fact_bytes_max // TAIL_BYTES
     for _ in range(most // 100):
         caller.send(queue, *text(*"x" * 100), transaction=transaction)
     caller.ask(*_send_of(caller, queue, b"one", transaction))
