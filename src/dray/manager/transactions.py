@@ -326,25 +326,33 @@ def _put_back(context: Context, queue: Queue, lookup_ids: list[int], singles: li
             entry = unpack(packed)
             if entry.part != Part.PLAIN:
                 hold_part(queue.parts, part_seen(context.store, entry), -1)
-    for lookup_id in lookup_ids:
-        entry_put_back = queue.index.put_back(lookup_id)
-        expires_us = expires_us_of(entry_put_back)
-        if expires_us:
-            context.state.expiries.add(expires_us, queue.number, lookup_id)
     purged = [each for each in lookup_ids if each in queue.purge_pending]
+    gone = frozenset(purged)
+    for lookup_id in lookup_ids:
+        if lookup_id not in gone:
+            expires_us = expires_us_of(queue.index.put_back(lookup_id))
+            if expires_us:
+                context.state.expiries.add(expires_us, queue.number, lookup_id)
     if purged:
-        forget_parts(context, queue, purged, 0)
-        take(context, queue, purged, MessageClass.NACK_Q_PURGED)
+        _end_purge(context, queue, purged)
     context.touch(queue)
+
+
+def _end_purge(context: Context, queue: Queue, purged: list[int]) -> None:
+    """What was purged while it was held leaves; it may take some ticks and is held until then."""
+    forget_parts(context, queue, purged, 0)
+    carry_on(context, leave_all(context, queue, purged, MessageClass.NACK_Q_PURGED, held=True))
 
 
 def end_purges(context: Context) -> None:
     """After a start: what was purged while a transaction held it that has ended by the crash."""
     for queue in context.state.queues:
-        purged = [each for each in queue.purge_pending if queue.index.find(each) is not None]
+        # What a prepared transaction holds is not free to leave.
+        purged = [each for each in sorted(queue.purge_pending) if queue.index.find(each)]
+        for packed in entries_at(queue, purged):
+            queue.index.hold(packed, 0)
         if purged:
-            forget_parts(context, queue, sorted(purged), 0)
-            take(context, queue, sorted(purged), MessageClass.NACK_Q_PURGED)
+            _end_purge(context, queue, purged)
 
 
 def hold_part(parts: LargeParts, seen: PartSeen, by: int) -> None:

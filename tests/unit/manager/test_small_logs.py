@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.errors import TransactionAborted
+from dray.errors import ReceiveTimeout, TransactionAborted
 from dray.manager import turn
 from dray.manager.costs import cost_of_sending
 from dray.manager.facts import Committed
@@ -135,6 +135,53 @@ def test_a_purge_takes_what_was_there_when_it_was_asked_for_and_nothing_later(tm
     until_done(desk)
     assert caller.receive(queue)[1] == [b"late"]
     assert waiting(caller, "orders") == 0
+
+
+@pytest.mark.usefixtures("small_logs")
+@pytest.mark.parametrize("end", ["in peace", "by a crash"])
+def test_what_was_purged_is_never_seen_again_though_much_else_is_to_be_done_first(tmp_path, end):
+    desk = conftest.Desk(tmp_path)
+    caller, other = desk.session(), desk.session()
+    queue, busy = caller.create("orders"), caller.create("busy")
+    send_all(caller, queue, BATCH, use_dead_letter_queue=True)
+    holding = other.number_for()
+    other.receive(queue, transaction=holding, max_messages=BATCH)
+    assert done(caller, caller.ask(frames.PurgeQueue(queue))) == 0
+    fill(desk, busy, 5_000)
+    caller.ask(frames.PurgeQueue(busy))
+    other.call(frames.Abort(holding))
+    with pytest.raises(ReceiveTimeout):
+        caller.receive(queue)
+    if end == "by a crash":
+        desk.crash()
+        caller = desk.session()
+        with pytest.raises(ReceiveTimeout):
+            caller.receive(caller.open("orders"))
+    until_done(desk)
+    assert (waiting(caller, "orders"), waiting(caller, DEAD)) == (0, BATCH)
+    with pytest.raises(ReceiveTimeout):
+        caller.receive(caller.open("orders"))
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_was_purged_while_it_was_prepared_waits_for_the_second_phase_after_a_crash(
+    tmp_path, commit
+):
+    desk = conftest.Desk(tmp_path)
+    caller = desk.session()
+    queue = caller.create("orders")
+    caller.send(queue, *[Message(body=b"a", use_dead_letter_queue=True)] * BATCH)
+    number = caller.number_for()
+    caller.receive(queue, transaction=number, max_messages=BATCH)
+    caller.call(frames.Prepare(number, 0))
+    caller.call(frames.PurgeQueue(queue))
+    desk.crash()
+    caller = desk.session()
+    until_done(desk)
+    assert (waiting(caller, "orders"), waiting(caller, DEAD)) == (BATCH, 0)
+    caller.call(frames.SettlePrepared(f"{desk.manager_id}\\{number}", commit))
+    until_done(desk)
+    assert (waiting(caller, "orders"), waiting(caller, DEAD)) == (0, 0 if commit else BATCH)
 
 
 @pytest.mark.usefixtures("small_logs")
