@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from dray.delivery.tables import CONFIRMATION, INCOMING, OUTGOING, Judged, Row
+from dray.delivery.tables import CONFIRMATION, ENDING, INCOMING, OUTGOING, Judged, Row
 from dray.manager.tables import TRANSACTION
 from dray.transfer.tables import CONSUMER, PRODUCER, Step
 
@@ -22,6 +22,7 @@ TABLES: dict[str, tuple[Row | Judged | Step, ...]] = {
     "outgoing": OUTGOING,
     "incoming": INCOMING,
     "confirmation": CONFIRMATION,
+    "ending": ENDING,
     "transaction": TRANSACTION,
     "producer": PRODUCER,
     "consumer": CONSUMER,

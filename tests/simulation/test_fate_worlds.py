@@ -8,6 +8,7 @@ import pytest
 
 from dray.delivery.outgoing import OutgoingStream
 from dray.manager import departures
+from dray.manager.links import Links
 from dray.model.classes import MessageClass
 from dray.testing.fate_world import FateWorld
 from dray.testing.shadow import BrokenPromiseError
@@ -56,8 +57,9 @@ def test_every_message_ends_once_and_its_sender_is_told_exactly_that(block):
         (OutgoingStream, "may_be_delivered", lambda *_: False),
         (OutgoingStream, "wants_link", property(lambda self: self._first_waiting() is not None)),
         (departures, "_KEEPERS", ()),
+        (Links, "say_ends", lambda _: None),
     ],
-    ids=["certain of what is not", "deaf to late news", "journals told again"],
+    ids=["certain of what is not", "deaf to late news", "journals told again", "ends not said"],
 )
 def test_worlds_notice_when_a_defence_is_out(monkeypatch, target, name, broken):
     monkeypatch.setattr(target, name, broken)

@@ -21,7 +21,7 @@ from dray.errors import InvalidConfiguration, ProtocolError
 from dray.manager.events import Event, LinkDown, LinkFrame, LinkUp, Peer
 from dray.tls import said_of, trusting
 from dray.tunnels import Tunnels
-from dray.wire.frames import Data, Head, Hello, OpenStream, Welcome, failure
+from dray.wire.frames import Data, EndStream, Head, Hello, OpenStream, Passed, Welcome, failure
 from dray.wire.stream import Frame
 
 _log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Links:
         connection = self._up.get(peer)
         if connection is None:
             unpin_all(self._around.heap, body)
-        elif isinstance(head, OpenStream | Data):
+        elif isinstance(head, OpenStream | Data | Passed | EndStream):
             # An outgoing message keeps its place until the peer has acknowledged it, so its bytes
             # may go in the kernel. Streams share the line; what one says keeps its order.
             connection.send_in_lane(head.stream, head, body)

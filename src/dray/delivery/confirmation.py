@@ -8,6 +8,8 @@ of the message.
 
     destination   added (fact) -> sent, from the first not taken, on each connection -> taken (fact)
     source        heard up to n (in the fact that acts on it) -> says taken up to n
+
+Of a stream that has ended nothing is kept: its source has deleted the queue, and hears no more.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ class OutboxSnapshot(msgspec.Struct, Generic[Told], array_like=True, frozen=True
     stream: int
     first: int
     waiting: list[Told]
+    ended: bool = False
 
 
 class Outbox(Generic[Told]):
@@ -40,13 +43,18 @@ class Outbox(Generic[Told]):
         """Begin with what a checkpoint knew."""
         self._waiting: dict[StreamKey, deque[Told]] = {}
         self._first: dict[StreamKey, int] = {}
+        self._ended: set[StreamKey] = set()
         for each in snapshots:
             key = StreamKey(each.source, each.stream)
             self._first[key] = each.first
             self._waiting[key] = deque(each.waiting)
+            if each.ended:
+                self._ended.add(key)
 
     def add(self, key: StreamKey, told: Iterable[Told]) -> None:
         """Apply the fact that something is to be told."""
+        if key in self._ended:
+            return
         self._first.setdefault(key, 1)
         self._waiting.setdefault(key, deque()).extend(told)
 
@@ -56,6 +64,21 @@ class Outbox(Generic[Told]):
         while waiting and self._first[key] <= upto:
             waiting.popleft()
             self._first[key] += 1
+
+    def ended(self, key: StreamKey) -> None:
+        """Apply the fact that a stream has ended; ordinals are kept, for it may be there again."""
+        self.taken(key, self.last(key))
+        self._first.setdefault(key, 1)
+        self._waiting.setdefault(key, deque())
+        self._ended.add(key)
+
+    def reopened(self, key: StreamKey) -> None:
+        """Apply the fact that a stream that had ended is there again."""
+        self._ended.discard(key)
+
+    def has_ended(self, key: StreamKey) -> bool:
+        """Whether nobody is left to be told of a stream's messages."""
+        return key in self._ended
 
     def came_from_backup(self, ordinal: int) -> None:
         """Apply the fact that all of this is an old copy: no ordinal is given twice.
@@ -82,6 +105,8 @@ class Outbox(Generic[Told]):
     def state(self) -> list[OutboxSnapshot[Told]]:
         """Everything, for a checkpoint; ordinals are kept though nothing waits."""
         return [
-            OutboxSnapshot(key.source, key.stream, first, list(self._waiting[key]))
+            OutboxSnapshot(
+                key.source, key.stream, first, list(self._waiting[key]), key in self._ended
+            )
             for key, first in self._first.items()
         ]

@@ -1,4 +1,4 @@
-"""The states of a stream at its source, of what arrives, and of a confirmation: as data.
+"""The states of a stream at its source, of what arrives, of a confirmation, of an end: as data.
 
 `tools/draw_tables.py` draws them into the documentation; tests drive the cores at random and hold
 every step against them, both ways: no step that is not here, none here that does not happen.
@@ -92,3 +92,14 @@ CONFIRMATION: Final = (
     Row("told", "ConfirmationsTaken", "", "forgotten, durably", "taken"),
 )
 """One confirmation at the destination."""
+
+ENDING: Final = (
+    Row("none", "DeleteQueue", "the queue ever carried anything", "a fact", "kept"),
+    Row("none", "DeleteQueue", "it carried nothing", "", "none"),
+    Row("kept", "turn ends", "the link is welcomed", "EndStream", "told"),
+    Row("kept", "Welcome", "the peer knows of ends", "EndStream", "told"),
+    Row("kept", "Tick", "it is too old", "a fact, the operator is told", "none"),
+    Row("told", "connection lost", "", "", "kept"),
+    Row("told", "StreamEnded", "", "a fact", "none"),
+)
+"""The end of a stream, as its source remembers it."""

@@ -20,6 +20,7 @@ from dray.manager.transactions import abort, bar
 from dray.model.classes import MessageClass, QueueKind, TransactionStatus
 from dray.model.ids import ManagerId, split_id
 from dray.model.limits import (
+    ENDS_REMEMBERED_MAX,
     FRAME_CHANNELS_MAX,
     LABEL_CHARACTERS_MAX,
     NUMBERS_LEASED,
@@ -55,6 +56,11 @@ if TYPE_CHECKING:
     from dray.manager.context import Context, Session
     from dray.manager.queues import Queue
 
+_TOO_MANY_ENDS = (
+    f"more than {ENDS_REMEMBERED_MAX} outgoing queues were deleted that their destinations do not"
+    " know of yet: the oldest of these is never told"
+)
+
 
 def handle_hello(context: Context, session: Session, request_id: int, head: Hello) -> None:
     """Learn who calls; lease numbers to a client."""
@@ -73,6 +79,7 @@ def handle_hello(context: Context, session: Session, request_id: int, head: Hell
         count,
         FRAME_CHANNELS_MAX,
         takes_files=head.role == "client",
+        knows_ends=head.role == "manager",
     )
     context.answer(session, request_id, welcome)
 
@@ -202,7 +209,9 @@ def _delete(context: Context, queue: Queue, answer: Callable[[], None]) -> Itera
     _check_nothing_prepared(context, [queue, *queue.sub_queues])
     family = [queue, *queue.sub_queues, *([queue.journal] if queue.journal is not None else ())]
     _drop_uploads(context, family)
-    context.record(QueueDeleted(queue.number))
+    if queue.outgoing and len(context.state.endings) >= ENDS_REMEMBERED_MAX:
+        context.notices.append((queue.name, _TOO_MANY_ENDS))
+    context.record(QueueDeleted(queue.number, context.now_us))
     for each in family:
         gone = QueueNotFound(f"queue {each.name!r} has been deleted", queue=each.name)
         for waiter in each.waiters:

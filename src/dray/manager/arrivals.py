@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c as checksum
-
 from dray.delivery.incoming import StreamKey
-from dray.errors import AccessDenied, DrayError, ProtocolError, QueueNotFound
+from dray.errors import AccessDenied, DrayError, QueueNotFound
 from dray.manager.costs import cost_of_accepting
 from dray.manager.departures import KEPT_THERE, Departures
+from dray.manager.ended_streams import reopen
 from dray.manager.express import admit, kind_in
 from dray.manager.facts import Accepted
 from dray.manager.happening import bury
@@ -30,7 +29,7 @@ from dray.manager.index import (
     with_hops,
 )
 from dray.manager.parts import seen_in_record
-from dray.manager.placing import Span, place_all
+from dray.manager.placing import Span, check_records, place_all
 from dray.manager.telling import tell_source
 from dray.manager.ways import Way
 from dray.model.classes import MessageClass, QueueKind
@@ -39,7 +38,7 @@ from dray.model.names import parse_queue_address
 from dray.store.heap import Extent
 from dray.store.kinds import Kind
 from dray.wire.frames import Data, Envelope, OpenStream, Passed, StreamRefused, StreamState
-from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_properties
+from dray.wire.record import RecordHeader, read_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -61,8 +60,9 @@ def handle_open_stream(
     """
     key = StreamKey(session.peer_id, head.stream)
     newest = context.confirmed.get(key)
-    if newest is not None and newest.number > session.number:
+    if (newest and newest.number > session.number) or head.stream in session.ended:
         return
+    reopen(context, key)
     try:
         queue = _destination(context, head)
     except DrayError as error:
@@ -113,7 +113,7 @@ def handle_data(
     queue = _open_queue(context, session, head.stream)
     if queue is None:
         return
-    headers = _check_records(head, body)
+    headers = check_records(head, body)
     key = StreamKey(session.peer_id, head.stream)
     numbers = [envelope.number for envelope in head.envelopes]
     incoming = context.state.incoming
@@ -369,10 +369,11 @@ def _going(
     ways = context.state.ways
     whole = MARK_FIRST | MARK_LAST
     any_going = ways.any_going
+    # A whole one alone changes nothing, unless it ends what was going on, before or in this frame.
     for at, _, why in judged:
         envelope, origin = arrival.head.envelopes[at], arrival.headers[at].source
         marks, transaction = envelope.marks, envelope.transaction
-        if marks & whole == whole and not any_going:
+        if marks & whole == whole and not (any_going or after):
             continue
         if origin not in before:
             before[origin] = after[origin] = ways.going(ways.number(arrival.way(at, queue)))
@@ -474,24 +475,6 @@ def _watch_ends(  # noqa: PLR0917 - what is known of one frame
         way = Way(arrival.key.source, arrival.key.stream, origin, queue.number)
         number = context.state.ways.number(way)
         queue.parts.source_went_on(number, transaction, ended=not transaction)
-
-
-def _check_records(head: Data, body: memoryview) -> list[RecordHeader]:
-    headers, offset, size = [], 0, len(body)
-    for envelope in head.envelopes:
-        end = offset + envelope.length
-        if envelope.length < HEADER_BYTES or end > size:
-            raise ProtocolError("a Data frame's envelopes do not fit its body")
-        header = read_header(body, offset)
-        if header.record_bytes != envelope.length:
-            raise ProtocolError("a message record does not fit its place in the frame")
-        if checksum(body[offset:end]) != envelope.crc:
-            raise ProtocolError("a message was damaged on the way: its CRC32C does not fit")
-        headers.append(header)
-        offset = end
-    if offset != size or not headers:
-        raise ProtocolError("a Data frame's envelopes do not fit its body")
-    return headers
 
 
 def _say_position(context: Context, session: Session, queue: Queue, stream: int) -> None:

@@ -67,6 +67,9 @@ class Session:
         """Queues, by number, at which a receive waited."""
         self.told: dict[int, int] = {}
         """How far the source of each stream was told of its messages on this connection."""
+        self.ended: set[int] = set()
+        """Streams that have ended on a newer connection: what still comes of them on this one is
+        not taken."""
         self.backup: BackupRun | None = None
         self.boxes: set[str] = set()
         """Boxes of file transfers that are attached on this connection."""

@@ -62,9 +62,10 @@ class QueueCreated(Fact, frozen=True, tag=3):
 
 
 class QueueDeleted(Fact, frozen=True, tag=4):
-    """A queue and all its messages are gone."""
+    """A queue and all its messages are gone; of an outgoing one, its stream has ended."""
 
     number: int
+    when_us: int = 0
 
 
 class Committed(Fact, frozen=True, tag=5):
@@ -176,6 +177,21 @@ class Restored(Fact, frozen=True, tag=11):
     when_us: int
 
 
+class StreamEnded(Fact, frozen=True, tag=12):
+    """At the destination: a stream has ended, or (`ended` false) is there again after a restore."""
+
+    source: str
+    stream: int
+    when_us: int
+    ended: bool = True
+
+
+class EndForgotten(Fact, frozen=True, tag=13):
+    """At the source: of a stream that has ended nobody is to be told any more."""
+
+    stream: int
+
+
 class PurgePending(Fact, frozen=True, tag=34):
     """What a transaction held when its queue was purged: gone unless that transaction commits."""
 
@@ -259,6 +275,8 @@ AnyFact = (
     | QueueOptionsSet
     | QueueFilesKept
     | StreamRenewed
+    | StreamEnded
+    | EndForgotten
     | Restored
     | UploadBegun
     | UploadMarked

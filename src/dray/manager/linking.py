@@ -36,6 +36,8 @@ class Link:
         """Drawn by the daemon, for it may draw: so that managers do not all come at once."""
         self.dial_at = 0.0
         self.welcome_by = 0.0
+        self.knows_ends = False
+        """Whether the peer said, when it last welcomed this manager, that it knows of ends."""
         self.told: set[int] = set()
         """Outgoing queues, by number, whose streams know that the link is up."""
         self.queues: set[int] = set()

@@ -41,7 +41,7 @@ from dray.manager.context import MICROSECONDS
 from dray.manager.departures import delivered, record_of
 from dray.manager.envelopes import stream_bodies_in, stream_envelopes_in
 from dray.manager.events import Dial, HangUp, LinkSend, Peer
-from dray.manager.facts import Delivered, StreamRenewed
+from dray.manager.facts import Delivered, EndForgotten, StreamRenewed
 from dray.manager.index import entries_in, lookup_id_of, positions_in, unpack
 from dray.manager.linking import Link, LinkState
 from dray.manager.purging import carry_on
@@ -50,19 +50,21 @@ from dray.manager.repairs import answer
 from dray.manager.telling import act_on
 from dray.manager.transactions import take
 from dray.model.classes import MessageClass
-from dray.model.limits import WELCOME_TIMEOUT_S
+from dray.model.limits import END_AGE_S_MAX, WELCOME_TIMEOUT_S
 from dray.wire.frames import (
     Confirmations,
     ConfirmationsTaken,
     Confirmed,
     Credit,
     Data,
+    EndStream,
     Failed,
     Going,
     OpenStream,
     Passed,
     Post,
     RepairWanted,
+    StreamEnded,
     StreamRefused,
     StreamState,
     Welcome,
@@ -95,6 +97,8 @@ class Links:
         self._deadlines: dict[int, float] = {}
         for queue in context.state.queues.outgoing():
             self._look_at(queue)
+        for ending in context.state.endings:
+            self._link(ending.peer)
 
     def steer(self, queue: Queue, event: StreamEvent) -> None:
         """Give an event to an outgoing queue's stream and do what it decides."""
@@ -169,6 +173,8 @@ class Links:
                 for queue in self._leading_to(link):
                     link.told.add(queue.number)
                     self.steer(queue, LinkReady())
+                link.knows_ends = frame.head.knows_ends
+                self._say_ends(link, self._context.state.endings.of(peer))
             case Post():
                 credit = Credit(size_of_post(frame.head, frame.body))
                 self._context.effects.append(LinkSend(peer, credit))
@@ -183,6 +189,10 @@ class Links:
                 self._confirmed(peer, stream, first, told)
             case RepairWanted():
                 self._repair(peer, frame.head)
+            case StreamEnded(stream):
+                ending = self._context.state.endings.get(stream)
+                if ending is not None and ending.peer == peer:
+                    self._context.record(EndForgotten(stream))
             case Failed(_, sentence, fields):
                 self._suspicious = True
                 doubted = fields.get("state") == StreamCondition.NEED_VALIDATION
@@ -203,12 +213,22 @@ class Links:
                 self.steer(queue, StreamTick())
         for peer in self._context.relay.wanted():
             self._link(peer)
+        self._forget_old_ends()
         for link in list(self._links.values()):
             if link.state is LinkState.CONNECTED and link.welcome_by <= now:
                 sentence = f"it did not answer our Hello within {WELCOME_TIMEOUT_S:g} seconds"
                 self._hang_up(link, sentence)
             elif link.state is LinkState.DOWN and link.dial_at <= now and self._wanted(link):
                 self._want(link)
+
+    def say_ends(self) -> None:
+        """Tell of streams that ended in this turn, to whom is connected; others when they are."""
+        endings = self._context.state.endings
+        for ending in endings.news:
+            link = self._link(ending.peer)
+            if link.state is LinkState.WELCOMED:
+                self._say_ends(link, [ending.stream])
+        endings.news.clear()
 
     def deadline(self) -> float | None:
         """When the next attempt or resend is due."""
@@ -270,9 +290,9 @@ class Links:
     def _wanted(self, link: Link) -> bool:
         """Whether a queue has something to send there; messages also leave by other ways.
 
-        Or whether a file transfer goes that way.
+        Or whether a file transfer goes that way, or the peer is to be told that a stream has ended.
         """
-        if self._context.relay.wants(link.peer):
+        if self._context.relay.wants(link.peer) or self._context.state.endings.wants(link.peer):
             return True
         while link.wanting:
             number = next(iter(link.wanting))
@@ -281,6 +301,22 @@ class Links:
                 return True
             del link.wanting[number]
         return False
+
+    def _say_ends(self, link: Link, streams: list[int]) -> None:
+        """Tell a peer, unless it is of an earlier version, of streams that have ended."""
+        if link.knows_ends:
+            self._context.effects += [LinkSend(link.peer, EndStream(each)) for each in streams]
+
+    def _forget_old_ends(self) -> None:
+        """Give up on peers that could not be told for too long."""
+        context = self._context
+        before_us = context.now_us - int(END_AGE_S_MAX * MICROSECONDS)
+        while (old := context.state.endings.oldest_before(before_us)) is not None:
+            if context.has_said_enough:
+                return
+            sentence = f"could not be told in time that stream {old.stream} has ended"
+            context.notices.append((f"{old.host}:{old.port}", sentence))
+            context.record(EndForgotten(old.stream))
 
     def _leading_to(self, link: Link) -> list[Queue]:
         """The queues that lead to a peer, in the order of their numbers."""

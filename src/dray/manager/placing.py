@@ -1,4 +1,4 @@
-"""Records of one frame into the heap: neighbours are written in one piece, then told apart.
+"""Records of one frame into the heap: checked, neighbours written in one piece, then told apart.
 
 A write of its own for each small record costs more than all else that is done for it.
 """
@@ -8,11 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from crc32c import crc32c as checksum
+
+from dray.errors import ProtocolError
 from dray.store.heap import Extent
 from dray.store.kinds import Kind
+from dray.wire.record import HEADER_BYTES, RecordHeader, read_header
 
 if TYPE_CHECKING:
     from dray.store.store import Store
+    from dray.wire.frames import Data
 
 
 class Span(NamedTuple):
@@ -61,3 +66,22 @@ def _runs(spans: Sequence[Span], bytes_max: int) -> Iterator[list[Span]]:
         run.append(span)
     if run:
         yield run
+
+
+def check_records(head: Data, body: memoryview) -> list[RecordHeader]:
+    """Read the records of a Data frame; raises `ProtocolError` for any that is not as sent."""
+    headers, offset, size = [], 0, len(body)
+    for envelope in head.envelopes:
+        end = offset + envelope.length
+        if envelope.length < HEADER_BYTES or end > size:
+            raise ProtocolError("a Data frame's envelopes do not fit its body")
+        header = read_header(body, offset)
+        if header.record_bytes != envelope.length:
+            raise ProtocolError("a message record does not fit its place in the frame")
+        if checksum(body[offset:end]) != envelope.crc:
+            raise ProtocolError("a message was damaged on the way: its CRC32C does not fit")
+        headers.append(header)
+        offset = end
+    if offset != size or not headers:
+        raise ProtocolError("a Data frame's envelopes do not fit its body")
+    return headers

@@ -67,6 +67,11 @@ class Queue:
         return self.route is not None
 
     @property
+    def carried(self) -> bool:
+        """Whether anything ever went into it on its way to another manager."""
+        return self.stream is not None and self.stream.last > 0
+
+    @property
     def takes_express(self) -> bool:
         """Whether messages may be express in it: in none that is, or leads to, a transactional one.
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _NOT_KEPT = "it was sent without use_dead_letter_queue, so its source keeps no copy of it"
 _GONE = "its source was asked and has no copy of them any more"
+_DELETED = "its source has deleted the outgoing queue that it came by"
 _FORWARDED = "it came by way of another queue manager, which keeps no copies"
 _TOO_MANY = f"{REPAIRS_MAX} others are being repaired already"
 
@@ -69,7 +70,9 @@ def may_be_filled(context: Context, queue: Queue, assembly: Assembly, *, again: 
         return False
     wanted = Wanted(StreamKey(way.source, way.stream), queue.number, assembly.key)
     known = wanted in context.repairs
-    if way.told_origin:
+    if context.state.outbox.has_ended(wanted.stream):
+        assembly.refused = _DELETED
+    elif way.told_origin:
         assembly.refused = _FORWARDED
     elif not _has_copies(queue, assembly):
         assembly.refused = _NOT_KEPT
@@ -115,6 +118,16 @@ def handle_answer(context: Context, session: Session, _request_id: int, head: Re
             continue
         if _meet(lacking(assembly), head.gone):
             assembly.refused = _GONE
+            context.touch(queue)
+
+
+def give_up_on(context: Context, stream: StreamKey) -> None:
+    """A stream has ended: nothing that is lacking comes by it any more."""
+    for wanted in [each for each in context.repairs if each.stream == stream]:
+        queue = context.state.queues.get(wanted.queue)
+        assembly = queue.parts.get(wanted.key) if queue is not None else None
+        if queue is not None and assembly is not None:
+            assembly.refused = _DELETED
             context.touch(queue)
 
 

@@ -19,6 +19,7 @@ from dray.manager.facts import (
     Confirmation,
     ConfirmationsTaken,
     Restored,
+    StreamEnded,
 )
 from dray.manager.pieces import array_head, array_in_pieces, encode
 
@@ -51,6 +52,12 @@ class Sequences:
                     self.outbox.add(StreamKey(source, stream), told)
             case ConfirmationsTaken():
                 self.outbox.taken(StreamKey(fact.source, fact.stream), fact.upto)
+            case StreamEnded():
+                key = StreamKey(fact.source, fact.stream)
+                if fact.ended:
+                    self.outbox.ended(key)
+                else:
+                    self.outbox.reopened(key)
             case Restored():
                 self.outbox.came_from_backup(fact.when_us)
             case _:
@@ -74,6 +81,7 @@ def _pieces(
     yield array_head(2)
     yield from array_in_pieces(incoming)
     yield array_head(len(outbox))
-    for source, stream, first, waiting in map(msgspec.structs.astuple, outbox):
-        yield array_head(4) + encode(source) + encode(stream) + encode(first)
+    for source, stream, first, waiting, ended in map(msgspec.structs.astuple, outbox):
+        yield array_head(5) + encode(source) + encode(stream) + encode(first)
         yield from array_in_pieces(waiting)
+        yield encode(ended)

@@ -17,6 +17,7 @@ import msgspec
 
 from dray.delivery.events import StreamSnapshot
 from dray.delivery.outgoing import OutgoingStream
+from dray.manager.endings import Ending
 from dray.manager.events import Peer
 from dray.manager.facts import Prepared, QueueCreated, QuotaSet
 from dray.manager.index import ENTRY_BYTES, entries_in, expiries_in, is_express_entry
@@ -49,6 +50,7 @@ class _Manager(msgspec.Struct, array_like=True):
     ways: list[Way] = []
     going: list[tuple[int, int]] = []
     uploads: list[Upload] = []
+    endings: list[Ending] = []
 
 
 class _Queue(msgspec.Struct, array_like=True):
@@ -91,6 +93,7 @@ def write_state(state: State) -> Iterator[bytes]:
         state.ways.state(),
         state.ways.going_state(),
         state.uploads.state(),
+        state.endings.state(),
     )
     return _pieces(encode(head), [_taken(queue) for queue in state.queues])
 
@@ -106,6 +109,7 @@ def read_state(state: State, snapshot: bytes) -> None:
     state.ways = Ways(head.ways, head.going)
     state.heard = dict(head.heard)
     state.uploads.restore(head.uploads)
+    state.endings.restore(head.endings)
     state.prepared = {each.transaction: each for each in head.prepared}
     if head.quotas_set is not None:
         state.apply(head.quotas_set)

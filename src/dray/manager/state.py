@@ -18,6 +18,7 @@ from dray.delivery.events import DeliverySettings
 from dray.delivery.incoming import IncomingStreams
 from dray.delivery.outgoing import OutgoingStream
 from dray.manager.accounts import Account, Ledger
+from dray.manager.endings import Ending, Endings
 from dray.manager.events import Peer
 from dray.manager.expiries import Expiries
 from dray.manager.facts import (
@@ -26,6 +27,7 @@ from dray.manager.facts import (
     Committed,
     Confirmation,
     Delivered,
+    EndForgotten,
     Fact,
     ManagerNamed,
     NumbersLeased,
@@ -42,6 +44,7 @@ from dray.manager.facts import (
     QuotaSet,
     Relocated,
     Restored,
+    StreamEnded,
     StreamRenewed,
     decode_fact,
     unpack_lookups,
@@ -98,6 +101,8 @@ class State:
         """How far the confirmations of each outgoing stream have been acted upon."""
         self.prepared: dict[int, Prepared] = {}
         self.uploads = Uploads()
+        self.endings = Endings()
+        """Of outgoing queues that were deleted: whose destinations are to be told."""
         self.outcomes = Outcomes()
         self.ledger = Ledger()
         self.expiries = Expiries()
@@ -187,7 +192,24 @@ class State:
         self.next_number = max(self.next_number, fact.upto)
 
     def _delete_queue(self, fact: QueueDeleted) -> None:
+        queue = self.queues.get(fact.number)
+        if queue is not None and queue.route is not None and queue.carried:
+            self.endings.ended(Ending(queue.number, *queue.route.peer, fact.when_us))
         self._delete(fact.number)
+
+    def _end_stream(self, fact: StreamEnded) -> None:
+        """Nothing goes on in a stream any more; a queue that forwards has to tell that on."""
+        forwarding: dict[int, Queue] = {}
+        for number, way, _ in self.ways.going_by(fact.source, fact.stream) if fact.ended else ():
+            self.ways.went_on(number, 0)
+            queue = self.queues.get(way.queue)
+            if queue is not None and queue.outgoing:
+                forwarding[queue.number] = queue
+        for queue in forwarding.values():
+            queue.skip_position(fact.when_us)
+
+    def _forget_end(self, fact: EndForgotten) -> None:
+        self.endings.forgotten(fact.stream)
 
     def _pause(self, fact: QueuePaused) -> None:
         self.queues.numbered(fact.number).paused = fact.paused
@@ -386,6 +408,8 @@ class State:
         QueueOptionsSet: _set_options,
         QueueFilesKept: _keep_queue_files,
         StreamRenewed: _renew,
+        StreamEnded: _end_stream,
+        EndForgotten: _forget_end,
         Restored: _apply_restored,
         Committed: _apply_committed,
         PutBack: _put_back,

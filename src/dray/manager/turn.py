@@ -20,6 +20,7 @@ from dray.manager import (
     admin,
     arrivals,
     backup,
+    ended_streams,
     large_messages,
     links,
     moving,
@@ -113,6 +114,7 @@ _FOR_CLIENTS: dict[type[frames.Head], _Handler] = {
 _FOR_MANAGERS: dict[type[frames.Head], _Handler] = {
     frames.OpenStream: arrivals.handle_open_stream,
     frames.Passed: arrivals.handle_passed,
+    frames.EndStream: ended_streams.handle_end_stream,
     frames.ConfirmationsTaken: telling.handle_taken,
     frames.RepairAnswer: repairs.handle_answer,
     frames.AttachBox: relay.handle_attach,
@@ -248,6 +250,7 @@ class Manager:
         for key in context.to_tell:
             telling.tell_source(context, key)
         context.to_tell.clear()
+        self._links.say_ends()
         repairs.ask(context)
         return context.effects
 

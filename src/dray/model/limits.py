@@ -79,6 +79,10 @@ takes 50 ms for a sync 15 MB; 64 MiB let 300 MB/s through such a line (docs/deci
 LINK_WINDOW_MESSAGES: Final = 20_000
 CONFIRMATIONS_AHEAD_MAX: Final = 10_000
 """Confirmations of one stream that are under way; a source takes them a frame at a time."""
+ENDS_REMEMBERED_MAX: Final = 10_000
+"""Streams that have ended and whose destinations do not know yet: 100 bytes each."""
+END_AGE_S_MAX: Final = 30 * 86400.0
+"""A destination that cannot be reached for so long is taken to be gone for good."""
 HOPS_MAX: Final = 15
 """Managers that may forward a message: MSMQ's bound (semantics 1.6)."""
 WELCOME_TIMEOUT_S: Final = 10.0

@@ -1,7 +1,8 @@
 """Who else is at work in worlds that ask for everything, besides those who send and receive.
 
 A settler decides what was prepared; a meddler purges and pauses; a remaker deletes a queue and
-makes it again; auditors read, in the end, what managers put into their own queues.
+makes it again; a closer deletes outgoing queues, which the next message makes again; auditors read,
+in the end, what managers put into their own queues.
 """
 
 from __future__ import annotations
@@ -133,6 +134,40 @@ class Remaker:
             yield from client.call(DeleteQueue("passing"))
         except Refusal as refusal:
             # What is prepared keeps it; or it is gone already, and the answer was lost.
+            if refusal.error not in ("misuse", "queue-not-found"):
+                raise
+
+
+class Closer:
+    """Deletes outgoing queues under traffic, a few times."""
+
+    def __init__(self, world: FateWorld, manager: str, outgoing: Sequence[tuple[str, str]]) -> None:
+        """Do it at one manager, to the queues of these names that lead to these managers."""
+        self._world = world
+        self._manager = manager
+        self._outgoing = outgoing
+        self._left = 4
+
+    def script(self, client: SimClient) -> Script:
+        """Delete until the troubles end."""
+        while self._left and client.world.troubled:
+            try:
+                yield from client.connect()
+                while self._left and client.world.troubled:
+                    yield from client.sleep(client.rng.uniform(0.1, 3.0))
+                    self._left -= 1
+                    name, far = client.rng.choice(self._outgoing)
+                    self._world.fates.abandoned.add((self._manager, f"{far}/leaving"))
+                    yield from self._delete(client, name)
+            except LinkBroken:
+                yield from client.sleep(client.rng.uniform(0.0, 0.3))
+
+    @staticmethod
+    def _delete(client: SimClient, name: str) -> Steps:
+        try:
+            yield from client.call(DeleteQueue(name))
+        except Refusal as refusal:
+            # What is prepared keeps it; or nothing was sent to it yet.
             if refusal.error not in ("misuse", "queue-not-found"):
                 raise
 

@@ -83,6 +83,8 @@ class FateProducer:
                 numbers = yield from open_all(client, [each.name for each in self._targets])
                 while self._left:
                     self._left -= 1
+                    if self._world.closes:
+                        numbers = yield from open_all(client, [each.name for each in self._targets])
                     if client.rng.random() < IMPLICIT:
                         yield from self._send_alone(client, numbers)
                     else:

@@ -3,8 +3,9 @@
 Besides the troubles of `world`: partitions, one-way too, which hold back what is under way without
 a word; clocks that disagree and jump; messages that expire, are purged, rejected, moved aside,
 sent to queues that are full, missing or of the other kind; transactions in two phases that another
-client settles. Some managers reach others over one that forwards, and some have a queue that is
-deleted and made again under traffic. `fates` predicts what must become of every message.
+client settles. Some managers reach others over one that forwards, some have a queue that is
+deleted and made again under traffic, and some delete the outgoing queues that lead to one.
+`fates` predicts what must become of every message.
 
     python -m dray.testing.fate_world SEED
 """
@@ -16,7 +17,7 @@ import sys
 from dray.manager.events import Peer
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
-from dray.testing.fate_bystanders import Auditor, Meddler, Remaker, Settler
+from dray.testing.fate_bystanders import Auditor, Closer, Meddler, Remaker, Settler
 from dray.testing.fate_workload import FateProducer, Taker, Target
 from dray.testing.fates import Fates
 from dray.testing.network import Endpoint, Faults, Link
@@ -31,6 +32,8 @@ SMALL_QUOTA = 1200
 SMALLEST = 2
 TAKEN = ("plain", "plain;aside", "small", "small;aside")
 PARTITIONS, JUMPS = 3, 2
+CLOSING = 5
+"""One world in so many; not drawn, so that the others stay what they were."""
 AUDITED = ("acks", "loose", "system$;deadxact", "system$;deadletter", "system$;journal")
 
 
@@ -54,7 +57,11 @@ class FateWorld(World):
         self.tight = False
         self.depot = rng.choice([*self.names, "", ""]) if len(self.names) > SMALLEST else ""
         """The manager over which all others reach each other, if it is not directly."""
+        # What ends short at a manager that forwards may be bridged by messages of another origin.
+        self.every_end_is_told = not self.depot
         self.remade = rng.random() < 0.3  # noqa: PLR2004 - a share
+        self.closes = self.seed % CLOSING == CLOSING - 1
+        """Whether outgoing queues are deleted while they carry something."""
         # Confirmations lean on what TCP promises, unlike the streams they follow.
         self.link_troubles = self.link_troubles._replace(loss=0, repetition=0, reordering=0)
         self.queues = {
@@ -65,6 +72,9 @@ class FateWorld(World):
         }
         if self.remade:
             self.queues["passing"] = QueueOptions()
+        if self.closes:
+            self.queues["leaving"] = QueueOptions()
+        taken = [*TAKEN, *(each for each in ("passing", "leaving") if each in self.queues)]
         self._dammed: list[tuple[str, str]] = []
         self._ends: dict[Link, tuple[str, str]] = {}
         for name in self.names:
@@ -77,7 +87,7 @@ class FateWorld(World):
         self.consumers = [
             SimClient(f"taker of {name}/{queue}", name, self, taker.script)
             for name in self.names
-            for queue in (*TAKEN, *(("passing", "passing;aside") if self.remade else ()))
+            for queue in (*taken, *(f"{each};aside" for each in taken[len(TAKEN) :]))
             for taker in (Taker(self, f"{name}/{queue}", queue),)
         ]
         self.others = [
@@ -87,6 +97,7 @@ class FateWorld(World):
                 ("settler", Settler(self).script),
                 ("meddler", Meddler(self, name, self._plain_elsewhere(name)).script),
                 *((("remaker", Remaker(name, self).script),) if self.remade else ()),
+                *((("closer", self._closer(name).script),) if self._may_close(name) else ()),
                 *((f"auditor of {queue}", Auditor(self, name, queue).script) for queue in AUDITED),
             )
         ]
@@ -138,6 +149,16 @@ class FateWorld(World):
     def _far(self, name: str) -> list[str]:
         return [each for each in self.names if each != name]
 
+    def _may_close(self, name: str) -> bool:
+        """Whether a manager deletes outgoing queues: not one that forwards.
+
+        Then word of what it has passed on never comes back, which only limits of time can end.
+        """
+        return self.closes and name != self.depot
+
+    def _closer(self, name: str) -> Closer:
+        return Closer(self, name, [(self._address(far, "leaving"), far) for far in self._far(name)])
+
     def _plain_elsewhere(self, name: str) -> list[str]:
         return [self._address(far, "plain") for far in self._far(name)]
 
@@ -153,11 +174,12 @@ class FateWorld(World):
             for other in self._far(name)
             for queue in ("plain", "plain", "small", "loose", "missing")
         ]
-        if self.remade:
-            far += [
-                Target(self._address(other, "passing"), other, "passing")
-                for other in self._far(name)
-            ]
+        far += [
+            Target(self._address(other, queue), other, queue)
+            for queue in ("passing", "leaving")
+            if queue in self.queues
+            for other in self._far(name)
+        ]
         return FateProducer(self, name, near + far, TRANSACTIONS)
 
     # ------------------------------------------------------------------------------- troubles

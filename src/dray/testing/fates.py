@@ -12,7 +12,9 @@ says.
     anything else           its class                 what fits that class             -
 
 A message may be in doubt besides: its source heard nothing in time and keeps a dead letter of class
-NACK_RECEIVE_TIMEOUT_AT_SENDER, in place of what the end itself would have put there.
+NACK_RECEIVE_TIMEOUT_AT_SENDER, in place of what the end itself would have put there. So it is of
+one whose outgoing queue was deleted under way; of what surely never left that is NACK_PURGED, and
+what its destination would have told besides may not be heard.
 """
 
 from __future__ import annotations
@@ -76,6 +78,8 @@ class Fates:
         self.told: dict[str, list[tuple[str, MessageClass]]] = {}
         self.purged: set[str] = set()
         """Queues that were purged at any time, by full name."""
+        self.abandoned: set[tuple[str, str]] = set()
+        """Outgoing queues that were deleted at any time: at which manager, to which queue."""
         self.clocks_jump = False
         self.sent: list[Sent] = []
         self.known: Counter[str] = Counter()
@@ -228,6 +232,8 @@ class Fates:
             causes.add(MessageClass.NACK_REACH_QUEUE_TIMEOUT)
         if asked.place in self.purged:
             causes.add(MessageClass.NACK_Q_PURGED)
+        if self._is_abandoned(asked):
+            causes.add(MessageClass.NACK_PURGED)
         if asked.queue == "missing":
             causes.add(MessageClass.NACK_BAD_DST_Q)
         if asked.queue == "passing":
@@ -245,7 +251,8 @@ class Fates:
                 raise BrokenPromiseError(f"{message_id} is in {dead}, nobody asked for it")
             return
         if IN_DOUBT in [why for _, why in dead]:
-            if not asked.remote or not self._lives(asked):
+            lives = self._lives(asked) or self._is_abandoned(asked)
+            if not asked.remote or not lives:
                 raise BrokenPromiseError(f"{message_id} cannot be in doubt")
         elif dead and end == RECEIVED:
             raise BrokenPromiseError(f"{message_id} was received and is in {dead}")
@@ -276,7 +283,8 @@ class Fates:
             expected.add(REACHED)
         if _wanted_end(wanted, end):
             expected.add(end)
-        if set(told) != expected:
+        unheard = self._is_abandoned(asked) and set(told) < expected
+        if set(told) != expected and not unheard:
             raise BrokenPromiseError(f"{message_id} was told {told}, expected were {expected}")
 
     def _check_journal(self, message_id: str, asked: Asked, end: MessageClass | None) -> None:
@@ -285,9 +293,13 @@ class Fates:
             if journaled:
                 raise BrokenPromiseError(f"{message_id} is in {journaled}, it should not be")
             return
-        doubtful = asked.remote and self._lives(asked)
+        doubtful = asked.remote and (self._lives(asked) or self._is_abandoned(asked))
         if len(journaled) != 1 and not (doubtful and not journaled):
             raise BrokenPromiseError(f"{message_id} was received; journals: {journaled}")
+
+    def _is_abandoned(self, asked: Asked) -> bool:
+        """Whether it may have been in an outgoing queue that was deleted, or have left one."""
+        return (asked.source, asked.place) in self.abandoned
 
     def _of(self, message_id: str) -> Asked:
         asked = self.asked.get(message_id)

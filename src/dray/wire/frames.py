@@ -72,11 +72,13 @@ from dray.wire.peer_frames import (
     ConfirmationsTaken,
     Confirmed,
     Data,
+    EndStream,
     Going,
     OpenStream,
     Passed,
     RepairAnswer,
     RepairWanted,
+    StreamEnded,
     StreamRefused,
     StreamState,
 )
@@ -117,6 +119,7 @@ __all__ = [
     "Describe",
     "DescribeQueue",
     "Done",
+    "EndStream",
     "Envelope",
     "Failed",
     "FrameHeader",
@@ -165,6 +168,7 @@ __all__ = [
     "SetQuota",
     "Settle",
     "SettlePrepared",
+    "StreamEnded",
     "StreamRefused",
     "StreamState",
     "TransactionMessages",
@@ -208,6 +212,7 @@ class Welcome(Head, frozen=True):
 
     `channels` is how many frames at a time it takes in pieces (`Cut`); an older one takes none.
     `takes_files`: where the connection can carry descriptors, they are understood.
+    `knows_ends`: a manager that calls may say that a stream has ended (`EndStream`).
     """
 
     code = 2
@@ -219,6 +224,7 @@ class Welcome(Head, frozen=True):
     number_count: int = 0
     channels: int = 0
     takes_files: bool = False
+    knows_ends: bool = False
 
 
 class Lease(Head, frozen=True):

@@ -1,4 +1,4 @@
-"""Frames between managers: streams, order acks, confirmations (codes 60 to 66)."""
+"""Frames between managers: streams, order acks, confirmations (codes 60 to 70)."""
 
 from __future__ import annotations
 
@@ -137,3 +137,20 @@ class RepairAnswer(Head, frozen=True):
     stream: int
     sequence: int
     gone: list[Any]
+
+
+class EndStream(Head, frozen=True):
+    """Source to destination: the outgoing queue of a stream is deleted, nothing of it comes more.
+
+    Answered by StreamEnded, durably.
+    """
+
+    code = 69
+    stream: int
+
+
+class StreamEnded(Head, frozen=True):
+    """Destination to source: it is known that a stream has ended, nobody has to say so again."""
+
+    code = 70
+    stream: int

@@ -8,7 +8,8 @@ ReadPart      answers at once with the record whose number is `lookup_id`
 Receive       answers with the record in `queue`, a fact that it is gone, and lets go of it
 Describe      no fact, but a held answer
 OpenQueue     dials the host and port in its name; PauseQueue hangs up
-CreateQueue   sends the first record over the link to the host and port in its name
+CreateQueue   sends the first record over the link to the host and port in its name, in stream 1
+DescribeQueue sends the same and what follows it at the end of a stream: Passed, EndStream
 Lease         raises something nobody foresaw; Outcome raises StoreFull, DeleteQueue StorePoisoned
 Abort         closes the session after a last Done
 """
@@ -124,6 +125,13 @@ class EchoManager:
             case frames.CreateQueue(name):
                 body = tuple(self.records[:1])
                 return [LinkSend(_peer(name), frames.Data(1, 2, 3, []), body)]
+            case frames.DescribeQueue(name):
+                body = tuple(self.records[:1])
+                heads = [frames.Data(1, 2, 3, []), frames.Passed(1, 2, 3, 4), frames.EndStream(1)]
+                return [
+                    LinkSend(_peer(name), head, body if at == 0 else ())
+                    for at, head in enumerate(heads)
+                ]
             case frames.Lease():
                 raise ZeroDivisionError
             case frames.Outcome():

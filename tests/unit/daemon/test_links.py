@@ -52,6 +52,24 @@ def test_a_link_begins_with_our_hello_and_carries_frames_both_ways(echo, wait_un
         assert echo.manager.count(LinkDown) == 1
 
 
+def test_what_is_said_of_a_stream_comes_behind_its_data_also_if_that_is_long(echo, wait_until):
+    """The peer would drop what passes over messages that it has not got yet."""
+    server, peer = listening()
+    record = bytes(1 << 20)
+    with server, echo.client() as client:
+        client.ask(frames.Send(0, 0, [], []), 1, record)
+        dial(client, peer)
+        with accepted(server) as other:
+            other.hear_head(frames.Hello)
+            wait_until(lambda: LinkUp(peer) in echo.manager.events)
+            client.say(frames.DescribeQueue(f"{peer.host}:{peer.port}"))
+            heard = [other.hear() for _ in range(3)]
+            assert [type(each.head) for each in heard] == [
+                frames.Data, frames.Passed, frames.EndStream,
+            ]  # fmt: skip
+            assert bytes(heard[0].body) == record
+
+
 def test_a_refused_link_is_reported_once(echo, wait_until):
     server, peer = listening()
     server.close()

@@ -60,6 +60,21 @@ def test_a_transaction_whose_last_messages_expired_in_the_queue_names_them(desk:
     assert whole(caller, queue) == ([b"1", b"2"], [3, 4])
 
 
+def test_a_message_alone_ends_in_its_frame_what_went_on_before_it(net: Net) -> None:
+    """The last of a transaction has expired; what bridges it comes in the same frame."""
+    caller = net["a"].session()
+    queue = caller.open(address("c", "orders"))
+    net.block("a", "c")
+    send_whole(caller, queue, Message(body=b"1"), Message(body=b"2", **LATE))
+    caller.send(queue, Message(body=b"alone"))
+    net["a"].advance(61.0)
+    net.unblock("a", "c")
+    net.advance(31.0)
+    receiver = net["c"].session()
+    assert whole(receiver, receiver.open("orders")) == ([b"1"], [2])
+    assert not net["c"].manager._context.state.ways.any_going
+
+
 def test_what_someone_else_holds_of_a_transaction_is_waited_for(desk: Desk) -> None:
     caller, other = desk.session(), desk.session()
     queue = caller.create("orders")

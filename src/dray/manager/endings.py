@@ -1,0 +1,94 @@
+"""Ends of streams that their destinations do not know of yet: what is left of outgoing queues.
+
+kept       the queue was deleted, durably
+forgotten  the destination has said that it knows, or it could not be told for too long
+
+Made by facts and by nothing else. Bounded: beyond `ENDS_REMEMBERED_MAX` the oldest is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from dray.manager.events import Peer
+from dray.model.limits import ENDS_REMEMBERED_MAX
+
+
+class Ending(msgspec.Struct, array_like=True, frozen=True):
+    """The end of one stream, whom to tell of it, and when it ended."""
+
+    stream: int
+    host: str
+    port: int
+    secure: bool
+    when_us: int
+
+    @property
+    def peer(self) -> Peer:
+        """Whom to tell."""
+        return Peer(self.host, self.port, self.secure)
+
+
+class Endings:
+    """All of them, by stream, the oldest first."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._endings: dict[int, Ending] = {}
+        self._by_peer: dict[Peer, dict[int, None]] = {}
+        self.news: list[Ending] = []
+        """Those that came to be since somebody looked. Volatile: who starts looks at all."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._endings)
+
+    def __iter__(self) -> Iterator[Ending]:
+        """All of them, the oldest first."""
+        return iter(self._endings.values())
+
+    def get(self, stream: int) -> Ending | None:
+        """That of one stream."""
+        return self._endings.get(stream)
+
+    def of(self, peer: Peer) -> list[int]:
+        """The streams of which a peer is still to be told."""
+        return list(self._by_peer.get(peer, ()))
+
+    def wants(self, peer: Peer) -> bool:
+        """Whether a peer is still to be told of any."""
+        return peer in self._by_peer
+
+    def oldest_before(self, when_us: int) -> Ending | None:
+        """The oldest, if it is older than a time."""
+        first = next(iter(self), None)
+        return first if first is not None and first.when_us < when_us else None
+
+    def ended(self, ending: Ending) -> None:
+        """Apply the fact that a stream has ended."""
+        self._endings[ending.stream] = ending
+        self._by_peer.setdefault(ending.peer, {})[ending.stream] = None
+        self.news.append(ending)
+        if len(self._endings) > ENDS_REMEMBERED_MAX:
+            self.forgotten(next(iter(self._endings)))
+
+    def forgotten(self, stream: int) -> None:
+        """Apply the fact that nobody is to be told of an end any more."""
+        ending = self._endings.pop(stream, None)
+        if ending is None:
+            return
+        streams = self._by_peer[ending.peer]
+        del streams[stream]
+        if not streams:
+            del self._by_peer[ending.peer]
+
+    def state(self) -> list[Ending]:
+        """Everything, for a checkpoint."""
+        return list(self)
+
+    def restore(self, endings: Iterable[Ending]) -> None:
+        """Read what `state` gave."""
+        for each in endings:
+            self.ended(each)
