@@ -11,7 +11,6 @@ from dray.errors import StoreCorrupt
 from dray.manager.backup import CHECK, BackupRun
 from dray.manager.events import Body
 from dray.manager.offline import Offline
-from dray.manager.quarantine import places_for_backup
 from dray.model.backup import BackupReport
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
 from dray.store.heap import Extent, file_name
@@ -32,7 +31,9 @@ def back_up_stopped(
     """
     with Offline(path) as offline:
         state = offline.load()
-        run = BackupRun(state.snapshot().joined(), places_for_backup(state, offline.heap))
+        run = BackupRun(state)
+        for _ in run.prepare(offline.heap):
+            pass
         about = About(
             state.manager_id,
             state.name,

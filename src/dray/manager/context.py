@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dray.delivery.events import Event as StreamEvent
     from dray.delivery.incoming import StreamKey
     from dray.manager.accounts import Ledger
-    from dray.manager.backup import BackupRun
+    from dray.manager.backup import BackupRun, Preparation
     from dray.manager.events import ManagerConfig, Peer
     from dray.manager.lives import Lives
     from dray.manager.purging import Work
@@ -96,6 +96,8 @@ class Context:
         """When to look whether an unfinished upload is too old, soonest first."""
         self.works: deque[Work] = deque()
         """What is done portion by portion (`purging.py`), in the order in which it was begun."""
+        self.preparing: Preparation | None = None
+        """The backup that was asked for and is not yet answered."""
         self.touched: dict[int, Queue] = {}
         """Queues in which something became available during this turn."""
         self.own_messages = OwnMessages(self)

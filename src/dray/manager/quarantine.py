@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from dray.manager.index import Entry
     from dray.manager.parts import Records
     from dray.manager.queues import Queue
-    from dray.manager.state import State
 
 QUARANTINE: Final = 8
 QUARANTINE_NAME: Final = "system$;quarantine"
@@ -128,18 +127,6 @@ def _without_express(context: Context, queue: Queue, damaged: list[bytes]) -> li
         context.notices.append((queue.name, sentence))
     context.state.drop_express(queue, map(lookup_id_of, express))
     return [packed for packed in damaged if not is_express_entry(packed)]
-
-
-def places_for_backup(state: State, store: Records) -> Iterator[tuple[Extent, int]]:
-    """Every live record with the checksum that it has; of those in quarantine not the one due."""
-    queue = state.queues.get(QUARANTINE)
-    aside = {}
-    if queue is not None:
-        for packed in queue.index.everything():
-            extent = unpack(packed).extent
-            aside[extent] = crc32c.crc32c(store.read(extent))
-    for extent, crc in state.live():
-        yield extent, aside.get(extent, crc)
 
 
 def _checks(store: Records, entries: list[Entry], body: Body, *, thorough: bool) -> Iterator[bool]:

@@ -258,7 +258,7 @@ class Manager:
         """When to send Tick if nothing happens before."""
         if not self._started:
             return self._context.now
-        if self._context.works:
+        if self._context.works or self._context.preparing is not None:
             return self._context.now
         wanted = (self._links.deadline(), self._tidier.deadline())
         times = [at for at in wanted if at is not None]
@@ -335,6 +335,7 @@ class Manager:
     def _tick(self) -> None:
         self._started = True
         go_on(self._context)
+        backup.prepare_on(self._context)
         expire(self._context)
         transactions.abort_idle(self._context)
         uploads.drop_old(self._context)

@@ -255,6 +255,14 @@ class Heap:
         """Whether heap file `number` is an express file that the disk does not have."""
         return number in self._in_memory
 
+    def live_files(self) -> list[int]:
+        """Lasting files that are there and in which something is live."""
+        return [
+            each.number
+            for each in self._files.values()
+            if each.live and not each.lost and each.kind is not Kind.EXPRESS
+        ]
+
     def live_blocks(self) -> dict[int, bytes]:
         """Which blocks of each lasting file are live: one bit each, see `LiveBlocks.bits`."""
         return {

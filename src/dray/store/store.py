@@ -405,6 +405,10 @@ class Store:
         """Take back one `pin`."""
         self._heap.unpin(file)
 
+    def live_files(self) -> list[int]:
+        """Heap files in which something lasting is live."""
+        return self._heap.live_files()
+
     def sparse_files(self, share: int) -> list[int]:
         """Full heap files of which no more than one part in `share` is live."""
         return self._heap.sparse_files(share)

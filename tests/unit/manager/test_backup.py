@@ -10,6 +10,7 @@ import crc32c
 import pytest
 
 from dray.errors import BackupDamaged, Misuse, ProtocolError, StoreCorrupt, StoreLocked
+from dray.manager import backup
 from dray.manager.backup_offline import back_up_stopped
 from dray.manager.checking import check_store
 from dray.manager.events import Answer, SessionClosed
@@ -59,7 +60,7 @@ def restored(desk: Desk, archive: bytes, name: str = "restored", now: float = LA
 
 def bodies(desk: Desk, queue: str) -> list[bytes]:
     caller = desk.session()
-    _, found = caller.receive(caller.open(queue), peek=True)
+    _, found = caller.receive(caller.open(queue), peek=True, max_messages=1_000)
     return found
 
 
@@ -102,6 +103,95 @@ def test_a_client_that_goes_away_lets_go_of_everything(desk: Desk):
     other.receive(queue)
     assert desk.store.live_bytes == 0
     draw(other, begin(other))
+
+
+@pytest.fixture
+def small_portions(monkeypatch):
+    """Ten places a tick, and a hundred bytes of the state."""
+    monkeypatch.setattr(backup, "_PORTION_RECORDS", 10)
+    monkeypatch.setattr(backup, "BACKUP_PIECE_BYTES", 100)
+
+
+def until_begun(desk: Desk, caller: Caller, request: int) -> backup_frames.BackupBegun:
+    for _ in range(10_000):
+        answers = caller.answers(request)
+        if answers:
+            (answer,) = answers
+            assert isinstance(answer.head, backup_frames.BackupBegun)
+            return answer.head
+        assert desk.manager.deadline() == desk.now
+        desk.advance(0.0)
+    raise AssertionError("it never begins")
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_what_happens_while_it_is_prepared_is_not_in_it(desk: Desk):
+    """Messages come, leave and are held, and heap files are wanted for others."""
+    caller, other = desk.session(), desk.session()
+    queue = caller.create("orders")
+    caller.send(queue, *(Message(body=b"before %d" % n) for n in range(200)))
+    other.receive(queue, transaction=other.number_for(), max_messages=3)
+    request = caller.ask(backup_frames.Backup())
+    ticks = 0
+    while not caller.answers(request):
+        other.receive(queue, max_messages=5)
+        other.send(queue, *(Message(body=os.urandom(500)) for _ in range(3)))
+        desk.advance(0.0)
+        ticks += 1
+    assert ticks > 20
+    begun = until_begun(desk, caller, request)
+    assert begun.messages == 200
+    archive = draw(caller, begun)
+    again = restored(desk, archive)
+    assert bodies(again, "orders") == [b"before %d" % n for n in range(200)]
+    again.disk.close()
+    assert check_store(again.path).clean
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_a_client_that_goes_away_before_it_has_begun_lets_go_of_everything(desk: Desk):
+    caller, other = desk.session(), desk.session()
+    queue = caller.create("orders")
+    for _ in range(5):
+        caller.send(queue, *[Message(body=b"x" * 4_000)] * 10)
+    caller.ask(backup_frames.Backup())
+    with pytest.raises(Misuse, match="another backup"):
+        other.call(backup_frames.Backup())
+    desk.turn(SessionClosed(caller.number))
+    other.receive(queue, max_messages=50)
+    assert desk.store.live_bytes == 0
+    assert desk.store.counters.free_heap_files >= desk.store.counters.heap_files - 4
+    draw(other, until_begun(desk, other, other.ask(backup_frames.Backup())))
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_nothing_is_drawn_of_a_backup_that_is_being_prepared(desk: Desk):
+    caller = desk.session()
+    caller.send(caller.create("orders"), *[Message(body=b"x")] * 50)
+    caller.ask(backup_frames.Backup())
+    with pytest.raises(ProtocolError):
+        caller.call(backup_frames.BackupRead())
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_without_a_heap_file_it_is_refused_by_name_and_holds_nothing(desk: Desk):
+    caller = desk.session()
+    queue = caller.create("orders")
+    for _ in range(9):
+        caller.send(queue, Message(body=os.urandom(30_000)))
+    (desk.path / "storage" / "p0000002.mq").unlink()
+    desk.crash()
+    caller = desk.session()
+    for _ in range(2):
+        request = caller.ask(backup_frames.Backup())
+        while not caller.answers(request):
+            desk.advance(0.0)
+        (answer,) = caller.answers(request)
+        assert isinstance(answer.head, frames.Failed)
+        assert (answer.head.error, answer.head.fields["file"]) == ("store-corrupt", "p0000002.mq")
+    caller.call(frames.DeleteQueue("orders"))
+    assert desk.store.live_bytes == 0
+    assert desk.store.counters.free_heap_files >= desk.store.counters.heap_files - 4
 
 
 def test_a_piece_without_a_backup_is_refused(desk: Desk):
