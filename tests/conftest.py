@@ -1,4 +1,4 @@
-"""What every test shares: how Hypothesis behaves on a busy machine, and what ^C does."""
+"""What every test shares: how Hypothesis behaves on a busy machine, and how a run is ended."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests import endings
 from tests.leaks import Leaks
 
 # Started in the background by a shell, a process ignores SIGINT, and so do its children; the tests
@@ -30,6 +31,7 @@ LONG = ("spark", "crash", "simulation", "integration", "property")
 
 def pytest_configure(config):
     config.pluginmanager.register(Leaks(), "leaks")
+    config.pluginmanager.register(endings, "endings")
 
 
 @pytest.hookimpl(trylast=True)
