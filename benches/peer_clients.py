@@ -30,14 +30,22 @@ def nats_put(url: str, path: str) -> dict[str, float]:
 
 
 def nats_get(url: str, to: str) -> dict[str, float]:
-    """Get it back into a file; the client compares its SHA-256."""
+    """Get it back into a file; the client compares its SHA-256.
+
+    `unsynced` are the seconds until all is written, `seconds` until it is synced too.
+    """
+    unsynced = 0.0
     with Path(to).open("wb") as file:
 
         async def get(store: ObjectStore) -> None:
+            nonlocal unsynced
+            began = time.perf_counter()
             await store.get("payload", writeinto=file)
-            _sync(file.fileno(), file.flush)
+            file.flush()
+            unsynced = time.perf_counter() - began
+            os.fsync(file.fileno())
 
-        return asyncio.run(_with_store(url, get))
+        return asyncio.run(_with_store(url, get)) | {"unsynced": unsynced}
 
 
 async def _with_store(
@@ -73,7 +81,7 @@ def rabbitmq_send(port: int, path: str) -> dict[str, float]:
 
 
 def rabbitmq_receive(port: int, to: str, size: int) -> dict[str, float]:
-    """Receive them into a file."""
+    """Receive them into a file; the figures are those of `nats_get`."""
     with _rabbitmq(port) as connection:
         channel = connection.channel()
         channel.basic_qos(prefetch_count=10)
@@ -85,10 +93,12 @@ def rabbitmq_receive(port: int, to: str, size: int) -> dict[str, float]:
                 left -= len(body)
                 if left <= 0:
                     break
-            _sync(file.fileno(), file.flush)
+            file.flush()
+            unsynced = time.perf_counter() - began
+            os.fsync(file.fileno())
         seconds = time.perf_counter() - began
         channel.cancel()
-        return {"seconds": seconds}
+        return {"seconds": seconds, "unsynced": unsynced}
 
 
 def _rabbitmq(port: int) -> pika.BlockingConnection:  # type: ignore[name-defined]  # noqa: F821
@@ -97,8 +107,3 @@ def _rabbitmq(port: int) -> pika.BlockingConnection:  # type: ignore[name-define
     return pika.BlockingConnection(
         pika.ConnectionParameters("127.0.0.1", port, heartbeat=0, blocked_connection_timeout=60)
     )
-
-
-def _sync(descriptor: int, flush: Callable[[], None]) -> None:
-    flush()
-    os.fsync(descriptor)

@@ -1,12 +1,19 @@
 """One large file through Dray, NATS JetStream's Object Store and RabbitMQ, in the same rounds.
 
 All on loopback, one client at a time, each in Python with its project's own client: from the file
-to the server's word that it has it, and back into a synced file. They do not promise the same:
+to the server's word that it has it, back into a synced file, and back into one that is not synced.
+They do not promise the same:
 
-    Dray                      on disk (fdatasync) before the answer; SHA-256 of the whole checked
-    NATS, as it comes         answers from the page cache, syncs within two minutes
+    Dray                      on disk (fdatasync) before the answer; the digest of the whole
+                              checked; a message leaves its queue when its file is there
+    NATS, as it comes         answers from the page cache, syncs within two minutes; SHA-256 checked
     NATS, sync always         on disk before each answer; only servers from 2.10 on know it
     RabbitMQ                  a persistent message is confirmed once it was written and synced
+                              (two fsyncs for each of 4 MB were seen); nothing is checked; each
+                              leaves its queue before the file that it is in was synced
+
+The machine alone stands beside each of them too, by what it writes and copies itself: where that is
+less than a bar times a peer's rate, the bar is beyond the disk and no queue manager meets it.
 
 `make peers` installs what is compared with; what is not there is left out with a line that says so.
 """
@@ -16,8 +23,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import NamedTuple
 
-from benches.limits import make_payload
+from benches.limits import copy_mb_s, make_payload, write_fresh_mb_s
 from benches.peer_servers import SYNC_ALWAYS, missing, nats, rabbitmq
 from benches.processes import client
 from benches.results import Result
@@ -25,9 +33,25 @@ from dray.cli.demo.processes import ManagerProcess
 from dray.errors import DrayError
 
 OBJECT_STORE_BAR, RABBITMQ_BAR = 5, 3
+ALONE = "the machine alone"
+DOORS = {
+    "Dray, TCP": (False, "sha256"),
+    "Dray, Unix": (True, "sha256"),
+    "Dray, Unix, BLAKE3": (True, "blake3"),
+}
+"""Whether by the Unix socket, and with which digest."""
 
-Rates = tuple[float, float]
-"""In and out, MB/s."""
+
+class Rates(NamedTuple):
+    """MB/s: in, and out into a file."""
+
+    stored: float
+    synced: float
+    unsynced: float
+
+
+WAYS = ("in", "out, synced", "out, not synced")
+"""What the fields of `Rates` are called."""
 
 
 def run(folder: Path, size: int, rounds: int) -> list[Result]:
@@ -41,9 +65,8 @@ def run(folder: Path, size: int, rounds: int) -> list[Result]:
 
 
 def _results(found: dict[str, list[Rates]]) -> Iterator[Result]:
-    doors = [name for name in found if name.startswith("Dray")]
-    for door in doors:
-        for way, what in enumerate(("in", "out")):
+    for way, what in enumerate(WAYS):
+        for door in (*DOORS, ALONE):
             ours = [rates[way] for rates in found[door]]
             for peer, bar in (
                 ("NATS, as it comes", OBJECT_STORE_BAR),
@@ -52,15 +75,17 @@ def _results(found: dict[str, list[Rates]]) -> Iterator[Result]:
             ):
                 if peer in found:
                     theirs = [rates[way] for rates in found[peer]]
-                    yield Result(f"{door}: {what}", "MB/s", ours, peer, theirs, bar)
-            if len(found) == len(doors):
-                yield Result(f"{door}: {what}", "MB/s", ours)
+                    met = None if door == ALONE else bar
+                    yield Result(f"{what}: {door}", "MB/s", ours, peer, theirs, met)
+            if len(found) == len(DOORS) + 1:
+                yield Result(f"{what}: {door}", "MB/s", ours)
 
 
 def _round(folder: Path, payload: Path) -> Iterator[tuple[str, Rates]]:
     folder.mkdir()
-    yield "Dray, TCP", _dray(folder / "tcp", payload, unix=False)
-    yield "Dray, Unix socket", _dray(folder / "unix", payload, unix=True)
+    yield ALONE, _alone(folder, payload)
+    for number, (door, (unix, digest)) in enumerate(DOORS.items()):
+        yield door, _dray(folder / f"dray-{number}", payload, unix=unix, digest=digest)
     peers: list[tuple[str, str, str, Callable[[], Rates]]] = [
         ("NATS, as it comes", "nats-server", "nats",
          lambda: _nats(nats(folder / "nats"), folder, payload)),
@@ -79,7 +104,12 @@ def _round(folder: Path, payload: Path) -> Iterator[tuple[str, Rates]]:
             print(f"{name} is left out: {error}")
 
 
-def _dray(folder: Path, payload: Path, *, unix: bool) -> Rates:
+def _alone(folder: Path, payload: Path) -> Rates:
+    stored = write_fresh_mb_s(folder, payload.stat().st_size)
+    return Rates(stored, copy_mb_s(payload, folder, sync=True), copy_mb_s(payload, folder))
+
+
+def _dray(folder: Path, payload: Path, *, unix: bool, digest: str) -> Rates:
     folder.mkdir()
     out = folder / "out"
     options = ["--socket", str(folder / "s"), "--quota", "64GiB"]
@@ -88,9 +118,14 @@ def _dray(folder: Path, payload: Path, *, unix: bool) -> Rates:
         with server.connect() as manager:
             for name in ("large", "statusq"):
                 manager.create_queue(name)
-        sent = client("send_large", url=url, queue="large", path=str(payload))
-        received = client("receive_large", url=url, queue="large", to=str(out))
-    return _rates(payload, out, sent["seconds"], received["seconds"])
+        took = []
+        for sync in (True, False):
+            sent = client("send_large", url=url, queue="large", path=str(payload), digest=digest)
+            got = client("receive_large", url=url, queue="large", to=str(out), sync=sync)
+            took.append((sent["seconds"], got["seconds"]))
+            _check_size(payload, out)
+    (in_s, synced_s), (_, unsynced_s) = took
+    return _rates(payload, in_s, synced_s, unsynced_s)
 
 
 def _nats(server: AbstractContextManager[str], folder: Path, payload: Path) -> Rates:
@@ -98,21 +133,27 @@ def _nats(server: AbstractContextManager[str], folder: Path, payload: Path) -> R
     with server as url:
         put = client("nats_put", url=url, path=str(payload))
         got = client("nats_get", url=url, to=str(out))
-    return _rates(payload, out, put["seconds"], got["seconds"])
+    _check_size(payload, out)
+    return _rates(payload, put["seconds"], got["seconds"], got["unsynced"])
 
 
 def _rabbitmq(data: Path, folder: Path, payload: Path) -> Rates:
     out, size = folder / "rabbitmq-out", payload.stat().st_size
     with rabbitmq(data) as port:
         sent = client("rabbitmq_send", port=port, path=str(payload))
-        received = client("rabbitmq_receive", port=port, to=str(out), size=size)
-    return _rates(payload, out, sent["seconds"], received["seconds"])
+        got = client("rabbitmq_receive", port=port, to=str(out), size=size)
+    _check_size(payload, out)
+    return _rates(payload, sent["seconds"], got["seconds"], got["unsynced"])
 
 
-def _rates(payload: Path, out: Path, in_s: float, out_s: float) -> Rates:
-    """MB/s each way, if what came out is as long as what went in."""
-    size = payload.stat().st_size
-    if out.stat().st_size != size:
-        raise DrayError(f"{out.stat().st_size} bytes came back of {size}")
+def _check_size(payload: Path, out: Path) -> None:
+    """Remove what came out; raises `DrayError` if it is not as long as what went in."""
+    size, came = payload.stat().st_size, out.stat().st_size
     out.unlink()
-    return size / in_s / 1e6, size / out_s / 1e6
+    if came != size:
+        raise DrayError(f"{came} bytes came back of {size}")
+
+
+def _rates(payload: Path, *took_s: float) -> Rates:
+    size = payload.stat().st_size
+    return Rates(*(size / seconds / 1e6 for seconds in took_s))
