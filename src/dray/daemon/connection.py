@@ -73,8 +73,12 @@ class Owner(Protocol):
         """What came is no frame, and what follows cannot be understood: `refuse` in due time."""
         ...
 
+    def reads(self) -> None:
+        """What comes on a connection is about to be passed on; `has_read` follows."""
+        ...
+
     def has_read(self) -> None:
-        """What came on a connection was passed on, as far as its share of a pass went."""
+        """It was, as far as the connection's share of a pass went."""
         ...
 
     @property
@@ -266,6 +270,7 @@ class Connection:
         if self._state is _State.LINGERING:
             self._discard()
             return
+        self._owner.reads()
         self._read_share()
         self._owner.has_read()
 
@@ -414,7 +419,8 @@ class Connection:
         self._reading = wanted
 
     def _write_if_wanted(self) -> None:
-        wanted = self._state in {_State.OPEN, _State.FINISHING} and bool(self._outbox)
+        may_write = self._state is _State.OPEN or self._state is _State.FINISHING
+        wanted = may_write and bool(self._outbox)
         if wanted and not self._writing:
             self._loop.add_writer(self._sock, self.flush)
         elif self._writing and not wanted:

@@ -74,6 +74,9 @@ class Intake:
 
     def holds(self, taker: Taker, size: int, *, anew: bool) -> None:
         """Note what `taker` truly holds now; `anew` says that its last frame became whole."""
+        if not size and not self._held:
+            # Small frames that came whole, and nobody who waits.
+            return
         if taker not in self._promised:
             self._add(taker, size - self._held.get(taker, 0))
             if anew and taker in self._since:

@@ -31,6 +31,8 @@ from dray.wire.stream import Frame
 _FILE_OFFSET_MAX = (1 << 63) - 1
 _ONE_DESCRIPTOR = socket.CMSG_LEN(array.array("i").itemsize)
 """Room for one, so that the kernel closes what else comes with the same bytes and says so."""
+_WERE_MORE = int(socket.MSG_CTRUNC)
+"""How it says so; as a plain number, which is told from others without a detour."""
 
 
 class _InLine:
@@ -86,7 +88,7 @@ class LentFiles:
                 came = array.array("i", data)
                 self._unclaimed.extend(came)
                 self._count(len(came))
-        if flags & socket.MSG_CTRUNC:
+        if flags & _WERE_MORE:
             raise ProtocolError("a frame came with more than one file")
         return count
 

@@ -127,8 +127,10 @@ class Links:
                 connection.cut_for(frame.head.channels)
             self._turns.deliver(LinkFrame(peer, frame))
 
-    def has_read(self) -> None:
+    def reads(self) -> None:
         """Nothing: what links bring is gathered until the pass ends by itself."""
+
+    has_read = reads
 
     def frame_refused(self, connection: Connection, error: ProtocolError) -> None:
         """Say what was wrong, and end the link."""

@@ -155,6 +155,12 @@ class Outbox:
         return sent
 
     def _send_copied(self) -> int:
+        head = self._pieces[0]
+        if isinstance(head, memoryview) and len(self) == 1:
+            # Most answers: a head without a body.
+            sent = self._sock.send(head)
+            self._advance(sent)
+            return sent
         buffers = list(self._buffers())
         # What follows belongs to the same answer more often than not: let TCP fill its segments.
         flags = socket.MSG_MORE if len(self) > len(buffers) else 0

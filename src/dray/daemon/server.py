@@ -252,6 +252,10 @@ class Server:
         if number is not None:
             self._turns.deliver(Request(number, frame))
 
+    def reads(self) -> None:
+        """What a connection brings comes now."""
+        self._turns.more_comes()
+
     def has_read(self) -> None:
         """Nothing more comes from this connection in this pass."""
         self._turns.nothing_more()

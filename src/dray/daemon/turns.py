@@ -111,6 +111,8 @@ class Turns:
         self._group_bytes = store.group_bytes_max // GROUP_SHARE
         self._postponed = Postponed()
         self._pass_ends: asyncio.Handle | None = None
+        # Something was decided since the last pass; while a connection is read nobody looks yet.
+        self._pass_is_open = self._more_comes = False
         self._overfull = False
         self._failed = False
         self._checkpointing = False
@@ -175,7 +177,8 @@ class Turns:
         self._end_pass_soon()
 
     def _end_pass_soon(self) -> None:
-        if self._pass_ends is None:
+        self._pass_is_open = True
+        if self._pass_ends is None and not self._more_comes:
             self._pass_ends = self._loop.call_soon(self._end_pass)
 
     def _take_up(self) -> None:
@@ -188,12 +191,21 @@ class Turns:
                 self._decide(item)
         self._weigh()
 
+    def more_comes(self) -> None:
+        """A connection is read: the pass does not end before `nothing_more`."""
+        self._more_comes = True
+
     def nothing_more(self) -> None:
         """All that came on a connection was delivered: a lone session's pass ends here and now."""
-        ends = self._pass_ends
-        if ends is not None and self._gathering.is_lone(self._loop.time()):
-            ends.cancel()
-            self._end_pass()
+        self._more_comes = False
+        if not self._pass_is_open:
+            return
+        if not self._gathering.is_lone(self._loop.time()):
+            self._end_pass_soon()
+            return
+        if self._pass_ends is not None:
+            self._pass_ends.cancel()
+        self._end_pass()
 
     def tick(self) -> None:
         """Let the manager look at the time."""
@@ -213,6 +225,7 @@ class Turns:
 
     def _end_pass(self) -> None:
         self._pass_ends = None
+        self._pass_is_open = False
         if self._failed:
             return
         if self._at_once:
@@ -437,7 +450,7 @@ class Turns:
     async def drain(self) -> None:
         """Sync and release everything that was decided."""
         while not self._failed and (
-            self._pass_ends or self._running or self._gathered or self._postponed
+            self._pass_is_open or self._running or self._gathered or self._postponed
         ):
             for worker in (*self._syncers, self._keeper):
                 await worker.idle()

@@ -31,6 +31,8 @@ class Account(enum.Enum):
     JOURNAL = "journal"
     EXEMPT = "exempt"
 
+    __hash__ = object.__hash__  # Asked several times for each message, and there is one of each.
+
 
 def account_of(number: int) -> Account:
     """The account of a queue, by its number."""

@@ -232,15 +232,18 @@ class Store:
             self._free_leaving()
             return None
         ranges = self._heap.dirty_ranges()
-        if not self._log.could_fit(len(ranges)):
+        if not self._log.fits(len(ranges)):
+            self._check_could_fit(len(ranges))
+            raise StoreFull("The log is full until a checkpoint is written.", file=LOG_NAME)
+        self._write_group(ranges)
+        return self._captured()
+
+    def _check_could_fit(self, ranges: int) -> None:
+        if not self._log.could_fit(ranges):
             sentence = f"One group of facts is larger than the log of {self._log.capacity} bytes."
             error = StorePoisoned(sentence, file=LOG_NAME)
             self._health.poison(error)
             raise error
-        if not self._log.fits(len(ranges)):
-            raise StoreFull("The log is full until a checkpoint is written.", file=LOG_NAME)
-        self._write_group(ranges)
-        return self._captured()
 
     def end_sync(self, sync: Sync) -> None:
         """What `sync` covers is durable now: speak. Frees what its facts released."""

@@ -35,6 +35,7 @@ READ_BYTES = 1 << 16
 UNASKED_BYTES_MAX = 4 << 10
 """Memory for a frame that is not whole yet is taken without asking up to this."""
 _EMPTY = memoryview(b"")
+_OF_CUT_ONES = (Cut, Piece)
 
 Grant = Callable[[int], bool]
 
@@ -131,15 +132,15 @@ class FrameStream:
         """The next whole frame, if it is there; what belongs to a cut one is put in its place."""
         while self._begun is None or self._begin_cut(*self._begun):
             frame = self._next_on_the_wire()
-            match frame:
-                case Frame(Cut(channel), _, announced):
-                    self._begun = channel, self._cut.begin(channel, announced)
-                case Frame(Piece(channel), _, piece):
-                    whole = self._cut.arrived(channel, len(piece))
-                    if whole is not None:
-                        return Frame(*whole)
-                case _:
-                    return frame
+            if frame is None or not isinstance(frame.head, _OF_CUT_ONES):
+                return frame
+            channel = frame.head.channel
+            if isinstance(frame.head, Cut):
+                self._begun = channel, self._cut.begin(channel, frame.body)
+                continue
+            whole = self._cut.arrived(channel, len(frame.body))
+            if whole is not None:
+                return Frame(*whole)
         return None
 
     def _next_on_the_wire(self) -> Frame | None:

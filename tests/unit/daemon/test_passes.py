@@ -10,7 +10,7 @@ import pytest
 from dray.daemon.backlog import Backlog
 from dray.daemon.timekeeper import Timekeeper
 from dray.daemon.turns import Turns
-from dray.manager.events import Answer, ManagerConfig, Request
+from dray.manager.events import Answer, ManagerConfig, Request, Tick
 from dray.store.store import Store
 from dray.testing.disk import SimDisk
 from dray.wire import frames
@@ -53,6 +53,7 @@ class Desk:
 
     def commit(self, session: int) -> None:
         """A commit comes, and nothing more on that connection."""
+        self.turns.more_comes()
         self.turns.deliver(Request(session, Frame(frames.Commit(1, 0), 1, memoryview(b""))))
         self.turns.nothing_more()
 
@@ -79,6 +80,27 @@ def test_a_lone_session_is_answered_before_the_loop_looks_elsewhere(desk):
     assert desk.heard.answered == []
     desk.go_on()
     desk.commit(1)
+    assert desk.heard.answered == [1, 1]
+
+
+def test_a_lone_session_leaves_the_loop_nothing_to_come_back_to(desk, monkeypatch):
+    desk.commit(1)
+    desk.go_on()
+    scheduled = []
+    with monkeypatch.context() as patched:
+        patched.setattr(desk.loop, "call_soon", lambda *each: scheduled.append(each))
+        desk.commit(1)
+    assert desk.heard.answered == [1, 1]
+    assert scheduled == []
+
+
+def test_what_was_decided_before_a_session_was_read_ends_with_its_pass(desk):
+    desk.commit(1)
+    desk.go_on()
+    desk.turns.deliver(Tick())
+    desk.commit(1)
+    assert desk.heard.answered == [1, 1]
+    desk.go_on()
     assert desk.heard.answered == [1, 1]
 
 
