@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from dray.client.awaited.receiver import Fate, Handled
-from dray.client.file_transfer import Incoming, Offer
+from dray.client.file_transfer import Incoming, Offer, RunningTransfer
 from dray.client.large import LargeMessageQueue
 from dray.client.large_message import LargeMessage
 from dray.client.manager import Manager, connect
@@ -120,6 +120,7 @@ __all__ = [
     "ReceiveTimeout",
     "ReceivedTransaction",
     "Receiver",
+    "RunningTransfer",
     "SourceChanged",
     "SourceUnreadable",
     "StatusQueueMissing",

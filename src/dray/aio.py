@@ -24,7 +24,7 @@ from dray.client.awaited.opening import Opening
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.receiver import Receiver
 from dray.client.awaited.transaction import Transaction
-from dray.client.awaited.transfer import Incoming, Offer
+from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
 from dray.client.link import Link
 from dray.client.loops import LoopRuntime
 
@@ -44,6 +44,7 @@ __all__ = [
     "Offer",
     "Queue",
     "Receiver",
+    "RunningTransfer",
     "Transaction",
     "connect",
     "open",

@@ -27,6 +27,7 @@ _WRAPPED = (
     dray.aio.Cursor,
     dray.aio.Offer,
     dray.aio.Incoming,
+    dray.aio.RunningTransfer,
 )
 DEADLINE_S = 100
 THREADS = 6

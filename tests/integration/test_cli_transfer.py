@@ -12,7 +12,8 @@ import pytest
 
 import dray
 from dray.cli.demo.processes import ManagerProcess
-from tests.integration.commands import COMMAND, WITHIN_S, environment
+from dray.model.transfer import TransferState
+from tests.integration.commands import COMMAND, WITHIN_S, environment, until
 
 pytestmark = pytest.mark.slow
 
@@ -107,3 +108,30 @@ def test_nobody_asks_and_the_command_says_so_in_one_line(stage):
     assert status == 54
     assert err.startswith("dray: transfer-timeout: nobody asked for ")
     assert len(err.splitlines()) == 1
+
+
+def test_a_running_transfer_is_suspended_resumed_and_cancelled_from_another_terminal(stage):
+    for ending in ("resume", "cancel"):
+        offering = stage.start("offer", stage.file, "reports", "--no-timeout")
+        (offer,) = until(stage.unfinished)
+        until(lambda: list((stage.path / "transfers").rglob("*.out.sock")))
+        assert stage.run("suspend", offer.transfer_id)[0] == 0
+        accepting = stage.start("accept", "reports", "--to", stage.path / "in")
+        until(lambda: len(stage.unfinished()) == 2)
+        assert {each.state for each in stage.unfinished()} == {TransferState.SUSPENDED}
+        assert not stage.there.exists()
+        assert stage.run("suspend", offer.transfer_id, "--consumer", "7")[0] != 0
+        status, out, err = stage.run(ending, offer.transfer_id)
+        assert (status, out.split()[1:]) == (0, [offer.transfer_id]), err
+        ended = 0 if ending == "resume" else 55
+        assert [stage.ended(each)[0] for each in (offering, accepting)] == [ended, ended]
+        assert stage.unfinished() == []
+        if ending == "resume":
+            assert stage.there.read_bytes() == stage.file.read_bytes()
+            stage.there.unlink()
+        assert list((stage.path / "in").iterdir()) == []
+
+
+def test_an_offer_has_one_limit_or_none(stage):
+    status, _, err = stage.run("offer", stage.file, "reports", "--timeout", 5, "--no-timeout")
+    assert (status, "not both" in err) == (2, True)

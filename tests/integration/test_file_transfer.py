@@ -247,9 +247,9 @@ def test_a_state_file_that_cannot_be_read_is_named(stage):
 
 def test_nobody_gets_in_without_a_token(stage):
     offer = stage.offer()
-    engine = offer.awaited._engine
-    until(lambda: isinstance(engine._listener, socket.socket))
-    address = engine._listener.getsockname()
+    direct = offer.awaited._engine._direct
+    until(lambda: isinstance(direct._listener, socket.socket))
+    address = direct._listener.getsockname()
     message = encode_message(Opening("c", "0" * 32))
     for said in (
         b"GET / HTTP/1.1\r\nHost: elsewhere\r\n\r\n",

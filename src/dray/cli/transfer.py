@@ -13,7 +13,7 @@ import click
 from dray.cli.output import print_json, print_table, size_text
 from dray.cli.progress import Progress, progress
 from dray.cli.settings import Settings, everywhere
-from dray.errors import TargetUnwritable
+from dray.errors import Misuse, TargetUnwritable
 from dray.model.limits import TRANSFER_REQUEST_TIMEOUT_S, TRANSFER_WINDOW
 from dray.model.sizes import human_size, size_in_bytes
 from dray.model.transfer import TransferStatus
@@ -22,9 +22,14 @@ if TYPE_CHECKING:
     from dray.client.file_transfer import Incoming, Offer
 
 
+_of_a_consumer = click.option(
+    "--consumer", default="", metavar="NUMBER", help="Only this one of an offer's consumers."
+)
+
+
 @click.group()
 def command() -> None:
-    """Offer a file to programs that take it while both run; list and resume what is unfinished."""
+    """Offer a file to programs that take it while both run; list and steer what is unfinished."""
 
 
 @command.command()
@@ -34,9 +39,9 @@ def command() -> None:
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
-    default=TRANSFER_REQUEST_TIMEOUT_S,
     help="Seconds in which consumers may ask for it  [default: 30].",
 )
+@click.option("--no-timeout", is_flag=True, help="Consumers may ask for as long as it is offered.")
 @click.option("--fragment-size", default="1MiB", metavar="SIZE", help="[default: 1MiB]")
 @click.option(
     "--window",
@@ -54,7 +59,8 @@ def offer(
     queue: str,
     *,
     many: bool,
-    timeout: float,
+    timeout: float | None,
+    no_timeout: bool,
     fragment_size: str,
     window: int,
     listen: str | None,
@@ -64,13 +70,16 @@ def offer(
 
     An unfinished offer of the same file to the same queue is gone on with.
     """
+    if no_timeout and timeout is not None:
+        raise click.UsageError("either --timeout or --no-timeout, not both")
+    limit = None if no_timeout else timeout or TRANSFER_REQUEST_TIMEOUT_S
     with settings.connect() as manager:
         offered = manager.offer_file(
             file,
             queue,
             fragment_size=size_in_bytes(fragment_size),
             window_size=window,
-            request_timeout=timeout,
+            request_timeout=limit,
             consumers="many" if many else "one",
             listen=None if relayed else listen or "auto",
         )
@@ -114,14 +123,42 @@ def list_transfers(settings: Settings) -> None:
 
 @command.command()
 @click.argument("transfer_id", metavar="ID")
+@_of_a_consumer
 @everywhere
 @click.pass_obj
-def resume(settings: Settings, transfer_id: str) -> None:
-    """Go on with the transfer ID, an offer or a file that was being received."""
+def suspend(settings: Settings, transfer_id: str, consumer: str) -> None:
+    """Have the program that runs the transfer ID stop for now; `resume` goes on there."""
+    with settings.connect() as manager:
+        running = manager.running_transfer(transfer_id)
+        if running is not None:
+            running.suspend(consumer)
+        elif transfer_id not in {each.transfer_id for each in manager.unfinished_transfers()}:
+            raise Misuse(f"file transfer {transfer_id!r} is not unfinished here")
+    _say(settings, "suspended", transfer_id)
+
+
+@command.command()
+@click.argument("transfer_id", metavar="ID")
+@_of_a_consumer
+@everywhere
+@click.pass_obj
+def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
+    """Go on with the transfer ID, an offer or a file that was being received.
+
+    Here, or if it was suspended while a program runs it: there.
+    """
     from dray.client.file_transfer import Offer
 
     with settings.connect() as manager:
-        found = manager.resume_transfer(transfer_id)
+        try:
+            found = manager.resume_transfer(transfer_id)
+        except Misuse:
+            running = manager.running_transfer(transfer_id)
+            if running is None:
+                raise
+            running.resume(consumer)
+            _say(settings, "resumed", transfer_id)
+            return
         if isinstance(found, Offer):
             _serve(settings, found)
         else:
@@ -130,16 +167,21 @@ def resume(settings: Settings, transfer_id: str) -> None:
 
 @command.command()
 @click.argument("transfer_id", metavar="ID")
+@_of_a_consumer
 @everywhere
 @click.pass_obj
-def cancel(settings: Settings, transfer_id: str) -> None:
+def cancel(settings: Settings, transfer_id: str, consumer: str) -> None:
     """Give up the transfer ID: what came of it is removed and its other end is told."""
     with settings.connect() as manager:
-        manager.resume_transfer(transfer_id).cancel()
+        manager.cancel_transfer(transfer_id, consumer)
+    _say(settings, "cancelled", transfer_id)
+
+
+def _say(settings: Settings, done: str, transfer_id: str) -> None:
     if settings.as_json:
-        print_json({"cancelled": transfer_id})
+        print_json({done: transfer_id})
     else:
-        click.echo(f"cancelled {transfer_id}")
+        click.echo(f"{done} {transfer_id}")
 
 
 def _serve(settings: Settings, offered: Offer) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dray.client.awaited.transfer import Incoming as AwaitedIncoming
 from dray.client.awaited.transfer import Offer as AwaitedOffer
+from dray.client.awaited.transfer import RunningTransfer as AwaitedRunning
 from dray.client.blocking import Face, blocking, iterate
 
 if TYPE_CHECKING:
@@ -106,6 +107,24 @@ class Incoming(Face[AwaitedIncoming]):
     resume = blocking(AwaitedIncoming.resume)
     cancel = blocking(AwaitedIncoming.cancel)
     close = blocking(AwaitedIncoming.close)
+
+
+class RunningTransfer(Face[AwaitedRunning]):
+    """A transfer that a program of this user runs, be it this one or another."""
+
+    @property
+    def status(self) -> TransferStatus:
+        """How it stood when it was looked for."""
+        return self.awaited.status
+
+    suspend = blocking(AwaitedRunning.suspend)
+    resume = blocking(AwaitedRunning.resume)
+    cancel = blocking(AwaitedRunning.cancel)
+
+
+def face_of_running(awaited: AwaitedRunning | None) -> RunningTransfer | None:
+    """The blocking face of a transfer that runs, if it does."""
+    return None if awaited is None else RunningTransfer(awaited)
 
 
 def face_of_transfer(awaited: AwaitedOffer | AwaitedIncoming) -> Offer | Incoming:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Self
 from dray.client.address import parse_address
 from dray.client.awaited.manager import Manager as AwaitedManager
 from dray.client.blocking import BlockingRuntime, Face, blocking, blocking_as, run
-from dray.client.file_transfer import Incoming, Offer, face_of_transfer
+from dray.client.file_transfer import (
+    Incoming,
+    Offer,
+    face_of_running,
+    face_of_transfer,
+)
 from dray.client.link import Link
 from dray.client.queue import Queue
 from dray.client.transaction import Transaction
@@ -66,6 +71,8 @@ class Manager(Face[AwaitedManager]):
     accept_file = blocking_as(Incoming, AwaitedManager.accept_file)
     unfinished_transfers = blocking(AwaitedManager.unfinished_transfers)
     resume_transfer = blocking_as(face_of_transfer, AwaitedManager.resume_transfer)
+    cancel_transfer = blocking(AwaitedManager.cancel_transfer)
+    running_transfer = blocking_as(face_of_running, AwaitedManager.running_transfer)
     close = blocking(AwaitedManager.close)
 
     def queue(self, name: str, *, raw: bool = False) -> Queue:

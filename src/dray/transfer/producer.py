@@ -279,9 +279,13 @@ class Producer:
 
     def _way_lost(self, key: str) -> list[ProducerEffect]:
         copy = self.copies.get(key)
-        if copy is not None:
-            copy.begun = False
-            copy.settle()
+        if copy is None:
+            return []
+        if copy.state in (TransferState.CANCELLED, TransferState.FAILED):
+            # The word of it may have been lost with the way.
+            return [Tell(self._over(copy))]
+        copy.begun = False
+        copy.settle()
         return []
 
     def _unfinished(self, key: str) -> list[Copy]:

@@ -105,11 +105,12 @@ def test_r117_a_file_that_changed_while_suspended_is_found_when_it_is_resumed(
     assert not list(tmp_path.glob("out*"))
 
 
+@WAYS
 def test_r117_a_file_that_changes_while_it_is_sent_ends_the_offer(
-    *, manager, reports, source, offer_of, tmp_path, gate
+    *, manager, reports, source, offer_of, tmp_path, gate, listen
 ):
     held = gate("piece-sent", 10)
-    offer = offer_of(source, reports)
+    offer = offer_of(source, reports, listen=listen)
     saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
     assert held.reached.wait(SOON_S)
     source.write_bytes(b"another")

@@ -139,3 +139,58 @@ def test_a_file_that_is_accepted_and_not_wanted_is_given_up(manager, reports, so
 def test_nothing_unfinished_of_that_id_is_an_error(manager):
     with pytest.raises(dray.Misuse, match="not unfinished"):
         manager.resume_transfer("0" * 32)
+
+
+def test_who_took_an_offer_before_it_was_cancelled_is_refused_at_once(
+    *, manager, reports, source, offer_of, tmp_path
+):
+    offer = offer_of(source, reports)
+    incoming = manager.accept_file(source=reports, timeout=SOON_S)
+    offer.cancel()
+    assert offer.status.state is TransferState.CANCELLED
+    with pytest.raises(dray.TransferCancelled):
+        offer.wait(0)
+    with pytest.raises(dray.TransferRefused, match="the offer is over"):
+        incoming.save_to(tmp_path / "out")
+
+
+def test_an_offer_that_is_stopped_here_is_not_cancelled_by_its_handle(
+    *, manager, reports, source, offer_of
+):
+    offer = offer_of(source, reports)
+    offer.close()
+    with pytest.raises(dray.Misuse, match="cancel it by its id"):
+        offer.cancel()
+    assert len(list(manager.queue(reports).messages())) == 1
+
+
+@pytest.mark.parametrize("life", ["first", "second"])
+def test_r117_the_reference_to_a_file_that_changed_is_taken_back(
+    *, manager, reports, source, offer_of, life
+):
+    offer = offer_of(source, reports)
+    if life == "second":
+        offer.close()
+    source.write_bytes(b"another")
+    with pytest.raises(dray.TransferSourceChanged):
+        offer.resume() if life == "first" else manager.resume_transfer(offer.transfer_id)
+    if life == "first":
+        with pytest.raises(dray.TransferSourceChanged):
+            offer.wait(SOON_S)
+    assert list(manager.queue(reports).messages()) == []
+    assert manager.unfinished_transfers() == []
+
+
+def test_r117_a_change_while_it_is_sent_to_many_takes_the_reference_back(
+    *, manager, reports, source, offer_of, tmp_path, gate
+):
+    held = gate("piece-sent", 10)
+    offer = offer_of(source, reports, consumers="many", request_timeout=None)
+    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
+    assert held.reached.wait(SOON_S)
+    source.write_bytes(b"another")
+    held.opened.set()
+    for ended in (saving.join, lambda: offer.wait(SOON_S)):
+        with pytest.raises(dray.TransferSourceChanged):
+            ended()
+    assert list(manager.queue(reports).messages()) == []

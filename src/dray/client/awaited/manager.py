@@ -11,7 +11,7 @@ from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.transfers import Asked, Manner, Transfers
 from dray.client.backup import back_up
 from dray.client.link import Link
-from dray.client.transfer.offering import AUTOMATIC
+from dray.client.transfer.direct import AUTOMATIC
 from dray.large.digests import DIGEST_KIND_DEFAULT, check_digest_kind
 from dray.model.classes import TransactionStatus
 from dray.model.ids import TransactionId
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from types import EllipsisType, TracebackType
     from typing import BinaryIO
 
-    from dray.client.awaited.transfer import Incoming, Offer
+    from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
     from dray.client.transfer.board import Told
     from dray.model.backup import BackupReport
     from dray.model.transfer import TransferStatus
@@ -259,6 +259,21 @@ class Manager:
         """
         manner = Manner(listen, response_timeout, direct=direct)
         return await self._transfers.resume(transfer_id, manner)
+
+    async def cancel_transfer(self, transfer_id: str, consumer_id: str = "") -> None:
+        """Give up an unfinished transfer, whether a program of this user runs it or none does.
+
+        An offer, if both ends of it are here. With `consumer_id` only that consumer of an offer
+        that runs. Raises `Misuse` if there is none of that id.
+        """
+        await self._transfers.cancel(transfer_id, consumer_id)
+
+    async def running_transfer(self, transfer_id: str) -> RunningTransfer | None:
+        """A transfer that another program of this user runs, to suspend, resume or cancel it there.
+
+        An offer, if both ends of it are run here; None if nobody runs one of that id.
+        """
+        return await self._transfers.running(transfer_id)
 
     async def close(self) -> None:
         """Close the connection; open transactions are aborted. Closing again does nothing.

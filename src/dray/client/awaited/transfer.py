@@ -12,18 +12,15 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dray.client.awaited.queue import Queue
 from dray.client.progress import INTERVAL_S, Progress
 from dray.client.transfer.accepting import Accepting, fragments_there
 from dray.client.transfer.board import Board
-from dray.client.transfer.offering import Offering
+from dray.client.transfer.control import Act, Order, give_order
+from dray.client.transfer.offering import Offering, no_consumer
 from dray.client.transfer.state import Incoming as KeptIncoming
-from dray.client.transfer.state import StateFile, status_of_incoming
+from dray.client.transfer.state import StateFile, control_path, status_of_incoming
 from dray.errors import (
-    AccessDenied,
-    MessageNotFound,
     Misuse,
-    QueueNotFound,
     TransferCancelled,
     TransferTimeout,
 )
@@ -122,14 +119,7 @@ class Offer:
 
     async def resume(self, consumer_id: str = "") -> None:
         """Go on. Raises `TransferSourceChanged` if the file is not what it was (R117)."""
-        runtime, engine = self._link.runtime, self._engine
-        if self.status.state.final:
-            raise Misuse(
-                f"file transfer {self.transfer_id} is over: it is {self.status.state}; offer the"
-                " file again"
-            )
-        await runtime.offload(engine.check_source)
-        await self._do(Resume(consumer_id))
+        await self._link.runtime.offload(self._engine.resume, consumer_id)
 
     async def cancel(self) -> None:
         """End it for all; it cannot be resumed. Who is not done loses what came.
@@ -138,36 +128,63 @@ class Offer:
         of another queue manager, where it stays until `request_timeout` is over. Raises
         `ConnectionLost` if that cannot be done now; it is cancelled all the same.
         """
+        runtime, engine = self._link.runtime, self._engine
+        if self.status.state.final:
+            return
         try:
-            if not self.status.state.final:
-                await self._take_reference_back()
+            await runtime.offload(engine.cancel)
         finally:
-            await self._do(Cancel())
+            await runtime.arrives(engine.board.ending())
 
     async def cancel_consumer(self, consumer_id: str) -> None:
         """End it for one consumer; the others go on."""
         if not consumer_id or consumer_id not in {each.consumer_id for each in self.consumers}:
-            raise Misuse(f"file transfer {self.transfer_id} has no consumer {consumer_id!r}")
+            raise no_consumer(self.transfer_id, consumer_id)
         await self._do(Cancel(consumer_id))
 
     async def close(self) -> None:
         """Stop it here, and keep what is needed to resume it."""
         await self._link.runtime.offload(self._engine.stop)
 
-    async def _take_reference_back(self) -> None:
-        kept = self._engine.kept
-        if kept.reference.consumers == "one" and self.consumers:
-            # Who has joined has received it.
-            return
-        try:
-            await Queue(self._link, kept.queue).receive_by_correlation_id(kept.reference.transfer)
-        except (MessageNotFound, QueueNotFound, AccessDenied):
-            # Somebody was first, the queue has gone with it, or it is on its way to another one.
-            return
+    @property
+    def at_rest(self) -> bool:
+        """Whether it is over and nothing of it runs here any more."""
+        return self.status.state.final and not self._engine.running
 
-    async def _do(self, event: Suspend | Resume | Cancel) -> None:
+    async def _do(self, event: Suspend | Cancel) -> None:
         engine = self._engine
         await self._link.runtime.arrives(engine.ask(engine.do(event)))
+
+
+class RunningTransfer:
+    """A transfer that a program of this user runs, be it this one or another."""
+
+    def __init__(self, runtime: Runtime, folder: Path, name: str, status: TransferStatus) -> None:
+        """Take where it is kept, and how it stood a moment ago."""
+        self._runtime = runtime
+        self._path = control_path(folder, name, status.direction)
+        self.status = status
+
+    def __repr__(self) -> str:
+        return f"<RunningTransfer {self.status.transfer_id} {self.status.direction}>"
+
+    async def suspend(self, consumer_id: str = "") -> None:
+        """Have it stop until either end resumes: for one consumer of an offer, or for all.
+
+        These three raise `Misuse` if no program runs it any more, and what is in the way there.
+        """
+        await self._order("suspend", consumer_id)
+
+    async def resume(self, consumer_id: str = "") -> None:
+        """Have it go on; an offered file is read again, and raises `TransferSourceChanged`."""
+        await self._order("resume", consumer_id)
+
+    async def cancel(self, consumer_id: str = "") -> None:
+        """Have it end, for one consumer or for all; nothing of it is kept."""
+        await self._order("cancel", consumer_id)
+
+    async def _order(self, act: Act, consumer_id: str) -> None:
+        await self._runtime.offload(give_order, self._path, Order(act, consumer_id))
 
 
 class Incoming:
@@ -316,6 +333,12 @@ class Incoming:
             await self._link.runtime.offload(self._engine.stop)
         elif not self._over:
             self._state.release()
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether it is over and nothing of it runs here any more."""
+        running = self._engine is not None and self._engine.running
+        return self.status.state.final and not running
 
     def _target(self, path: str | Path | None) -> Path:
         if path is None and not self._kept.path:

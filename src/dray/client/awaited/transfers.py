@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,12 +13,15 @@ import msgspec
 
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
-from dray.client.awaited.transfer import Incoming, Offer
+from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
+from dray.client.blocking import BlockingRuntime, run
+from dray.client.link import Link
 from dray.client.requests import check_seconds
 from dray.client.steps import reached
 from dray.client.transfer.accepting import fragments_there
 from dray.client.transfer.board import Told
-from dray.client.transfer.offering import AUTOMATIC, Offering, listen_at
+from dray.client.transfer.direct import AUTOMATIC, listen_at
+from dray.client.transfer.offering import Offering
 from dray.client.transfer.reference import (
     Reference,
     check_terms,
@@ -38,7 +42,14 @@ from dray.client.transfer.state import (
     status_of_offer,
 )
 from dray.client.transfer.state import Incoming as KeptIncoming
-from dray.errors import MessageNotFound, Misuse, ReceiveTimeout, SourceUnreadable
+from dray.errors import (
+    AccessDenied,
+    MessageNotFound,
+    Misuse,
+    QueueNotFound,
+    ReceiveTimeout,
+    SourceUnreadable,
+)
 from dray.model.classes import TransactionStatus
 from dray.model.limits import LABEL_CHARACTERS_MAX, TRANSFER_SILENCE_S
 from dray.model.names import parse_queue_address
@@ -46,7 +57,7 @@ from dray.model.transfer import TransferState, TransferStatus
 from dray.wire.frames import Outcome, OutcomeIs
 
 if TYPE_CHECKING:
-    from dray.client.link import Link
+    from dray.client.runtime import Dialer
     from dray.model.message import Message
 
 _ID_BYTES: Final = 16
@@ -146,11 +157,13 @@ class Transfers:
         check_seconds("response_timeout", manner.silence_s)
         folder = await self._folder()
         runtime = self._link.runtime
+        running = False
         for offered in await runtime.offload(_offers, folder):
             if offered.reference.transfer == transfer_id:
-                out = await runtime.offload(StateFile, folder, transfer_id, OUT)
-                return await self._take_up(offered, out, manner)
-        running = False
+                out = await self._lock_free(folder, transfer_id, OUT)
+                if out is not None:
+                    return await self._take_up(offered, out, manner)
+                running = True
         for kept in await runtime.offload(_incoming, folder):
             if kept.reference.transfer == transfer_id:
                 state = await self._lock_free(folder, kept.key, IN)
@@ -158,8 +171,9 @@ class Transfers:
                     await self._clear_reference(kept)
                     return self._given(kept, state, manner)
                 running = True
-        what = "is being run by another program" if running else "is not unfinished here"
-        raise Misuse(f"file transfer {transfer_id!r} {what}")
+        if running:
+            raise Misuse(f"file transfer {transfer_id!r} is being run by another program")
+        raise _not_unfinished(transfer_id)
 
     async def unfinished(self) -> list[TransferStatus]:
         """What is kept, and of what runs in this handle how it stands now."""
@@ -169,6 +183,35 @@ class Transfers:
         found = await self._link.runtime.offload(_unfinished, folder)
         now = [live.get((each.transfer_id, each.direction), each) for each in found]
         return [each for each in now if each.state not in _OVER]
+
+    async def cancel(self, transfer_id: str, consumer_id: str) -> None:
+        """Give up what is unfinished: here, or where it runs. An offered file need not be there."""
+        runtime, folder = self._link.runtime, await self._folder()
+        for status, name in await runtime.offload(_kept_in, folder):
+            if status.transfer_id != transfer_id:
+                continue
+            state = await self._lock_free(folder, name, status.direction)
+            if state is None:
+                await RunningTransfer(runtime, folder, name, status).cancel(consumer_id)
+            elif consumer_id:
+                state.release()
+                raise Misuse(
+                    f"file transfer {transfer_id} is not being run: cancel all of it, or resume it"
+                )
+            else:
+                await self._cancel_here(folder, name, state)
+            return
+        raise _not_unfinished(transfer_id)
+
+    async def running(self, transfer_id: str) -> RunningTransfer | None:
+        """One that a program runs now, an offer first; None if there is none of that id."""
+        runtime, folder = self._link.runtime, await self._folder()
+        for status, name in await runtime.offload(_kept_in, folder):
+            if status.transfer_id == transfer_id and await runtime.offload(
+                is_run, folder, name, status.direction
+            ):
+                return RunningTransfer(runtime, folder, name, status)
+        return None
 
     async def close(self) -> None:
         """Stop all of them here; what is unfinished can be resumed."""
@@ -193,6 +236,8 @@ class Transfers:
                 source.scan, reference.fragment_size, wanted.kind
             )
             if not same:
+                # Nobody else is to take it and wait for what there is no more.
+                await runtime.offload(_withdraw, self._link.dialer, kept)
                 await runtime.offload(state.remove)
                 raise changed(Path(kept.path), reference.transfer)
             return await self._begin(kept, state, source, manner)
@@ -215,6 +260,17 @@ class Transfers:
                 listener.close()
             state.release()
             raise
+        return self._served(kept, state, manner, source=source, listener=listener)
+
+    def _served(
+        self,
+        kept: Offered,
+        state: StateFile,
+        manner: Manner,
+        *,
+        source: SourceFile | None,
+        listener: socket.socket | str | None = None,
+    ) -> Offer:
         engine = Offering(
             self._link.dialer,
             kept,
@@ -222,13 +278,30 @@ class Transfers:
             source=source,
             listener=listener,
             silence_s=manner.silence_s,
+            withdraw=partial(_withdraw, self._link.dialer, kept),
             told=manner.told,
         )
         engine.start()
         offer = Offer(self._link, engine)
-        self._running = [each for each in self._running if not each.status.state.final]
+        self._running = [each for each in self._running if not each.at_rest]
         self._running.append(offer)
         return offer
+
+    async def _cancel_here(self, folder: Path, name: str, state: StateFile) -> None:
+        """Cancel what no program runs: take it up for as long as it takes to say so."""
+        runtime = self._link.runtime
+        given: Offer | Incoming | None = None
+        for offered in await runtime.offload(_offers, folder):
+            if offered.reference.transfer == name:
+                given = self._served(offered, state, Manner(listen=None), source=None)
+        for kept in await runtime.offload(_incoming, folder):
+            if kept.key == name:
+                given = self._given(kept, state, Manner())
+        if given is None:
+            # It has ended since it was looked for.
+            state.release()
+            return
+        await given.cancel()
 
     async def _refer(self, kept: Offered, state: StateFile) -> None:
         """Have the reference in the queue, once: its transaction is known before it is sent."""
@@ -305,7 +378,7 @@ class Transfers:
         self._seen.add(kept.reference.transfer)
         silence_s, direct = manner.silence_s, manner.direct
         incoming = Incoming(self._link, kept, state, silence_s=silence_s, direct=direct)
-        self._running = [each for each in self._running if not each.status.state.final]
+        self._running = [each for each in self._running if not each.at_rest]
         self._running.append(incoming)
         return incoming
 
@@ -347,19 +420,44 @@ def _offered(asked: Asked, source: SourceFile) -> Offered:
     )
 
 
-def _unfinished(folder: Path) -> list[TransferStatus]:
-    """What is kept; what nobody runs any more is suspended, whatever it was when that ended."""
+def _not_unfinished(transfer_id: str) -> Misuse:
+    return Misuse(f"file transfer {transfer_id!r} is not unfinished here")
+
+
+def _withdraw(dialer: Dialer, kept: Offered) -> bool:
+    """Take the reference out of its queue, over a connection of its own; whether it was there.
+
+    Raises `ConnectionLost`.
+    """
+    link = Link(dialer, BlockingRuntime())
+    try:
+        run(Queue(link, kept.queue).receive_by_correlation_id(kept.reference.transfer))
+    except (MessageNotFound, QueueNotFound, AccessDenied):
+        # Somebody was first, the queue has gone with it, or it is on its way to another one.
+        return False
+    finally:
+        run(link.close())
+    return True
+
+
+def _kept_in(folder: Path) -> list[tuple[TransferStatus, str]]:
+    """What is kept, offers first, and by which name."""
     found = [(status_of_offer(kept), kept.reference.transfer) for kept in kept_offers(folder)]
     found += [
         (status_of_incoming(kept, fragments_there(kept)), kept.key)
         for kept in kept_incoming(folder)
         if not kept.verified
     ]
+    return found
+
+
+def _unfinished(folder: Path) -> list[TransferStatus]:
+    """What is kept; what nobody runs any more is suspended, whatever it was when that ended."""
     return [
         status
         if status.state.final or is_run(folder, name, status.direction)
         else msgspec.structs.replace(status, state=TransferState.SUSPENDED)
-        for status, name in found
+        for status, name in _kept_in(folder)
     ]
 
 

@@ -13,9 +13,9 @@ import crc32c
 
 from dray.client.progress import INTERVAL_S
 from dray.client.steps import reached
-from dray.client.transfer.board import Board
+from dray.client.transfer.board import Board, Rate
+from dray.client.transfer.control import ControlSocket, Order
 from dray.client.transfer.engine import Dialled, Engine
-from dray.client.transfer.offering import Rate
 from dray.client.transfer.state import Incoming, StateFile, status_of_incoming
 from dray.client.transfer.target import TargetFile, boot_id, is_there, whole_fragments
 from dray.client.transfer.way import Way
@@ -25,15 +25,18 @@ from dray.tls import is_tunnel
 from dray.transfer.consumer import Consumer
 from dray.transfer.events import (
     Begin,
+    Cancel,
     Check,
     Checked,
     ConsumerEvent,
     Heard,
     Keep,
     PieceCame,
+    Resume,
     StartOver,
     Stirred,
     Store,
+    Suspend,
     Tell,
     Tick,
     WayLost,
@@ -95,7 +98,8 @@ class Accepting(Engine):
             expected = whole_fragments(target, terms, kept.synced, kept.boot)
         board = Board(status_of_incoming(kept, expected))
         box = f"{reference.transfer}/{kept.key}"
-        super().__init__(dialer, box=box, queue=kept.queue, board=board)
+        control = ControlSocket(state.control_path)
+        super().__init__(dialer, box=box, queue=kept.queue, board=board, control=control)
         self._state = state
         self.core = Consumer(
             kept.key,
@@ -128,8 +132,22 @@ class Accepting(Engine):
     # ---------------------------------------------------------------------- for other threads
 
     def do(self, event: ConsumerEvent) -> Callable[[], None]:
-        """What makes the thread give an event to the core, for `ask`."""
-        return lambda: self._give(event)
+        """What makes the thread give an event to the core and tell how it stands, for `ask`."""
+
+        def done() -> None:
+            self._give(event)
+            self._tell_board()
+
+        return done
+
+    def obey(self, order: Order) -> None:
+        """See `Engine`; a consumer is one, whatever consumer is named."""
+        events: dict[str, ConsumerEvent] = {
+            "suspend": Suspend(),
+            "resume": Resume(),
+            "cancel": Cancel(),
+        }
+        self.ask(self.do(events[order.act])).result()
 
     # ------------------------------------------------------------------------------ the thread
 
@@ -162,7 +180,7 @@ class Accepting(Engine):
 
     def deadline(self) -> float | None:
         """See `Engine`."""
-        times = [at for at in (self.core.deadline(),) if at is not None]
+        times = [at for at in (self.core.deadline(), self.unsaid_until) if at is not None]
         if self.core.state is TransferState.SENDING:
             times.append(self._posted_at + INTERVAL_S)
         return min(times, default=None)
@@ -179,7 +197,8 @@ class Accepting(Engine):
             self._give(Tick())
         if now >= self._posted_at + INTERVAL_S or self.board.status.state is not self._state_now():
             self._tell_board()
-        return self.core.state.final
+        unsaid = self.unsaid_until
+        return self.core.state.final and (unsaid is None or unsaid <= now)
 
     def broken(self, way: Way) -> None:
         """See `Engine`."""
@@ -240,7 +259,9 @@ class Accepting(Engine):
     def _tell(self, message: AnyMessage) -> None:
         if self._direct is not None:
             self._direct.put(Post("", encode_message(message)))
-        if self._direct is None or isinstance(message, Cancelled):
+        if isinstance(message, Cancelled):
+            self.post_at_last(self.kept.reference.transfer, message)
+        elif self._direct is None:
             self.post(self.kept.reference.transfer, message)
         if isinstance(message, Handshake):
             reached("handshake-told")

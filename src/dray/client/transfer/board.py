@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -106,6 +107,23 @@ class Board:
     def _take_waiting(self) -> list[Future[None]]:
         waiting, self._waiting = self._waiting, []
         return waiting
+
+
+class Rate:
+    """Bytes a second, lately: over the last few looks."""
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[float, int]] = []
+        self._last = 0.0
+
+    def of(self, done: int, *, moving: bool) -> float:
+        """The rate, now that `done` bytes are there; when it is over, the last one."""
+        if not moving:
+            return self._last
+        self._seen = [*self._seen[-19:], (time.monotonic(), done)]
+        (began, before), (now, _) = self._seen[0], self._seen[-1]
+        self._last = max(0.0, (done - before) / (now - began)) if now > began else 0.0
+        return self._last
 
 
 def settle(future: Future[None]) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from dray.client.session import error_of
 from dray.client.transfer.board import settle
+from dray.client.transfer.control import ControlSocket, Order
 from dray.client.transfer.way import WAY_ERRORS, FileRange, Way
 from dray.errors import DrayError, ProtocolError
 from dray.model.limits import KIB
@@ -44,6 +45,8 @@ _CREDIT_BYTES: Final = 512 * KIB
 _HELLO, _ATTACH = 1, 2
 _BUFFER_BYTES: Final = 4096
 _STOP_WITHIN_S: Final = 20.0
+_LAST_WORDS_S: Final = 5.0
+"""So long an end that is over waits for a connection over which to say so."""
 
 
 class Dialled:
@@ -70,9 +73,12 @@ class Relay:
 class Engine(ABC):
     """Runs one end of one transfer until it is over or stopped."""
 
-    def __init__(self, dialer: Dialer, *, box: str, queue: str, board: Board) -> None:
+    def __init__(
+        self, dialer: Dialer, *, box: str, queue: str, board: Board, control: ControlSocket
+    ) -> None:
         """Have `box` attached at the queue manager of `queue`; `start` begins."""
         self.board = board
+        self.control = control
         self.relay: Relay | None = None
         self._dialer = dialer
         self._box, self._queue = box, queue
@@ -87,6 +93,9 @@ class Engine(ABC):
         self._lock = threading.Lock()
         self._over = False
         self._asked: list[Future[None]] = []
+        self._last_words: list[tuple[str, AnyMessage]] = []
+        self._last_words_until = 0.0
+        self._orders: socket.socket | None = None
         self._ways: dict[Way, Callable[[Frame], None]] = {}
         self._thread = threading.Thread(target=self._run, name="dray-transfer", daemon=True)
 
@@ -97,6 +106,7 @@ class Engine(ABC):
         self._selector = selectors.DefaultSelector()
         self._wake_end, self._woken_end = socket.socketpair()
         self._woken_end.setblocking(False)
+        self._orders = self.control.listen()
         self._thread.start()
 
     def submit(self, act: Callable[[], None]) -> bool:
@@ -133,6 +143,7 @@ class Engine(ABC):
         self.submit(lambda: None)
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(_STOP_WITHIN_S)
+        self.control.settle()
 
     @property
     def running(self) -> bool:
@@ -145,6 +156,10 @@ class Engine(ABC):
     def now(self) -> float:
         """Seconds since the epoch, by a clock that never jumps."""
         return time.monotonic() + self._offset
+
+    @abstractmethod
+    def obey(self, order: Order) -> None:
+        """Do what another program asks for; in a thread of its own. Raises what is in the way."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -172,6 +187,18 @@ class Engine(ABC):
         if relay is not None and relay.ready:
             relay.way.put(Post(box, encode_message(message), self._queue))
 
+    def post_at_last(self, box: str, message: AnyMessage) -> None:
+        """The same for what nobody will say again: for some time it is kept until it has gone."""
+        if not self._last_words:
+            self._last_words_until = self.now + _LAST_WORDS_S
+        self._last_words.append((box, message))
+        self.post(box, message)
+
+    @property
+    def unsaid_until(self) -> float | None:
+        """Until when there is something left to say; None if there is nothing any more."""
+        return self._last_words_until if self._last_words else None
+
     def post_range(self, box: str, message: AnyMessage, piece: FileRange) -> None:
         """The same with a range of a file."""
         relay = self.relay
@@ -197,6 +224,13 @@ class Engine(ABC):
         """Call when a socket can be read or accepted from."""
         self._selector.register(sock, selectors.EVENT_READ, readable)
 
+    def obey_no_more(self) -> None:
+        """Take no more orders: it is over, or the program ends it here."""
+        orders, self._orders = self._orders, None
+        if orders is not None:
+            self._selector.unregister(orders)
+        self.control.close()
+
     @abstractmethod
     def attached(self) -> None:
         """The box is attached: others can reach this end now."""
@@ -211,6 +245,8 @@ class Engine(ABC):
         error: DrayError | None = None
         try:
             self._selector.register(self._woken_end, selectors.EVENT_READ, None)
+            if self._orders is not None:
+                self.watch(self._orders, lambda: self.control.accept(self.obey))
             self.begin()
             over = False
             while not (over or self._stopping):
@@ -228,11 +264,14 @@ class Engine(ABC):
         while self._commands:
             self._commands.popleft()()
         self._connect()
-        over = self.look()
+        over, unsaid = self.look(), bool(self._last_words)
         for way in list(self._ways):
             self._flush(way)
         if over:
             return True
+        if unsaid and not self._last_words:
+            # They have gone, and nothing else may come to wake whoever waited for that.
+            return False
         for key, events in self._selector.select(self._patience()):
             if key.data is None:
                 with suppress(BlockingIOError):
@@ -270,6 +309,9 @@ class Engine(ABC):
         except WAY_ERRORS:
             self._lose(way)
             return
+        relay = self.relay
+        if relay is not None and relay.way is way and relay.ready and not way.backlog:
+            self._last_words.clear()
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if way.backlog else 0)
         if self._selector.get_key(way.sock).events != wanted:
             self._selector.modify(way.sock, wanted, way)
@@ -291,6 +333,7 @@ class Engine(ABC):
 
     def _let_go(self, error: DrayError | None) -> None:
         self.ending = True
+        self.obey_no_more()
         try:
             self.end(error)
         except DrayError as failure:
@@ -357,6 +400,8 @@ class Engine(ABC):
             case Done():
                 relay.ready = True
                 self._reconnect_s = _RECONNECT_S
+                for box, message in self._last_words:
+                    self.post(box, message)
                 self.attached()
             case Failed():
                 error = error_of(frame.head)

@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
-import hmac
-import secrets
 import socket
 import threading
-import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from dray.client.progress import INTERVAL_S
 from dray.client.steps import reached
-from dray.client.transfer.board import Board, Told
+from dray.client.transfer.board import Board, Rate, Told
+from dray.client.transfer.control import ControlSocket, Order
+from dray.client.transfer.direct import DirectWays
 from dray.client.transfer.engine import Engine
 from dray.client.transfer.source import SourceFile, changed
 from dray.client.transfer.state import KeptConsumer, Offered, StateFile, status_of_offer
 from dray.client.transfer.way import FileRange, Way
 from dray.errors import (
-    AddressInUse,
     DrayError,
-    ProtocolError,
+    Misuse,
     TransferCancelled,
     TransferSourceChanged,
     TransferTimeout,
 )
-from dray.model.limits import MIB, RELAY_WINDOW_BYTES
+from dray.model.limits import MIB, RELAY_WINDOW_BYTES, TRANSFER_SILENCE_S
 from dray.model.transfer import TransferState, TransferStatus
-from dray.tls import is_tunnel
 from dray.transfer.discovery import Discovery
 from dray.transfer.events import (
+    Cancel,
     CheckSource,
     Heard,
     Keep,
     ProducerEvent,
+    Resume,
     Room,
     SendPiece,
     SourceBroke,
     SourceChecked,
+    Suspend,
     Tell,
     Tick,
     WayLost,
@@ -46,30 +47,25 @@ from dray.transfer.producer import Copy, Producer
 from dray.wire.frames import Post
 from dray.wire.transfer_frames import (
     AnyMessage,
+    Cancelled,
     Farewell,
     Handshake,
     Joined,
-    Opening,
     Piece,
     encode_message,
 )
 
 if TYPE_CHECKING:
     from dray.client.runtime import Dialer
-    from dray.wire.stream import Frame
 
 _BACKLOG_BYTES: Final = 2 * MIB
 """What waits for a socket; more would only wait."""
 _LINGER_S: Final = 1.0
 """How long an offer that is over still answers those who have not heard of it."""
+_LINGER_TAKEN_S: Final = TRANSFER_SILENCE_S
+"""The same if somebody may have taken it who has not asked for anything yet."""
 _LINGER_RESTORED_S: Final = 5.0
 """One that was over when the program was killed: its consumer asks every other second."""
-_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - told apart, not listened on
-_UNKNOWN_MAX: Final = 16
-_UNKNOWN_S: Final = 5.0
-_TOKEN_BYTES: Final = 16
-_LISTEN_BACKLOG: Final = 64
-AUTOMATIC: Final = "auto"
 
 
 class Offering(Engine):
@@ -81,30 +77,40 @@ class Offering(Engine):
         kept: Offered,
         *,
         state: StateFile,
-        source: SourceFile,
+        source: SourceFile | None,
         listener: socket.socket | str | None,
         silence_s: float,
+        withdraw: Callable[[], bool],
         told: Told | None = None,
     ) -> None:
-        """Take up an offer that is kept, with its source and, if there is one, a listener."""
+        """Take up an offer that is kept, with a listener if there is one.
+
+        Its source may be missing if it is only to be cancelled.
+        `withdraw` takes the reference out of its queue, and says whether it was there.
+        """
         self.kept = kept
         self._reference = kept.reference
         board = Board(status_of_offer(kept), told)
-        super().__init__(dialer, box=self._reference.transfer, queue=kept.queue, board=board)
+        super().__init__(
+            dialer,
+            box=self._reference.transfer,
+            queue=kept.queue,
+            board=board,
+            control=ControlSocket(state.control_path),
+        )
+        self._withdraw = withdraw
+        self._withdrawing = self._concluded = self._back_again = False
+        self._looked_at = 0.0
         self._state = state
         self._source = source
-        self._listener = listener
         wait_s = kept.request_timeout
         until = None if wait_s is None else self.now + wait_s
         discovery = Discovery(many=self._reference.consumers == "many", until=until)
         self.core = Producer(self._reference.terms, discovery, silence_s=silence_s)
         for each in kept.consumers:
             self.core.restore(each.key, each.consumer_id, each.acked, each.state)
-        self._local_host = "127.0.0.1"
         self._was_over = self.core.state.final
-        self._direct: dict[str, Way] = {}
-        self._unknown: dict[Way, float] = {}
-        self._tokens: dict[str, str] = {}
+        self._direct = DirectWays(self, listener)
         self._checking: set[str] = set()
         self._rates: dict[str, Rate] = {}
         self._posted_at = 0.0
@@ -113,44 +119,68 @@ class Offering(Engine):
     # ---------------------------------------------------------------------- for other threads
 
     def do(self, event: ProducerEvent) -> Callable[[], None]:
-        """What makes the thread give an event to the core, for `ask`."""
-        return lambda: self._give(event)
+        """What makes the thread give an event to the core and tell how it stands, for `ask`."""
 
-    def check_source(self) -> None:
-        """Read the file again; raises `TransferSourceChanged`, which also ends the offer."""
+        def done() -> None:
+            self._give(event)
+            self._tell_board()
+
+        return done
+
+    def resume(self, consumer_id: str = "") -> None:
+        """Go on. Reads the file again, and raises `TransferSourceChanged`, which ends the offer."""
         reference = self._reference
+        if self.core.state.final:
+            raise Misuse(
+                f"file transfer {reference.transfer} is over: it is {self.core.state}; offer the"
+                " file again"
+            )
         try:
-            self._source.check(reference.transfer, reference.fragment_size, reference.fingerprint)
+            self._check_file()
         except TransferSourceChanged as error:
             self.ask(self.do(SourceBroke(error))).result()
             raise
+        self.ask(self.do(Resume(consumer_id))).result()
+
+    def cancel(self) -> None:
+        """End it for all, and take back what nobody has taken; raises `ConnectionLost`.
+
+        It is cancelled also if that is raised.
+        """
+        if not self.running:
+            raise Misuse(
+                f"file transfer {self._reference.transfer} does not run here any more; cancel it by"
+                " its id"
+            )
+        try:
+            if self.core.discovery.open:
+                self._back_again = self._withdraw()
+        finally:
+            self.ask(self.do(Cancel())).result()
+
+    def obey(self, order: Order) -> None:
+        """See `Engine`."""
+        known = {copy.consumer_id for copy in self.core.copies.values()}
+        if order.consumer and order.consumer not in known:
+            raise no_consumer(self._reference.transfer, order.consumer)
+        match order.act:
+            case "suspend":
+                self.ask(self.do(Suspend(order.consumer))).result()
+            case "resume":
+                self.resume(order.consumer)
+            case "cancel" if order.consumer:
+                self.ask(self.do(Cancel(order.consumer))).result()
+            case "cancel":
+                self.cancel()
 
     # ------------------------------------------------------------------------------ the thread
 
     def begin(self) -> None:
-        """See `Engine`."""
-        if isinstance(self._listener, socket.socket):
-            self.watch(self._listener, self._accept)
+        """See `Engine`; consumers speak first."""
 
     def reachable(self, sock: socket.socket) -> None:
-        """Listen on the address by which the queue manager is reached, unless another was given.
-
-        Who reaches it through TLS wants nothing to go unencrypted, so that it is not listened then.
-        """
-        if sock.family != socket.AF_UNIX:
-            self._local_host = sock.getsockname()[0]
-        if self._listener != AUTOMATIC:
-            return
-        if is_tunnel(sock):
-            self._listener = None
-            return
-        try:
-            self._listener = listen_at(self._local_host)
-        except DrayError:
-            # Without a listener everything goes through the managers.
-            self._listener = None
-            return
-        self.watch(self._listener, self._accept)
+        """See `Engine`."""
+        self._direct.reachable(sock)
 
     def attached(self) -> None:
         """See `Engine`; consumers speak first."""
@@ -160,32 +190,27 @@ class Offering(Engine):
         del body
         if isinstance(message, Handshake) and way is None:
             # It begins anew, so a connection that it had is of no more use.
-            old = self._direct.pop(message.key, None)
-            if old is not None:
-                self.shut(old)
+            self._direct.drop(message.key)
         self._give(Heard(message))
 
     def deadline(self) -> float | None:
         """See `Engine`."""
-        times = [*self._unknown.values()]
+        times = self._direct.deadlines()
         at = self.core.deadline()
         if at is not None:
             times.append(at)
-        if self._over_at is not None:
-            times.append(self._over_at)
-            times.append(self._over_at - _LINGER_S + INTERVAL_S)
+        times += [at for at in self._ending_moments() if at > self._looked_at]
         if self.core.state is TransferState.SENDING:
             times.append(self._posted_at + INTERVAL_S)
         return min(times, default=None)
 
     def look(self) -> bool:
         """See `Engine`."""
-        now = self.now
+        now = self._looked_at = self.now
         at = self.core.deadline()
         if at is not None and at <= now:
             self._give(Tick())
-        for way in [way for way, until in self._unknown.items() if until <= now]:
-            self._hang_up(way)
+        self._direct.tick(now)
         self._pump()
         if now >= self._posted_at + INTERVAL_S or self._news():
             self._tell_board()
@@ -195,31 +220,30 @@ class Offering(Engine):
 
     def broken(self, way: Way) -> None:
         """See `Engine`."""
-        self._unknown.pop(way, None)
-        for key, used in list(self._direct.items()):
-            if used is way:
-                del self._direct[key]
-                self._give(WayLost(key))
+        key = self._direct.broken(way)
+        if key is not None:
+            self._give(WayLost(key))
 
     def end(self, error: DrayError | None) -> None:
         """See `Engine`."""
-        if isinstance(self._listener, socket.socket):
-            self._listener.close()
+        self._direct.close()
         self._tell_board()
-        self._source.close()
+        if self._source is not None:
+            self._source.close()
         try:
             if self.core.state.final:
-                self._state.remove()
+                self._conclude(error)
             elif error is None:
                 self._keep()
         finally:
             self._state.release()
-        if error is None and self.core.state.final:
-            self.board.end(error_of_offer(self.core, self._reference.transfer, self.kept))
 
     # ----------------------------------------------------------------------- doing what is said
 
     def _give(self, event: ProducerEvent) -> None:
+        if isinstance(event, SourceBroke) and self.core.discovery.open:
+            self._withdrawing = True
+            threading.Thread(target=self._take_back, name="dray-withdraw", daemon=True).start()
         for effect in self.core.handle(event, self.now):
             match effect:
                 case Keep():
@@ -242,11 +266,13 @@ class Offering(Engine):
         reached("done-kept" if done else "joined-kept")
 
     def _tell(self, message: AnyMessage) -> None:
-        way = self._direct.get(message.key)
+        way = self._direct.of(message.key)
         if isinstance(message, Joined) and way is None:
-            message = self._introduce(message)
+            message = self._direct.introduce(message)
         if way is not None:
             way.put(Post("", encode_message(message)))
+        elif isinstance(message, Cancelled):
+            self.post_at_last(self._box_of(message.key), message)
         else:
             self.post(self._box_of(message.key), message)
         if isinstance(message, Joined):
@@ -254,30 +280,16 @@ class Offering(Engine):
         elif isinstance(message, Farewell):
             reached("farewell-told")
 
-    def _introduce(self, joined: Joined) -> Joined:
-        """Say where the producer listens, with a token that opens one connection."""
-        if not isinstance(self._listener, socket.socket):
-            return joined
-        token = secrets.token_hex(_TOKEN_BYTES)
-        for old in [old for old, key in self._tokens.items() if key == joined.key]:
-            del self._tokens[old]
-        self._tokens[token] = joined.key
-        host, port = self._listener.getsockname()[:2]
-        if host in _EVERYWHERE:
-            host = self._local_host
-        return Joined(
-            joined.key, joined.consumer_id, joined.round, joined.start, (host, port, token)
-        )
-
     def _send(self, key: str, number: int) -> None:
         terms = self.core.terms
+        assert self._source is not None
         if self._source.has_moved_on():
             error = changed(self._source.path, self._reference.transfer)
             self._give(SourceBroke(error))
             return
         head = Piece(key, number, self._source.crcs[number])
         piece = FileRange(self._source.descriptor, terms.bytes_before(number), terms.length(number))
-        way = self._direct.get(key)
+        way = self._direct.of(key)
         if way is not None:
             way.put_range(Post("", encode_message(head)), piece)
         else:
@@ -295,7 +307,7 @@ class Offering(Engine):
     def _has_room(self, copy: Copy) -> bool:
         if copy.state is not TransferState.SENDING:
             return False
-        way = self._direct.get(copy.key)
+        way = self._direct.of(copy.key)
         if way is not None:
             if way.backlog >= _BACKLOG_BYTES:
                 # What the socket takes now makes room at once.
@@ -314,60 +326,21 @@ class Offering(Engine):
         threading.Thread(target=self._read_again, args=(key,), daemon=True).start()
 
     def _read_again(self, key: str) -> None:
-        reference = self._reference
         event: ProducerEvent = SourceChecked(key)
         try:
-            self._source.check(reference.transfer, reference.fragment_size, reference.fingerprint)
+            self._check_file()
         except DrayError as error:
             event = SourceBroke(error)
         self.submit(lambda: self._checked(key, event))
 
+    def _check_file(self) -> None:
+        assert self._source is not None
+        reference = self._reference
+        self._source.check(reference.transfer, reference.fragment_size, reference.fingerprint)
+
     def _checked(self, key: str, event: ProducerEvent) -> None:
         self._checking.discard(key)
         self._give(event)
-
-    # --------------------------------------------------------------- connections of consumers
-
-    def _accept(self) -> None:
-        assert isinstance(self._listener, socket.socket)
-        try:
-            sock, _ = self._listener.accept()
-        except OSError:
-            # Gone before it was accepted, or no descriptor left; the managers are still there.
-            return
-        if len(self._unknown) >= _UNKNOWN_MAX:
-            sock.close()
-            return
-        way = Way(sock)
-        self._unknown[way] = self.now + _UNKNOWN_S
-        self.open(way, lambda frame: self._taken(way, frame))
-
-    def _taken(self, way: Way, frame: Frame) -> None:
-        message = self.message_of(frame)
-        if way in self._unknown:
-            self._open(way, message)
-        elif self._direct.get(message.key) is way:
-            self.heard(way, message, frame.body)
-
-    def _open(self, way: Way, message: AnyMessage) -> None:
-        del self._unknown[way]
-        key = self._redeem(message.token) if isinstance(message, Opening) else None
-        if key is None or key != message.key:
-            raise ProtocolError("a connection began without a token that is good")
-        old = self._direct.pop(key, None)
-        if old is not None:
-            self.shut(old)
-        self._direct[key] = way
-
-    def _redeem(self, token: str) -> str | None:
-        for good in self._tokens:
-            if hmac.compare_digest(good.encode(), token.encode()):
-                return self._tokens.pop(good)
-        return None
-
-    def _hang_up(self, way: Way) -> None:
-        del self._unknown[way]
-        self.shut(way)
 
     def _box_of(self, key: str) -> str:
         return f"{self._reference.transfer}/{key}"
@@ -377,11 +350,62 @@ class Offering(Engine):
     def _finishing(self, now: float) -> bool:
         """Whether everyone has had time to hear how it ended."""
         if self._over_at is None:
-            self._over_at = now + (_LINGER_RESTORED_S if self._was_over else _LINGER_S)
+            self._over_at = now
             self._tell_board()
+        if not self._concluded and self._is_told(now):
+            self._conclude(None)
+        if self.core.discovery.many:
+            refuses = True
+        else:
+            refuses = not self.core.copies and not self._back_again
+        # Somebody may have the reference who has not asked for anything yet.
+        return self._concluded and now >= self._over_at + (_LINGER_TAKEN_S if refuses else 0.0)
+
+    def _is_told(self, now: float) -> bool:
+        assert self._over_at is not None
+        if self._withdrawing:
+            return False
+        if self.unsaid_until is not None and now < self.unsaid_until:
+            return False
+        if self.core.state is TransferState.TIMED_OUT:
+            return True
         quiet = not any(way.backlog for way in self._ways) and not self._was_over
-        told = self._over_at - _LINGER_S + INTERVAL_S <= now and quiet
-        return now >= self._over_at or told or self.core.state is TransferState.TIMED_OUT
+        return now >= self._over_at + (INTERVAL_S if quiet else self._linger_s)
+
+    def _ending_moments(self) -> list[float]:
+        if self._over_at is None:
+            return []
+        if self._concluded:
+            return [self._over_at + _LINGER_TAKEN_S]
+        times = [self._over_at + INTERVAL_S, self._over_at + self._linger_s]
+        return times if self.unsaid_until is None else [*times, self.unsaid_until]
+
+    @property
+    def _linger_s(self) -> float:
+        return _LINGER_RESTORED_S if self._was_over else _LINGER_S
+
+    def _conclude(self, error: DrayError | None) -> None:
+        """It is over, and nothing is kept of it; those who come later are refused, for some time.
+
+        With an error it is the thread that fails, and says so itself.
+        """
+        if self._concluded:
+            return
+        self._concluded = True
+        self.obey_no_more()
+        self._state.remove()
+        if error is None:
+            self.board.end(error_of_offer(self.core, self._reference.transfer, self.kept))
+
+    def _take_back(self) -> None:
+        """In a thread of its own: nobody else is to take a reference to a file that is gone."""
+        with suppress(DrayError):
+            # What ended the offer is what is told; who takes its reference now is refused.
+            self._back_again = self._withdraw()
+        self.submit(self._taken_back)
+
+    def _taken_back(self) -> None:
+        self._withdrawing = False
 
     def _news(self) -> bool:
         return self.board.status.state is not self.core.state or len(self.board.consumers) != len(
@@ -432,23 +456,6 @@ class Offering(Engine):
         )
 
 
-class Rate:
-    """Bytes a second, lately: over the last few looks."""
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[float, int]] = []
-        self._last = 0.0
-
-    def of(self, done: int, *, moving: bool) -> float:
-        """The rate, now that `done` bytes are there; when it is over, the last one."""
-        if not moving:
-            return self._last
-        self._seen = [*self._seen[-19:], (time.monotonic(), done)]
-        (began, before), (now, _) = self._seen[0], self._seen[-1]
-        self._last = max(0.0, (done - before) / (now - began)) if now > began else 0.0
-        return self._last
-
-
 def error_of_offer(core: Producer, transfer_id: str, kept: Offered) -> DrayError | None:
     """What `wait` raises of an offer that is over; None if it is done."""
     if core.error is not None:
@@ -472,15 +479,6 @@ def error_of_offer(core: Producer, transfer_id: str, kept: Offered) -> DrayError
     return None
 
 
-def listen_at(host: str) -> socket.socket:
-    """Listen on a port of the system's choice; raises `AddressInUse`."""
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = socket.create_server((host, 0), family=family, backlog=_LISTEN_BACKLOG)
-    except OSError as error:
-        raise AddressInUse(
-            f"cannot listen on {host} for consumers: {error.strerror or error}; give another"
-            " address, or None to go through the queue managers"
-        ) from error
-    sock.setblocking(False)
-    return sock
+def no_consumer(transfer_id: str, consumer_id: str) -> Misuse:
+    """Say that an offer has no such consumer."""
+    return Misuse(f"file transfer {transfer_id} has no consumer {consumer_id!r}")

@@ -3,6 +3,7 @@
     <where>/<queue manager id>/<transfer id>.out        an offer
                                <consumer's key>.in      a file that is being received
                                <the same>.lock          held by the program that runs it
+                               <the same>.sock          where that program takes orders
 
 A file is replaced atomically and synced with its directory. Which fields there are is told in
 docs/formats/transfer.md.
@@ -93,6 +94,11 @@ class StateFile:
                 f"the file transfer in {self._path} is being run by another program"
             ) from error
 
+    @property
+    def control_path(self) -> Path:
+        """Where the program that runs the transfer takes orders (`control`)."""
+        return _control_path(self._path)
+
     def write(self, kept: Offered | Incoming) -> None:
         """Replace what is kept, durably; raises `TargetUnwritable`."""
         fresh = self._path.with_name(f"{self._path.name}.new")
@@ -112,10 +118,9 @@ class StateFile:
 
     def remove(self) -> None:
         """Forget the transfer, and let go of it."""
-        with suppress(FileNotFoundError):
-            self._path.unlink()
-        with suppress(FileNotFoundError):
-            self._lock_path.unlink()
+        for path in (self._path, self.control_path, self._lock_path):
+            with suppress(FileNotFoundError):
+                path.unlink()
         self.release()
 
     def release(self) -> None:
@@ -136,6 +141,11 @@ def is_run(folder: Path, name: str, direction: str) -> bool:
     finally:
         os.close(descriptor)
     return bool(_LOCK.unpack(found)[0] != fcntl.F_UNLCK)
+
+
+def control_path(folder: Path, name: str, direction: str) -> Path:
+    """Where the program that runs that transfer takes orders."""
+    return _control_path(folder / f"{name}.{direction}")
 
 
 def folder_of(manager_id: str) -> Path:
@@ -191,6 +201,10 @@ def status_of_incoming(kept: Incoming, expected: int) -> TransferStatus:
 
 def _lock_path(folder: Path, name: str, direction: str) -> Path:
     return folder / f"{name}.{direction}.lock"
+
+
+def _control_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sock")
 
 
 def _whole(kind: int) -> bytes:

@@ -1,0 +1,152 @@
+"""A transfer that runs is steered from elsewhere; one that does not is given up (R115)."""
+
+from __future__ import annotations
+
+import pytest
+
+import dray
+from dray.model.transfer import TransferState
+from tests.contract.transfers.parties import SOON_S, Saving, until
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """From here on it is as on the machine of the other end."""
+    return lambda: monkeypatch.setenv("DRAY_TRANSFERS", str(tmp_path / "elsewhere"))
+
+
+def test_a_running_offer_is_suspended_and_resumed_from_elsewhere(
+    *, manager, reports, source, offer_of, tmp_path, gate
+):
+    held = gate("piece-stored", 10)
+    offer = offer_of(source, reports)
+    incoming = manager.accept_file(source=reports, timeout=SOON_S)
+    saving = Saving(incoming, tmp_path / "out")
+    assert held.reached.wait(SOON_S)
+    running = manager.running_transfer(offer.transfer_id)
+    assert (running.status.direction, running.status.label) == ("out", source.name)
+    running.suspend()
+    assert offer.status.state is TransferState.SUSPENDED
+    held.opened.set()
+    until(lambda: incoming.status.state is TransferState.SUSPENDED)
+    running.resume()
+    assert saving.join().read_bytes() == source.read_bytes()
+    assert offer.wait(SOON_S).state is TransferState.DONE
+    with pytest.raises(dray.Misuse, match="takes no orders"):
+        running.suspend()
+
+
+def test_a_running_consumer_is_suspended_and_resumed_from_elsewhere(
+    *, manager, reports, source, offer_of, tmp_path, gate, elsewhere
+):
+    held = gate("piece-sent", 10)
+    offer = offer_of(source, reports)
+    elsewhere()
+    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
+    assert held.reached.wait(SOON_S)
+    running = manager.running_transfer(offer.transfer_id)
+    assert running.status.direction == "in"
+    running.suspend()
+    held.opened.set()
+    until(lambda: offer.status.state is TransferState.SUSPENDED)
+    running.resume()
+    assert saving.join().read_bytes() == source.read_bytes()
+    assert offer.wait(SOON_S).state is TransferState.DONE
+
+
+def test_one_consumer_of_a_running_offer_is_cancelled_from_elsewhere(
+    *, manager, reports, source, offer_of, tmp_path, gate
+):
+    held = gate("piece-stored", 10)
+    offer = offer_of(source, reports)
+    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
+    assert held.reached.wait(SOON_S)
+    running = manager.running_transfer(offer.transfer_id)
+    until(lambda: offer.consumers)
+    for steer in (running.suspend, running.resume, running.cancel):
+        with pytest.raises(dray.Misuse, match="no consumer 'x'"):
+            steer("x")
+    manager.cancel_transfer(offer.transfer_id, offer.consumers[0].consumer_id)
+    held.opened.set()
+    with pytest.raises(dray.TransferCancelled):
+        saving.join()
+
+
+def test_a_running_offer_is_cancelled_from_elsewhere(
+    *, manager, reports, source, offer_of, tmp_path, gate
+):
+    held = gate("piece-stored", 10)
+    offer = offer_of(source, reports)
+    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
+    assert held.reached.wait(SOON_S)
+    manager.cancel_transfer(offer.transfer_id)
+    assert offer.status.state is TransferState.CANCELLED
+    held.opened.set()
+    for ended in (saving.join, lambda: offer.wait(SOON_S)):
+        with pytest.raises(dray.TransferCancelled):
+            ended()
+    assert not list(tmp_path.glob("out*"))
+    assert manager.running_transfer(offer.transfer_id) is None
+
+
+def test_r117_a_changed_file_is_told_to_who_resumes_it_from_elsewhere(
+    *, manager, reports, source, offer_of
+):
+    offer = offer_of(source, reports)
+    running = manager.running_transfer(offer.transfer_id)
+    running.suspend()
+    source.write_bytes(b"another")
+    with pytest.raises(dray.TransferSourceChanged):
+        running.resume()
+    with pytest.raises(dray.TransferSourceChanged):
+        offer.wait(SOON_S)
+
+
+def test_what_nobody_runs_is_given_up_though_its_file_is_gone(
+    *, manager, reports, source, offer_of
+):
+    offer = offer_of(source, reports)
+    offer.close()
+    assert manager.running_transfer(offer.transfer_id) is None
+    with pytest.raises(dray.Misuse, match="not being run"):
+        manager.cancel_transfer(offer.transfer_id, "1")
+    source.unlink()
+    manager.cancel_transfer(offer.transfer_id)
+    assert manager.unfinished_transfers() == []
+    assert list(manager.queue(reports).messages()) == []
+    with pytest.raises(dray.Misuse, match="not unfinished"):
+        manager.cancel_transfer(offer.transfer_id)
+
+
+def test_a_producer_is_told_that_its_killed_consumer_was_given_up(
+    *, manager, reports, source, offer_of, tmp_path, gate, elsewhere
+):
+    held = gate("piece-stored", 10)
+    offer = offer_of(source, reports)
+    elsewhere()
+    incoming = manager.accept_file(source=reports, timeout=SOON_S)
+    saving = Saving(incoming, tmp_path / "out")
+    assert held.reached.wait(SOON_S)
+    held.opened.set()
+    incoming.close()
+    with pytest.raises(dray.TransferTimeout, match="was stopped here"):
+        saving.join()
+    manager.cancel_transfer(offer.transfer_id)
+    assert not list(tmp_path.glob("out*"))
+    with pytest.raises(dray.TransferCancelled):
+        offer.wait(SOON_S)
+
+
+def test_a_consumer_is_told_that_its_killed_producer_was_given_up(
+    *, manager, reports, source, offer_of, tmp_path, gate
+):
+    held = gate("piece-sent", 10)
+    offer = offer_of(source, reports)
+    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
+    assert held.reached.wait(SOON_S)
+    held.opened.set()
+    offer.close()
+    manager.cancel_transfer(offer.transfer_id)
+    with pytest.raises(dray.TransferCancelled):
+        saving.join()
+    assert not list(tmp_path.glob("out*"))
