@@ -55,13 +55,12 @@ class CutFrames:
             raise ProtocolError(f"a frame cannot be cut on channel {channel}: it is not free")
         if len(announced) < FRAME_HEADER_BYTES:
             raise ProtocolError("a frame that is to come in pieces lacks its beginning")
-        fixed, rest = announced[:FRAME_HEADER_BYTES], announced[FRAME_HEADER_BYTES:]
-        header = read_frame_header(fixed)
-        if header.head_bytes != len(rest) or not header.body_bytes:
+        header = read_frame_header(announced)
+        if FRAME_HEADER_BYTES + header.head_bytes != len(announced) or not header.body_bytes:
             raise ProtocolError("a frame that is to come in pieces does not fit its beginning")
         if header.type in (Cut.code, Piece.code):
             raise ProtocolError("a piece of a frame cannot come in pieces")
-        self._open[channel] = _Cut(header, decode_head(header, fixed, rest))
+        self._open[channel] = _Cut(header, decode_head(header, announced))
         return header.body_bytes
 
     def has_memory(self, channel: int, body: memoryview) -> None:

@@ -324,10 +324,10 @@ def check_values(head: Head, encoded: bytes) -> None:
         raise Misuse(f"{name} has a value that makes no sense: {what}") from error
 
 
-def read_frame_header(view: bytes | bytearray | memoryview) -> FrameHeader:
-    """Read 24 bytes; raises `ProtocolError` if no frame of ours begins so."""
+def read_frame_header(view: bytes | bytearray | memoryview, at: int = 0) -> FrameHeader:
+    """Read 24 bytes from `at` on; raises `ProtocolError` if no frame of ours begins so."""
     magic, version, kind, zero, request_id, head_bytes, body_bytes, crc = FRAME_HEADER.unpack_from(
-        view
+        view, at
     )
     if magic != MAGIC:
         raise ProtocolError(f"the other end does not speak Dray: it began with {bytes(magic)!r}")
@@ -340,11 +340,10 @@ def read_frame_header(view: bytes | bytearray | memoryview) -> FrameHeader:
     return FrameHeader(kind, request_id, head_bytes, body_bytes, crc)
 
 
-def decode_head(
-    header: FrameHeader, fixed: bytes | bytearray | memoryview, head: bytes | bytearray | memoryview
-) -> Head:
-    """Check the CRC32C and read the head; raises `ProtocolError`."""
-    if crc32c.crc32c(head, crc32c.crc32c(memoryview(fixed)[:_CRC_AT])) != header.crc:
+def decode_head(header: FrameHeader, encoded: memoryview) -> Head:
+    """Check the CRC32C of what `encode_frame` gave, and read the head; raises `ProtocolError`."""
+    head = encoded[FRAME_HEADER_BYTES:]
+    if crc32c.crc32c(head, crc32c.crc32c(encoded[:_CRC_AT])) != header.crc:
         raise ProtocolError("a frame was damaged on the way: its CRC32C does not fit")
     try:
         return _DECODERS[header.type].decode(head)

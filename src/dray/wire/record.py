@@ -128,6 +128,7 @@ _WHAT_IT_IS = {
 }
 _DEFAULTS = Properties()
 _NOTHING_SAID = _Plain()
+_PART_MAX = int(Part.TRAILER)
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Properties).decode
 
@@ -197,7 +198,7 @@ def read_header(view: Buffer, offset: int = 0) -> RecordHeader:
         raise ProtocolError(f"a message record is cut short: {error}") from error
     if magic != MAGIC or version != VERSION:
         raise ProtocolError(f"no message record of version {VERSION} begins here")
-    if part > Part.TRAILER or priority > PRIORITY_MAX or flags & ~_FLAGS_KNOWN or zero or zeros:
+    if part > _PART_MAX or priority > PRIORITY_MAX or flags & ~_FLAGS_KNOWN or zero or zeros:
         raise ProtocolError("a message record has a header field out of bounds")
     if properties > PROPERTIES_BYTES_MAX or HEADER_BYTES + properties + body > MESSAGE_BYTES_MAX:
         raise ProtocolError("a message record says it is longer than a message may be")

@@ -36,6 +36,7 @@ UNASKED_BYTES_MAX = 4 << 10
 """Memory for a frame that is not whole yet is taken without asking up to this."""
 _EMPTY = memoryview(b"")
 _OF_CUT_ONES = (Cut, Piece)
+_CODES_OF_CUT_ONES = (Cut.code, Piece.code)
 
 Grant = Callable[[int], bool]
 
@@ -122,10 +123,27 @@ class FrameStream:
         return self._whole_ones()
 
     def _whole_ones(self) -> list[Frame]:
-        frames: list[Frame] = []
-        while (frame := self._next()) is not None:
-            frames.append(frame)
+        frames = self._small_ones() if self._pending is None and self._begun is None else []
+        if not frames or self._start < self._end:
+            while (frame := self._next()) is not None:
+                frames.append(frame)
         self._put_rest_aside()
+        return frames
+
+    def _small_ones(self) -> list[Frame]:
+        """Frames that are there from end to end, as most are, up to the first that is not so."""
+        frames: list[Frame] = []
+        view, start, end = memoryview(self._small), self._start, self._end
+        while end - start >= FRAME_HEADER_BYTES:
+            header = read_frame_header(view, start)
+            body_at = start + FRAME_HEADER_BYTES + header.head_bytes
+            stop = body_at + header.body_bytes
+            if stop > end or header.type in _CODES_OF_CUT_ONES:
+                break
+            head = decode_head(header, view[start:body_at])
+            body = memoryview(bytearray(view[body_at:stop])) if header.body_bytes else _EMPTY
+            frames.append(Frame(head, header.request_id, body))
+            self._start = start = stop
         return frames
 
     def _next(self) -> Frame | None:
@@ -161,16 +179,12 @@ class FrameStream:
         have = self._end - self._start
         if have < FRAME_HEADER_BYTES:
             return None
-        view = memoryview(self._small)
-        fixed = view[self._start : self._start + FRAME_HEADER_BYTES]
-        header = read_frame_header(fixed)
+        header = read_frame_header(self._small, self._start)
         whole = FRAME_HEADER_BYTES + header.head_bytes
         if have < whole:
             self._prepare_for(whole)
             return None
-        head = decode_head(
-            header, fixed, view[self._start + FRAME_HEADER_BYTES : self._start + whole]
-        )
+        head = decode_head(header, memoryview(self._small)[self._start : self._start + whole])
         self._start += whole
         return header, head
 
@@ -230,15 +244,13 @@ class FrameStream:
 
     def _put_rest_aside(self) -> None:
         """Leave the shared memory to others; drop a buffer that a large head had to itself."""
-        if self._small is self._shared:
-            self._rest = bytes(memoryview(self._small)[self._start : self._end])
-            self._start = self._end = 0
-        elif self._start:
-            self._rest = bytes(memoryview(self._small)[self._start : self._end])
+        if self._small is self._shared or self._start:
+            rest = memoryview(self._small)[self._start : self._end]
+            self._rest = bytes(rest) if rest else b""
             self._small, self._start, self._end = self._shared, 0, 0
 
     def _take_up_rest(self) -> None:
-        if self._small is self._shared:
+        if self._rest and self._small is self._shared:
             self._small[: len(self._rest)] = self._rest
             self._start, self._end = 0, len(self._rest)
 

@@ -71,8 +71,7 @@ class Babbler:
         for _ in range(count):
             try:
                 encoded = memoryview(frames.encode_frame(self.struct(self.random.choice(kinds)), 1))
-                fixed, head = encoded[:24], encoded[24:]
-                yield frames.decode_head(frames.read_frame_header(fixed), fixed, head)
+                yield frames.decode_head(frames.read_frame_header(encoded), encoded)
             except errors.DrayError:
                 continue
 
