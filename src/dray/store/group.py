@@ -40,6 +40,8 @@ SEAL: Final = 2
 _HEADER: Final = struct.Struct("<4sHHQQQQIIIIII")
 _RANGE: Final = struct.Struct("<III")
 _LENGTH: Final = struct.Struct("<I")
+_WATERMARK: Final = struct.Struct("<Q")
+_WATERMARK_AT: Final = 16
 HEADER_BYTES: Final = _HEADER.size
 CRC_OFFSET: Final = HEADER_BYTES - 4
 
@@ -116,8 +118,17 @@ def encode(group: Group, ranges: Sequence[Range], facts: bytes | bytearray) -> b
     return image
 
 
-def decode_header(header: bytes | bytearray | memoryview) -> Group | None:
-    """What a header says if its own fields agree; the checksum is not looked at."""
+def watermark_at(image: bytearray, at: int) -> int:
+    """The watermark in the header that begins at byte `at`."""
+    watermark: int = _WATERMARK.unpack_from(image, at + _WATERMARK_AT)[0]
+    return watermark
+
+
+def decode_header(header: bytes | bytearray | memoryview, at: int = 0) -> Group | None:
+    """What a header says if its own fields agree; the checksum is not looked at.
+
+    It begins at byte `at`.
+    """
     (
         magic,
         version,
@@ -132,7 +143,7 @@ def decode_header(header: bytes | bytearray | memoryview) -> Group | None:
         length,
         _reserved,
         _crc,
-    ) = _HEADER.unpack_from(header)
+    ) = _HEADER.unpack_from(header, at)
     if magic != MAGIC or version != VERSION or watermark > lsn:
         return None
     if not HEADER_BYTES + ranges * _RANGE.size <= length <= capacity:

@@ -31,6 +31,7 @@ class Kind(IntEnum):
 
 _PREFIXES: Final = {Kind.RECOVERABLE: "p", Kind.JOURNAL: "j", Kind.EXPRESS: "r"}
 _KINDS: Final = {prefix: kind for kind, prefix in _PREFIXES.items()}
+_BY_VALUE: Final = {kind.value: kind for kind in Kind}
 _NAME: Final = re.compile(r"([pjr])(\d{7,10})\.mq")
 _NAME_WITH_MAPS: Final = re.compile(r"[pjrl]\d{7,10}\.mq")
 
@@ -43,7 +44,7 @@ def heap_file_number(kind: Kind, number: int) -> int:
 
 def kind_of(file: int) -> Kind:
     """The kind of heap file `file`."""
-    return Kind(file >> KIND_AT)
+    return _BY_VALUE[file >> KIND_AT]
 
 
 def file_name(file: int) -> str:

@@ -59,6 +59,10 @@ LOG_RESERVE_SHARE: Final = 16
 LOG_AHEAD_SHARE: Final = 256
 """As `AHEAD_SHARE`, for QMLog on its first way through its file (256 KiB)."""
 
+LOG_AHEAD_BYTES_MIN: Final = 4 << 10
+"""Of a small log no less than a block of usual file systems: what is less gains nothing, and would
+be written again with every group."""
+
 LOG_CHECKPOINT_SHARE: Final = 3
 """A checkpoint is due when one part in this many was written since the last. The log is kept back
 to the older checkpoint, so two parts are in use and the third is for what arrives meanwhile."""

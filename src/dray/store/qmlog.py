@@ -37,8 +37,10 @@ from dray.store.group import (
     group_bytes,
     intact,
     ranges_of,
+    watermark_at,
 )
 from dray.store.limits import (
+    LOG_AHEAD_BYTES_MIN,
     LOG_AHEAD_SHARE,
     LOG_RESERVE_SHARE,
     LOG_SCAN_BYTES,
@@ -107,22 +109,23 @@ class LogReader:
         """
         self._window.clear()
         lsn, next_fact, groups, watermark, gap = start, 0, 0, max(start, durable), False
-        suspects: deque[Suspect] = deque()
+        suspects: deque[tuple[Group, bytearray]] = deque()
         while (found := self.group_at(lsn)) is not None:
-            group, image = found
+            group, _ = found
             if group.epoch < epoch or group.first_fact < next_fact:
                 break
             if group.first_fact > max(next_fact, known_facts):
                 gap = True
                 break
             watermark = max(watermark, group.watermark)
-            suspects.append(Suspect(group, ranges_of(group, image)))
-            while suspects and suspects[0].group.lsn < watermark:
+            suspects.append(found)
+            while suspects and suspects[0][0].lsn < watermark:
                 suspects.popleft()
             next_fact = group.first_fact + group.facts
             lsn, epoch, groups = group.end, group.epoch, groups + 1
         next_fact = max(next_fact, known_facts)
-        return Chain(start, lsn, groups, next_fact, epoch, watermark, tuple(suspects), gap)
+        doubted = tuple(Suspect(group, ranges_of(group, image)) for group, image in suspects)
+        return Chain(start, lsn, groups, next_fact, epoch, watermark, doubted, gap)
 
     def facts(self, chain: Chain, first: int) -> Iterator[bytes]:
         """The facts of `chain` in order, from fact number `first` on."""
@@ -140,12 +143,8 @@ class LogReader:
 
     def witness(self, lsn: int) -> Group | None:
         """A later group that knew the bytes at `lsn` to be durable: then they are damaged."""
-        for group in self._headers():
-            if (
-                lsn < group.watermark
-                and group.lsn < lsn + self.capacity
-                and self.group_at(group.lsn)
-            ):
+        for group in self._headers(beyond=lsn):
+            if group.lsn < lsn + self.capacity and self.group_at(group.lsn):
                 return group
         return None
 
@@ -159,13 +158,14 @@ class LogReader:
         """Whether there is no whole group anywhere, of whatever lsn."""
         return not any(self.group_at(group.lsn) for group in self._headers())
 
-    def _headers(self) -> Iterator[Group]:
+    def _headers(self, *, beyond: int = -1) -> Iterator[Group]:
+        """What looks like the header of a group, of those whose watermark is beyond an lsn."""
         self._window.clear()
         piece = bytearray(min(LOG_SCAN_BYTES, self.capacity))
         for base in range(0, self.capacity, LOG_SCAN_BYTES):
             got = self._file.read_into(memoryview(piece), base)
             for at in _sectors_with_magic(piece, got):
-                group = decode_header(memoryview(piece)[at : at + HEADER_BYTES])
+                group = decode_header(piece, at) if watermark_at(piece, at) > beyond else None
                 if group is not None and group.lsn % self.capacity == base + at:
                     yield group
 
@@ -215,7 +215,7 @@ class Log:
         self._pending = bytearray()
         self._pending_facts = 0
         self._reserve = capacity // LOG_RESERVE_SHARE
-        self._ahead = capacity // LOG_AHEAD_SHARE
+        self._ahead = max(capacity // LOG_AHEAD_SHARE, LOG_AHEAD_BYTES_MIN)
         # Bytes of the file below were written before: all of them after the first way through.
         self._used = min(head, capacity)
 

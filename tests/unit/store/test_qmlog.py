@@ -8,7 +8,7 @@ import pytest
 
 from dray.errors import StorePoisoned
 from dray.store.group import OPENING, SEAL, Range
-from dray.store.limits import LOG_AHEAD_SHARE
+from dray.store.limits import LOG_AHEAD_BYTES_MIN, LOG_AHEAD_SHARE
 from dray.store.qmlog import Log, LogReader
 from dray.testing.disk import Operation, SimDisk
 
@@ -212,6 +212,12 @@ def test_the_first_way_through_the_file_is_prepared_some_groups_ahead(disk, long
     for number in range(1, 9):
         assert writes_of(disk, long_log, b"a") == [(512 * number, 512)]
     assert writes_of(disk, long_log, b"a") == [(9 * 512, 512), (10 * 512, ahead)]
+
+
+def test_of_a_small_log_no_less_than_a_block_is_prepared(disk, log):
+    assert log.capacity // LOG_AHEAD_SHARE < LOG_AHEAD_BYTES_MIN
+    assert writes_of(disk, log, b"a") == [(0, 512), (512, LOG_AHEAD_BYTES_MIN)]
+    assert writes_of(disk, log, b"a") == [(512, 512)]
 
 
 def test_nothing_is_prepared_behind_the_end_of_the_file_nor_the_second_time(disk, long_log):
