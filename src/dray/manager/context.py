@@ -142,7 +142,8 @@ class Context:
 
         Besides what waits for that group already.
         """
-        return self.store.group_bytes_max - self.portion_bytes - _BESIDE_BYTES
+        most = self.store.group_bytes_max
+        return most - most // _PORTIONS - _BESIDE_BYTES
 
     @property
     def portion_bytes(self) -> int:

@@ -31,6 +31,7 @@ from dray.manager.index import (
     TAIL_BYTES,
     WANTS_ACKNOWLEDGMENTS,
     any_asks_in,
+    copies_of,
     entries_in,
     extent_of,
     is_express,
@@ -87,14 +88,15 @@ class Departures:
 
     def leave(self, queue: Queue, packed: bytes, message_class: int) -> None:
         """A message leaves `queue` for good, because of `message_class`."""
-        entry = unpack(packed)
+        keeper = queue.keeper if message_class == RECEIVED else None
+        copies = copies_of(packed)
+        if keeper is None and not copies:
+            return
         # No time runs where it is kept.
         tail = with_expiry(tail_of(packed), 0)
-        kept = False
-        if message_class == RECEIVED and queue.keeper is not None:
-            kept = self._join(queue.keeper, tail)
-        if entry.copies and queue.kind not in _KEEPERS:
-            self._tell(queue, entry, tail, message_class, kept=kept)
+        kept = keeper is not None and self._join(keeper, tail)
+        if copies and queue.kind not in _KEEPERS:
+            self._tell(queue, unpack(packed), tail, message_class, kept=kept)
 
     def arrive(self, entry: Entry) -> None:
         """A message has reached its queue: positive arrival acknowledgments."""

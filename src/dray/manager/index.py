@@ -72,7 +72,8 @@ ORDINAL_BITS = 22
 ORDINAL_MAX = (1 << ORDINAL_BITS) - 1
 _PRIORITY_BYTES = bytes(_PRIORITY_TOP - (kind >> _PRIORITY_AT & _THREE_BITS) for kind in range(256))
 """By kind byte: what the key begins with."""
-_LASTING = bytes(top for top in range(256) if top >> _HEAP_KIND_SHIFT != Kind.EXPRESS)
+_EXPRESS = int(Kind.EXPRESS)
+_LASTING = bytes(top for top in range(256) if top >> _HEAP_KIND_SHIFT != _EXPRESS)
 """What the highest byte of a file's number is of all kinds but express ones."""
 _KINDS_OF_PLAIN = bytes(kind for kind in range(256) if not kind & _TWO_BITS)
 _KINDS_ASKING_NOTHING = bytes(range(1 << _COPIES_AT))
@@ -168,12 +169,12 @@ def extent_of(tail: bytes) -> Extent:
 
 def is_express(tail: bytes) -> bool:
     """Whether a packed tail is that of an express message: its record is in no lasting file."""
-    return tail[_HEAP_KIND_AT] >> _HEAP_KIND_SHIFT == Kind.EXPRESS
+    return tail[_HEAP_KIND_AT] >> _HEAP_KIND_SHIFT == _EXPRESS
 
 
 def is_express_entry(entry: bytes) -> bool:
     """The same of a packed entry."""
-    return entry[KEY_BYTES + _HEAP_KIND_AT] >> _HEAP_KIND_SHIFT == Kind.EXPRESS
+    return entry[KEY_BYTES + _HEAP_KIND_AT] >> _HEAP_KIND_SHIFT == _EXPRESS
 
 
 def at_place(tail: bytes, extent: Extent) -> bytes:

@@ -17,7 +17,7 @@ import crc32c
 from dray.errors import LargeMessageHole, MessageNotFound, Misuse, ProtocolError, TransactionUsage
 from dray.large.join import PartSeen, SequenceKey
 from dray.manager.envelopes import bodies_in, envelopes_in
-from dray.manager.index import lookup_id_of, part_of, unpack
+from dray.manager.index import lookup_id_of, part_of, place_in, unpack
 from dray.manager.quarantine import set_aside
 from dray.manager.receiving import (
     Waiter,
@@ -182,8 +182,8 @@ def _damaged_ends(context: Context, queue: Queue, assembly: Assembly) -> list[by
 
 
 def _intact(context: Context, packed: bytes) -> bool:
-    entry = unpack(packed)
-    return crc32c.crc32c(context.store.read(entry.extent)) == entry.crc
+    extent, crc = place_in(packed)
+    return crc32c.crc32c(context.store.read(extent)) == crc
 
 
 def _lose(context: Context, queue: Queue, assembly: Assembly, damaged: list[bytes]) -> None:

@@ -236,15 +236,18 @@ class Links:
         for peer in self._context.relay.wanted():
             self._link(peer)
         for link in self._links.values():
-            if link.state is LinkState.CONNECTED:
+            state = link.state
+            if state is LinkState.WELCOMED:
+                continue
+            if state is LinkState.CONNECTED:
                 times.append(link.welcome_by)
-            elif link.state is LinkState.DOWN and self._wanted(link):
+            elif state is LinkState.DOWN and self._wanted(link):
                 times.append(link.dial_at)
         while self._due and not self._is_current(*self._due[0]):
             heapq.heappop(self._due)
         if self._due:
             times.append(self._due[0][0])
-        return min(times, default=None)
+        return min(times) if times else None
 
     def delivery_of(self, queue: Queue) -> DeliveryInfo | None:
         """How the delivery of an outgoing queue stands, for those who look."""

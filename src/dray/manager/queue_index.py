@@ -16,6 +16,7 @@ from dray.manager.index import (
     entries_in,
     express_in,
     is_express_entry,
+    length_of,
     lengths_in,
     lookup_id_of,
     place_in,
@@ -179,15 +180,21 @@ class QueueIndex:
 
     def remove(self, lookup_id: int) -> bytes | None:
         """Take an entry away for good, held or available; None if it is not there."""
-        entry = self._aside.pop(lookup_id, None)
-        if entry is None and lookup_id in self._held:
-            entry, _ = self._held.pop(lookup_id)
-        elif entry is None:
-            entry = self.find(lookup_id)
-            if entry is None:
+        held = self._held.pop(lookup_id, None)
+        if held is not None:
+            entry = held[0]
+        elif lookup_id in self._aside:
+            entry = self._aside.pop(lookup_id)
+        else:
+            found = self.find(lookup_id)
+            if found is None:
                 return None
-            self._available.remove(entry[:KEY_BYTES])
-        self._count(entry, -1)
+            entry = self._available.remove(found[:KEY_BYTES])
+        length = length_of(entry)
+        self.byte_count -= length
+        if is_express_entry(entry):
+            self.express_count -= 1
+            self.express_bytes -= length
         return entry
 
     def durable(self) -> bytes:

@@ -102,15 +102,15 @@ class Queue:
     @property
     def counted(self) -> Queue:
         """The queue against whose quota this one's messages count: a sub-queue's is its parent."""
-        if self.kind is QueueKind.SUB and self.parent is not None:
-            return self.parent
-        return self
+        parent = self.parent
+        return parent if parent is not None and self.kind is QueueKind.SUB else self
 
     @property
     def quota(self) -> int | None:
         """How many bytes it may hold."""
-        if self.kind is QueueKind.JOURNAL and self.parent is not None:
-            return self.parent.options.journal_quota
+        parent = self.parent
+        if parent is not None and self.kind is QueueKind.JOURNAL:
+            return parent.options.journal_quota
         return self.options.quota
 
     @property

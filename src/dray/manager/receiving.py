@@ -25,7 +25,7 @@ from dray.large.join import Assembly
 from dray.manager.context import Context, Session
 from dray.manager.costs import cost_of_receiving
 from dray.manager.envelopes import bodies_in, envelopes_in, piece
-from dray.manager.index import length_of, lookup_id_of, part_of, unpack
+from dray.manager.index import length_of, lookup_id_of, part_of, place_in, unpack
 from dray.manager.parts import part_seen
 from dray.manager.purging import carry_on, drop_large, leave, leave_all, portion, purge
 from dray.manager.quarantine import refuse_damaged
@@ -185,7 +185,7 @@ def _range_of(context: Context, session: Session, head: ReadPart | CopyPart) -> 
         raise MessageNotFound(
             f"the message at position {head.lookup_id} of {queue.name!r} is gone or held by another"
         )
-    extent = unpack(packed).extent
+    extent, _ = place_in(packed)
     if head.offset < 0 or head.length < 0 or head.offset + head.length > extent.length:
         raise ProtocolError("a range outside the record was asked for")
     return Extent(extent.file, extent.offset + head.offset, head.length), own
@@ -273,7 +273,7 @@ def _with_correlation(context: Context, queue: Queue, text: str) -> Iterator[byt
     """A linear scan, as in the original (semantics 1.2); case does not count."""
     wanted = text.casefold()
     for packed in queue.index.available():
-        extent = unpack(packed).extent
+        extent, _ = place_in(packed)
         header = read_header(context.store.read(extent, length=HEADER_BYTES))
         if not header.properties_bytes:
             continue

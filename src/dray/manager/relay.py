@@ -64,7 +64,8 @@ class Relay:
 
     def wanted(self) -> list[Peer]:
         """All peers to which a link is needed."""
-        return [peer for peer, count in self._leading.items() if count]
+        leading = self._leading
+        return [peer for peer, count in leading.items() if count] if leading else []
 
     def attach(self, context: Context, session: Session, head: AttachBox) -> None:
         """Give a box to a session; raises `Misuse`. The last one to ask has it."""

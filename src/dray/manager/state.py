@@ -57,12 +57,12 @@ from dray.manager.index import (
     extent_of,
     extents_of,
     lookup_id_of,
+    place_in,
     place_of,
     places_in,
     runs_in,
     split_tails,
     tail_of,
-    unpack,
     unpack_places,
 )
 from dray.manager.outcomes import Outcomes
@@ -171,8 +171,7 @@ class State:
         self, queue: Queue, lookup_ids: Iterable[int], keep: frozenset[Extent] = frozenset()
     ) -> None:
         """Express messages leave a queue; their records are given up, but for those to `keep`."""
-        for lookup_id in lookup_ids:
-            self._drop(queue, lookup_id, keep)
+        self._drop(queue, lookup_ids, keep)
 
     def _set_quota(self, fact: QuotaSet) -> None:
         if fact.number == 0:
@@ -242,8 +241,7 @@ class State:
         for number, lookups in fact.receives:
             queue = self.queues.get(number)
             if queue is not None:
-                for lookup_id in unpack_lookups(lookups):
-                    self._drop(queue, lookup_id, keep)
+                self._drop(queue, unpack_lookups(lookups), keep)
         for number, tails in fact.moved:
             queue = self.queues.get(number)
             if queue is not None:
@@ -345,16 +343,15 @@ class State:
         if queue.stream is not None:
             queue.stream.acknowledged(fact.upto)
 
-    def _drop(self, queue: Queue, lookup_id: int, keep: frozenset[Extent]) -> None:
-        """Take a message out of a queue, and its record out of the heap unless it is kept."""
-        queue.purge_pending.discard(lookup_id)
-        entry = queue.index.remove(lookup_id)
-        if entry is None:
-            return
-        extent = unpack(entry).extent
-        self.ledger.stored[queue.account] -= extent.length
-        if extent not in keep:
-            self.released(extent)
+    def _drop(self, queue: Queue, lookup_ids: Iterable[int], keep: frozenset[Extent]) -> None:
+        """Take messages out of a queue, and their records out of the heap unless they are kept."""
+        before = queue.index.byte_count
+        for lookup_id in lookup_ids:
+            queue.purge_pending.discard(lookup_id)
+            entry = queue.index.remove(lookup_id)
+            if entry is not None and (extent := place_in(entry)[0]) not in keep:
+                self.released(extent)
+        self.ledger.stored[queue.account] += queue.index.byte_count - before
 
     def _create(self, fact: QueueCreated) -> Queue:
         queue = Queue(fact.number, fact.name, QueueKind(fact.kind), fact.options)
@@ -378,7 +375,7 @@ class State:
         if queue is None:
             return
         for packed in queue.index.everything():
-            extent = unpack(packed).extent
+            extent = place_in(packed)[0]
             self.ledger.stored[queue.account] -= extent.length
             self.released(extent)
         self.heard.pop(number, None)

@@ -214,7 +214,10 @@ class Manager:
 
     def notices(self) -> list[str]:
         """What an operator should know since the last call, a sentence each."""
-        found, self._context.notices = self._context.notices, []
+        found = self._context.notices
+        if not found:
+            return []
+        self._context.notices = []
         return [f"{queue}: {notice}" for queue, notice in found]
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -243,6 +246,14 @@ class Manager:
                 self._tick()
             case _:
                 assert_never(event)
+        for_others = context.touched or context.to_tell or context.repairs
+        if for_others or context.room_was_refused or context.state.endings.news:
+            self._follow_up()
+        return context.effects
+
+    def _follow_up(self) -> None:
+        """Do what other sessions, sources and the disk have of this event."""
+        context = self._context
         self._serve()
         if context.room_was_refused:
             context.room_was_refused = False
@@ -252,24 +263,19 @@ class Manager:
         context.to_tell.clear()
         self._links.say_ends()
         repairs.ask(context)
-        return context.effects
 
     def deadline(self) -> float | None:
         """When to send Tick if nothing happens before."""
-        if not self._started:
-            return self._context.now
-        if self._context.works or self._context.preparing is not None:
-            return self._context.now
-        wanted = (self._links.deadline(), self._tidier.deadline())
-        times = [at for at in wanted if at is not None]
-        if self._timeouts:
-            times.append(self._timeouts[0][0])
-        watched = (self._context.idle, self._context.aging)
+        context = self._context
+        if not self._started or context.works or context.preparing is not None:
+            return context.now
+        times = [self._links.deadline(), self._tidier.deadline()]
+        watched = (self._timeouts, context.idle, context.aging)
         times += [heap[0][0] for heap in watched if heap]
-        expires_us = self._context.state.expiries.next_us()
+        expires_us = context.state.expiries.next_us()
         if expires_us is not None:
             times.append(expires_us / MICROSECONDS)
-        return min(times, default=None)
+        return min([at for at in times if at is not None], default=None)
 
     def _request(self, event: Request) -> None:
         context = self._context
