@@ -80,8 +80,8 @@ class _Inode:
         self.unsynced: list[_Write | _Resize] = []
 
     def write(self, data: bytes, offset: int) -> None:
-        _patch(self.cached, data, offset)
-        self.size = max(self.size, offset + len(data))
+        stop = _patch(self.cached, data, offset)
+        self.size = max(self.size, stop)
         self.unsynced.append(_Write(offset, data))
 
     def resize(self, size: int) -> None:
@@ -90,9 +90,10 @@ class _Inode:
         self.unsynced.append(_Resize(size))
 
     def sync(self) -> None:
-        for change in self.unsynced:
-            self._make_durable(change)
-        self.unsynced.clear()
+        if self.unsynced:
+            for change in self.unsynced:
+                self._make_durable(change)
+            self.unsynced.clear()
 
     def after_crash(self, fate: Fate, rng: Random) -> _Inode:
         survivor = _Inode()
@@ -113,8 +114,8 @@ class _Inode:
 
     def _make_durable(self, change: _Write | _Resize) -> None:
         if isinstance(change, _Write):
-            _patch(self.durable, change.data, change.offset)
-            self.durable_size = max(self.durable_size, change.offset + len(change.data))
+            stop = _patch(self.durable, change.data, change.offset)
+            self.durable_size = max(self.durable_size, stop)
         else:
             del self.durable[change.size :]
             self.durable_size = change.size
@@ -132,13 +133,13 @@ class SimFile:
     def write(self, data: ReadableBuffer, offset: int) -> None:
         """Write all of `data`, unless a fault was asked for."""
         image = bytes(data)
-        growth = max(0, offset + len(image) - self._inode.size)
-        kept, error = self._disk.admit_write(self.name, len(image), growth)
+        disk, inode, length = self._disk, self._inode, len(image)
+        kept, error = disk.admit_write(self.name, length, offset + length - inode.size)
         if kept:
             image = image[:kept]
-            if self._disk.is_recorded:
-                self._disk.record(Operation("write", self.name, offset, image))
-            self._inode.write(image, offset)
+            if disk.is_recorded:
+                disk.record(Operation("write", self.name, offset, image))
+            inode.write(image, offset)
         if error is not None:
             raise error
 
@@ -146,9 +147,11 @@ class SimFile:
         """Fill `view` with what was written last, synced or not."""
         self._disk.check_readable(self.name)
         length = max(0, min(len(view), self._inode.size - offset))
-        piece = memoryview(self._inode.cached)[offset : offset + length]
-        view[: len(piece)] = piece
-        view[len(piece) : length] = bytes(length - len(piece))
+        piece = self._inode.cached[offset : offset + length]
+        there = len(piece)
+        view[:there] = piece
+        if there < length:
+            view[there:length] = bytes(length - there)
         return length
 
     def begin_writing(self) -> None:
@@ -196,6 +199,8 @@ class SimDisk:
         self._sync_fault = 0
         self._unreadable: set[str] = set()
         self._operations: list[Operation] | None = None
+        self.is_recorded = False
+        """Whether anybody listens to operations, which are not made for nobody."""
         self.syncs = 0
 
     # ----------------------------------------------------------------- the protocol of a disk
@@ -387,13 +392,8 @@ class SimDisk:
 
     def recorded(self, operations: list[Operation]) -> SimDisk:
         """Note every change in `operations` from now on; gives this disk."""
-        self._operations = operations
+        self._operations, self.is_recorded = operations, True
         return self
-
-    @property
-    def is_recorded(self) -> bool:
-        """Whether anybody listens to operations, which are not made for nobody."""
-        return self._operations is not None
 
     def record(self, operation: Operation) -> None:
         """Note one operation, if anybody listens. Verb "mark" is the workload's own."""
@@ -450,10 +450,13 @@ def crash_states(
             yield CrashState(done, fate, disk.after_crash(fate))
 
 
-def _patch(image: bytearray, data: bytes, offset: int) -> None:
+def _patch(image: bytearray, data: bytes, offset: int) -> int:
+    """Put `data` where it belongs; where it ends."""
     if offset > len(image):
         image.extend(bytes(offset - len(image)))
-    image[offset : offset + len(data)] = data
+    stop = offset + len(data)
+    image[offset:stop] = data
+    return stop
 
 
 def _folder_of(name: str) -> str:

@@ -13,9 +13,10 @@ the promise is the transport's.
 from __future__ import annotations
 
 import hashlib
-import heapq
 import random
 from collections.abc import Callable
+from functools import partial
+from heapq import heappop, heappush
 from typing import NamedTuple, Protocol
 
 from dray.wire.frames import (
@@ -71,13 +72,13 @@ class Schedule:
     def after(self, delay_s: float, action: Callable[[], None]) -> None:
         """Do something later; what is due at the same time happens in the order of these calls."""
         self._count += 1
-        heapq.heappush(self._due, (self.now + delay_s, self._count, action))
+        heappush(self._due, (self.now + delay_s, self._count, action))
 
     def step(self) -> bool:
         """Do what is due next; false if nothing is."""
         if not self._due:
             return False
-        self.now, _, action = heapq.heappop(self._due)
+        self.now, _, action = heappop(self._due)
         action()
         return True
 
@@ -87,8 +88,7 @@ class Schedule:
 
     def came(self, to: int, data: bytes) -> None:
         """The same of what came to one end of a link: to which, and every byte."""
-        self._history.update(b"%.6f %d " % (self.now, to))
-        self._history.update(data)
+        self._history.update(b"%.6f %d %b" % (self.now, to, data))
 
     def digest(self) -> str:
         """The history of this world in 16 digits: equal for equal worlds."""
@@ -148,14 +148,16 @@ class Link:
         to = 1 if sender is self.ends[0] else 0
         data = encode_frame(head, request_id, len(body)) + body
         rng, faults = self._rng, self.faults
-        if chance_of(rng, faults.disconnection):
+        if faults.disconnection and chance_of(rng, faults.disconnection):
             # Not at once: this frame, and some after it, may or may not get through.
             self._schedule.after(self._delay() * rng.choice((0, 1, OVERTAKEN)), self.cut)
-        expendable = isinstance(head, _EXPENDABLE)
-        if expendable and chance_of(rng, faults.loss):
+        if not isinstance(head, _EXPENDABLE):
+            self._carry(to, data, overtaking=False)
             return
-        self._carry(to, data, overtaking=expendable and chance_of(rng, faults.reordering))
-        if expendable and chance_of(rng, faults.repetition):
+        if chance_of(rng, faults.loss):
+            return
+        self._carry(to, data, overtaking=chance_of(rng, faults.reordering))
+        if chance_of(rng, faults.repetition):
             self._carry(to, data, overtaking=True)
 
     def cut(self, dead: Endpoint | None = None) -> None:
@@ -170,7 +172,8 @@ class Link:
             elif self.open:
                 late = self._rng.random() < _ALL_ARRIVES
                 at = max(self._latest[to], self._schedule.now) if late else self._schedule.now
-                self._schedule.after(at - self._schedule.now + self._delay(), self._news(to))
+                delay_s = at - self._schedule.now + self._delay()
+                self._schedule.after(delay_s, partial(self.learn, to))
         self.open = False
 
     def learn(self, to: int) -> None:
@@ -179,16 +182,14 @@ class Link:
             self._deaf[to] = True
             self.ends[to].broken(self)
 
-    def _news(self, to: int) -> Callable[[], None]:
-        return lambda: self.learn(to)
-
     def _carry(self, to: int, data: bytes, *, overtaking: bool) -> None:
-        stalled = chance_of(self._rng, self.faults.stall)
-        slowness = STALL if stalled else OVERTAKEN if overtaking else 1
-        at = self._schedule.now + self._delay() * slowness
+        schedule, stall = self._schedule, self.faults.stall
+        stalled = stall and chance_of(self._rng, stall)
+        at = schedule.now + self._delay() * (STALL if stalled else OVERTAKEN if overtaking else 1)
         if not overtaking:
-            at = self._latest[to] = max(at, self._latest[to])
-        self._schedule.after(at - self._schedule.now, lambda: self._arrive(to, data))
+            at = max(at, self._latest[to])
+            self._latest[to] = at
+        schedule.after(at - schedule.now, partial(self._arrive, to, data))
 
     def _arrive(self, to: int, data: bytes) -> None:
         if self._deaf[to]:
@@ -198,21 +199,24 @@ class Link:
             held.append(data)
             return
         self._schedule.came(to, data)
-        stream, here, deaf = self._streams[to], self.ends[to], self._deaf
-        start, length = 0, len(data)
-        for end in (*self._cuts(length), length):
-            while start < end and not deaf[to]:
-                room = stream.buffer()
-                count = min(len(room), end - start)
-                room[:count] = data[start : start + count]
-                start += count
-                for frame in stream.received(count):
-                    here.arrived(self, frame)
-
-    def _cuts(self, length: int) -> list[int]:
         if self._rng.random() >= _IN_PIECES:
-            return []
-        return sorted(self._rng.randrange(length) for _ in range(_CUTS))
+            self._read(to, data)
+            return
+        start = 0
+        for end in (*sorted(self._rng.randrange(len(data)) for _ in range(_CUTS)), len(data)):
+            self._read(to, data[start:end])
+            start = end
+
+    def _read(self, to: int, piece: bytes) -> None:
+        """Let one end read what came, as much at a time as it has room for."""
+        stream, here, deaf = self._streams[to], self.ends[to], self._deaf
+        while piece and not deaf[to]:
+            room = stream.buffer()
+            count = min(len(room), len(piece))
+            room[:count] = piece[:count]
+            piece = piece[count:]
+            for frame in stream.received(count):
+                here.arrived(self, frame)
 
     def _delay(self) -> float:
         return self._rng.expovariate(1 / self.faults.delay_s)

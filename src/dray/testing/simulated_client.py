@@ -60,7 +60,7 @@ class SimClient:
         self._request_id = 0
         self._numbers = iter(())  # type: Any
         self._run = script(self)
-        world.schedule.after(0.0, lambda: self._resume(None))
+        world.schedule.after(0.0, self._go_on)
 
     # ------------------------------------------------------------------- what scripts may use
 
@@ -153,4 +153,7 @@ class SimClient:
             self.done = True
             return
         if pause is not None:
-            self.world.schedule.after(pause, lambda: self._resume(None))
+            self.world.schedule.after(pause, self._go_on)
+
+    def _go_on(self) -> None:
+        self._resume(None)

@@ -9,6 +9,7 @@ fails and processes die before, during and after a sync.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dray.errors import StoreFull, StorePoisoned
@@ -53,6 +54,7 @@ TICK_S_MIN = 0.001
 QUOTA_BYTES = 256 << 10
 """The computer quota of managers in tight worlds: it makes sources wait, and nothing is lost."""
 _CREATOR = 1 << 30
+_WITH_BODY = (Answer, LinkSend)
 
 
 class SimDaemon:
@@ -126,7 +128,8 @@ class SimDaemon:
 
     def _unlucky(self) -> bool:
         """Whether the machine fails at this point of its turn."""
-        if not self.world.unlucky(self.world.chances.kill):
+        chance = self.world.chances.kill
+        if not (chance and self.world.unlucky(chance)):
             return False
         self.fail(power=self.world.rng.random() < self.world.chances.power)
         return True
@@ -156,8 +159,9 @@ class SimDaemon:
 
     def arrived(self, link: Link, frame: Frame) -> None:
         """Give a frame to the manager."""
-        if link in self._session_of:
-            self.deliver(Request(self._session_of[link], frame))
+        session = self._session_of.get(link)
+        if session is not None:
+            self.deliver(Request(session, frame))
             return
         for peer, dialled in self._peers.items():
             if dialled is link:
@@ -192,13 +196,15 @@ class SimDaemon:
         """Let the manager decide about an event, and gather what it decided."""
         for effect in self.manager.handle(event, self.now):
             self._gather(effect)
-        self.world.noticed(self, self.manager.notices())
+        notices = self.manager.notices()
+        if notices:
+            self.world.noticed(self, notices)
         if not self._pass_ends:
             self._pass_ends = True
             self._later(0.0, self._end_pass)
 
     def _gather(self, effect: Effect) -> None:
-        if isinstance(effect, Answer | LinkSend):
+        if isinstance(effect, _WITH_BODY) and effect.body:
             for extent in _extents(effect.body):
                 self.store.pin(extent.file)
         at_once = isinstance(effect, Answer) and not effect.held
@@ -228,7 +234,7 @@ class SimDaemon:
             self._release(effects)
             return
         self._syncing = effects
-        self._later(self.world.rng.expovariate(1 / SYNC_S), lambda: self._run(sync))
+        self._later(self.world.rng.expovariate(1 / SYNC_S), self._run, sync)
 
     def _run(self, sync: Sync) -> None:
         if self._unlucky():
@@ -241,7 +247,7 @@ class SimDaemon:
             # What the page cache still holds of a failed sync is anyone's guess.
             self.fail(power=True)
             return
-        self._later(0.0, lambda: self._ended(sync))
+        self._later(0.0, self._ended, sync)
 
     def _ended(self, sync: Sync) -> None:
         if self._unlucky():
@@ -257,7 +263,7 @@ class SimDaemon:
         checkpoint = self.store.begin_checkpoint(self.manager.snapshot())
         if checkpoint is not None:
             delay = self.world.rng.expovariate(1 / SYNC_S)
-            self._later(delay, lambda: self._end_checkpoint(checkpoint))
+            self._later(delay, self._end_checkpoint, checkpoint)
 
     def _end_checkpoint(self, checkpoint: Checkpoint) -> None:
         if self._unlucky():
@@ -285,7 +291,7 @@ class SimDaemon:
             case CloseSession(session):
                 self._drop(self._sessions.get(session))
             case Dial(peer):
-                self._later(self.world.rng.uniform(0.0, 0.01), lambda: self._dial(peer))
+                self._later(self.world.rng.uniform(0.0, 0.01), self._dial, peer)
             case HangUp(peer):
                 self._drop(self._peers.pop(peer, None))
 
@@ -295,6 +301,8 @@ class SimDaemon:
 
     def _read(self, body: Body) -> bytes:
         """Read what an answer refers to, and let go of it."""
+        if not body:
+            return b""
         data = b"".join(
             self.store.read(part) if isinstance(part, Extent) else part for part in body
         )
@@ -310,19 +318,20 @@ class SimDaemon:
         if at is None or at == self._tick_at:
             return
         self._tick_at = at
-        self._later(max(at - self.now, TICK_S_MIN), lambda: self._tick(at))
+        self._later(max(at - self.now, TICK_S_MIN), self._tick, at)
 
     def _tick(self, at: float) -> None:
         if self._tick_at == at:
             self._tick_at = None
             self.deliver(Tick())
 
-    def _later(self, delay_s: float, action: Callable[[], None]) -> None:
+    def _later(self, delay_s: float, action: Callable[..., None], *what: object) -> None:
         """Do something later, unless this life has ended by then."""
-        life = self.life
-        self.world.schedule.after(
-            delay_s, lambda: action() if self.up and self.life == life else None
-        )
+        self.world.schedule.after(delay_s, partial(self._in_life, self.life, action, *what))
+
+    def _in_life(self, life: int, action: Callable[..., None], *what: object) -> None:
+        if self.up and self.life == life:
+            action(*what)
 
 
 def opened_store(disk: SimDisk, world: World) -> Store:

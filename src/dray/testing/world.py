@@ -91,8 +91,6 @@ class World:
         )
         self.tight = rng.random() < TIGHT
         self.links: list[Link] = []
-        self._at_work: list[SimClient] = []
-        """Producers of which it is not known that they are done."""
         self.daemons: dict[str, SimDaemon] = {}
         self.queues = {"plain": QueueOptions(), "large": QueueOptions()}
         self.populate()
@@ -185,22 +183,19 @@ class World:
         self.shadow.check(holes_may_be_lost=self.interrupted)
 
     def _live(self) -> None:
-        self._at_work = list(self.producers)
+        at_work, schedule = list(self.producers), self.schedule
+        calm_at, end = START + TROUBLED_S_MAX, START + self.limit_s
         for _ in range(STEPS_MAX):
-            if self.troubled and self._over():
-                self.calm_down()
-            if not self.schedule.step():
+            if self.troubled:
+                while at_work and at_work[-1].done:
+                    at_work.pop()
+                if not at_work or schedule.now > calm_at:
+                    self.calm_down()
+            if not schedule.step():
                 return
-            if self.schedule.now > START + self.limit_s:
+            if schedule.now > end:
                 break
         raise BrokenPromiseError("the world does not come to rest")
-
-    def _over(self) -> bool:
-        if self.schedule.now > START + TROUBLED_S_MAX:
-            return True
-        while self._at_work and self._at_work[-1].done:
-            self._at_work.pop()
-        return not self._at_work
 
     def calm_down(self) -> None:
         """End the troubles."""
