@@ -69,8 +69,9 @@ QUICK_SYNC_S: Final = 0.001
 """The loop waits for a sync itself where this was enough, handing over included; its other callers
 are held up that long."""
 QUICK_SYNCS: Final = 16
-"""So many quick syncs in a row earn the disk that trust; one slow one loses it. A slow disk with a
-quick moment now and then holds the loop up for one sync in this many at most."""
+"""About so many quick syncs earn the disk that trust at first. Later a slow one has to be made good
+by as many quick ones as it took milliseconds, so a disk that hangs for a second is not waited for
+by the loop in the next thousand syncs."""
 SLICE_S: Final = 0.0005
 """The slice of the processor that the loop and its workers ask for: longer than what they do
 between two waits, shorter than the milliseconds that others get. Linux takes 0.1 to 100 ms."""

@@ -9,9 +9,10 @@ sessions are never waited for: a lone commit is synced at once.
 
 *Who waits.* Handing a sync to a worker and hearing back costs two wake-ups of threads, about as
 much as the sync of one small group itself. Where the answer of one request is all that a sync
-will release, and little is to be written, and the disk has been quick for a while, the loop runs
-it itself. One sync that was not quick ends that until the disk has earned trust again, so the loop
-is held up by a slow disk once in a while, and by a quick one no longer than it takes to tell.
+will release, and little is to be written, and the disk is quick on the whole, the loop runs it
+itself. What a slow sync took longer than it may is paid for by quick ones of the workers first, so
+the loop is held up by a slow disk once in a while, and by a quick one no longer than it takes to
+tell.
 """
 
 from __future__ import annotations
@@ -85,17 +86,22 @@ class Gathering:
 
 
 class SyncPace:
-    """Whether the loop may wait for a sync itself."""
+    """Whether the loop may wait for a sync itself.
+
+    An account in seconds: each small sync, whoever ran it, pays in QUICK_SYNC_S and draws what it
+    took. While it is overdrawn the workers wait, so the loop is held up for no longer than that by
+    one sync with another, but for the last one that was slow.
+    """
 
     def __init__(self) -> None:
-        """Begin without trust."""
-        self._quick = 0
+        """Begin without trust: as if that many syncs had taken twice as long as may be."""
+        self._overdrawn_s = QUICK_SYNCS * QUICK_SYNC_S
 
     def took(self, seconds: float, heap_bytes: int) -> None:
         """Note how long a sync took, from its beginning to when the loop knew of its end."""
         if heap_bytes <= QUICK_SYNC_BYTES:
-            self._quick = self._quick + 1 if seconds <= QUICK_SYNC_S else 0
+            self._overdrawn_s = max(0.0, self._overdrawn_s + seconds - QUICK_SYNC_S)
 
     def is_quick(self, heap_bytes: int) -> bool:
         """Whether a sync of so many dirty bytes is likely to be over in a moment."""
-        return heap_bytes <= QUICK_SYNC_BYTES and self._quick >= QUICK_SYNCS
+        return heap_bytes <= QUICK_SYNC_BYTES and self._overdrawn_s < QUICK_SYNC_S

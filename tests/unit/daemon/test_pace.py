@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from dray.daemon.limits import (
@@ -137,25 +139,61 @@ def test_a_session_is_lone_again_when_the_turns_of_others_are_over():
     assert gathering.is_lone(0.0)
 
 
+def syncs_until_trusted(pace: SyncPace, seconds: float) -> int:
+    for count in range(10_000):
+        if pace.is_quick(0):
+            return count
+        pace.took(seconds, 1024)
+    raise AssertionError("the disk is never trusted")
+
+
 def trusted() -> SyncPace:
     pace = SyncPace()
-    for _ in range(QUICK_SYNCS):
-        assert not pace.is_quick(0)
-        pace.took(QUICK_SYNC_S, 1024)
+    syncs_until_trusted(pace, 0.0)
     return pace
 
 
-def test_a_disk_earns_trust_by_quick_syncs_in_a_row():
+def test_a_disk_earns_trust_by_quick_syncs():
+    assert QUICK_SYNCS - 1 <= syncs_until_trusted(SyncPace(), 0.0) <= QUICK_SYNCS
+    assert QUICK_SYNCS < syncs_until_trusted(SyncPace(), QUICK_SYNC_S / 2) <= 2 * QUICK_SYNCS
     assert trusted().is_quick(QUICK_SYNC_BYTES)
 
 
-def test_one_slow_sync_loses_it():
-    pace = trusted()
-    pace.took(1.01 * QUICK_SYNC_S, 1024)
-    assert not pace.is_quick(0)
-    for _ in range(QUICK_SYNCS - 1):
-        pace.took(0.0, 1024)
+def test_a_disk_that_is_never_quick_earns_none():
+    pace = SyncPace()
+    for _ in range(1000):
+        pace.took(QUICK_SYNC_S, 1024)
         assert not pace.is_quick(0)
+
+
+def test_a_slow_sync_is_made_good_by_as_many_quick_ones_as_it_was_slow():
+    for times in (3, 10, 1000):
+        pace = trusted()
+        pace.took(times * QUICK_SYNC_S, 1024)
+        assert times - 2 <= syncs_until_trusted(pace, 0.0) <= times
+
+
+@pytest.mark.parametrize("slow_one_in", [2, 3, 10, 50])
+def test_the_loop_is_held_up_no_longer_than_it_may_be_on_the_whole(slow_one_in):
+    """A disk of which some syncs are slow, whoever waits for them; the loop, when it is trusted."""
+    dice, pace = Random(slow_one_in), SyncPace()
+    held_up_s, longest_s = 0.0, 0.0
+    for count in range(1, 5000):
+        slow = dice.randrange(slow_one_in) == 0
+        seconds = dice.uniform(2, 40) * QUICK_SYNC_S if slow else QUICK_SYNC_S / 8
+        if pace.is_quick(1024):
+            held_up_s, longest_s = held_up_s + seconds, max(longest_s, seconds)
+        pace.took(seconds, 1024)
+        assert held_up_s <= count * QUICK_SYNC_S + longest_s
+
+
+def test_a_disk_that_is_slow_now_and_then_is_trusted_most_of_the_time():
+    """One sync in ten that takes three times too long, as on a machine that others use."""
+    pace, here = trusted(), 0
+    for count in range(1000):
+        here += pace.is_quick(1024)
+        pace.took(3 * QUICK_SYNC_S if count % 10 == 0 else QUICK_SYNC_S / 8, 1024)
+    assert here > 700
 
 
 def test_much_to_write_is_never_quick_and_says_nothing_about_little():
