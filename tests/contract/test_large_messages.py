@@ -256,7 +256,7 @@ def test_a_file_that_changes_while_it_is_sent_is_refused(large, queue, tmp_path,
             with path.open("r+b") as file:
                 file.truncate(30_000 if change == "grow" else 15_000)
 
-    said = "it was written to" if change == "touch" else "it had 20000 bytes, now"
+    said = "but was written to" if change == "touch" else "it had 20000 bytes, now"
     with pytest.raises(dray.SourceChanged, match=said) as caught:
         large.send(path, progress=interfere)
     assert caught.value.path == str(path)
@@ -470,6 +470,26 @@ def test_plain_sends_and_receives_are_kept_away_from_large_messages(manager, lar
             act()
         assert caught.value.queue == queue.name
     assert received(large) == b"x" * 3000
+
+
+def test_a_part_of_a_large_message_is_moved_by_a_raw_handle_only(manager, large, queue):
+    large.send(b"x" * 3000)
+    part = queue.peek(0)
+    with pytest.raises(dray.LargeMessageMixing):
+        queue.move(part, f"{queue.name};aside")
+    assert received(large) == b"x" * 3000
+    large.send(b"x" * 3000)
+    raw = manager.queue(queue.name, raw=True)
+    raw.move(raw.peek(0), f"{queue.name};aside")
+    with pytest.raises(dray.LargeMessageHole):
+        large.receive(0)
+
+
+@pytest.mark.parametrize("given", [True, -(1 << 31), (1 << 31) - 1])
+def test_every_number_that_can_be_sent_comes_back(large, given):
+    large.send(b"x", app_specific=given)
+    with large.receive(timeout=10) as message:
+        assert message.app_specific == given
 
 
 def test_large_messages_need_a_transactional_queue(face, manager, make_queue):

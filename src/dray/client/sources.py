@@ -327,7 +327,9 @@ class FileSource:
     def changed(self) -> SourceChanged:
         """What to raise when it is not what it was."""
         size = os.fstat(self._file.fileno()).st_size
-        how = f"it had {self.size} bytes, now {size}" if size != self.size else "it was written to"
+        how = f"it had {self.size} bytes, now {size}"
+        if size == self.size:
+            how = f"it still has {size} bytes, but was written to"
         return SourceChanged(
             f"{self.path} changed while it was being sent ({how}); nothing of it was committed,"
             " send it again",

@@ -9,6 +9,7 @@ by byte. Nothing here holds a payload byte: callers pass each fragment's and sen
 
 from __future__ import annotations
 
+from operator import index
 from typing import NamedTuple
 
 import msgspec
@@ -78,7 +79,7 @@ class PartMessage(NamedTuple):
 
 def check_fragment_size(size: object) -> int:
     """Give the fragment size to use: 0 means the largest; raises `ValueError` out of bounds."""
-    if not isinstance(size, int) or not 0 <= size <= FRAGMENT_BYTES_MAX:
+    if type(size) is not int or not 0 <= size <= FRAGMENT_BYTES_MAX:
         raise ValueError(f"fragment_size must be 0 to {FRAGMENT_BYTES_MAX} bytes, not {size!r}")
     return size or FRAGMENT_BYTES_MAX
 
@@ -205,7 +206,8 @@ class Split:
         control = Control(
             CONTROL_VERSION,
             count,
-            message.app_specific,
+            # What the record takes for a number need not be one to the codec, such as True.
+            index(message.app_specific),
             message.correlation_id,
             message.label,
             size,
@@ -215,7 +217,7 @@ class Split:
             message.extension,
             message.response_queue,
             message.administration_queue,
-            message.acknowledge,
+            index(message.acknowledge),
         )
         return _encode(control)
 

@@ -39,6 +39,13 @@ def handle_move(context: Context, session: Session, request_id: int, head: Move)
     packed = queue.index.find(head.lookup_id)
     if packed is None:
         raise MessageNotFound(f"no message at position {head.lookup_id} of {queue.name!r} is free")
+    entry = unpack(packed)
+    if head.guarded and entry.part != Part.PLAIN:
+        raise LargeMessageMixing(
+            f"the message at position {head.lookup_id} of {queue.name!r} is a part of a large"
+            " message, which would lack it; move parts with a raw handle",
+            queue=queue.name,
+        )
     if not head.transaction:
         forget_parts(context, queue, [head.lookup_id], 0)
         happening = Happening(context)
@@ -47,7 +54,6 @@ def handle_move(context: Context, session: Session, request_id: int, head: Move)
     else:
         owner = open_transaction(context, session, head.transaction)
         owner.note_operations(context, 1, MOVED_BYTES)
-        entry = unpack(packed)
         if entry.part != Part.PLAIN:
             hold_part(queue.parts, part_seen(context.store, entry), 1)
         queue.index.hold(packed, owner.number)

@@ -350,9 +350,9 @@ class Workload:
         if not seen:
             return None
         each = self._rng.choice(seen)
-        number = transaction.number if transaction else 0
-        goal = self._numbers[target]
-        self._desk.ask(session, frames.Move(self._numbers[source], each.lookup_id, goal, number))
+        number, goal = transaction.number if transaction else 0, self._numbers[target]
+        move = frames.Move(self._numbers[source], each.lookup_id, goal, number, guarded=False)
+        self._desk.ask(session, move)
         return each.key
 
     def _take_large_in(self, transaction: Gathered) -> bool:

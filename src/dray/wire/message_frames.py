@@ -135,7 +135,8 @@ class Settle(Head, frozen=True):
 class Move(Head, frozen=True):
     """Move a message between a queue and its sub-queues (or two of them). Answered by Done.
 
-    With transaction 0 at once; else at commit, and until then nobody sees it.
+    With transaction 0 at once; else at commit, and until then nobody sees it. `guarded` refuses a
+    part of a large message, which would lack it from then on.
     """
 
     code = 43
@@ -143,6 +144,7 @@ class Move(Head, frozen=True):
     lookup_id: int
     target: int
     transaction: int
+    guarded: bool = True
 
 
 class Reject(Head, frozen=True):

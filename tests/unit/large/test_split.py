@@ -108,12 +108,18 @@ def test_a_long_label_makes_room_for_the_number_of_the_part():
     assert read_control(split.header().message.body).label == "x" * 249
 
 
+def test_what_a_record_takes_for_a_number_can_be_read_from_the_control_record():
+    message = Message(app_specific=True, acknowledge=Acknowledge.POSITIVE_ARRIVAL)
+    control = read_control(split_of(message).header().message.body)
+    assert (control.app_specific, control.acknowledge) == (1, Acknowledge.POSITIVE_ARRIVAL)
+
+
 @pytest.mark.parametrize(("given_size", "used"), [(0, 4_000_000), (1, 1), (4_000_000, 4_000_000)])
 def test_a_fragment_size_of_zero_means_the_largest(given_size, used):
     assert check_fragment_size(given_size) == used
 
 
-@pytest.mark.parametrize("size", [-1, 4_000_001])
+@pytest.mark.parametrize("size", [-1, 4_000_001, "1000", 1.5, None, True])
 def test_a_fragment_size_out_of_bounds_is_refused(size):
     with pytest.raises(ValueError, match="fragment_size"):
         check_fragment_size(size)

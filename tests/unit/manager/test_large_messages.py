@@ -162,6 +162,21 @@ def test_plain_and_large_messages_do_not_mix(desk: Desk) -> None:
         caller.receive(queue)
 
 
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_a_part_is_not_moved_away_from_its_large_message_by_who_moves_messages(
+    desk: Desk, in_transaction: bool
+) -> None:
+    caller = desk.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    aside = caller.open("files;aside")
+    sequence = send_large(caller, queue, 1, transaction)
+    caller.commit(transaction, 3)
+    within = caller.number_for() if in_transaction else 0
+    with pytest.raises(errors.LargeMessageMixing, match="raw handle"):
+        caller.call(frames.Move(queue, 1, aside, within))
+    assert take_large(caller, queue, caller.number_for()).sequence == sequence
+
+
 def test_settling_takes_whole_large_messages_only(desk: Desk) -> None:
     caller = desk.session()
     queue = caller.create("files")

@@ -281,14 +281,17 @@ class Queue:
         """Move a message, or what is at a position, between this queue and its sub-queues.
 
         In a transaction it happens at the commit, and until then nobody sees the message. Raises
-        `MessageNotFound` if it is not there or held by another.
+        `MessageNotFound` if it is not there or held by another, `LargeMessageMixing` for a part of
+        a large message.
         """
         connection, number = await self._part_in(transaction)
         connection = connection or await self.way.link.connection()
         to = (await connection.open_queue(str(parse_queue_address(target)))).number
         position = _position_of(message)
         await self.way.call(
-            lambda queue: Move(queue, position, to, number), Done, connection=connection
+            lambda queue: Move(queue, position, to, number, self._guarded),
+            Done,
+            connection=connection,
         )
 
     async def reject(self, message: Message | int, transaction: InTransaction) -> None:
