@@ -134,6 +134,9 @@ KEEPALIVE_PROBES: Final = 3
 """A machine that vanished is noticed after a minute."""
 LINK_SILENCE_MS: Final = 60_000
 """The same for a link on which bytes are under way (`TCP_USER_TIMEOUT`)."""
+LINK_BUFFER_BYTES: Final = 32 << 20
+"""Sent to a peer and not acknowledged by its machine: 300 MB/s at 100 ms, like the window. What is
+not sent yet is bounded by the share of a turn, so a short line fills no more of it than it did."""
 DIAL_TIMEOUT_S: Final = 5.0
 """The original's reconnect delay; a host that needs longer is dialled again."""
 LINGER_S: Final = 2.0

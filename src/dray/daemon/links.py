@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from dray.daemon.connection import Connection, Surroundings, reason_of, tune
-from dray.daemon.limits import DIAL_TIMEOUT_S, LINK_SILENCE_MS, SHARE_BYTES_MIN
+from dray.daemon.limits import DIAL_TIMEOUT_S, LINK_BUFFER_BYTES, LINK_SILENCE_MS, SHARE_BYTES_MIN
 from dray.daemon.outbox import Body, keep_unsent_below, unpin_all
 from dray.errors import InvalidConfiguration, ProtocolError
 from dray.manager.events import Event, LinkDown, LinkFrame, LinkUp, Peer
+from dray.send_buffer import widen
 from dray.tls import said_of, trusting
 from dray.tunnels import Tunnels
 from dray.wire.frames import Data, EndStream, Head, Hello, OpenStream, Passed, Welcome, failure
@@ -186,6 +187,7 @@ class Links:
                 # A peer that vanished with bytes under way; keepalive looks only at quiet links.
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LINK_SILENCE_MS)
                 keep_unsent_below(sock, SHARE_BYTES_MIN)
+                widen(sock, LINK_BUFFER_BYTES)
                 await self._loop.sock_connect(sock, address)
             except OSError as error:
                 sock.close()

@@ -41,11 +41,13 @@ class Lane:
     def __init__(self, faults: Faults, rng: random.Random) -> None:
         """Begin empty and whole."""
         self.counts: Counter[str] = Counter()
-        """Packets `taken`, and of them `lost`, `overflowed`, `cut`, `repeated`, `overtaken`."""
+        """Packets `taken`, and of them `lost`, `overflowed`, `cut`, `repeated`, `overtaken`; and
+        `most_bytes`, what was on the line at once."""
         self._faults = faults
         self._rng = rng
         self._is_cut = False
         self._sent_at = 0.0
+        self._bytes = 0
         self._in_order: deque[tuple[float, bytes]] = deque()
         self._late: list[tuple[float, int, bytes]] = []
 
@@ -65,16 +67,17 @@ class Lane:
             counts["overtaken"] += 1
             heapq.heappush(self._late, (arrives + faults.late_s, counts["overtaken"], packet))
         else:
-            self._in_order.append((arrives, packet))
+            self._put(arrives, packet)
             if self._happens(faults.repetition):
                 counts["repeated"] += 1
-                self._in_order.append((arrives, packet))
+                self._put(arrives, packet)
 
     def due(self, now: float) -> list[bytes]:
         """What comes out until now."""
         found = []
         while self._in_order and self._in_order[0][0] <= now:
             found.append(self._in_order.popleft()[1])
+            self._bytes -= len(found[-1])
         while self._late and self._late[0][0] <= now:
             found.append(heapq.heappop(self._late)[2])
         return found
@@ -88,12 +91,18 @@ class Lane:
         """Lose what is on the line, and all that comes until it is mended."""
         self.counts["cut"] += len(self._in_order) + len(self._late)
         self._in_order.clear()
+        self._bytes = 0
         self._late.clear()
         self._is_cut = True
 
     def mend(self) -> None:
         """Carry again."""
         self._is_cut = False
+
+    def _put(self, arrives: float, packet: bytes) -> None:
+        self._in_order.append((arrives, packet))
+        self._bytes += len(packet)
+        self.counts["most_bytes"] = max(self.counts["most_bytes"], self._bytes)
 
     def _carried(self, size: int, now: float) -> float | None:
         """When a packet arrives that comes now; None if it finds no room to wait."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from dray.daemon.limits import DIAL_TIMEOUT_S
+from dray import send_buffer
+from dray.daemon.limits import DIAL_TIMEOUT_S, LINK_BUFFER_BYTES
 from dray.manager.events import LinkDown, LinkFrame, LinkUp, Peer
 from dray.model.queue import QueueOptions
 from dray.wire import frames
@@ -50,6 +51,22 @@ def test_a_link_begins_with_our_hello_and_carries_frames_both_ways(echo, wait_un
             assert bytes(frame.body) == record
         wait_until(lambda: (peer, "the other end hung up") in downs(echo))
         assert echo.manager.count(LinkDown) == 1
+
+
+def test_a_link_asks_for_a_buffer_as_long_as_the_line_may_be(echo, wait_until, monkeypatch):
+    """Else a connection carries 20 MB/s over 100 ms, whatever the window."""
+    monkeypatch.setattr(send_buffer, "_way_to", lambda _: socket.SO_SNDBUF)
+    server, peer = listening()
+    with server, echo.client() as client:
+        dial(client, peer)
+        with accepted(server) as other:
+            other.hear_head(frames.Hello)
+            wait_until(lambda: LinkUp(peer) in echo.manager.events)
+            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
+                asked.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LINK_BUFFER_BYTES)
+                wanted = asked.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+            link = echo.servers[-1]._links._up[peer]._sock
+            assert link.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == wanted
 
 
 def test_what_is_said_of_a_stream_comes_behind_its_data_also_if_that_is_long(echo, wait_until):

@@ -33,6 +33,9 @@ def test_a_packet_comes_out_when_its_delay_is_over_and_not_before():
     long.take(b"b", 10.02)
     assert (long.due(10.04), long.deadline()) == ([], 10.05)
     assert (long.due(10.06), long.due(10.07)) == ([b"a"], [b"b"])
+    assert long.counts["most_bytes"] == 2
+    long.take(b"c", 10.08)
+    assert long.counts["most_bytes"] == 2
 
 
 def test_losses_are_as_many_as_asked_for_and_the_rest_is_in_order():

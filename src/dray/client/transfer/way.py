@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
-from functools import cache
-from pathlib import Path
 from typing import Final
 
 from dray.errors import ConnectionLost, DrayError, ProtocolError
+from dray.send_buffer import widen
 from dray.wire.frames import Head, encode_frame
 from dray.wire.stream import Frame, FrameStream
 
 _READS_PER_CALL: Final = 16
 _BUFFER_BYTES: Final = 8 << 20
-_GROWS_TO: Final = Path("/proc/sys/net/ipv4/tcp_wmem")
 
 
 class FileRange:
@@ -38,7 +36,8 @@ class Way:
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if sock.family == socket.AF_UNIX or _may_be_wider():
+            widen(sock, _BUFFER_BYTES)
+        else:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
         self._stream = FrameStream()
         self._pieces: deque[memoryview | FileRange] = deque()
@@ -125,22 +124,6 @@ class Way:
 
 
 WAY_ERRORS: Final = (ConnectionLost, ProtocolError)
-
-
-@cache
-def _may_be_wider() -> bool:
-    """Whether a TCP socket gets more by asking than the kernel would let it grow to by itself.
-
-    A long line is as quick as its buffer allows: 4 MB of it, of which half is bookkeeping, are
-    20 MB/s at 100 ms. But who asks is given a fixed size, and on many machines a smaller one.
-    """
-    try:
-        most = int(_GROWS_TO.read_text("ascii").split()[2])
-    except (OSError, ValueError, IndexError):
-        return False
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
-        asked.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
-        return asked.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) > most
 
 
 def _lost(error: OSError) -> DrayError:

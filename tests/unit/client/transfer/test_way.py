@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from dray.client.transfer import way as way_module
+from dray import send_buffer
 from dray.client.transfer.way import FileRange, Way
 from dray.errors import ConnectionLost
 from dray.wire.transfer_frames import Post
@@ -26,19 +26,6 @@ def ends():
         listener.accept()[0] as far,
     ):
         yield near, far
-
-
-@pytest.fixture
-def grows_to(tmp_path, monkeypatch):
-    """Say to how much the kernel would let a send buffer grow by itself."""
-
-    def say(most):
-        (tmp_path / "tcp_wmem").write_text(f"4096\t16384\t{most}\n")
-        monkeypatch.setattr(way_module, "_GROWS_TO", tmp_path / "tcp_wmem")
-        way_module._may_be_wider.cache_clear()
-
-    yield say
-    way_module._may_be_wider.cache_clear()
 
 
 def frames_of(sender: Way, receiver: Way, count: int):
@@ -75,19 +62,7 @@ def size_of_buffer(sock: socket.socket) -> int:
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
 
 
-def test_a_larger_buffer_is_asked_for_where_the_kernel_gives_one(ends, grows_to):
-    grows_to(16_384)
+def test_a_larger_buffer_is_asked_for(ends, monkeypatch):
+    monkeypatch.setattr(send_buffer, "_way_to", lambda _: socket.SO_SNDBUF)
     before = size_of_buffer(ends[1])
     assert size_of_buffer(Way(ends[0]).sock) != before
-
-
-def test_a_buffer_that_would_grow_further_by_itself_is_left_alone(ends, grows_to):
-    grows_to(1 << 40)
-    before = size_of_buffer(ends[1])
-    assert size_of_buffer(Way(ends[0]).sock) == before
-
-
-def test_where_it_cannot_be_known_the_buffer_is_left_alone(ends, grows_to, tmp_path):
-    grows_to("nothing that is a number")
-    before = size_of_buffer(ends[1])
-    assert size_of_buffer(Way(ends[0]).sock) == before
