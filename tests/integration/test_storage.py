@@ -176,3 +176,18 @@ def test_a_killed_move_leaves_exactly_one_store(data, tmp_path):
         with serving(new) as url:
             assert_kept(url)
         data = new
+
+
+def test_a_store_that_is_gone_after_a_crash_is_no_place_for_a_new_one(tmp_path):
+    """As when its disk was not mounted at a boot; from the very first life on."""
+    data = tmp_path / "d"
+    with serving(data, kill=True) as url, dray.connect(url) as manager:
+        manager.create_queue("orders").send(b"kept")
+    (data / "storage").rename(tmp_path / "elsewhere")
+    refused = command("serve", "--data", data, "--listen", "127.0.0.1:0")
+    assert refused.status == 42
+    assert "Event 2076: QMLog is missing, like every other file" in refused.err
+    shutil.rmtree(data / "storage")
+    (tmp_path / "elsewhere").rename(data / "storage")
+    with serving(data) as url:
+        assert_kept(url)

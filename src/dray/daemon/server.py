@@ -166,6 +166,8 @@ class Server:
             self._instance = new_manager_id()
             config = options.manager_config(new_manager_id())
             self._manager = load(self._store, config, clock.now())
+            if isinstance(disk, AuditedDisk):
+                disk.store_is_there()
             self._listen(options)
         except BaseException:
             self._close_listeners()

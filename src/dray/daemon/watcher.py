@@ -40,6 +40,7 @@ from dray.store.manifest import (
     Manifest,
     check_not_emptied,
     differences,
+    had_store,
     identity_of,
     is_own_name,
     read_manifest,
@@ -127,6 +128,18 @@ class AuditedDisk(RealDisk):
             super().close()
             raise
 
+    def store_is_there(self) -> None:
+        """A store is here, durably: from now on an empty folder is no place for a new one.
+
+        Raises StoreError.
+        """
+        if self._guard is not None:
+            try:
+                self._guard.store_is_there()
+            except OSError as error:
+                sentence = f"{self.path}: the manifest cannot be written: {error.strerror}."
+                raise StoreError(sentence, directory=str(self.path)) from error
+
     def close(self) -> None:
         """Stop watching, write the manifest, and give up the lock."""
         guard, self._guard = self._guard, None
@@ -145,6 +158,7 @@ class UnwatchedDisk(RealDisk):
             manifest = read_manifest(self.path)
             if manifest is not None and manifest.closed:
                 manifest.closed = False
+                manifest.store = had_store(manifest)
                 manifest.files = _strangers(manifest.files)
                 write_manifest(self.path, manifest)
         except ValueError:
@@ -165,6 +179,8 @@ class Guard:
         self._marks = marks
         self._clock = Timekeeper()
         self._strangers: dict[str, FileMark] = {}
+        self._store = False
+        self._noting = threading.Lock()
         self._drained = threading.Event()
         self._observer: BaseObserver | None = None
         for name in (FOLDER, QUARANTINE):
@@ -177,6 +193,12 @@ class Guard:
         except BaseException:
             self._audit.close()
             raise
+
+    def store_is_there(self) -> None:
+        """Note it for the next start, which may come after a crash. Raises OSError."""
+        if not self._store:
+            self._store = True
+            self._note(closed=False)
 
     def end(self) -> None:
         """Stop watching and note how everything is left behind. Raises nothing."""
@@ -210,8 +232,9 @@ class Guard:
                 self._tell("deleted", "manifest.json", detail, seen="start")
             return
         now = take_stock(self._data)
-        if manifest.closed:
-            check_not_emptied(manifest.files, now)
+        self._store = had_store(manifest)
+        if self._store:
+            check_not_emptied(now)
         self._check_audit(manifest)
         moved = was_moved(manifest.identity, identity_of(self._data))
         if moved:
@@ -245,15 +268,18 @@ class Guard:
             self._tell("edited", name, detail, seen="start")
 
     def _note(self, *, closed: bool) -> None:
-        head = self._audit.head
-        manifest = Manifest(
-            closed=closed,
-            identity=identity_of(self._data),
-            files=take_stock(self._data) if closed else self._strangers,
-            audit_entries=head.entries,
-            audit_digest=head.digest,
-        )
-        write_manifest(self._data, manifest)
+        # The observer's thread notes strangers.
+        with self._noting:
+            head = self._audit.head
+            manifest = Manifest(
+                closed=closed,
+                identity=identity_of(self._data),
+                files=take_stock(self._data) if closed else self._strangers,
+                store=self._store,
+                audit_entries=head.entries,
+                audit_digest=head.digest,
+            )
+            write_manifest(self._data, manifest)
 
     def _make_times_durable(self) -> None:
         """Spare the next start false alarms: data syncs leave a file's time of change behind."""

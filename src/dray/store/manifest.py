@@ -57,6 +57,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     closed: bool
     identity: Identity
     files: dict[str, FileMark]
+    store: bool = False
+    """Whether a store is there, or was at any time before."""
     audit_entries: int = 0
     audit_digest: str = ORIGIN
 
@@ -100,17 +102,22 @@ def differences(before: Mapping[str, FileMark], now: Mapping[str, FileMark]) -> 
     return found
 
 
-def check_not_emptied(before: Mapping[str, FileMark], now: Mapping[str, FileMark]) -> None:
+def had_store(manifest: Manifest) -> bool:
+    """Whether a store was there, by any manifest; older ones say it by its files only."""
+    return manifest.store or LOG_NAME in manifest.files
+
+
+def check_not_emptied(now: Mapping[str, FileMark]) -> None:
     """Refuse a folder from which a whole store is gone: most likely a disk is not mounted there.
 
     Raises StoreCorrupt. A new store in its place would answer for the old one.
     """
     left = [name for name in now if "/" not in name and is_own_name(name) and not now[name].folder]
-    if LOG_NAME in before and not left:
+    if not left:
         raise StoreCorrupt(
             f"Event {LOG_LOST}: {LOG_NAME} is missing, like every other file of the store that"
-            f" was here at the last stop; bring the folder back, or remove {MANIFEST_NAME} to begin"
-            " a new store.",
+            f" was here before; bring the folder back, or remove {MANIFEST_NAME} to begin a new"
+            " store.",
             event=LOG_LOST,
             file=LOG_NAME,
         )

@@ -262,11 +262,24 @@ def test_who_changes_the_audit_while_it_is_stopped_is_told_once(data, end, act, 
         assert {(each.change, each.seen) for each in found} == {("edited", "start")}
 
 
-def test_an_emptied_folder_is_refused_until_it_is_back(data, tmp_path):
+@pytest.mark.parametrize(
+    "end", ["stop", "crash", "crash of a later life", "crash without an audit"]
+)
+def test_an_emptied_folder_is_refused_until_it_is_back(data, tmp_path, end):
     """A disk that is not mounted is neither a deletion nor the birth of another manager."""
     disk = opened(data)
     disk.open("QMLog", size=10).close()
-    disk.close()
+    disk.store_is_there()
+    if end == "crash":
+        crashed(disk)
+    else:
+        disk.close()
+    if end == "crash of a later life":
+        crashed(opened(data))
+    elif end == "crash without an audit":
+        unwatched = UnwatchedDisk(data)
+        unwatched.lock()
+        unwatched.close()
     (data / "storage" / "QMLog").rename(tmp_path / "QMLog")
     for _ in range(2):
         with pytest.raises(StoreCorrupt, match=r"Event 2076: QMLog .* manifest\.json") as raised:
@@ -275,6 +288,15 @@ def test_an_emptied_folder_is_refused_until_it_is_back(data, tmp_path):
     (tmp_path / "QMLog").rename(data / "storage" / "QMLog")
     opened(data).close()
     assert told(data) == []
+
+
+def test_a_manager_that_was_killed_at_its_birth_is_born_again(data):
+    crashed(opened(data))
+    disk = opened(data)
+    disk.open("QMLog", size=10).close()
+    crashed(disk)
+    (data / "storage" / "QMLog").unlink()
+    opened(data).close()
 
 
 def test_a_torn_entry_is_cut_and_told(data):
