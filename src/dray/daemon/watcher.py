@@ -122,7 +122,8 @@ class AuditedDisk(RealDisk):
             self._guard = Guard(self.path, self._marks)
         except OSError as error:
             super().close()
-            sentence = f"{self.path} cannot be watched for the audit: {error.strerror}."
+            what = os.path.relpath(error.filename or self.path, self.path)
+            sentence = f"{self.path} cannot be watched for the audit: {what}: {error.strerror}."
             raise StoreError(sentence, directory=str(self.path)) from error
         except StoreError:
             super().close()

@@ -263,13 +263,14 @@ class RealDisk:
             self._folder.mkdir(parents=True, exist_ok=True)
             _sync_folder(self.path)
         except OSError as error:
-            sentence = f"{self.path} cannot be used as data directory: {error.strerror}."
-            raise StoreError(sentence, directory=str(self.path)) from error
+            raise self._unusable(error) from error
 
     def lock(self) -> None:
         """Hold an exclusive lock on `storage/lock`, with the process id inside for people."""
-        with _translated(LOCK_NAME, "open"):
+        try:
             descriptor = os.open(self._folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o640)
+        except OSError as error:
+            raise self._unusable(error) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -343,6 +344,12 @@ class RealDisk:
         with _translated(folder or FOLDER_NAME, "sync"):
             self._make_folder(f"{folder}/")
             _sync_folder(self._folder / folder)
+
+    def _unusable(self, error: OSError) -> StoreError:
+        """Nothing of a store was touched yet: another user's, read-only, no folder..."""
+        what = os.path.relpath(error.filename or self.path, self.path)
+        sentence = f"{self.path} cannot be used as data directory: {what}: {error.strerror}."
+        return StoreError(sentence, directory=str(self.path))
 
     def _make_folder(self, name: str) -> None:
         folder = self._folder / os.path.dirname(name)

@@ -63,6 +63,15 @@ def test_a_file_that_is_written_to_is_told(disk, data):
     log.close()
 
 
+def test_a_file_in_the_place_of_a_folder_of_ours_is_refused_by_name(data):
+    (data / "storage").mkdir(parents=True)
+    (data / "storage" / "lqs").write_text("x")
+    with pytest.raises(
+        StoreError, match="cannot be watched for the audit: storage/lqs: File exists"
+    ):
+        opened(data)
+
+
 def test_a_file_that_goes_is_told(disk, data):
     disk.open("p0000001.mq", size=10).close()
     (data / "storage" / "p0000001.mq").unlink()

@@ -141,6 +141,16 @@ def test_a_live_process_keeps_others_out_and_is_named(tmp_path):
     disk.close()
 
 
+def test_a_data_directory_that_cannot_be_locked_is_no_failed_disk(tmp_path):
+    """Another user's, or one that is read-only; nothing of the store was touched."""
+    (tmp_path / "storage" / "lock").mkdir(parents=True)
+    with pytest.raises(
+        StoreError, match="cannot be used as data directory: storage/lock: Is a"
+    ) as e:
+        RealDisk(tmp_path).lock()
+    assert e.value.code == StoreError.code
+
+
 def test_a_data_directory_that_cannot_be_made_is_one_clear_error(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot be used as data directory"):
