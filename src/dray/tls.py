@@ -21,11 +21,20 @@ class TunnelEnd(socket.socket):
 
     reason = ""
     """Why TLS ended, if it was not by the will of either end."""
+    outer_host = ""
+    """The address of this machine on the connection that the tunnel goes through."""
 
 
 def is_tunnel(sock: socket.socket) -> bool:
     """Whether what goes into a socket goes through TLS."""
     return isinstance(sock, TunnelEnd)
+
+
+def local_host(sock: socket.socket) -> str:
+    """The address of this machine on a connection; empty on a Unix socket."""
+    if isinstance(sock, TunnelEnd):
+        return sock.outer_host
+    return "" if sock.family == socket.AF_UNIX else str(sock.getsockname()[0])
 
 
 def carries_files(sock: socket.socket) -> bool:

@@ -94,6 +94,7 @@ class Tunnels:
     def _dig(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> socket.socket:
         near, theirs = socket.socketpair()
         ours = TunnelEnd(fileno=near.detach())
+        ours.outer_host = str(writer.get_extra_info("sockname")[0])
         theirs.setblocking(False)
         task = asyncio.get_running_loop().create_task(_relay(theirs, reader, writer, ours))
         self._tasks.add(task)
@@ -154,18 +155,27 @@ def call_in_thread(sock: socket.socket, host: str, context: ssl.SSLContext) -> s
 
     Gives a blocking socket.
     """
-    called: Future[socket.socket] = Future()
+    return _in_thread(lambda tunnels: tunnels.call(sock, host, context))
+
+
+def answer_in_thread(sock: socket.socket, context: ssl.SSLContext) -> socket.socket:
+    """As `Tunnels.answer`, in the same way."""
+    return _in_thread(lambda tunnels: tunnels.answer(sock, context))
+
+
+def _in_thread(begin: Callable[[Tunnels], Awaitable[socket.socket]]) -> socket.socket:
+    begun: Future[socket.socket] = Future()
 
     async def carry() -> None:
         tunnels = Tunnels()
         try:
-            inner = await tunnels.call(sock, host, context)
+            inner = await begin(tunnels)
         except BaseException as error:  # noqa: BLE001 - raised again where it was called
-            called.set_exception(error)
+            begun.set_exception(error)
             return
         inner.setblocking(True)
-        called.set_result(inner)
+        begun.set_result(inner)
         await tunnels.ended()
 
     threading.Thread(target=lambda: asyncio.run(carry()), name="dray-tls", daemon=True).start()
-    return called.result()
+    return begun.result()

@@ -23,8 +23,9 @@ GOLDEN = {
     words.Suspended("c"): "9206a163",
     words.Resumed("c"): "9207a163",
     words.Cancelled("c", "e", "s"): "9408a163a165a173",
-    words.Joined("c", "1", 7, 6, ("h", 80, "t")): "9609a163a131070693a16850a174",
-    words.Joined("c", "1", 7, 0): "9609a163a1310700c0",
+    words.Joined("c", "1", 7, 6, ("h", 80, "t")): "9709a163a131070693a16850a174c400",
+    words.Joined("c", "1", 7, 6, ("h", 80, "t"), b"d"): "9709a163a131070693a16850a174c40164",
+    words.Joined("c", "1", 7, 0): "9709a163a1310700c0c400",
     words.Refused("c", "no"): "930aa163a26e6f",
     words.Piece("c", 3, 1): "940ba1630301",
     words.Farewell("c"): "920ca163",
@@ -36,6 +37,11 @@ GOLDEN = {
 def test_a_message_has_the_bytes_that_it_always_had(message):
     assert words.encode_message(message).hex() == GOLDEN[message]
     assert words.decode_message(bytes.fromhex(GOLDEN[message])) == message
+
+
+def test_what_said_nothing_of_certificates_is_still_understood():
+    said = bytes.fromhex("9609a163a131070693a16850a174")
+    assert words.decode_message(said) == words.Joined("c", "1", 7, 6, ("h", 80, "t"))
 
 
 def test_every_message_has_golden_bytes_and_stands_on_the_page():

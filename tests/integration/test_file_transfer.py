@@ -6,13 +6,13 @@ import os
 import socket
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import trustme
 
 import dray
 from dray.client import steps
+from dray.client.transfer import accepting
+from dray.client.transfer.direct import connect
 from dray.client.transfer.state import folder_of
 from dray.daemon.config import ServeOptions
 from dray.daemon.embedded import EmbeddedDaemon
@@ -107,15 +107,12 @@ def test_through_managers_little_is_under_way_whatever_the_window(stage, monkeyp
 
 def test_a_connection_that_breaks_is_gone_round(stage, monkeypatch):
     """The direct connection is cut in the middle, and no other can be made."""
-    from dray.client.transfer import accepting
-
     made = []
-    connect = socket.create_connection
 
-    def once(*arguments, **options):
+    def once(joined):
         if made:
             raise ConnectionRefusedError
-        made.append(connect(*arguments, **options))
+        made.append(connect(joined))
         return made[0]
 
     stored = []
@@ -126,8 +123,7 @@ def test_a_connection_that_breaks_is_gone_round(stage, monkeypatch):
             if len(stored) == 20:
                 made[0].shutdown(socket.SHUT_RDWR)
 
-    # The connection to the producer only: that to the queue manager is made elsewhere.
-    monkeypatch.setattr(accepting, "socket", SimpleNamespace(create_connection=once))
+    monkeypatch.setattr(accepting, "connect", once)
     monkeypatch.setattr(steps, "watch", watch)
     offer = stage.offer()
     stage.assert_same(stage.accept().save_to(stage.path / "target"))
@@ -135,53 +131,8 @@ def test_a_connection_that_breaks_is_gone_round(stage, monkeypatch):
     assert len(stored) == 200, "no fragment is stored twice"
 
 
-@pytest.fixture
-def secure(tmp_path, monkeypatch):
-    """A queue manager that is reached through TLS."""
-    monkeypatch.setenv("DRAY_TRANSFERS", str(tmp_path / "transfers"))
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    shown = authority.issue_cert("localhost").private_key_and_cert_chain_pem
-    shown.write_to_path(tmp_path / "shown.pem")
-    options = ServeOptions(data="", listen="127.0.0.1:0", tls_cert=str(tmp_path / "shown.pem"))
-    daemon = EmbeddedDaemon(tmp_path / "there", options)
-    daemon.start()
-    address = daemon.addresses[0].replace("127.0.0.1", "localhost")
-    with dray.connect(address, ca=tmp_path / "ca.pem") as manager:
-        manager.create_queue("reports")
-        yield manager
-    daemon.stop()
-
-
-@pytest.mark.parametrize(
-    ("offered", "accepted", "connections"),
-    [({}, {}, 0), ({"listen": "127.0.0.1"}, {}, 0), ({"listen": "127.0.0.1"}, {"direct": True}, 1)],
-    ids=["by default", "told at one end", "told at both"],
-)
-def test_behind_tls_nothing_goes_unencrypted_unless_both_ends_are_told(
-    *, secure, tmp_path, monkeypatch, offered, accepted, connections
-):
-    from dray.client.transfer import accepting
-
-    made = []
-
-    def connect(address, **options):
-        made.append(address)
-        return socket.create_connection(address, **options)
-
-    monkeypatch.setattr(accepting, "socket", SimpleNamespace(create_connection=connect))
-    (tmp_path / "source").write_bytes(os.urandom(10 * FRAGMENT))
-    offer = secure.offer_file(tmp_path / "source", "reports", fragment_size=FRAGMENT, **offered)
-    secure.accept_file("reports", WITHIN_S, **accepted).save_to(tmp_path / "target")
-    assert offer.wait(WITHIN_S).state is TransferState.DONE
-    assert (tmp_path / "target").read_bytes() == (tmp_path / "source").read_bytes()
-    assert len(made) == connections
-
-
 def test_a_consumer_may_be_told_never_to_connect_to_its_producer(stage, monkeypatch):
-    from dray.client.transfer import accepting
-
-    monkeypatch.delattr(accepting, "socket")
+    monkeypatch.delattr(accepting, "connect")
     offer = stage.offer()
     incoming = stage.there.accept_file("reports", WITHIN_S, direct=False)
     stage.assert_same(incoming.save_to(stage.path / "target"))

@@ -95,7 +95,7 @@ def offer(
 @click.option(
     "--direct/--relayed",
     default=None,
-    help="Connect to the producer, or never  [default: --relayed with drays://, else --direct].",
+    help="Connect to the producer, or never  [default: with drays:// only through TLS].",
 )
 @everywhere
 @click.pass_obj

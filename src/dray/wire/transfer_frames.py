@@ -114,7 +114,7 @@ class Joined(msgspec.Struct, array_like=True, tag=9, frozen=True):
 
     What the consumer says of fragments from now on carries `round`; what was said before, and is
     still on its way, is thereby known. `direct` is host, port and a token that opens one connection
-    there.
+    there; with a `certificate` (DER) it goes through TLS, to whom shows that one.
     """
 
     key: Key
@@ -122,6 +122,7 @@ class Joined(msgspec.Struct, array_like=True, tag=9, frozen=True):
     round: _Count
     start: _Count
     direct: tuple[str, int, str] | None = None
+    certificate: bytes = b""
 
 
 class Refused(msgspec.Struct, array_like=True, tag=10, frozen=True):

@@ -205,8 +205,8 @@ class Manager:
         Consumers may ask for `request_timeout` seconds, or with None for as long as it is offered.
         At most `window_size` fragments are unacknowledged. An unfinished offer of the same file to
         the same queue is gone on with. `listen` is the address at which consumers may connect, by
-        default the one by which the queue manager is reached; None for never, which is the default
-        where that is through TLS, as such connections are not encrypted. A consumer that is silent
+        default the one by which the queue manager is reached; None for never. Such connections go
+        through TLS if the one to the queue manager does. A consumer that is silent
         for `response_timeout` seconds is suspended. `progress` hears each change, in a thread of
         its own. `digest` says which is taken, "sha256" or "blake3". Raises `SourceUnreadable`,
         `TransferSourceChanged`.
@@ -234,7 +234,7 @@ class Manager:
 
         What an earlier life of the program has left unfinished from that queue comes first.
         `direct` says whether to connect to the producer where it offers that, by default unless
-        the queue manager is reached through TLS: that connection is not encrypted. Raises
+        the queue manager is reached through TLS and the producer does not offer that. Raises
         `ReceiveTimeout` if nothing is offered in `timeout` seconds.
         """
         manner = Manner(silence_s=response_timeout, direct=direct)

@@ -70,7 +70,7 @@ class Manner(NamedTuple):
     silence_s: float = TRANSFER_SILENCE_S
     told: Told | None = None
     direct: bool | None = None
-    """Whether a consumer may connect to its producer; None: unless it is here through TLS."""
+    """Whether a consumer may connect to its producer; None: unless that is less safe than here."""
 
 
 class Asked(NamedTuple):

@@ -15,6 +15,7 @@ from dray.client.progress import INTERVAL_S
 from dray.client.steps import reached
 from dray.client.transfer.board import Board, Rate
 from dray.client.transfer.control import ControlSocket, Order
+from dray.client.transfer.direct import connect
 from dray.client.transfer.engine import Dialled, Engine
 from dray.client.transfer.state import Incoming, StateFile, status_of_incoming
 from dray.client.transfer.target import TargetFile, boot_id, is_there, whole_fragments
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from dray.client.runtime import Dialer
     from dray.wire.stream import Frame
 
-_DIRECT_WITHIN_S: Final = 3.0
 _DIRECT_FAILURES_MAX: Final = 2
 _DROPPED: Final = (TransferState.CANCELLED, TransferState.FAILED)
 
@@ -86,10 +86,11 @@ class Accepting(Engine):
         """Receive into `target`, behind what is there of it. Raises `TargetUnwritable`.
 
         `direct` says whether the producer may be connected to; None: unless our queue manager is
-        reached through TLS, as that connection is not encrypted.
+        reached through TLS, and that connection would not be.
         """
         self.kept = kept
         self._may_go_direct = direct
+        self._through_tls = False
         reference, terms = kept.reference, kept.reference.terms
         if kept.path == str(target) and is_there(target, terms, reference.fingerprint):
             kept.verified = True
@@ -156,8 +157,7 @@ class Accepting(Engine):
 
     def reachable(self, sock: socket.socket) -> None:
         """See `Engine`; a consumer does not listen."""
-        if self._may_go_direct is None:
-            self._may_go_direct = not is_tunnel(sock)
+        self._through_tls = is_tunnel(sock)
 
     def attached(self) -> None:
         """See `Engine`."""
@@ -173,8 +173,8 @@ class Accepting(Engine):
             intact = crc32c.crc32c(body) == message.crc
             self._give(PieceCame(message.number, len(body), intact))
             self._piece = None
-        elif isinstance(message, Joined) and message.direct is not None and self._may_try():
-            self._try_direct(message, message.direct)
+        elif isinstance(message, Joined) and self._may_try(message):
+            threading.Thread(target=self._dial_producer, args=(message,), daemon=True).start()
         else:
             self._give(Heard(message))
 
@@ -316,31 +316,32 @@ class Accepting(Engine):
 
     # --------------------------------------------------------------- straight to the producer
 
-    def _may_try(self) -> bool:
+    def _may_try(self, joined: Joined) -> bool:
         """Whether a connection is allowed and worth a try: not after two that brought nothing."""
-        tried = self._direct is not None or self._direct_failures >= _DIRECT_FAILURES_MAX
-        return bool(self._may_go_direct) and not tried
+        if joined.direct is None or self._direct is not None:
+            return False
+        allowed = self._may_go_direct
+        if allowed is None:
+            allowed = bool(joined.certificate) or not self._through_tls
+        return allowed and self._direct_failures < _DIRECT_FAILURES_MAX
 
-    def _try_direct(self, joined: Joined, direct: tuple[str, int, str]) -> None:
-        host, port, token = direct
-        threading.Thread(
-            target=self._dial_producer, args=(host, port, token, joined), daemon=True
-        ).start()
-
-    def _dial_producer(self, host: str, port: int, token: str, joined: Joined) -> None:
+    def _dial_producer(self, joined: Joined) -> None:
         try:
-            sock = socket.create_connection((host, port), timeout=_DIRECT_WITHIN_S)
+            sock = connect(joined)
         except (OSError, UnicodeError, OverflowError):
-            # Another machine's loopback, a wall between: there is another way.
+            # Another machine's loopback, a wall between, another one than it should be: there is
+            # another way.
             self.submit(lambda: self._give(Heard(joined)))
             return
-        if not self.submit(Dialled(sock, partial(self._go_direct, token, joined))):
+        if not self.submit(Dialled(sock, partial(self._go_direct, joined))):
             sock.close()
 
-    def _go_direct(self, token: str, joined: Joined, sock: socket.socket) -> None:
+    def _go_direct(self, joined: Joined, sock: socket.socket) -> None:
         if self._direct is not None:
             sock.close()
             return
+        assert joined.direct is not None
+        _, _, token = joined.direct
         way = Way(sock)
         self._direct = way
         self.open(way, lambda frame: self._taken(way, frame))

@@ -1,7 +1,10 @@
 """Where a producer listens, and its connections straight to its consumers.
 
 A connection begins with a token, which the consumer has got through the queue managers and which
-opens one connection for that consumer. Whoever comes without one is hung up on.
+opens one connection for that consumer. Whoever comes without one is hung up on. A producer that
+reaches its queue manager through TLS has these connections go through TLS, too, and shows a
+certificate made for this one offer: the consumer gets that with the token, and says nothing to
+anyone who shows another.
 """
 
 from __future__ import annotations
@@ -9,11 +12,18 @@ from __future__ import annotations
 import hmac
 import secrets
 import socket
+import ssl
+import threading
 from typing import TYPE_CHECKING, Final
 
-from dray.client.transfer.way import Way
+import msgspec
+
+from dray.client.transfer.certificate import showing_itself, trusting_only
+from dray.client.transfer.engine import Dialled
+from dray.client.transfer.way import BUFFER_BYTES, Way
 from dray.errors import AddressInUse, DrayError, ProtocolError
-from dray.tls import is_tunnel
+from dray.send_buffer import widen
+from dray.tls import is_tunnel, local_host
 from dray.wire.transfer_frames import AnyMessage, Joined, Opening
 
 if TYPE_CHECKING:
@@ -25,6 +35,7 @@ _UNKNOWN_MAX: Final = 16
 _UNKNOWN_S: Final = 5.0
 _TOKEN_BYTES: Final = 16
 _LISTEN_BACKLOG: Final = 64
+_CONNECT_WITHIN_S: Final = 3.0
 AUTOMATIC: Final = "auto"
 
 
@@ -36,23 +47,24 @@ class DirectWays:
         self._engine = engine
         self._listener = listener
         self._listens = False
+        self._shown: ssl.SSLContext | None = None
+        self._certificate = b""
+        self._shaking = 0
+        """How many connections are shaking hands, and have not said who they are."""
         self._host = "127.0.0.1"
         self._of: dict[str, Way] = {}
         self._unknown: dict[Way, float] = {}
         self._tokens: dict[str, str] = {}
 
     def reachable(self, sock: socket.socket) -> None:
-        """The queue manager is reached over a socket: listen now, unless that was done before.
-
-        Who reaches it through TLS wants nothing to go unencrypted, so that he listens only if he
-        has said where.
-        """
-        if sock.family != socket.AF_UNIX:
-            self._host = sock.getsockname()[0]
+        """The queue manager is reached over a socket: listen now, unless that was done before."""
+        self._host = local_host(sock) or self._host
         if self._listener == AUTOMATIC:
-            self._listener = None if is_tunnel(sock) else _listen_or_not(self._host)
+            self._listener = _listen_or_not(self._host)
         if isinstance(self._listener, socket.socket) and not self._listens:
             self._listens = True
+            if is_tunnel(sock):
+                self._shown, self._certificate = showing_itself()
             self._engine.watch(self._listener, self._accept)
 
     def introduce(self, joined: Joined) -> Joined:
@@ -66,8 +78,8 @@ class DirectWays:
         host, port = self._listener.getsockname()[:2]
         if host in _EVERYWHERE:
             host = self._host
-        return Joined(
-            joined.key, joined.consumer_id, joined.round, joined.start, (host, port, token)
+        return msgspec.structs.replace(
+            joined, direct=(host, port, token), certificate=self._certificate
         )
 
     def of(self, key: str) -> Way | None:
@@ -111,9 +123,39 @@ class DirectWays:
         except OSError:
             # Gone before it was accepted, or no descriptor left; the managers are still there.
             return
-        if len(self._unknown) >= _UNKNOWN_MAX:
+        if len(self._unknown) + self._shaking >= _UNKNOWN_MAX:
             sock.close()
+        elif self._shown is None:
+            self._welcome(sock)
+        else:
+            self._shaking += 1
+            threading.Thread(
+                target=self._shake, args=(sock, self._shown), name="dray-tls-answer", daemon=True
+            ).start()
+
+    def _shake(self, sock: socket.socket, shown: ssl.SSLContext) -> None:
+        """In a thread of its own: shake hands, which may take as long as the other end likes."""
+        # Loads asyncio, which a transfer in the clear can do without.
+        from dray.tunnels import answer_in_thread
+
+        try:
+            widen(sock, BUFFER_BYTES)
+            inner = answer_in_thread(sock, shown)
+        except OSError:
+            # Somebody who speaks no TLS, or has gone; there is nobody to tell.
+            self._engine.submit(self._shaken)
             return
+        if not self._engine.submit(Dialled(inner, self._shaken_with)):
+            inner.close()
+
+    def _shaken(self) -> None:
+        self._shaking -= 1
+
+    def _shaken_with(self, sock: socket.socket) -> None:
+        self._shaken()
+        self._welcome(sock)
+
+    def _welcome(self, sock: socket.socket) -> None:
         way = Way(sock)
         self._unknown[way] = self._engine.now + _UNKNOWN_S
         self._engine.open(way, lambda frame: self._taken(way, frame))
@@ -138,6 +180,28 @@ class DirectWays:
             if hmac.compare_digest(good.encode(), token.encode()):
                 return self._tokens.pop(good)
         return None
+
+
+def connect(joined: Joined) -> socket.socket:
+    """Connect to the producer that has introduced itself; raises OSError if that cannot be done.
+
+    Also UnicodeError or OverflowError, if what it says of itself is no address.
+    """
+    assert joined.direct is not None
+    host, port, _ = joined.direct
+    sock = socket.create_connection((host, port), timeout=_CONNECT_WITHIN_S)
+    if not joined.certificate:
+        return sock
+    # Loads asyncio, which a transfer in the clear can do without.
+    from dray.tunnels import call_in_thread
+
+    try:
+        trusted = trusting_only(joined.certificate)
+        widen(sock, BUFFER_BYTES)
+    except OSError:
+        sock.close()
+        raise
+    return call_in_thread(sock, host, trusted)
 
 
 def listen_at(host: str) -> socket.socket:

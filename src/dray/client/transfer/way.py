@@ -13,7 +13,8 @@ from dray.wire.frames import Head, encode_frame
 from dray.wire.stream import Frame, FrameStream
 
 _READS_PER_CALL: Final = 16
-_BUFFER_BYTES: Final = 8 << 20
+BUFFER_BYTES: Final = 8 << 20
+"""Of a connection between two programs, to send from."""
 
 
 class FileRange:
@@ -36,9 +37,9 @@ class Way:
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            widen(sock, _BUFFER_BYTES)
+            widen(sock, BUFFER_BYTES)
         else:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
         self._stream = FrameStream()
         self._pieces: deque[memoryview | FileRange] = deque()
         self.backlog = 0
