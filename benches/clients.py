@@ -25,7 +25,7 @@ from benches.peer_clients import nats_get, nats_put, rabbitmq_receive, rabbitmq_
 from benches.processes import CLIENT_WITHIN_S, peak, reset_peak
 from dray.client.awaited import transfers
 from dray.client.transfer import accepting
-from dray.client.transfer.offering import listen_at
+from dray.client.transfer.direct import listen_at
 
 PING_BYTES = 1024
 PLAIN_PIECE_BYTES = 1 << 20
