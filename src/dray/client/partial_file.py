@@ -57,7 +57,10 @@ class PartialFile:
             raise self._unwritable(error) from error
         if in_the_way:
             raise self.spoilt("what is there is no regular file")
-        self._descriptor = self._locked()
+        try:
+            self._descriptor = open_alone(self._partial)
+        except OSError as error:
+            raise self._unwritable(error) from error
         if not going_on and self.length():
             self.cut(0)
         reached("file-opened")
@@ -150,7 +153,7 @@ class PartialFile:
     def discard(self) -> None:
         """Remove what there is of it."""
         with suppress(FileNotFoundError):
-            if not self._closed and self._is_mine(self._descriptor):
+            if not self._closed and is_still(self._partial, self._descriptor):
                 self._partial.unlink()
         self.keep()
 
@@ -170,38 +173,6 @@ class PartialFile:
             self._closed = True
             os.close(self._descriptor)
 
-    def _locked(self) -> int:
-        """Open it, made if it is not there, when nobody else writes into it any more."""
-        until = time.monotonic() + _LOCK_S
-        while True:
-            try:
-                descriptor = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            except OSError as error:
-                raise self._unwritable(error) from error
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                os.close(descriptor)
-                if time.monotonic() >= until:
-                    raise self.spoilt(f"somebody else is writing {self._partial.name}") from error
-                time.sleep(_LOCK_PAUSE_S)
-                continue
-            except OSError as error:
-                if error.errno not in _NO_LOCKS:
-                    os.close(descriptor)
-                    raise self._unwritable(error) from error
-            if self._is_mine(descriptor):
-                return descriptor
-            # Whoever had it has given it its own name, or removed it.
-            os.close(descriptor)
-
-    def _is_mine(self, descriptor: int) -> bool:
-        """Whether it is our file that stands under the name."""
-        try:
-            return os.path.samestat(self._partial.stat(), os.fstat(descriptor))
-        except FileNotFoundError:
-            return False
-
     def _unwritable(self, error: OSError) -> TargetUnwritable:
         return self.spoilt(error.strerror or str(error))
 
@@ -212,6 +183,41 @@ class PartialFile:
             " free room or give another path, the message is still there",
             path=str(self.target),
         )
+
+
+def open_alone(partial: Path) -> int:
+    """Open it, made if it is not there, when nobody else writes into it any more.
+
+    Raises OSError if somebody does, and does not end.
+    """
+    until = time.monotonic() + _LOCK_S
+    while True:
+        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            if time.monotonic() >= until:
+                busy = f"somebody else is writing {partial.name}"
+                raise BlockingIOError(errno.EWOULDBLOCK, busy) from error
+            time.sleep(_LOCK_PAUSE_S)
+            continue
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                os.close(descriptor)
+                raise
+        if is_still(partial, descriptor):
+            return descriptor
+        # Whoever had it has given it its own name, or removed it.
+        os.close(descriptor)
+
+
+def is_still(partial: Path, descriptor: int) -> bool:
+    """Whether it is this file that stands under the name."""
+    try:
+        return os.path.samestat(partial.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def sync_directory(path: Path) -> None:

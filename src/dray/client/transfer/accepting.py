@@ -122,7 +122,11 @@ class Accepting(Engine):
             kept.path, kept.boot = str(target), boot_id()
             kept.synced = min(kept.synced, expected)
             kept.state = self.core.state
-            state.write(kept)
+            try:
+                state.write(kept)
+            except BaseException:
+                self._target.close()
+                raise
             reached("target-kept")
         self._direct: Way | None = None
         self._direct_failures = 0

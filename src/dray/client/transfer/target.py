@@ -1,5 +1,8 @@
 """The file that is received: grows as `<path>.partial`, and is there whole or not at all.
 
+While it grows it is locked (`partial_file`), so that two who save under one name do not write into
+each other's file: the digest of the one would say nothing of what appears under the name.
+
 Two threads follow the writes. One takes the digest from the file itself: what is checked is what
 would be read. The other syncs what was written, so that the disk is busy from the start, the last
 sync finds little left to do, and little is lost with the machine.
@@ -11,10 +14,9 @@ import errno
 import os
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
-from dray.client.partial_file import is_in_the_way, sync_directory
+from dray.client.partial_file import is_in_the_way, is_still, open_alone, sync_directory
 from dray.client.transfer.fingerprint import Fingerprint
 from dray.errors import TargetUnwritable
 from dray.large.digests import DIGESTS, Digest
@@ -106,9 +108,13 @@ class TargetFile:
         try:
             if is_in_the_way(target):
                 raise OSError(errno.EEXIST, "what is there is no regular file")
-            self._descriptor = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._descriptor = open_alone(self._partial)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        try:
             os.ftruncate(self._descriptor, self._written)
         except OSError as error:
+            os.close(self._descriptor)
             raise self._unwritable(error) from error
         self._reader = threading.Thread(target=self._follow, name="dray-digest", daemon=True)
         self._syncer = threading.Thread(target=self._sync_behind, name="dray-sync", daemon=True)
@@ -171,6 +177,13 @@ class TargetFile:
 
     def close(self) -> None:
         """Let go of it; what is there stays. Harmless when repeated."""
+        self._close(remove=False)
+
+    def discard(self) -> None:
+        """Let go of it, and remove what there is of it."""
+        self._close(remove=True)
+
+    def _close(self, *, remove: bool) -> None:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -179,14 +192,11 @@ class TargetFile:
         self._syncer.join()
         with self._using:
             if self._descriptor >= 0:
+                # Under the lock: once it is let go of, another's may stand under that name.
+                if remove and is_still(self._partial, self._descriptor):
+                    self._partial.unlink()
                 os.close(self._descriptor)
                 self._descriptor = -1
-
-    def discard(self) -> None:
-        """Remove what there is of it."""
-        self.close()
-        with suppress(FileNotFoundError):
-            self._partial.unlink()
 
     def _publish(self) -> None:
         try:

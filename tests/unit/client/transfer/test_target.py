@@ -10,6 +10,7 @@ import threading
 import pytest
 from blake3 import blake3
 
+from dray.client import partial_file
 from dray.client.transfer import target as target_module
 from dray.client.transfer.fingerprint import Fingerprint
 from dray.client.transfer.target import (
@@ -197,3 +198,29 @@ def test_a_file_that_others_cut_is_told(tmp_path, monkeypatch):
     with pytest.raises(TargetUnwritable, match="shorter"):
         file.digest()
     file.close()
+
+
+def test_two_who_save_under_one_name_do_not_write_into_one_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(partial_file, "_LOCK_S", 0.0)
+    path = tmp_path / "f"
+    file = begun(path)
+    fill(file)
+    with pytest.raises(TargetUnwritable, match=r"somebody else is writing f\.partial"):
+        begun(path)
+    assert file.digest() == DIGEST
+    file.finish()
+    file.close()
+    assert path.read_bytes() == DATA
+    begun(path).discard()
+    assert not partial_of(path).exists()
+
+
+def test_what_is_dropped_after_it_has_its_name_takes_nothing_of_anothers(tmp_path):
+    path = tmp_path / "f"
+    file = begun(path)
+    fill(file)
+    file.finish()
+    partial_of(path).write_bytes(b"of another")
+    file.discard()
+    assert partial_of(path).read_bytes() == b"of another"
+    assert path.read_bytes() == DATA
