@@ -26,13 +26,19 @@ def check_seconds(name: str, value: object) -> None:
         raise Misuse(f"{name} is a number of seconds above 0, not {value!r}")
 
 
-def wait_for(timeout: float | None) -> float | None:
-    """How long to wait for the answer to a request with that timeout; raises `Misuse`."""
+def check_timeout(timeout: object) -> None:
+    """Raise `Misuse` unless it is None or a number of seconds from 0 on."""
     if timeout is None:
-        return None
-    given: object = timeout
-    if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
         raise Misuse(
             f"a timeout is a number of seconds from 0 on, or None to wait for ever; not {timeout!r}"
         )
+
+
+def wait_for(timeout: float | None) -> float | None:
+    """How long to wait for the answer to a request with that timeout; raises `Misuse`."""
+    check_timeout(timeout)
+    if timeout is None:
+        return None
     return None if timeout >= _FOR_EVER_S else timeout + ANSWER_GRACE_S

@@ -24,7 +24,7 @@ from dray.client.digest import RollingDigest
 from dray.client.lending import lender_of
 from dray.client.messages import Record, SendProperties, addressed, check_sendable, record_of
 from dray.client.progress import Progress, Reporter
-from dray.client.requests import wait_for
+from dray.client.requests import check_timeout, wait_for
 from dray.client.sources import PIECES_ALIVE, AwaitedChunkSource, Source, pieces_of, source_of
 from dray.client.steps import reached
 from dray.client.upload_state import UnfinishedUpload, unfinished_from
@@ -307,6 +307,7 @@ class LargeMessageQueue:
         *,
         repair: bool,
     ) -> LargeMessage:
+        check_timeout(timeout)
         own = await Transaction.begin(self._way.link) if transaction is None else None
         used = own if transaction is None else transaction_of(transaction)
         assert used is not None

@@ -159,7 +159,7 @@ class Queue:
     async def receive_by_id(
         self, id: str, timeout: float | None = None, transaction: InTransaction | None = None
     ) -> Message:
-        """Take the message of that id. Raises `MessageNotFound` if no time to wait is given."""
+        """Take the message of that id. Raises `MessageNotFound` without a timeout, or with 0."""
         return await self._pick(Select("id", id), timeout, transaction)
 
     async def receive_by_correlation_id(

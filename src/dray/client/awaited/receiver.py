@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from dray.client.awaited.transaction import Transaction
+from dray.client.requests import check_timeout
 from dray.errors import DrayError, MessageNotFound, Misuse, ReceiveTimeout
 from dray.model.classes import TransactionStatus
 
@@ -93,6 +94,7 @@ class Receiver:
         What the handler raises is in the result. Errors that are not the message's fault (a lost
         connection, a quota, a commit in doubt) abort the transaction and are raised.
         """
+        check_timeout(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             due = await self._bring_back()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dray.client.progress import INTERVAL_S, Progress
+from dray.client.requests import check_timeout
 from dray.client.transfer.accepting import Accepting, fragments_there
 from dray.client.transfer.board import Board
 from dray.client.transfer.control import Act, Order, give_order
@@ -103,6 +104,7 @@ class Offer:
         Raises `TransferTimeout` if nobody asked for it in time or `timeout` seconds have passed,
         `TransferCancelled`, `TransferSourceChanged`.
         """
+        check_timeout(timeout)
         board = self._engine.board
         if not await self._link.runtime.arrives(board.ending(), timeout):
             raise TransferTimeout(

@@ -16,7 +16,7 @@ from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
 from dray.client.blocking import BlockingRuntime, run
 from dray.client.link import Link
-from dray.client.requests import check_seconds
+from dray.client.requests import check_seconds, check_timeout
 from dray.client.steps import reached
 from dray.client.transfer.accepting import fragments_there
 from dray.client.transfer.board import Told
@@ -122,6 +122,7 @@ class Transfers:
 
     async def accept(self, source: str, timeout: float | None, manner: Manner) -> Incoming:
         """Give what is unfinished from that queue, or wait for a reference in it."""
+        check_timeout(timeout)
         check_seconds("response_timeout", manner.silence_s)
         name = str(parse_queue_address(source))
         folder = await self._folder()
