@@ -228,3 +228,17 @@ def test_a_transaction_of_another_handle_is_refused(face, queue, tmp_path):
         transaction = other.transaction()
         with pytest.raises(dray.TransactionUsage):
             queue.send(b"", transaction=transaction)
+
+
+def test_who_asks_about_a_transaction_that_another_program_is_gathering_ends_it(face, addresses):
+    """The answer `ABORTED` is final: it may be about frames of a connection that was lost."""
+    with face.connect(addresses["unix"]) as gathering, face.connect(addresses["unix"]) as asking:
+        queue = gathering.create_queue("gathered", exist_ok=True)
+        transaction = gathering.transaction()
+        assert gathering.outcome(transaction.id) is TransactionStatus.PENDING
+        assert asking.outcome(transaction.id) is TransactionStatus.ABORTED
+        queue.send(b"too late", transaction=transaction)
+        with pytest.raises(dray.TransactionAborted, match="already reported as aborted"):
+            transaction.commit()
+        assert asking.outcome(transaction.id) is TransactionStatus.ABORTED
+        assert queue.info().message_count == 0
