@@ -36,8 +36,8 @@ def connect_again(connect: Callable[[], Manager], patience_s: float) -> Manager:
 def was_committed(connect: Callable[[], Manager], doubt: InDoubt, patience_s: float) -> bool:
     """Whether the commit in doubt happened; raises `InDoubt` again if nobody can say in time.
 
-    A transaction that the queue manager does not know was never committed: it remembers committed
-    ones far longer than anyone is in doubt.
+    Nor can a queue manager to which the transaction is unknown: it may have forgotten it, among
+    very many that have committed since, or have been restored from a backup.
     """
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
@@ -46,7 +46,9 @@ def was_committed(connect: Callable[[], Manager], doubt: InDoubt, patience_s: fl
                 status = manager.outcome(doubt.transaction_id)
         except PeerError:
             continue
-        if status in DECIDED or status is TransactionStatus.UNKNOWN:
+        if status is TransactionStatus.UNKNOWN:
+            break
+        if status in DECIDED:
             return status is TransactionStatus.COMMITTED
         time.sleep(RETRY_EVERY_S)
     raise doubt

@@ -1,0 +1,19 @@
+"""A commit in doubt is called neither by who does not know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dray
+from dray.cli.doubt import was_committed
+from dray.model.ids import ManagerId, join_id
+
+
+def test_what_the_queue_manager_does_not_know_stays_in_doubt(tmp_path: Path) -> None:
+    """It may have forgotten it; whoever sends it again may send it twice."""
+    doubt = dray.InDoubt("no answer came", transaction_id=join_id(ManagerId("f" * 32), 7))
+    with pytest.raises(dray.InDoubt) as raised:
+        was_committed(lambda: dray.open(tmp_path / "store"), doubt, 30.0)
+    assert raised.value is doubt
