@@ -33,7 +33,7 @@ from watchdog.observers.polling import PollingObserver
 from dray.daemon.timekeeper import Timekeeper
 from dray.errors import StoreError
 from dray.store.audit import AuditLog, breaks, read_entries
-from dray.store.disk import FOLDER_NAME, LOCK_NAME, RealDisk
+from dray.store.disk import FOLDER_NAME, LOCK_NAME, NO_ROOM, RealDisk
 from dray.store.lqs import FOLDER, QUARANTINE
 from dray.store.manifest import (
     FileMark,
@@ -43,6 +43,7 @@ from dray.store.manifest import (
     had_store,
     identity_of,
     is_own_name,
+    overwrite_manifest,
     read_manifest,
     take_stock,
     was_moved,
@@ -280,7 +281,13 @@ class Guard:
                 audit_entries=head.entries,
                 audit_digest=head.digest,
             )
-            write_manifest(self._data, manifest)
+            try:
+                write_manifest(self._data, manifest)
+            except OSError as error:
+                # On a full disk a manager must start, so that somebody can receive.
+                if closed or error.errno not in NO_ROOM:
+                    raise
+                overwrite_manifest(self._data, manifest)
 
     def _make_times_durable(self) -> None:
         """Spare the next start false alarms: data syncs leave a file's time of change behind."""

@@ -175,6 +175,22 @@ def write_manifest(data: Path, manifest: Manifest) -> None:
     replace_file(data / MANIFEST_NAME, msgspec.json.encode(manifest) + b"\n")
 
 
+def overwrite_manifest(data: Path, manifest: Manifest) -> None:
+    """Put a manifest in the place of one that is hardly shorter, where no other file finds room.
+
+    A power failure in the middle leaves one that cannot be read, which is told at the next start.
+    Raises OSError.
+    """
+    image = msgspec.json.encode(manifest) + b"\n"
+    descriptor = os.open(data / MANIFEST_NAME, os.O_WRONLY)
+    try:
+        os.pwrite(descriptor, image, 0)
+        os.ftruncate(descriptor, len(image))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def replace_file(path: Path, image: bytes) -> None:
     """Write a file so that after any crash it is there as it was or as it is. Raises OSError."""
     new = path.with_name(f"{path.name}.new")
@@ -183,6 +199,9 @@ def replace_file(path: Path, image: bytes) -> None:
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             file.write(image)
         os.fsync(descriptor)
+    except OSError:
+        new.unlink()
+        raise
     finally:
         os.close(descriptor)
     new.replace(path)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
+from functools import partial
 
 import pytest
 
@@ -12,7 +14,7 @@ from dray.daemon import watcher
 from dray.daemon.watcher import AuditedDisk, OwnMarks, UnwatchedDisk
 from dray.errors import StoreCorrupt, StoreError, StoreLocked
 from dray.store.audit import AUDIT_NAME, read_entries, verify_chain
-from dray.store.manifest import MANIFEST_NAME
+from dray.store.manifest import MANIFEST_NAME, read_manifest
 from dray.store.store import Store
 from tests.unit.daemon.conftest import eventually
 
@@ -306,6 +308,39 @@ def test_a_manager_that_was_killed_at_its_birth_is_born_again(data):
     crashed(disk)
     (data / "storage" / "QMLog").unlink()
     opened(data).close()
+
+
+@pytest.mark.parametrize("end", ["stop", "crash"])
+def test_on_a_full_disk_a_manager_starts_and_the_manifest_is_true(data, monkeypatch, end):
+    disk = opened(data)
+    disk.open("QMLog", size=10).close()
+    disk.store_is_there()
+    (disk.close if end == "stop" else partial(crashed, disk))()
+
+    def no_room(*_):
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as full:
+        full.setattr(watcher, "write_manifest", no_room)
+        crashed(opened(data))
+    found = read_manifest(data)
+    assert (found.closed, found.store, found.files) == (False, True, {})
+    (data / "storage" / "QMLog").write_bytes(b"made by the manager, before its crash")
+    opened(data).close()
+    assert told(data) == []
+
+
+def test_only_for_want_of_room_is_a_manifest_written_over(data, monkeypatch):
+    opened(data).close()
+    before = (data / MANIFEST_NAME).read_bytes()
+
+    def failed(*_):
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(watcher, "write_manifest", failed)
+    with pytest.raises(StoreError, match="cannot be watched for the audit"):
+        opened(data)
+    assert (data / MANIFEST_NAME).read_bytes() == before
 
 
 def test_a_torn_entry_is_cut_and_told(data):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
@@ -15,6 +16,7 @@ from dray.store.manifest import (
     identity_of,
     is_own_name,
     read_manifest,
+    replace_file,
     take_stock,
     verify_audit,
     was_moved,
@@ -144,3 +146,16 @@ def test_an_audit_is_held_against_the_manifest(tmp_path, act, line, sentence):
     report = verify_audit(tmp_path)
     assert (report.line, report.intact) == (line, not sentence)
     assert report.problem.startswith(sentence)
+
+
+def test_a_file_that_could_not_be_replaced_leaves_nothing_beside_it(tmp_path, monkeypatch):
+    replace_file(tmp_path / "f", b"first")
+
+    def no_room(_):
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(os, "fsync", no_room)
+    with pytest.raises(OSError, match="no room"):
+        replace_file(tmp_path / "f", b"second")
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+    assert (tmp_path / "f").read_bytes() == b"first"
