@@ -84,7 +84,7 @@ class LogReader:
     """Looks through QMLog without changing it.
 
     Groups are mostly small and read in order, so a window of the file is kept in memory; every
-    walk begins with a fresh one.
+    walk begins with a fresh one. A chain that fits into it is not read a second time for its facts.
     """
 
     def __init__(self, file: File, capacity: int) -> None:
@@ -93,6 +93,8 @@ class LogReader:
         self.capacity = capacity
         self._window = bytearray()
         self._window_offset = 0
+        self._followed: list[tuple[Group, bytearray]] = []
+        """The first groups of the chain that was followed last, as many as fit into a window."""
 
     def group_at(self, lsn: int) -> tuple[Group, bytearray] | None:
         """The whole group at `lsn` with its bytes, or None if there is none there."""
@@ -110,6 +112,7 @@ class LogReader:
         self._window.clear()
         lsn, next_fact, groups, watermark, gap = start, 0, 0, max(start, durable), False
         suspects: deque[tuple[Group, bytearray]] = deque()
+        self._followed = []
         while (found := self.group_at(lsn)) is not None:
             group, _ = found
             if group.epoch < epoch or group.first_fact < next_fact:
@@ -123,23 +126,33 @@ class LogReader:
                 suspects.popleft()
             next_fact = group.first_fact + group.facts
             lsn, epoch, groups = group.end, group.epoch, groups + 1
+            if lsn - start <= LOG_WINDOW_BYTES:
+                self._followed.append(found)
         next_fact = max(next_fact, known_facts)
         doubted = tuple(Suspect(group, ranges_of(group, image)) for group, image in suspects)
         return Chain(start, lsn, groups, next_fact, epoch, watermark, doubted, gap)
 
     def facts(self, chain: Chain, first: int) -> Iterator[bytes]:
         """The facts of `chain` in order, from fact number `first` on."""
-        self._window.clear()
-        lsn = chain.start
-        while lsn < chain.end:
-            found = self.group_at(lsn)
-            assert found is not None, "the chain was followed before"
-            group, image = found
+        for group, image in self._groups(chain):
             known = max(0, first - group.first_fact)
             for number, fact in enumerate(facts_of(group, image)):
                 if number >= known:
                     yield fact
-            lsn = group.end
+
+    def _groups(self, chain: Chain) -> Iterator[tuple[Group, bytearray]]:
+        """The groups of `chain`, which may have been cut since it was followed."""
+        lsn = chain.start
+        for found in self._followed:
+            if found[0].lsn == lsn < chain.end:
+                yield found
+                lsn = found[0].end
+        self._window.clear()
+        while lsn < chain.end:
+            again = self.group_at(lsn)
+            assert again is not None, "the chain was followed before"
+            yield again
+            lsn = again[0].end
 
     def witness(self, lsn: int) -> Group | None:
         """A later group that knew the bytes at `lsn` to be durable: then they are damaged."""

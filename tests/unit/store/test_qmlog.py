@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from dray.errors import StorePoisoned
+from dray.store import qmlog
 from dray.store.group import OPENING, SEAL, Range
 from dray.store.limits import LOG_AHEAD_BYTES_MIN, LOG_AHEAD_SHARE
 from dray.store.qmlog import Log, LogReader
@@ -212,6 +213,28 @@ def test_the_first_way_through_the_file_is_prepared_some_groups_ahead(disk, long
     for number in range(1, 9):
         assert writes_of(disk, long_log, b"a") == [(512 * number, 512)]
     assert writes_of(disk, long_log, b"a") == [(9 * 512, 512), (10 * 512, ahead)]
+
+
+def test_a_short_chain_is_not_read_again_for_its_facts(log, reader, monkeypatch):
+    for fact in (b"a", b"b", b"c"):
+        write(log, fact)
+    chain = reader.chain(0, 0, 0)
+    read = []
+    monkeypatch.setattr(log.file, "read_into", lambda *_: read.append(1))
+    assert list(reader.facts(chain, 1)) == [b"b", b"c"]
+    assert list(reader.facts(chain.cut(), 0)) == [b"a", b"b"]
+    assert not read
+
+
+def test_of_a_long_chain_the_rest_is_read_again(log, reader, monkeypatch):
+    monkeypatch.setattr(qmlog, "LOG_WINDOW_BYTES", 1024)
+    for fact in (b"a", b"b", b"c", b"d"):
+        write(log, fact)
+    chain = reader.chain(0, 0, 0)
+    assert list(reader.facts(chain, 0)) == [b"a", b"b", b"c", b"d"]
+    assert list(reader.facts(chain.cut(), 0)) == [b"a", b"b", b"c"]
+    reader.chain(1024, 2, 0)
+    assert list(reader.facts(chain, 1)) == [b"b", b"c", b"d"]
 
 
 def test_of_a_small_log_no_less_than_a_block_is_prepared(disk, log):
