@@ -232,22 +232,24 @@ class Links:
 
     def deadline(self) -> float | None:
         """When the next attempt or resend is due."""
-        times = []
         for peer in self._context.relay.wanted():
             self._link(peer)
+        while self._due and not self._is_current(*self._due[0]):
+            heapq.heappop(self._due)
+        soonest = self._due[0][0] if self._due else None
         for link in self._links.values():
             state = link.state
             if state is LinkState.WELCOMED:
                 continue
             if state is LinkState.CONNECTED:
-                times.append(link.welcome_by)
+                at = link.welcome_by
             elif state is LinkState.DOWN and self._wanted(link):
-                times.append(link.dial_at)
-        while self._due and not self._is_current(*self._due[0]):
-            heapq.heappop(self._due)
-        if self._due:
-            times.append(self._due[0][0])
-        return min(times) if times else None
+                at = link.dial_at
+            else:
+                continue
+            if soonest is None or at < soonest:
+                soonest = at
+        return soonest
 
     def delivery_of(self, queue: Queue) -> DeliveryInfo | None:
         """How the delivery of an outgoing queue stands, for those who look."""

@@ -269,13 +269,18 @@ class Manager:
         context = self._context
         if not self._started or context.works or context.preparing is not None:
             return context.now
-        times = [self._links.deadline(), self._tidier.deadline()]
-        watched = (self._timeouts, context.idle, context.aging)
-        times += [heap[0][0] for heap in watched if heap]
+        soonest = self._links.deadline()
         expires_us = context.state.expiries.next_us()
-        if expires_us is not None:
-            times.append(expires_us / MICROSECONDS)
-        return min([at for at in times if at is not None], default=None)
+        for at in (
+            self._tidier.deadline(),
+            None if expires_us is None else expires_us / MICROSECONDS,
+            self._timeouts[0][0] if self._timeouts else None,
+            context.idle[0][0] if context.idle else None,
+            context.aging[0][0] if context.aging else None,
+        ):
+            if at is not None and (soonest is None or at < soonest):
+                soonest = at
+        return soonest
 
     def _request(self, event: Request) -> None:
         context = self._context
