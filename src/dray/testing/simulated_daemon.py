@@ -128,10 +128,10 @@ class SimDaemon:
 
     def _unlucky(self) -> bool:
         """Whether the machine fails at this point of its turn."""
-        chance = self.world.chances.kill
-        if not (chance and self.world.unlucky(chance)):
+        world, chance = self.world, self.world.chances.kill
+        if not (chance and world.troubled and world.rng.random() < chance):
             return False
-        self.fail(power=self.world.rng.random() < self.world.chances.power)
+        self.fail(power=world.rng.random() < world.chances.power)
         return True
 
     def _config(self) -> ManagerConfig:
@@ -194,7 +194,8 @@ class SimDaemon:
 
     def deliver(self, event: Event) -> None:
         """Let the manager decide about an event, and gather what it decided."""
-        for effect in self.manager.handle(event, self.now):
+        effects = self.manager.handle(event, self.now)
+        for effect in effects:
             self._gather(effect)
         notices = self.manager.notices()
         if notices:
@@ -204,12 +205,14 @@ class SimDaemon:
             self._later(0.0, self._end_pass)
 
     def _gather(self, effect: Effect) -> None:
-        if isinstance(effect, _WITH_BODY) and effect.body:
-            for extent in _extents(effect.body):
-                self.store.pin(extent.file)
-        at_once = isinstance(effect, Answer) and not effect.held
-        if at_once or self.world.canary.speak_first:
-            self._release([effect])
+        at_once = self.world.canary.speak_first
+        if isinstance(effect, _WITH_BODY):
+            for part in effect.body:
+                if isinstance(part, Extent):
+                    self.store.pin(part.file)
+            at_once = at_once or (isinstance(effect, Answer) and not effect.held)
+        if at_once:
+            self._perform(effect)
         else:
             self._gathered.append(effect)
 
@@ -279,11 +282,11 @@ class SimDaemon:
 
     def _perform(self, effect: Effect) -> None:
         match effect:
-            case Answer(session, request_id, head, body):
-                data = self._read(body)
-                link = self._sessions.get(session)
+            case Answer():
+                data = self._read(effect.body)
+                link = self._sessions.get(effect.session)
                 if link is not None:
-                    link.send(self, head, request_id, data)
+                    link.send(self, effect.head, effect.request_id, data)
             case LinkSend(peer, head, body):
                 data = self._read(body)
                 if peer in self._peers:
@@ -303,12 +306,14 @@ class SimDaemon:
         """Read what an answer refers to, and let go of it."""
         if not body:
             return b""
-        data = b"".join(
-            self.store.read(part) if isinstance(part, Extent) else part for part in body
-        )
-        for extent in _extents(body):
-            self.store.unpin(extent.file)
-        return data
+        store, pieces = self.store, list[bytes]()
+        for part in body:
+            if isinstance(part, Extent):
+                pieces.append(store.read(part))
+                store.unpin(part.file)
+            else:
+                pieces.append(part)
+        return b"".join(pieces)
 
     # ----------------------------------------------------------------------------------- time
 
@@ -342,7 +347,3 @@ def opened_store(disk: SimDisk, world: World) -> Store:
         log_bytes=LOG_BYTES,
         queue_files=world.queue_files,
     )
-
-
-def _extents(body: Body) -> list[Extent]:
-    return [part for part in body if isinstance(part, Extent)]
