@@ -128,6 +128,22 @@ def test_a_large_file_comes_back_the_same(url, tmp_path):
     assert count(url, "large") == 0
 
 
+def test_digest_compression_and_dead_letters_of_what_is_sent_can_be_chosen(url, tmp_path, manager):
+    (tmp_path / "load.bin").write_bytes(bytes(3_000_000))
+    chosen = ("--large", "--digest", "blake3", "--compression", "zstd", "--dead-letter")
+    dray("send", "large", tmp_path / "load.bin", *chosen, url=url).assert_good()
+    with manager.connect() as connected:
+        large = connected.queue("large", raw=True)
+        assert all(part.use_dead_letter_queue for part in large.messages())
+        assert large.info().byte_count < 100_000
+    told = dray("receive", "large", "--large", "--to", tmp_path / "out", "--json", url=url)
+    assert told.assert_good().value["digest_kind"] == "blake3"
+    assert (tmp_path / "out" / "load.bin").read_bytes() == bytes(3_000_000)
+    for option in chosen[1:5:2]:
+        said = dray("send", "orders", "-", option, chosen[chosen.index(option) + 1], url=url)
+        assert (said.status, "are for --large" in said.err) == (2, True)
+
+
 def test_files_are_whole_also_where_nothing_waits_for_the_disk(url, tmp_path):
     payload = tmp_path / "load.bin"
     payload.write_bytes(os.urandom(9_000_001))

@@ -46,8 +46,11 @@ class Properties:
     correlation_id: str | None
     app_specific: int
     priority: int
-    fragment_size: int | None
-    resume: str | None = None
+    dead_letter: bool
+    fragment_size: int
+    digest: str
+    compression: str | None
+    resume: str | None
 
     def label_of(self, path: str) -> str:
         """The label asked for, else the file's name."""
@@ -88,7 +91,18 @@ Send = Callable[[Batch, "Transaction | None"], list[Sent]]
 @click.option("--correlation-id", help="What the messages belong to.")
 @click.option("--app-specific", type=int, default=0, help="A number for the receiver.")
 @click.option("--priority", type=click.IntRange(0, PRIORITY_MAX), default=PRIORITY_DEFAULT)
+@click.option(
+    "--dead-letter",
+    is_flag=True,
+    help="Keep what cannot be delivered as dead letters, from which holes can be repaired.",
+)
 @click.option("--fragment-size", metavar="SIZE", help="Most bytes of one fragment (--large).")
+@click.option(
+    "--digest", type=click.Choice(["sha256", "blake3"]), help="Digest of the whole (--large)."
+)
+@click.option(
+    "--compression", type=click.Choice(["zstd"]), help="Compress where that pays (--large)."
+)
 @click.option(
     "--resume",
     type=click.Path(dir_okay=False),
@@ -108,7 +122,10 @@ def command(
     correlation_id: str | None,
     app_specific: int,
     priority: int,
+    dead_letter: bool,
     fragment_size: str | None,
+    digest: str | None,
+    compression: str | None,
     resume: str | None,
 ) -> None:
     """Send FILES to QUEUE, each as one message, all in one transaction.
@@ -118,12 +135,21 @@ def command(
     sources = [*files, *([STANDARD_INPUT] if from_stdin else [])]
     if not sources:
         raise click.UsageError("Nothing to send: name files, or give --stdin.")
-    if fragment_size is not None and not large:
-        raise click.UsageError("--fragment-size is for --large.")
+    if (fragment_size or digest or compression) and not large:
+        raise click.UsageError("--fragment-size, --digest and --compression are for --large.")
     if resume is not None and not (large and len(sources) == 1):
         raise click.UsageError("--resume is for --large and one FILE.")
-    size = None if fragment_size is None else _fragment_bytes(fragment_size)
-    properties = Properties(label, correlation_id, app_specific, priority, size, resume)
+    properties = Properties(
+        label,
+        correlation_id,
+        app_specific,
+        priority,
+        dead_letter,
+        fragment_size=_fragment_bytes(fragment_size or "0"),
+        digest=digest or "sha256",
+        compression=compression,
+        resume=resume,
+    )
     total = _check_sources(sources)
     send = _send_large if large else _send_plain
     with progress(f"sending to {queue}", total) as shown, settings.connect() as manager:
@@ -213,6 +239,7 @@ def _send_plain(batch: Batch, transaction: Transaction | None) -> list[Sent]:
                 correlation_id=properties.correlation_id,
                 app_specific=properties.app_specific,
                 priority=properties.priority,
+                use_dead_letter_queue=properties.dead_letter,
             )
         )
         batch.shown.update(sum(message.body_size for message in messages))
@@ -263,11 +290,12 @@ def _send_large(batch: Batch, transaction: Transaction | None) -> list[Sent]:
     import dray
 
     properties = batch.properties
-    queue = batch.manager.queue(batch.queue)
-    if properties.fragment_size is None:
-        large = dray.LargeMessageQueue(queue)
-    else:
-        large = dray.LargeMessageQueue(queue, fragment_size=properties.fragment_size)
+    large = dray.LargeMessageQueue(
+        batch.manager.queue(batch.queue),
+        fragment_size=properties.fragment_size,
+        digest=properties.digest,
+        compression=properties.compression,
+    )
     sent: list[Sent] = []
     follow = _Follow(batch.shown)
     for path in batch.sources:
@@ -277,6 +305,7 @@ def _send_large(batch: Batch, transaction: Transaction | None) -> list[Sent]:
             label=label,
             correlation_id=properties.correlation_id,
             app_specific=properties.app_specific,
+            use_dead_letter_queue=properties.dead_letter,
             transaction=transaction,
             progress=follow,
             resume=properties.resume,
