@@ -155,7 +155,7 @@ def _copy(source: Piece, target: Piece) -> None:
     _check(target.descriptor, writable=True)
     done = 0
     while done < source.length:
-        wanted = min(COPY_PIECE_BYTES, source.length - done)
+        wanted = source.length - done
         try:
             copied = copy_file_range(
                 source.descriptor,
@@ -167,7 +167,7 @@ def _copy(source: Piece, target: Piece) -> None:
         except OSError as error:
             if error.errno not in _NOT_HERE:
                 raise
-            copied = _copy_through_memory(source, target, done, wanted)
+            copied = _copy_through_memory(source, target, done, min(COPY_PIECE_BYTES, wanted))
         if not copied:
             raise UnfitFileError(errno.EIO, "the heap file ends before the record")
         done += copied

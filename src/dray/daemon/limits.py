@@ -114,7 +114,7 @@ for the loop to empty."""
 COPY_THREADS: Final = 2
 """Threads that copy: enough for two large messages at a time, few enough to leave others room."""
 COPY_PIECE_BYTES: Final = 1 << 20
-"""What is copied in one call to the kernel."""
+"""What is copied at a time through memory, where the kernel cannot copy by itself."""
 COPY_S: Final = 30.0
 """How long one of them may be at work with one fragment, as long as a frame may take: 140 kB/s."""
 COPIES_STUCK_MAX: Final = 6

@@ -292,14 +292,15 @@ class RealDisk:
         """Open for reading and writing; a file that found no room is not left behind."""
         path = self._folder / name
         with _translated(name, "open"):
-            self._make_folder(name)
-            known = path.exists()
-            if not known:
+            try:
+                descriptor, known = os.open(path, os.O_RDWR), True
+            except FileNotFoundError:
+                self._make_folder(name)
                 self._tell(comes=name)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
+                descriptor, known = os.open(path, os.O_RDWR | os.O_CREAT, 0o640), False
             file = RealFile(name, descriptor, self._changes)
             try:
-                if file.size() < size:
+                if size and file.size() < size:
                     os.posix_fallocate(descriptor, 0, size)
             except OSError:
                 file.close()
