@@ -31,6 +31,10 @@ BATCH_MESSAGES_MAX: Final = 10_000
 QUEUE_NAME_CHARACTERS_MAX: Final = 124
 """MSMQ's bound (semantics 1.1)."""
 SUB_QUEUE_NAME_CHARACTERS_MAX: Final = 32
+NAMES_REMEMBERED: Final = 512
+"""Names of queues that were taken apart and checked need not be again: those used of late."""
+NAME_CHARACTERS_REMEMBERED_MAX: Final = 512
+"""A name with the address of a manager; of what is longer nothing is kept."""
 LABEL_CHARACTERS_MAX: Final = 249
 """MSMQ's bound (semantics 1.3)."""
 CORRELATION_ID_CHARACTERS_MAX: Final = 255

@@ -12,11 +12,17 @@ Names compare without regard to case, as in the original.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from dray.errors import InvalidQueueName
-from dray.model.limits import QUEUE_NAME_CHARACTERS_MAX, SUB_QUEUE_NAME_CHARACTERS_MAX
+from dray.model.limits import (
+    NAME_CHARACTERS_REMEMBERED_MAX,
+    NAMES_REMEMBERED,
+    QUEUE_NAME_CHARACTERS_MAX,
+    SUB_QUEUE_NAME_CHARACTERS_MAX,
+)
 
 DEFAULT_PORT = 7340
 _FORBIDDEN = re.compile(r'[\\;+,"/\x00-\x1f\x7f]')
@@ -61,6 +67,11 @@ def parse_queue_address(text: str) -> QueueAddress:
     """Read any form of a queue's name; raises `InvalidQueueName`."""
     if not isinstance(text, str):
         raise InvalidQueueName(f"the name of a queue is a text, not {type(text).__name__}")
+    # The same few names come again and again; the memory for very long ones is not given.
+    return _remembered(text) if len(text) <= NAME_CHARACTERS_REMEMBERED_MAX else _taken_apart(text)
+
+
+def _taken_apart(text: str) -> QueueAddress:
     if text.lower().startswith(("dray://", "drays://")):
         return _remote(text)
     form = _FORMAT_NAME.match(text)
@@ -69,6 +80,9 @@ def parse_queue_address(text: str) -> QueueAddress:
         return QueueAddress(queue, sub_queue, form[1].lower())
     queue, sub_queue = _split(_LOCAL_PREFIX.sub("", text, count=1))
     return QueueAddress(queue, sub_queue)
+
+
+_remembered = lru_cache(NAMES_REMEMBERED)(_taken_apart)
 
 
 def check_new_queue_name(name: str) -> str:

@@ -1,0 +1,40 @@
+"""Names of queues, taken apart: the same each time, and nothing is kept of long ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.errors import InvalidQueueName
+from dray.model import names
+from dray.model.limits import NAME_CHARACTERS_REMEMBERED_MAX
+from dray.model.names import DEFAULT_PORT, QueueAddress, parse_queue_address
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("orders", QueueAddress("orders")),
+        ("orders;retry", QueueAddress("orders", "retry")),
+        (r".\private$\orders", QueueAddress("orders")),
+        ("dray://Host/orders", QueueAddress("orders", "", "host", DEFAULT_PORT)),
+        ("drays://host:7/orders", QueueAddress("orders", "", "host", 7, secure=True)),
+        (r"DIRECT=TCP:Host\private$\orders", QueueAddress("orders", "", "host", DEFAULT_PORT)),
+    ],
+)
+def test_a_name_is_the_same_each_time(text, address):
+    assert parse_queue_address(text) == address
+    assert parse_queue_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "a,b", "dray:///orders", 7, ["orders"]])
+def test_what_is_no_name_is_refused_each_time(text):
+    for _ in range(2):
+        with pytest.raises(InvalidQueueName):
+            parse_queue_address(text)
+
+
+def test_a_very_long_address_is_understood_and_not_kept():
+    host = "h" * NAME_CHARACTERS_REMEMBERED_MAX
+    kept = names._remembered.cache_info().currsize
+    assert parse_queue_address(f"dray://{host}/orders").host == host
+    assert names._remembered.cache_info().currsize == kept
