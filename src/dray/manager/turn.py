@@ -284,12 +284,12 @@ class Manager:
 
     def _request(self, event: Request) -> None:
         context = self._context
-        session = context.sessions.get(event.session)
+        number, (head, request_id, body) = event
+        session = context.sessions.get(number)
         if session is None:
             return
-        head, request_id = event.frame.head, event.frame.request_id
         try:
-            self._dispatch(session, request_id, head, event.frame.body)
+            self._dispatch(session, request_id, head, body)
         except StorePoisoned:
             raise
         except ProtocolError as error:

@@ -229,7 +229,8 @@ class Store:
         if not self._log.pending:
             if self._log.durable < self._log.head:
                 return self._captured()
-            self._free_leaving()
+            if self._released or self._leaving:
+                self._free_leaving()
             return None
         ranges = self._heap.dirty_ranges()
         if not self._log.fits(len(ranges)):

@@ -147,7 +147,7 @@ class SimFile:
         """Fill `view` with what was written last, synced or not."""
         self._disk.check_readable(self.name)
         length = max(0, min(len(view), self._inode.size - offset))
-        piece = self._inode.cached[offset : offset + length]
+        piece = memoryview(self._inode.cached)[offset : offset + length]
         there = len(piece)
         view[:there] = piece
         if there < length:

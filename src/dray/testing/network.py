@@ -31,7 +31,7 @@ from dray.wire.frames import (
 )
 from dray.wire.stream import READ_BYTES, Frame, FrameStream
 
-_EXPENDABLE = (Data, Passed, OpenStream, StreamRefused, StreamState)
+_EXPENDABLE = frozenset({Data, Passed, OpenStream, StreamRefused, StreamState})
 STALL, OVERTAKEN = 100, 10
 """How many times as long as others a frame takes that is stalled, or overtaken."""
 _IN_PIECES, _CUTS = 0.2, 2
@@ -148,17 +148,18 @@ class Link:
             return
         to = 1 if sender is self.ends[0] else 0
         data = encode_frame(head, request_id, len(body)) + body
-        rng, faults = self._rng, self.faults
-        if faults.disconnection and chance_of(rng, faults.disconnection):
+        rng = self._rng
+        loss, repetition, reordering, disconnection, _, _ = self.faults
+        if disconnection and rng.random() < disconnection:
             # Not at once: this frame, and some after it, may or may not get through.
             self._schedule.after(self._delay() * rng.choice((0, 1, OVERTAKEN)), self.cut)
-        if not isinstance(head, _EXPENDABLE):
+        if type(head) not in _EXPENDABLE:
             self._carry(to, data, overtaking=False)
             return
-        if chance_of(rng, faults.loss):
+        if chance_of(rng, loss):
             return
-        self._carry(to, data, overtaking=chance_of(rng, faults.reordering))
-        if chance_of(rng, faults.repetition):
+        self._carry(to, data, overtaking=chance_of(rng, reordering))
+        if chance_of(rng, repetition):
             self._carry(to, data, overtaking=True)
 
     def cut(self, dead: Endpoint | None = None) -> None:
@@ -185,11 +186,13 @@ class Link:
 
     def _carry(self, to: int, data: bytes, *, overtaking: bool) -> None:
         schedule, stall = self._schedule, self.faults.stall
-        stalled = stall and chance_of(self._rng, stall)
-        at = schedule.now + self._delay() * (STALL if stalled else OVERTAKEN if overtaking else 1)
+        stalled = stall and self._rng.random() < stall
+        delay_s = self._delay() * (STALL if stalled else OVERTAKEN if overtaking else 1)
+        now = schedule.now
+        at = now + delay_s
         if not overtaking:
             at = self._latest[to] = max(at, self._latest[to])
-        schedule.after(at - schedule.now, partial(self._arrive, to, data))
+        schedule.after(at - now, partial(self._arrive, to, data))
 
     def _arrive(self, to: int, data: bytes) -> None:
         if self._deaf[to]:

@@ -128,9 +128,10 @@ class SimClient:
 
     def arrived(self, link: Link, frame: Frame) -> None:
         """Hand an answer to the script."""
-        if link is self._link and frame.request_id == self._wanted:
+        head, request_id, body = frame
+        if link is self._link and request_id == self._wanted:
             self._wanted = 0
-            self._resume(Reply(frame.head, bytes(frame.body)))
+            self._resume(Reply(head, bytes(body)))
 
     def broken(self, link: Link) -> None:
         """Let the script know, if it waits."""

@@ -23,7 +23,7 @@ from dray.testing.restored_world import RestoredWorld
 from dray.testing.stream_world import StreamWorld
 from dray.testing.world import World
 
-_BATCH = 8
+_BATCH = 4
 """Worlds between two looks at the clock."""
 
 
@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
             following = next(work, None)
             if following is not None:
                 under_way.append(pool.apply_async(_live_batch, (following,)))
-    spent = time.monotonic() - began
+        spent = time.monotonic() - began
     rate = round(worlds / spent * 60)
     sys.stdout.write(
         f"{worlds} worlds of {options.kind} in {spent:.1f} s by {options.processes} processes:"

@@ -136,13 +136,14 @@ class FrameStream:
         view, start, end = memoryview(self._small), self._start, self._end
         while end - start >= FRAME_HEADER_BYTES:
             header = read_frame_header(view, start)
-            body_at = start + FRAME_HEADER_BYTES + header.head_bytes
-            stop = body_at + header.body_bytes
-            if stop > end or header.type in _CODES_OF_CUT_ONES:
+            kind, request_id, head_bytes, body_bytes, _ = header
+            body_at = start + FRAME_HEADER_BYTES + head_bytes
+            stop = body_at + body_bytes
+            if stop > end or kind in _CODES_OF_CUT_ONES:
                 break
             head = decode_head(header, view[start:body_at])
-            body = memoryview(bytearray(view[body_at:stop])) if header.body_bytes else _EMPTY
-            frames.append(Frame(head, header.request_id, body))
+            body = memoryview(bytearray(view[body_at:stop])) if body_bytes else _EMPTY
+            frames.append(Frame(head, request_id, body))
             self._start = start = stop
         return frames
 
