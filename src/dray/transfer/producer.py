@@ -196,6 +196,8 @@ class Producer:
                 return []
 
     def _stranger(self, message: AnyMessage, now: float) -> list[ProducerEffect]:
+        if isinstance(message, Cancelled):
+            return self._declined(message, now)
         if not isinstance(message, Handshake):
             return []
         if self._ended is not None:
@@ -203,11 +205,22 @@ class Producer:
         sentence = self.discovery.ask(now)
         if sentence:
             return [Tell(Refused(message.key, sentence))]
-        window = Window(self.terms.window_size, self.terms.fragment_count)
-        copy = self.copies[message.key] = Copy(message.key, str(len(self.copies) + 1), window)
-        copy.heard_at = now
+        copy = self._newcomer(message.key, now)
         # That it has joined is durable before it hears of it: no one else can be told the same.
         return [Keep(), *self._handshake(copy, message, now)]
+
+    def _declined(self, message: Cancelled, now: float) -> list[ProducerEffect]:
+        """Who has taken the reference does not want the file: to one, so nobody can have it."""
+        if self._ended is not None or self.discovery.many or self.discovery.ask(now):
+            return []
+        copy = self._newcomer(message.key, now)
+        return self._cancelled_there(copy, message.error, message.sentence)
+
+    def _newcomer(self, key: str, now: float) -> Copy:
+        window = Window(self.terms.window_size, self.terms.fragment_count)
+        copy = self.copies[key] = Copy(key, str(len(self.copies) + 1), window)
+        copy.heard_at = now
+        return copy
 
     def _handshake(self, copy: Copy, message: Handshake, now: float) -> list[ProducerEffect]:
         if message.resume or copy.held_by == THERE:

@@ -25,6 +25,8 @@ PRODUCER: Final = (
     Step("none", "Handshake", "discovery admits it", "Keep, Joined", "waiting"),
     Step("none", "Handshake", "the offer is suspended", "Keep, Suspended", "suspended"),
     Step("none", "Handshake", "discovery is closed", "Refused", "none"),
+    Step("none", "Cancelled", "it is offered to one, and open", "Keep", "cancelled"),
+    Step("none", "Cancelled", "the same, with an error", "Keep", "failed"),
     Step("waiting", "Wanted", "of this round", "go back to it", "sending"),
     Step("sending", "Wanted", "nothing is left to send", "go back to it", "waiting"),
     Step("sending", "Room", "that fills the window, or is the last", "SendPiece", "waiting"),

@@ -119,3 +119,22 @@ def test_r117_a_file_that_changes_while_it_is_sent_ends_the_offer(
         saving.join()
     with pytest.raises(dray.TransferSourceChanged):
         offer.wait(SOON_S)
+
+
+def test_another_place_may_be_given_after_one_that_cannot_be_written_in_any_life(
+    *, manager, reports, source, offer_of, tmp_path, gate
+):
+    held = gate("piece-sent", 10)
+    offer = offer_of(source, reports)
+    incoming = manager.accept_file(source=reports, timeout=SOON_S)
+    saving = Saving(incoming, tmp_path / "out")
+    assert held.reached.wait(SOON_S)
+    incoming.close()
+    held.opened.set()
+    with pytest.raises(dray.TransferTimeout, match="was stopped here"):
+        saving.join()
+    for _ in range(2):
+        with pytest.raises(dray.TargetUnwritable, match="nowhere"):
+            incoming.save_to(tmp_path / "nowhere" / "out")
+    assert incoming.save_to(tmp_path / "out").read_bytes() == source.read_bytes()
+    assert offer.wait(SOON_S).state is TransferState.DONE

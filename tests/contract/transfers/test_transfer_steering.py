@@ -121,14 +121,14 @@ def test_what_nobody_runs_is_given_up_though_its_file_is_gone(
 def test_a_producer_is_told_that_its_killed_consumer_was_given_up(
     *, manager, reports, source, offer_of, tmp_path, gate, elsewhere
 ):
-    held = gate("piece-stored", 10)
+    held = gate("piece-sent", 10)
     offer = offer_of(source, reports)
     elsewhere()
     incoming = manager.accept_file(source=reports, timeout=SOON_S)
     saving = Saving(incoming, tmp_path / "out")
     assert held.reached.wait(SOON_S)
-    held.opened.set()
     incoming.close()
+    held.opened.set()
     with pytest.raises(dray.TransferTimeout, match="was stopped here"):
         saving.join()
     manager.cancel_transfer(offer.transfer_id)
@@ -140,13 +140,35 @@ def test_a_producer_is_told_that_its_killed_consumer_was_given_up(
 def test_a_consumer_is_told_that_its_killed_producer_was_given_up(
     *, manager, reports, source, offer_of, tmp_path, gate
 ):
-    held = gate("piece-sent", 10)
+    held = gate("piece-stored", 10)
     offer = offer_of(source, reports)
     saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
     assert held.reached.wait(SOON_S)
-    held.opened.set()
     offer.close()
+    held.opened.set()
     manager.cancel_transfer(offer.transfer_id)
     with pytest.raises(dray.TransferCancelled):
         saving.join()
     assert not list(tmp_path.glob("out*"))
+
+
+def test_a_file_whose_place_is_gone_can_be_given_up(
+    *, manager, reports, source, offer_of, tmp_path, gate, elsewhere
+):
+    held = gate("piece-sent", 10)
+    offer = offer_of(source, reports)
+    elsewhere()
+    (tmp_path / "in").mkdir()
+    incoming = manager.accept_file(source=reports, timeout=SOON_S)
+    saving = Saving(incoming, tmp_path / "in" / "out")
+    assert held.reached.wait(SOON_S)
+    incoming.close()
+    held.opened.set()
+    with pytest.raises(dray.TransferTimeout, match="was stopped here"):
+        saving.join()
+    (tmp_path / "in" / "out.partial").unlink()
+    (tmp_path / "in").rmdir()
+    manager.cancel_transfer(offer.transfer_id)
+    assert manager.unfinished_transfers() == []
+    with pytest.raises(dray.TransferCancelled):
+        offer.wait(SOON_S)

@@ -113,6 +113,34 @@ def test_r111_many_join_in_time_each_with_an_id_and_a_pace_of_its_own():
     assert isinstance(told.message, Refused)
 
 
+def test_who_has_the_reference_and_does_not_want_the_file_ends_an_offer_to_one():
+    producer = make()
+    assert producer.handle(Heard(Cancelled("a")), 1.0) == [Keep()]
+    assert producer.state is TransferState.CANCELLED
+    (told,) = producer.handle(Heard(Handshake("b", 0)), 1.5)
+    assert isinstance(told.message, Refused)
+
+
+@pytest.mark.parametrize("why", ["to many", "another has it", "too late", "over"])
+def test_nobody_else_ends_an_offer_by_not_wanting_it(why):
+    producer = make(many=why == "to many")
+    if why == "another has it":
+        begin(producer, "a")
+    if why == "over":
+        producer.handle(SourceBroke(CHANGED), 1.0)
+    before = producer.state
+    assert producer.handle(Heard(Cancelled("b")), 30.0 if why == "too late" else 2.0) == []
+    assert "b" not in producer.copies
+    assert producer.state is (TransferState.TIMED_OUT if why == "too late" else before)
+
+
+def test_a_cancelled_copy_is_told_again_when_its_way_is_lost():
+    producer = make()
+    begin(producer, "a")
+    producer.handle(Cancel(), 2.0)
+    assert producer.handle(WayLost("a"), 2.0) == [Tell(Cancelled("a"))]
+
+
 def test_who_joins_is_kept_before_it_is_told():
     effects = make().handle(Heard(Handshake("a", 0)), 1.0)
     assert [type(each) for each in effects] == [Keep, Tell]

@@ -22,6 +22,7 @@ from dray.client.transfer.state import Incoming as KeptIncoming
 from dray.client.transfer.state import StateFile, control_path, status_of_incoming
 from dray.errors import (
     Misuse,
+    TargetUnwritable,
     TransferCancelled,
     TransferTimeout,
 )
@@ -318,11 +319,11 @@ class Incoming:
         if self._over:
             return
         if self._engine is None or not self._engine.running:
-            if not self._kept.path:
-                await runtime.offload(self._state.remove)
-                self._over = True
-                return
-            await self._started(Path(self._kept.path))
+            try:
+                await self._started(Path(self._kept.path) if self._kept.path else None)
+            except TargetUnwritable:
+                # What came cannot be reached any more; its producer is told all the same.
+                await self._started(None)
         engine = self._engine
         assert engine is not None
         await runtime.arrives(engine.ask(engine.do(Cancel())))
@@ -348,7 +349,7 @@ class Incoming:
         target = Path(self._kept.path if path is None else path).absolute()
         return target / self.file_name if target.is_dir() else target
 
-    async def _started(self, target: Path) -> Accepting:
+    async def _started(self, target: Path | None) -> Accepting:
         if self._over:
             raise TransferCancelled(
                 f"file transfer {self.transfer_id} is over; accept another file",
@@ -358,16 +359,23 @@ class Incoming:
             raise Misuse(f"file transfer {self.transfer_id} is being saved already")
         return await self._link.runtime.offload(self._start, target)
 
-    def _start(self, target: Path) -> Accepting:
+    def _start(self, target: Path | None) -> Accepting:
         if self._engine is not None:
             self._state = StateFile(self._state.folder, self._kept.key, "in")
-        self._engine = engine = Accepting(
-            self._link.dialer,
-            self._kept,
-            state=self._state,
-            target=target,
-            silence_s=self._silence_s,
-            direct=self._direct,
-        )
+        try:
+            engine = Accepting(
+                self._link.dialer,
+                self._kept,
+                state=self._state,
+                target=target,
+                silence_s=self._silence_s,
+                direct=self._direct,
+            )
+        except BaseException:
+            if self._engine is not None:
+                # It was locked for this life only; the next one locks it again.
+                self._state.release()
+            raise
+        self._engine = engine
         engine.start()
         return engine

@@ -79,11 +79,13 @@ class Accepting(Engine):
         kept: Incoming,
         *,
         state: StateFile,
-        target: Path,
+        target: Path | None,
         silence_s: float,
         direct: bool | None = None,
     ) -> None:
         """Receive into `target`, behind what is there of it. Raises `TargetUnwritable`.
+
+        Without a target it can only be cancelled.
 
         `direct` says whether the producer may be connected to; None: unless our queue manager is
         reached through TLS, and that connection would not be.
@@ -92,11 +94,12 @@ class Accepting(Engine):
         self._may_go_direct = direct
         self._through_tls = False
         reference, terms = kept.reference, kept.reference.terms
-        if kept.path == str(target) and is_there(target, terms, reference.fingerprint):
+        known = target if kept.path == str(target) else None
+        if known is not None and is_there(known, terms, reference.fingerprint):
             kept.verified = True
         expected = terms.fragment_count if kept.verified else 0
-        if not kept.verified and kept.path == str(target):
-            expected = whole_fragments(target, terms, kept.synced, kept.boot)
+        if known is not None and not kept.verified:
+            expected = whole_fragments(known, terms, kept.synced, kept.boot)
         board = Board(status_of_incoming(kept, expected))
         box = f"{reference.transfer}/{kept.key}"
         control = ControlSocket(state.control_path)
@@ -111,7 +114,7 @@ class Accepting(Engine):
             silence_s=silence_s,
         )
         self._target: TargetFile | None = None
-        if not kept.verified:
+        if target is not None and not kept.verified:
             self._target = TargetFile(
                 target,
                 terms,
