@@ -36,7 +36,8 @@ class Pair(Enum):
 
     NONE = "no checkpoint was ever written"
     USABLE = "at least one is whole"
-    RUINED = "at least one is damaged and none is whole"
+    TORN = "one is damaged, the other was never written"
+    RUINED = "both are damaged, which no crash does"
 
 
 class LogState(Enum):
@@ -92,8 +93,9 @@ _ANY_PAIR: Final = frozenset(Pair)
 _USABLE: Final = frozenset({Pair.USABLE})
 _NONE: Final = frozenset({Pair.NONE})
 _RUINED: Final = frozenset({Pair.RUINED})
-_SOME: Final = frozenset({Pair.USABLE, Pair.RUINED})
-_NOT_USABLE: Final = frozenset({Pair.NONE, Pair.RUINED})
+_DAMAGED: Final = frozenset({Pair.TORN, Pair.RUINED})
+_SOME: Final = _USABLE | _DAMAGED
+_UNFINISHED: Final = frozenset({Pair.NONE, Pair.TORN})
 _ABSENT: Final = frozenset({LogState.ABSENT})
 _BLANK: Final = frozenset({LogState.BLANK})
 _ORIGIN: Final = frozenset({LogState.ORIGIN})
@@ -101,6 +103,10 @@ _LATER: Final = frozenset({LogState.LATER})
 _ANY_HEAP: Final = frozenset({False, True})
 _BOTH_TRANSACTIONS: Final = " and ".join(TRANSACTIONS)
 _BOTH_SEQUENCES: Final = " and ".join(SEQUENCES)
+_BOTH_DAMAGED: Final = (
+    "both are damaged; restore a backup, or move both away to have the state rebuilt from the log,"
+    " which begins with the store's first group"
+)
 
 
 def _refuse(
@@ -117,8 +123,16 @@ def _refuse(
 TABLE: Final = (
     Row(_USABLE, _USABLE, _ORIGIN | _LATER, _ANY_HEAP, Act.REPLAY_AFTER),
     # Until the first checkpoint is whole, the log alone has everything.
-    Row(_NOT_USABLE, _ANY_PAIR, _ORIGIN, _ANY_HEAP, Act.REPLAY_ALL),
-    Row(_USABLE, _NOT_USABLE, _ORIGIN, _ANY_HEAP, Act.REPLAY_ALL),
+    Row(_UNFINISHED, _USABLE | _UNFINISHED, _ORIGIN, _ANY_HEAP, Act.REPLAY_ALL),
+    Row(_USABLE, _UNFINISHED, _ORIGIN, _ANY_HEAP, Act.REPLAY_ALL),
+    # It may have everything later, too; but a disk that has hit both is for people to look at.
+    _refuse(_RUINED, _ANY_PAIR, _ORIGIN, (CHECKPOINTS_LOST, _BOTH_TRANSACTIONS, _BOTH_DAMAGED)),
+    _refuse(
+        _USABLE | _UNFINISHED,
+        _RUINED,
+        _ORIGIN,
+        (SEQUENCES_LOST, _BOTH_SEQUENCES, _BOTH_DAMAGED),
+    ),
     # The first group is durable before anything else is made, so this is no store yet.
     Row(_NONE, _NONE, _ABSENT | _BLANK, frozenset({False}), Act.FRESH),
     _refuse(
@@ -147,7 +161,7 @@ TABLE: Final = (
         (LOG_LOST, LOG_NAME, "it is blank, but there are checkpoints"),
     ),
     _refuse(
-        _RUINED,
+        _DAMAGED,
         _ANY_PAIR,
         _BLANK | _LATER,
         (CHECKPOINTS_LOST, _BOTH_TRANSACTIONS, "none is whole and the log begins too late"),
@@ -166,7 +180,7 @@ TABLE: Final = (
     ),
     _refuse(
         _USABLE,
-        _RUINED,
+        _DAMAGED,
         _BLANK | _LATER,
         (SEQUENCES_LOST, _BOTH_SEQUENCES, "none is whole and the log begins too late"),
     ),

@@ -182,7 +182,9 @@ def _check_places(disk: Disk) -> None:
 def _worth(states: list[CheckpointState]) -> Pair:
     if CheckpointState.VALID in states:
         return Pair.USABLE
-    return Pair.RUINED if CheckpointState.DAMAGED in states else Pair.NONE
+    if CheckpointState.DAMAGED not in states:
+        return Pair.NONE
+    return Pair.TORN if CheckpointState.ABSENT in states else Pair.RUINED
 
 
 def _look_at_log(disk: Disk, capacity: int) -> tuple[LogState, int, bool]:

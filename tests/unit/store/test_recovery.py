@@ -54,9 +54,10 @@ def used(*, checkpoints: int, later: bool) -> tuple[SimDisk, Ledger]:
 
 def spoil_pair(disk: SimDisk, names: tuple[str, ...], pair: Pair) -> None:
     for name in names:
-        if pair is Pair.NONE and disk.exists(name):
+        lost = pair is Pair.NONE or (pair is Pair.TORN and name == names[1])
+        if lost and disk.exists(name):
             disk.lose(name)
-        if pair is Pair.RUINED:
+        elif pair in {Pair.TORN, Pair.RUINED}:
             disk.damage(name, 520, b"\xff\xff\xff\xff")
             disk.damage(name, 0, b"????")
 
@@ -179,6 +180,21 @@ def test_a_store_that_was_killed_before_its_first_checkpoint_misses_none():
             disk.lose(name)
     store, _ = opened(disk)
     assert store.report.notices() == []
+
+
+@pytest.mark.parametrize("names", [TRANSACTIONS, SEQUENCES])
+def test_two_damaged_files_of_a_pair_are_refused_and_moved_away_by_people_lose_nothing(names):
+    """Though the log has everything from the store's first group on."""
+    disk, before = used(checkpoints=2, later=False)
+    for name in names:
+        disk.damage(name, 0, b"????")
+    with pytest.raises(StoreCorrupt, match="move both away to have the state rebuilt") as caught:
+        small_store(disk).recover(Ledger().load)
+    assert caught.value.event == (2064 if names == TRANSACTIONS else 2053)
+    assert caught.value.file == " and ".join(names)
+    for name in names:
+        disk.lose(name)
+    assert recovered(disk).state() == before.state()
 
 
 def test_recovery_that_refuses_gives_the_lock_back():
