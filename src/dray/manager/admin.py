@@ -9,6 +9,7 @@ import msgspec
 
 from dray.delivery.events import Paused, Resumed, StreamCondition
 from dray.errors import AccessDenied, Misuse, ProtocolError, QueueExists, QueueNotFound
+from dray.manager import sub_queues
 from dray.manager.accounts import Account
 from dray.manager.events import CloseSession, Peer
 from dray.manager.expiry import give_up
@@ -135,6 +136,7 @@ def handle_create(context: Context, session: Session, request_id: int, head: Cre
 def handle_open(context: Context, session: Session, request_id: int, head: OpenQueue) -> None:
     """Resolve a name; a remote one gets its outgoing queue when it is first used."""
     queue = resolve(context, head.name)
+    sub_queues.opened(session, queue)
     opened = Opened(queue.number, queue.name, str(queue.kind), queue.options.transactional)
     context.answer(session, request_id, opened)
 
@@ -233,9 +235,7 @@ def _check_nothing_prepared(context: Context, family: list[Queue]) -> None:
     """What is prepared must be able to commit."""
     numbers = {queue.number for queue in family}
     for prepared in context.state.prepared.values():
-        used = {number for number, _ in (*prepared.sends, *prepared.receives)}
-        used |= {number for source, target, _ in prepared.moves for number in (source, target)}
-        if used & numbers:
+        if sub_queues.used_by(prepared) & numbers:
             name = context.transaction_id(prepared.transaction)
             raise Misuse(
                 f"{family[0].name!r} cannot be deleted: the prepared transaction {name} has sent to"
@@ -364,7 +364,10 @@ def part_of(context: Context, queue: Queue, kind: QueueKind, address: QueueAddre
     number, name = context.state.next_queue, f"{queue.name};{address.sub_queue}"
     options = QueueOptions(transactional=queue.options.transactional)
     context.record(QueueCreated(number, name, str(kind), options, parent=queue.number))
-    return context.state.queues.numbered(number)
+    part = context.state.queues.numbered(number)
+    if kind is QueueKind.SUB:
+        sub_queues.reserve_positions(context, part)
+    return part
 
 
 def _create(context: Context, address: QueueAddress, options: QueueOptions) -> Queue:

@@ -11,6 +11,7 @@ from dray.manager.awaiting import Awaiting
 from dray.manager.events import Answer, Body, Effect
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.index import TAIL_BYTES
+from dray.model.classes import QueueKind
 from dray.model.ids import ManagerId, TransactionId, join_id
 from dray.wire.frames import Head, failure
 
@@ -67,6 +68,8 @@ class Session:
         """Queues, by number, at which a receive waited."""
         self.told: dict[int, int] = {}
         """How far the source of each stream was told of its messages on this connection."""
+        self.opened: set[int] = set()
+        """Sub-queues, by number, that were opened on it."""
         self.ended: set[int] = set()
         """Streams that have ended on a newer connection: what still comes of them on this one is
         not taken."""
@@ -100,6 +103,10 @@ class Context:
         """The backup that was asked for and is not yet answered."""
         self.touched: dict[int, Queue] = {}
         """Queues in which something became available during this turn."""
+        self.perhaps_unused: dict[int, None] = {
+            each.number: None for each in state.queues if each.kind is QueueKind.SUB
+        }
+        """Sub-queues, by number, that may have lost their last use; at the start any may have."""
         self.own_messages = OwnMessages(self)
         self.confirmed: dict[StreamKey, Session] = {}
         """Over which session each incoming stream's source is told of its messages."""

@@ -30,7 +30,7 @@ from dray.manager.index import (
 )
 from dray.manager.parts import part_seen, watch_arrivals
 from dray.manager.system import DEAD_LETTERS
-from dray.model.classes import Part
+from dray.model.classes import Part, QueueKind
 from dray.store.kinds import Kind, kind_of
 
 if TYPE_CHECKING:
@@ -146,6 +146,8 @@ class Happening:
         for source, stream, _ in fact.confirmations:
             context.to_tell[StreamKey(source, stream)] = None
         for queue, _ in self._leaving:
+            if queue.kind is QueueKind.SUB:
+                context.perhaps_unused[queue.number] = None
             # Streams pass over what left, and who waits for a whole transaction may have it now.
             if queue.stream is not None or queue.waiters:
                 context.touch(queue)

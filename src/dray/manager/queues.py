@@ -52,6 +52,8 @@ class Queue:
         # From here on volatile: forgotten in a crash, like the transactions it serves.
         self.parts = LargeParts()
         self.waiters: deque[Waiter] = deque()
+        self.opened = 0
+        """Of a sub-queue: how many sessions have opened it."""
         self.staged_bytes = 0
         self.destination_transactional = True
         """Of an outgoing queue: of which kind the queue is that it leads to, as far as is known."""

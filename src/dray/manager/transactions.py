@@ -235,6 +235,7 @@ def give_back(context: Context, transaction: OpenTransaction) -> None:
         queue = context.state.queues.get(source)
         if queue is not None:
             _put_back(context, queue, lookup_ids, lookup_ids)
+    context.perhaps_unused.update((target, None) for _, target in transaction.moves)
     for held in (transaction.large, transaction.receives, transaction.singles, transaction.moves):
         held.clear()
     transaction.rejected.clear()

@@ -29,6 +29,7 @@ from dray.manager import (
     relay,
     repairs,
     sending,
+    sub_queues,
     telling,
     transactions,
     uploads,
@@ -247,7 +248,12 @@ class Manager:
             case _:
                 assert_never(event)
         for_others = context.touched or context.to_tell or context.repairs
-        if for_others or context.room_was_refused or context.state.endings.news:
+        if (
+            for_others
+            or context.room_was_refused
+            or context.state.endings.news
+            or context.perhaps_unused
+        ):
             self._follow_up()
         return context.effects
 
@@ -262,12 +268,14 @@ class Manager:
             telling.tell_source(context, key)
         context.to_tell.clear()
         self._links.say_ends()
+        sub_queues.drop_unused(context)
         repairs.ask(context)
 
     def deadline(self) -> float | None:
         """When to send Tick if nothing happens before."""
         context = self._context
-        if not self._started or context.works or context.preparing is not None:
+        under_way = context.works or context.preparing is not None or context.perhaps_unused
+        if not self._started or under_way:
             return context.now
         soonest = self._links.deadline()
         expires_us = context.state.expiries.next_us()
@@ -332,6 +340,7 @@ class Manager:
                 uploads.leave(self._context, transaction)
             else:
                 transactions.abort(self._context, transaction)
+        sub_queues.closed(self._context, session)
         for stream in session.told:
             key = StreamKey(session.peer_id, stream)
             if self._context.confirmed.get(key) is session:

@@ -472,10 +472,10 @@ class Workload:
 
     def _lose_client(self) -> None:
         self._desk.close(self._client)
-        for transaction in self._open:
-            self._follow.let_go(transaction)
-        self._open.clear()
+        while self._open:
+            self._follow.let_go(self._open.pop(0))
         self._client, _ = self._welcomed()
+        self._numbers[SUB] = self._desk.number(self._client, SUB)
 
     # ---------------------------------------------------------------------------- the contents
 
