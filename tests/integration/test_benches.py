@@ -1,6 +1,8 @@
-"""A benchmark that is ended leaves nothing behind that it has started."""
+"""Every benchmark can begin, and one that is ended leaves nothing behind that it has started."""
 
+import importlib
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -8,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import benches
+from benches.__main__ import NAMES
 from tests.integration.commands import environment, finish, until
 
 pytestmark = pytest.mark.slow
@@ -27,6 +31,14 @@ def processes_of(folder):
             if str(folder) in said:
                 found.append(int(each.name))
     return found
+
+
+@pytest.mark.parametrize("name", [each.name for each in pkgutil.iter_modules(benches.__path__)])
+def test_what_a_benchmark_takes_from_the_house_is_there(name):
+    if name == "peer_clients":
+        pytest.importorskip("pika", reason="only `make peers` installs the clients of others")
+    module = importlib.import_module(f"benches.{name}")
+    assert name not in NAMES or callable(module.run)
 
 
 @pytest.fixture
