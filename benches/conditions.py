@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import platform
 import subprocess
+import timeit
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,8 @@ class Conditions:
     commit: str
     dray: str
     python: str
+    million_calls: float
+    """Calls of an empty function a second: builds of one version differ by half."""
     kernel: str
     cpus: int
     memory_mib: int
@@ -31,6 +34,7 @@ class Conditions:
         """One line for people."""
         return (
             f"{self.date}  dray {self.dray} ({self.commit})  Python {self.python}"
+            f" at {self.million_calls:.0f} million calls/s"
             f"  Linux {self.kernel}  {self.cpus} CPUs  {self.memory_mib} MiB"
             f"  {self.file_system}  load {self.load:.1f}"
         )
@@ -43,12 +47,19 @@ def conditions(folder: Path) -> Conditions:
         commit=_commit(),
         dray=dray.__version__,
         python=platform.python_version(),
+        million_calls=_million_calls(),
         kernel=platform.release(),
         cpus=len(os.sched_getaffinity(0)),
         memory_mib=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20,
         file_system=_file_system(folder),
         load=os.getloadavg()[0],
     )
+
+
+def _million_calls() -> float:
+    count = 100_000
+    best = min(timeit.repeat("f()", "def f(): pass", number=count, repeat=9))
+    return round(count / best / 1e6, 1)
 
 
 def _commit() -> str:
