@@ -310,7 +310,8 @@ class Engine(ABC):
             self._lose(way)
             return
         relay = self.relay
-        if relay is not None and relay.way is way and relay.ready and not way.backlog:
+        said = relay is not None and relay.way is way and relay.ready and not way.backlog
+        if said and not way.hung_up:
             self._last_words.clear()
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if way.backlog else 0)
         if self._selector.get_key(way.sock).events != wanted:

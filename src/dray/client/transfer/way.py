@@ -46,6 +46,8 @@ class Way:
         """Bytes that wait to be sent."""
         self.stirred = 0
         """Bytes that came since somebody looked."""
+        self.hung_up = False
+        """Whether nothing can be sent any more; what came before may still be read."""
 
     def put(self, head: Head, request_id: int = 0) -> None:
         """Send a frame without a body after all else."""
@@ -58,7 +60,10 @@ class Way:
         self.backlog += piece.left
 
     def flush(self) -> None:
-        """Send what the socket takes."""
+        """Send what the socket takes.
+
+        Who has hung up may have said last words before: they are read first, and `read` then tells.
+        """
         try:
             while self._pieces:
                 head = self._pieces[0]
@@ -69,6 +74,10 @@ class Way:
                     self._advance(self.sock.send(head, more))
         except BlockingIOError:
             return
+        except (BrokenPipeError, ConnectionResetError):
+            self.hung_up = True
+            self._pieces.clear()
+            self.backlog = 0
         except OSError as error:
             raise _lost(error) from error
 

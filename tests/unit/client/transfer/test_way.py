@@ -66,3 +66,18 @@ def test_a_larger_buffer_is_asked_for(ends, monkeypatch):
     monkeypatch.setattr(send_buffer, "_way_to", lambda _: socket.SO_SNDBUF)
     before = size_of_buffer(ends[1])
     assert size_of_buffer(Way(ends[0]).sock) != before
+
+
+def test_last_words_are_read_though_nothing_can_be_sent_any_more(ends):
+    """Who sends to one who has hung up learns that first, and would not look any more."""
+    near, far = Way(ends[0]), Way(ends[1])
+    far.put(Post("last words", b""))
+    far.flush()
+    far.close()
+    while not near.hung_up:
+        near.put(Post("", b""))
+        near.flush()
+    assert near.backlog == 0
+    assert [frame.head.box for frame in near.read()] == ["last words"]
+    with pytest.raises(ConnectionLost):
+        near.read()
