@@ -8,7 +8,7 @@ import pytest
 
 from dray.client import steps
 from tests.contract.faces import AwaitedFace, BlockingFace
-from tests.contract.transfers.parties import FRAGMENT, WINDOW, Gate
+from tests.contract.transfers.parties import FRAGMENT, SOON_S, WINDOW, Gate, Halfway, Saving
 
 
 @pytest.fixture(
@@ -86,3 +86,19 @@ def gate(monkeypatch):
     yield make
     for each in gates:
         each.opened.set()
+
+
+@pytest.fixture
+def halfway(*, manager, reports, source, offer_of, tmp_path, gate):
+    """Offers the file, has it saved, and holds that at the tenth time of a step."""
+
+    def begin(step, *, target=tmp_path / "out", between=lambda: None, **options) -> Halfway:
+        held = gate(step, 10)
+        offer = offer_of(source, reports, **options)
+        between()
+        incoming = manager.accept_file(source=reports, timeout=SOON_S)
+        saving = Saving(incoming, target)
+        assert held.reached.wait(SOON_S)
+        return Halfway(held, offer, incoming, saving)
+
+    return begin

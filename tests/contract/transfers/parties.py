@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -51,6 +52,15 @@ class Saving:
         if self.error is not None:
             raise self.error
         return self.path
+
+
+class Halfway(NamedTuple):
+    """A transfer that is held in its middle: the gate, and both ends."""
+
+    held: Gate
+    offer: Any
+    incoming: Any
+    saving: Saving
 
 
 def until(condition) -> None:

@@ -83,12 +83,9 @@ def test_a_target_that_cannot_be_written_is_named_and_another_may_be_given(
 
 
 def test_r117_a_file_that_changed_while_suspended_is_found_when_it_is_resumed(
-    *, manager, reports, source, offer_of, tmp_path, gate
+    *, source, tmp_path, halfway
 ):
-    held = gate("piece-stored", 10)
-    offer = offer_of(source, reports)
-    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
-    assert held.reached.wait(SOON_S)
+    held, offer, _, saving = halfway("piece-stored")
     offer.suspend()
     held.opened.set()
     before = source.stat()
@@ -106,13 +103,8 @@ def test_r117_a_file_that_changed_while_suspended_is_found_when_it_is_resumed(
 
 
 @WAYS
-def test_r117_a_file_that_changes_while_it_is_sent_ends_the_offer(
-    *, manager, reports, source, offer_of, tmp_path, gate, listen
-):
-    held = gate("piece-sent", 10)
-    offer = offer_of(source, reports, listen=listen)
-    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
-    assert held.reached.wait(SOON_S)
+def test_r117_a_file_that_changes_while_it_is_sent_ends_the_offer(*, source, halfway, listen):
+    held, offer, _, saving = halfway("piece-sent", listen=listen)
     source.write_bytes(b"another")
     held.opened.set()
     with pytest.raises(dray.TransferSourceChanged):
@@ -122,13 +114,9 @@ def test_r117_a_file_that_changes_while_it_is_sent_ends_the_offer(
 
 
 def test_another_place_may_be_given_after_one_that_cannot_be_written_in_any_life(
-    *, manager, reports, source, offer_of, tmp_path, gate
+    *, source, tmp_path, halfway
 ):
-    held = gate("piece-sent", 10)
-    offer = offer_of(source, reports)
-    incoming = manager.accept_file(source=reports, timeout=SOON_S)
-    saving = Saving(incoming, tmp_path / "out")
-    assert held.reached.wait(SOON_S)
+    held, offer, incoming, saving = halfway("piece-sent")
     incoming.close()
     held.opened.set()
     with pytest.raises(dray.TransferTimeout, match="was stopped here"):

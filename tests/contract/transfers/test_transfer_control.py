@@ -6,18 +6,14 @@ import pytest
 
 import dray
 from dray.model.transfer import TransferState
-from tests.contract.transfers.parties import SOON_S, WAYS, Saving, until
+from tests.contract.transfers.parties import SOON_S, WAYS, until
 
 
 @WAYS
 def test_r115_suspended_by_the_producer_nothing_moves_until_it_resumes(
-    *, manager, reports, source, offer_of, tmp_path, gate, listen
+    *, source, tmp_path, halfway, listen
 ):
-    held = gate("piece-stored", 10)
-    offer = offer_of(source, reports, listen=listen)
-    incoming = manager.accept_file(source=reports, timeout=SOON_S)
-    saving = Saving(incoming, tmp_path / "out")
-    assert held.reached.wait(SOON_S)
+    held, offer, incoming, saving = halfway("piece-stored", listen=listen)
     offer.suspend()
     assert offer.status.state is TransferState.SUSPENDED or offer.consumers
     held.opened.set()
@@ -29,14 +25,8 @@ def test_r115_suspended_by_the_producer_nothing_moves_until_it_resumes(
     assert offer.wait(SOON_S).state is TransferState.DONE
 
 
-def test_r115_suspended_by_the_consumer_it_goes_on_when_it_resumes(
-    *, manager, reports, source, offer_of, tmp_path, gate
-):
-    held = gate("piece-sent", 10)
-    offer = offer_of(source, reports)
-    incoming = manager.accept_file(source=reports, timeout=SOON_S)
-    saving = Saving(incoming, tmp_path / "out")
-    assert held.reached.wait(SOON_S)
+def test_r115_suspended_by_the_consumer_it_goes_on_when_it_resumes(*, source, halfway):
+    held, offer, incoming, saving = halfway("piece-sent")
     incoming.suspend()
     held.opened.set()
     until(lambda: offer.status.state is TransferState.SUSPENDED)
@@ -46,13 +36,8 @@ def test_r115_suspended_by_the_consumer_it_goes_on_when_it_resumes(
 
 
 @WAYS
-def test_r115_cancelled_by_the_producer_nothing_is_left(
-    *, manager, reports, source, offer_of, tmp_path, gate, listen
-):
-    held = gate("piece-stored", 10)
-    offer = offer_of(source, reports, listen=listen)
-    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
-    assert held.reached.wait(SOON_S)
+def test_r115_cancelled_by_the_producer_nothing_is_left(*, manager, tmp_path, halfway, listen):
+    held, offer, _, saving = halfway("piece-stored", listen=listen)
     offer.cancel()
     held.opened.set()
     with pytest.raises(dray.TransferCancelled):
@@ -95,14 +80,8 @@ def test_an_offer_can_be_cancelled_when_its_queue_is_gone(*, manager, reports, s
         offer.wait(SOON_S)
 
 
-def test_r115_cancelled_by_the_consumer_nothing_is_left(
-    *, manager, reports, source, offer_of, tmp_path, gate
-):
-    held = gate("piece-sent", 10)
-    offer = offer_of(source, reports)
-    incoming = manager.accept_file(source=reports, timeout=SOON_S)
-    saving = Saving(incoming, tmp_path / "out")
-    assert held.reached.wait(SOON_S)
+def test_r115_cancelled_by_the_consumer_nothing_is_left(*, manager, tmp_path, halfway):
+    held, offer, incoming, saving = halfway("piece-sent")
     incoming.cancel()
     held.opened.set()
     with pytest.raises(dray.TransferCancelled):
@@ -113,11 +92,8 @@ def test_r115_cancelled_by_the_consumer_nothing_is_left(
     assert manager.unfinished_transfers() == []
 
 
-def test_one_consumer_is_cancelled_by_its_id(*, manager, reports, source, offer_of, tmp_path, gate):
-    held = gate("piece-stored", 10)
-    offer = offer_of(source, reports)
-    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
-    assert held.reached.wait(SOON_S)
+def test_one_consumer_is_cancelled_by_its_id(*, halfway):
+    held, offer, _, saving = halfway("piece-stored")
     until(lambda: offer.consumers)
     with pytest.raises(dray.Misuse, match="no consumer 'x'"):
         offer.cancel_consumer("x")
@@ -184,12 +160,9 @@ def test_r117_the_reference_to_a_file_that_changed_is_taken_back(
 
 
 def test_r117_a_change_while_it_is_sent_to_many_takes_the_reference_back(
-    *, manager, reports, source, offer_of, tmp_path, gate
+    *, manager, reports, source, halfway
 ):
-    held = gate("piece-sent", 10)
-    offer = offer_of(source, reports, consumers="many", request_timeout=None)
-    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
-    assert held.reached.wait(SOON_S)
+    held, offer, _, saving = halfway("piece-sent", consumers="many", request_timeout=None)
     source.write_bytes(b"another")
     held.opened.set()
     for ended in (saving.join, lambda: offer.wait(SOON_S)):

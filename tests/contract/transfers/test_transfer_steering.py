@@ -6,7 +6,7 @@ import pytest
 
 import dray
 from dray.model.transfer import TransferState
-from tests.contract.transfers.parties import SOON_S, Saving, until
+from tests.contract.transfers.parties import SOON_S, until
 
 
 @pytest.fixture
@@ -15,14 +15,8 @@ def elsewhere(tmp_path, monkeypatch):
     return lambda: monkeypatch.setenv("DRAY_TRANSFERS", str(tmp_path / "elsewhere"))
 
 
-def test_a_running_offer_is_suspended_and_resumed_from_elsewhere(
-    *, manager, reports, source, offer_of, tmp_path, gate
-):
-    held = gate("piece-stored", 10)
-    offer = offer_of(source, reports)
-    incoming = manager.accept_file(source=reports, timeout=SOON_S)
-    saving = Saving(incoming, tmp_path / "out")
-    assert held.reached.wait(SOON_S)
+def test_a_running_offer_is_suspended_and_resumed_from_elsewhere(*, manager, source, halfway):
+    held, offer, incoming, saving = halfway("piece-stored")
     running = manager.running_transfer(offer.transfer_id)
     assert (running.status.direction, running.status.label) == ("out", source.name)
     running.suspend()
@@ -37,13 +31,9 @@ def test_a_running_offer_is_suspended_and_resumed_from_elsewhere(
 
 
 def test_a_running_consumer_is_suspended_and_resumed_from_elsewhere(
-    *, manager, reports, source, offer_of, tmp_path, gate, elsewhere
+    *, manager, source, halfway, elsewhere
 ):
-    held = gate("piece-sent", 10)
-    offer = offer_of(source, reports)
-    elsewhere()
-    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
-    assert held.reached.wait(SOON_S)
+    held, offer, _, saving = halfway("piece-sent", between=elsewhere)
     running = manager.running_transfer(offer.transfer_id)
     assert running.status.direction == "in"
     running.suspend()
@@ -54,13 +44,8 @@ def test_a_running_consumer_is_suspended_and_resumed_from_elsewhere(
     assert offer.wait(SOON_S).state is TransferState.DONE
 
 
-def test_one_consumer_of_a_running_offer_is_cancelled_from_elsewhere(
-    *, manager, reports, source, offer_of, tmp_path, gate
-):
-    held = gate("piece-stored", 10)
-    offer = offer_of(source, reports)
-    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
-    assert held.reached.wait(SOON_S)
+def test_one_consumer_of_a_running_offer_is_cancelled_from_elsewhere(*, manager, halfway):
+    held, offer, _, saving = halfway("piece-stored")
     running = manager.running_transfer(offer.transfer_id)
     until(lambda: offer.consumers)
     for steer in (running.suspend, running.resume, running.cancel):
@@ -72,13 +57,8 @@ def test_one_consumer_of_a_running_offer_is_cancelled_from_elsewhere(
         saving.join()
 
 
-def test_a_running_offer_is_cancelled_from_elsewhere(
-    *, manager, reports, source, offer_of, tmp_path, gate
-):
-    held = gate("piece-stored", 10)
-    offer = offer_of(source, reports)
-    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
-    assert held.reached.wait(SOON_S)
+def test_a_running_offer_is_cancelled_from_elsewhere(*, manager, tmp_path, halfway):
+    held, offer, _, saving = halfway("piece-stored")
     manager.cancel_transfer(offer.transfer_id)
     assert offer.status.state is TransferState.CANCELLED
     held.opened.set()
@@ -119,14 +99,9 @@ def test_what_nobody_runs_is_given_up_though_its_file_is_gone(
 
 
 def test_a_producer_is_told_that_its_killed_consumer_was_given_up(
-    *, manager, reports, source, offer_of, tmp_path, gate, elsewhere
+    *, manager, tmp_path, halfway, elsewhere
 ):
-    held = gate("piece-sent", 10)
-    offer = offer_of(source, reports)
-    elsewhere()
-    incoming = manager.accept_file(source=reports, timeout=SOON_S)
-    saving = Saving(incoming, tmp_path / "out")
-    assert held.reached.wait(SOON_S)
+    held, offer, incoming, saving = halfway("piece-sent", between=elsewhere)
     incoming.close()
     held.opened.set()
     with pytest.raises(dray.TransferTimeout, match="was stopped here"):
@@ -137,13 +112,8 @@ def test_a_producer_is_told_that_its_killed_consumer_was_given_up(
         offer.wait(SOON_S)
 
 
-def test_a_consumer_is_told_that_its_killed_producer_was_given_up(
-    *, manager, reports, source, offer_of, tmp_path, gate
-):
-    held = gate("piece-stored", 10)
-    offer = offer_of(source, reports)
-    saving = Saving(manager.accept_file(source=reports, timeout=SOON_S), tmp_path / "out")
-    assert held.reached.wait(SOON_S)
+def test_a_consumer_is_told_that_its_killed_producer_was_given_up(*, manager, tmp_path, halfway):
+    held, offer, _, saving = halfway("piece-stored")
     offer.close()
     held.opened.set()
     manager.cancel_transfer(offer.transfer_id)
@@ -152,16 +122,11 @@ def test_a_consumer_is_told_that_its_killed_producer_was_given_up(
     assert not list(tmp_path.glob("out*"))
 
 
-def test_a_file_whose_place_is_gone_can_be_given_up(
-    *, manager, reports, source, offer_of, tmp_path, gate, elsewhere
-):
-    held = gate("piece-sent", 10)
-    offer = offer_of(source, reports)
-    elsewhere()
+def test_a_file_whose_place_is_gone_can_be_given_up(*, manager, tmp_path, halfway, elsewhere):
     (tmp_path / "in").mkdir()
-    incoming = manager.accept_file(source=reports, timeout=SOON_S)
-    saving = Saving(incoming, tmp_path / "in" / "out")
-    assert held.reached.wait(SOON_S)
+    held, offer, incoming, saving = halfway(
+        "piece-sent", target=tmp_path / "in" / "out", between=elsewhere
+    )
     incoming.close()
     held.opened.set()
     with pytest.raises(dray.TransferTimeout, match="was stopped here"):

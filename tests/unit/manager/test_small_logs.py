@@ -53,6 +53,17 @@ def test_all_that_expires_at_once_leaves_in_facts_that_fit(tmp_path):
     assert waiting(desk.session(), DEAD) == COUNT
 
 
+def come_through(net: Net, there, count: int) -> None:
+    """Let so many messages to orders come, as often as it takes."""
+    net.unblock("a", "b")
+    for _ in range(2 * count):
+        if waiting(there, "orders") == count:
+            break
+        net["a"].advance(31.0)
+        net.deliver()
+    assert waiting(there, "orders") == count
+
+
 @pytest.mark.usefixtures("small_logs")
 def test_of_a_frame_as_much_enters_as_one_fact_can_tell(tmp_path):
     """The source sends all that waited in one frame when the line comes back."""
@@ -62,13 +73,7 @@ def test_of_a_frame_as_much_enters_as_one_fact_can_tell(tmp_path):
     caller = net["a"].session()
     net.block("a", "b")
     send_all(caller, caller.open(address("b", "orders")), COUNT)
-    net.unblock("a", "b")
-    for _ in range(2 * COUNT):
-        if waiting(there, "orders") == COUNT:
-            break
-        net["a"].advance(31.0)
-        net.deliver()
-    assert waiting(there, "orders") == COUNT
+    come_through(net, there, COUNT)
 
 
 MANY = 100_000
@@ -310,13 +315,7 @@ def sent_from_afar(tmp_path, count: int, acknowledge: Acknowledge) -> tuple[Net,
     net.block("a", "b")
     for _ in range(count // BATCH):
         caller.send(caller.open(address("b", "orders")), *[Message(body=b"a", **asked)] * BATCH)
-    net.unblock("a", "b")
-    for _ in range(2 * count):
-        if waiting(there, "orders") == count:
-            break
-        net["a"].advance(31.0)
-        net.deliver()
-    assert waiting(there, "orders") == count
+    come_through(net, there, count)
     return net, orders
 
 
