@@ -1,10 +1,13 @@
 """Standard streams closed, full, gone: one clear line, nothing lost, no traceback."""
 
+import os
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 
+import dray
 from dray.cli.demo.processes import ManagerProcess
 from dray.errors import TargetUnwritable
 from tests.integration.commands import COMMAND, environment
@@ -64,3 +67,35 @@ def test_what_cannot_be_printed_stays_in_its_queue(run, manager, form):
         assert done.stderr.startswith("dray: target-unwritable: ")
         assert len(done.stderr.splitlines()) == 1
         assert queue.receive(0).body == b"precious"
+
+
+@pytest.mark.parametrize("large", ["", "--large "])
+def test_what_comes_out_of_a_named_pipe_is_sent_whole(run, manager, tmp_path, large):
+    body = bytes(range(256)) * 800
+    (tmp_path / "body").write_bytes(body)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    queue = "piped" + large.strip(" -")
+    with manager.connect() as connected:
+        connected.create_queue("statusq", exist_ok=True)
+        sent_to = connected.create_queue(queue)
+        with subprocess.Popen(["cp", tmp_path / "body", pipe]) as writer:
+            try:
+                assert run(f"send {queue} {large}{pipe}", "").stderr == ""
+                assert writer.wait(60) == 0
+            finally:
+                writer.kill()
+        if large:
+            with dray.LargeMessageQueue(sent_to).receive(0) as message:
+                assert message.body() == body
+        else:
+            assert sent_to.receive(0).body == body
+
+
+def test_a_file_that_the_kernel_makes_up_is_sent_as_a_large_message(run, manager):
+    with manager.connect() as connected:
+        connected.create_queue("statusq", exist_ok=True)
+        large = dray.LargeMessageQueue(connected.create_queue("made-up"))
+        assert run("send made-up --large /proc/version", "").returncode == 0
+        with large.receive(0) as message:
+            assert message.body() == Path("/proc/version").read_bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -213,18 +214,38 @@ def _check_sources(sources: list[str]) -> int | None:
         if path == STANDARD_INPUT:
             total = None
             continue
-        with _open(path) as file:
-            total = None if total is None else total + os.fstat(file.fileno()).st_size
+        size = _size_of(path)
+        total = None if total is None or size is None else total + size
     return total
+
+
+def _size_of(path: str) -> int | None:
+    """The size of a file that can be read, None for what shows its size only at its end."""
+    try:
+        found = Path(path).stat()
+    except OSError as error:
+        raise _not_read(path, error) from error
+    if stat.S_ISFIFO(found.st_mode) or stat.S_ISCHR(found.st_mode):
+        # To open one and close it again would hang up on whoever writes into it.
+        return None
+    from dray.client.sources import has_its_size
+
+    with _open(path) as file:
+        found = os.fstat(file.fileno())
+        return found.st_size if has_its_size(file.fileno(), found) else None
 
 
 def _open(path: str) -> BinaryIO:
     try:
         return Path(path).open("rb")
     except OSError as error:
-        raise SourceUnreadable(
-            f"{path} cannot be read: {error.strerror or error}; nothing was sent", path=path
-        ) from error
+        raise _not_read(path, error) from error
+
+
+def _not_read(path: str, error: OSError) -> SourceUnreadable:
+    return SourceUnreadable(
+        f"{path} cannot be read: {error.strerror or error}; nothing was sent", path=path
+    )
 
 
 def _send_plain(batch: Batch, transaction: Transaction | None) -> list[Sent]:
@@ -258,6 +279,8 @@ def _send_plain(batch: Batch, transaction: Transaction | None) -> list[Sent]:
 
 def _read_whole(path: str) -> bytes:
     """All of a source that fits a plain message; whatever is more is not read at all."""
+    from dray.client.sources import has_its_size
+
     if path == STANDARD_INPUT:
         body = sys.stdin.buffer.read(MESSAGE_BYTES_MAX + 1)
     else:
@@ -265,7 +288,10 @@ def _read_whole(path: str) -> bytes:
             before = os.fstat(file.fileno())
             body = file.read(MESSAGE_BYTES_MAX + 1)
             after = os.fstat(file.fileno())
-        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            rests = not has_its_size(file.fileno(), before) or (
+                (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+            )
+        if not rests:
             raise SourceChanged(
                 f"{path} changed while it was read; nothing was sent, so send it again once it"
                 " rests",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar, cast
 from dray.client.formatters import Formatter
 from dray.errors import SourceChanged, SourceUnreadable
 from dray.large.split import SIZE_UNKNOWN
-from dray.model.limits import MIB
+from dray.model.limits import KIB, MIB
 from dray.model.message import Buffer
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ Given = TypeVar("Given")
 
 PIECES_ALIVE = 3
 """One being read, one being sent, one whose digest is being taken."""
+_CLAIMED_BYTES_MAX = 64 * KIB
+"""A page, of the largest kind: no kernel claims more for a file that it makes up."""
 
 
 class Source(Protocol):
@@ -277,7 +279,7 @@ class StreamSource:
 
 
 class FileSource:
-    """A file by its path. It must not change while it is sent."""
+    """A file by its path. A regular one must not change while it is sent; others are streams."""
 
     waits = True
 
@@ -289,7 +291,7 @@ class FileSource:
         except OSError as error:
             raise unreadable(str(path), error) from error
         self.before = os.fstat(self._file.fileno())
-        self.is_regular = stat.S_ISREG(self.before.st_mode)
+        self.is_regular = has_its_size(self._file.fileno(), self.before)
         self.size = self.before.st_size if self.is_regular else SIZE_UNKNOWN
 
     @property
@@ -345,6 +347,25 @@ class FileSource:
             " time; nothing of it was committed, send it again",
             path=str(self.path),
         )
+
+
+def has_its_size(descriptor: int, found: os.stat_result) -> bool:
+    """Whether an open file has as many bytes as it says, as regular files have.
+
+    Pipes and devices say none, and a kernel that makes a file up as it is read (`/proc`, `/sys`)
+    says 0, or a page. Looked into is only what takes no room on a disk and claims little.
+    """
+    if not stat.S_ISREG(found.st_mode):
+        return False
+    if found.st_blocks or found.st_size > _CLAIMED_BYTES_MAX:
+        return True
+    try:
+        there = len(os.pread(descriptor, _CLAIMED_BYTES_MAX + 1, 0))
+    except OSError:
+        # Whoever reads it as a stream is told why it cannot be read.
+        return False
+    # One that somebody is writing to has a size, and another one now.
+    return there == found.st_size or os.fstat(descriptor).st_size != found.st_size
 
 
 def unreadable(path: str, error: OSError) -> SourceUnreadable:

@@ -85,6 +85,9 @@ def origin_of(
     if known is None or path is None:
         return Origin(said, fragment_size, digest_kind, size)
     where = str(path.absolute())
+    if size < 0:
+        # What a pipe or a device says of itself changes by being read; its bytes are compared.
+        return Origin(said, fragment_size, digest_kind, size, where)
     return Origin(said, fragment_size, digest_kind, size, where, known.st_mtime_ns, known.st_ino)
 
 

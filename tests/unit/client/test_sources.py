@@ -6,11 +6,19 @@ import ctypes
 import io
 import os
 from array import array
+from pathlib import Path
 
 import pytest
 
 from dray.client.formatters import BytesFormatter, TextFormatter
-from dray.client.sources import PIECES_ALIVE, FileSource, StreamSource, source_of
+from dray.client.sources import (
+    PIECES_ALIVE,
+    FileSource,
+    StreamSource,
+    has_its_size,
+    source_of,
+)
+from dray.client.upload_state import origin_of
 from dray.errors import SourceChanged, SourceUnreadable
 
 
@@ -160,3 +168,44 @@ def test_a_file_that_grows_is_noticed_even_while_it_grows(tmp_path):
     with pytest.raises(SourceChanged, match="it had 5 bytes, now 7"):
         pieces(source, 100)
     source.close()
+
+
+def test_a_file_that_the_kernel_makes_up_is_read_to_its_end():
+    path = Path("/proc/self/status")
+    source = FileSource(path)
+    assert (source.size, source.is_regular) == (-1, False)
+    assert b"".join(pieces(source, 100)).startswith(b"Name:")
+    source.close()
+
+
+@pytest.mark.parametrize("length", [0, 7, 70_000])
+def test_a_regular_file_has_its_size_whether_or_not_it_takes_room(tmp_path, length):
+    path = tmp_path / "sparse"
+    path.touch()
+    os.truncate(path, length)
+    source = FileSource(path)
+    assert (source.size, source.is_regular) == (length, True)
+    source.close()
+
+
+def test_an_empty_file_that_is_being_written_is_none_that_the_kernel_makes_up(tmp_path):
+    path = tmp_path / "empty"
+    path.touch()
+    before = path.stat()
+    path.write_bytes(b"more")
+    with path.open("rb") as file:
+        assert has_its_size(file.fileno(), before)
+
+
+def test_where_a_pipe_stands_says_nothing_about_what_comes_out_of_it(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = os.open(path, os.O_RDWR)
+    before, now = (FileSource(path) for _ in range(2))
+    os.utime(path, (1, 1))
+    later = FileSource(path)
+    origins = [origin_of(source, "said", 10, "sha256") for source in (before, now, later)]
+    assert len(set(origins)) == 1
+    for source in (before, now, later):
+        source.close()
+    os.close(writer)

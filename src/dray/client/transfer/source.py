@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 import crc32c
 
-from dray.client.sources import unreadable
+from dray.client.sources import has_its_size, unreadable
 from dray.client.transfer.fingerprint import Fingerprint
 from dray.errors import SourceUnreadable, TransferSourceChanged
 from dray.large.digests import DIGESTS
@@ -35,16 +35,16 @@ class SourceFile:
         self.crcs = array("I")
         """The CRC32C of each fragment, once `scan` has read them."""
         try:
+            # Not opened: that would wait for whoever writes into a pipe, and then hang up on him.
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise _not_regular(path)
             self._file = path.open("rb", buffering=0)
         except OSError as error:
             raise unreadable(str(path), error) from error
         found = os.fstat(self._file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        if not has_its_size(self._file.fileno(), found):
             self._file.close()
-            raise SourceUnreadable(
-                f"{path} is no regular file, so it cannot be offered; send it as a large message",
-                path=str(path),
-            )
+            raise _not_regular(path)
         self.identity = _identity(found)
 
     @property
@@ -99,6 +99,14 @@ class SourceFile:
             return os.preadv(self.descriptor, [room], offset)
         except OSError as error:
             raise unreadable(str(self.path), error) from error
+
+
+def _not_regular(path: Path) -> SourceUnreadable:
+    return SourceUnreadable(
+        f"{path} is no regular file, so nobody can know its size and digest before it is read; it"
+        " cannot be offered, send it as a large message",
+        path=str(path),
+    )
 
 
 def changed(path: Path, transfer_id: str) -> TransferSourceChanged:

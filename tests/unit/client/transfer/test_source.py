@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import crc32c
 import pytest
@@ -82,8 +83,12 @@ def test_r117_a_change_of_the_open_file_is_seen_at_once(path, change):
 def test_what_is_no_file_is_refused(tmp_path):
     with pytest.raises(SourceUnreadable, match="missing"):
         SourceFile(tmp_path / "missing")
+    with pytest.raises(SourceUnreadable, match="no regular file"):
+        SourceFile(Path("/proc/self/status"))
+
+
+def test_a_pipe_is_refused_without_hanging_up_on_its_writer(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    writer = os.open(tmp_path / "pipe", os.O_RDWR)
     with pytest.raises(SourceUnreadable, match="no regular file"):
         SourceFile(tmp_path / "pipe")
-    os.close(writer)
+    # It was never opened: that would have waited for a writer.
