@@ -4,7 +4,10 @@ r"""Queue names: what users write, taken apart and checked (semantics 1.1).
     orders;retry                        its sub-queue          orders;journal  its journal
     system$;deadxact                    a system queue
     dray://host:port/orders             a queue of another manager, drays:// through TLS
-    DIRECT=TCP:host\private$\orders    the same in the original's format, at the default port
+    DIRECT=TCP:host\private$\orders    the same in the original's format, at the default port or
+                                        at that of host:port; the host "." is this manager
+    .\private$\orders\Journal$         the journal of a queue here, by its path in the original
+    .\XactDeadLetter$                  a system queue by its path; .\DeadLetter$, .\Journal$
 
 Names compare without regard to case, as in the original.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from dray.errors import InvalidQueueName
 from dray.model.limits import (
@@ -26,12 +29,20 @@ from dray.model.limits import (
 
 DEFAULT_PORT = 7340
 _FORBIDDEN = re.compile(r'[\\;+,"/\x00-\x1f\x7f]')
-_FORMAT_NAME = re.compile(r"DIRECT=(?:TCP|OS):([^\\]+)\\(?:private\$\\)?(.+)\Z", re.IGNORECASE)
-_LOCAL_PREFIX = re.compile(r"\.\\(?:private\$\\)?", re.IGNORECASE)
+_FORMAT_NAME = re.compile(
+    r"(?:DIRECT=(?:TCP|OS):([^\\]+)|\.)\\(?:private\$\\)?(.+)\Z", re.IGNORECASE
+)
+_HERE = (None, ".")
 SYSTEM = "system$"
 SYSTEM_JOURNAL = "system$;journal"
 DEAD_LETTER_QUEUES = ("system$;deadletter", "system$;deadxact")
 """What could not be delivered: of plain messages, of transactional ones."""
+_PATHS = {
+    "journal$": SYSTEM_JOURNAL,
+    "deadletter$": DEAD_LETTER_QUEUES[0],
+    "xactdeadletter$": DEAD_LETTER_QUEUES[1],
+}
+_JOURNAL_OF_QUEUE = "\\journal$"
 _SCHEMES = ("dray", "drays")
 
 
@@ -76,10 +87,8 @@ def _taken_apart(text: str) -> QueueAddress:
         return _remote(text)
     form = _FORMAT_NAME.match(text)
     if form:
-        queue, sub_queue = _split(form[2])
-        return QueueAddress(queue, sub_queue, form[1].lower())
-    queue, sub_queue = _split(_LOCAL_PREFIX.sub("", text, count=1))
-    return QueueAddress(queue, sub_queue)
+        return _format_name(text, form[1], form[2])
+    return QueueAddress(*_split(text))
 
 
 _remembered = lru_cache(NAMES_REMEMBERED)(_taken_apart)
@@ -110,17 +119,45 @@ def queue_key(name: str) -> str:
     return name.casefold()
 
 
+def _format_name(text: str, host: str | None, path: str) -> QueueAddress:
+    """Read the original's form: a host, or none for this manager, and a path on it."""
+    path = _PATHS.get(path.lower(), path)
+    if path.lower().endswith(_JOURNAL_OF_QUEUE):
+        path = f"{path[: -len(_JOURNAL_OF_QUEUE)]};journal"
+    queue, sub_queue = _split(path)
+    if host in _HERE:
+        return QueueAddress(queue, sub_queue)
+    # Many colons without brackets are an IPv6 address, and no port.
+    bare = host.count(":") > 1 and not host.startswith("[")
+    parts, port = _url(f"dray://[{host}]" if bare else f"dray://{host}", text)
+    return QueueAddress(queue, sub_queue, _host(parts, text), port)
+
+
 def _remote(text: str) -> QueueAddress:
-    try:
-        parts = urlsplit(text)
-        port = parts.port if parts.port is not None else DEFAULT_PORT
-    except ValueError as error:
-        raise InvalidQueueName(f"{text!r} is not a queue address: {error}") from error
-    if not parts.hostname or parts.query or parts.fragment or parts.username:
-        raise InvalidQueueName(f"{text!r} is not a queue address: write dray://host:port/queue")
+    parts, port = _url(text, text)
+    if parts.query or parts.fragment:
+        raise _no_address(text)
     queue, sub_queue = _split(parts.path.removeprefix("/"))
     secure = parts.scheme.lower() == _SCHEMES[True]
-    return QueueAddress(queue, sub_queue, parts.hostname.lower(), port, secure)
+    return QueueAddress(queue, sub_queue, _host(parts, text), port, secure)
+
+
+def _url(url: str, text: str) -> tuple[SplitResult, int]:
+    try:
+        parts = urlsplit(url)
+        return parts, parts.port if parts.port is not None else DEFAULT_PORT
+    except ValueError as error:
+        raise InvalidQueueName(f"{text!r} is not a queue address: {error}") from error
+
+
+def _host(parts: SplitResult, text: str) -> str:
+    if not parts.hostname or parts.username:
+        raise _no_address(text)
+    return parts.hostname.lower()
+
+
+def _no_address(text: str) -> InvalidQueueName:
+    return InvalidQueueName(f"{text!r} is not a queue address: write dray://host:port/queue")
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -19,6 +19,19 @@ from dray.model.names import DEFAULT_PORT, QueueAddress, parse_queue_address
         ("dray://Host/orders", QueueAddress("orders", "", "host", DEFAULT_PORT)),
         ("drays://host:7/orders", QueueAddress("orders", "", "host", 7, secure=True)),
         (r"DIRECT=TCP:Host\private$\orders", QueueAddress("orders", "", "host", DEFAULT_PORT)),
+        (r"DIRECT=TCP:host:7\private$\orders", QueueAddress("orders", "", "host", 7)),
+        (r"direct=tcp:host\orders;retry", QueueAddress("orders", "retry", "host", DEFAULT_PORT)),
+        (r"DIRECT=TCP:[::1]:7\private$\orders", QueueAddress("orders", "", "::1", 7)),
+        (
+            r"DIRECT=TCP:fe80::1\private$\orders",
+            QueueAddress("orders", "", "fe80::1", DEFAULT_PORT),
+        ),
+        (r"DIRECT=OS:.\private$\orders", QueueAddress("orders")),
+        (r"DIRECT=OS:host\SYSTEM$;DEADXACT", QueueAddress("SYSTEM$", "DEADXACT", "host")),
+        (r".\private$\orders\Journal$", QueueAddress("orders", "journal")),
+        (r".\Journal$", QueueAddress("system$", "journal")),
+        (r".\DeadLetter$", QueueAddress("system$", "deadletter")),
+        (r".\XactDeadLetter$", QueueAddress("system$", "deadxact")),
     ],
 )
 def test_a_name_is_the_same_each_time(text, address):
@@ -26,7 +39,22 @@ def test_a_name_is_the_same_each_time(text, address):
     assert parse_queue_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "a,b", "dray:///orders", 7, ["orders"]])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a,b",
+        "dray:///orders",
+        7,
+        ["orders"],
+        r".\\",
+        r".\private$\\a\b",
+        r"DIRECT=TCP:host:port\orders",
+        r"DIRECT=TCP:a@b\orders",
+        r"DIRECT=TCP:host\\",
+        r"DIRECT=TCP:\orders",
+    ],
+)
 def test_what_is_no_name_is_refused_each_time(text):
     for _ in range(2):
         with pytest.raises(InvalidQueueName):
