@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import random
 import threading
@@ -166,6 +167,12 @@ def test_a_formatter_of_ones_own_is_used(large):
     with large.receive(timeout=10) as message:
         assert message.body() == b"\x03\x02\x01"
         assert message.body(Reversed()) == [1, 2, 3]
+
+
+def test_a_formatter_may_be_a_function(large):
+    large.send({"rows": 3}, formatter=lambda value: json.dumps(value).encode())
+    with large.receive(timeout=10) as message:
+        assert message.body(json.loads) == {"rows": 3}
 
 
 def test_bytes_go_as_they_are_whatever_the_formatter(large):

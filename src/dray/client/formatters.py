@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -18,6 +19,34 @@ class Formatter(Protocol):
     def decode(self, body: bytes) -> Any:  # noqa: ANN401 - each formatter says what it gives
         """Give the object back."""
         ...
+
+
+Encoder = Formatter | Callable[[Any], bytes]
+Decoder = Formatter | Callable[[bytes], Any]
+"""Who only sends, or only reads, may give the one function that it needs."""
+
+
+def encoded(formatter: Encoder, value: object) -> bytes:
+    """Give the bytes of an object; raises `TypeError` for a formatter that is none."""
+    body = _function(formatter, "encode")(value)
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise TypeError(f"a formatter gives bytes, not {type(body).__name__}")
+    return bytes(body)
+
+
+def decoded(formatter: Decoder, body: bytes) -> Any:  # noqa: ANN401 - see Formatter.decode
+    """Give the object that bytes stand for; see `encoded`."""
+    return _function(formatter, "decode")(body)
+
+
+def _function(formatter: object, name: str) -> Callable[[Any], Any]:
+    function: object = getattr(formatter, name, formatter)
+    if not callable(function):
+        raise TypeError(
+            f"a formatter is an object with encode and decode, or a function, not a"
+            f" {type(formatter).__name__}"
+        )
+    return function
 
 
 class BytesFormatter:

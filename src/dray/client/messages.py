@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
+import inspect
+from collections.abc import Callable, Iterable
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast, get_type_hints
 
 import crc32c
 import msgspec
@@ -31,6 +33,7 @@ from dray.wire.record import (
 if TYPE_CHECKING:
     from dray.wire.frames import Envelope
 
+_Send = TypeVar("_Send", bound=Callable[..., Any])
 _MICROSECONDS = 1_000_000
 _SOURCE_BYTES = 16
 _MARK_FIRST, _MARK_LAST = 1, 2
@@ -52,6 +55,25 @@ class SendProperties(TypedDict, total=False):
     response_queue: str | None
     use_dead_letter_queue: bool
     use_journal_queue: bool
+
+
+def spells_out_properties(send: _Send) -> _Send:
+    """Show `**properties` of a method as what it stands for, in `help` and `inspect.signature`.
+
+    Each is a keyword argument with the default of `Message`.
+    """
+    signature = inspect.signature(send)
+    defaults = {each.name: each.default for each in msgspec.structs.fields(Message)}
+    properties = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind)
+        for name, kind in get_type_hints(SendProperties).items()
+    ]
+    shown = [
+        each for each in signature.parameters.values() if each.kind is not Parameter.VAR_KEYWORD
+    ]
+    shown[2:2] = properties  # behind the queue itself and the body
+    vars(send)["__signature__"] = signature.replace(parameters=shown)
+    return send
 
 
 class Record(NamedTuple):

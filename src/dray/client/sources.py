@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar, cast
 
-from dray.client.formatters import Formatter
+from dray.client.formatters import Encoder, encoded
 from dray.errors import SourceChanged, SourceUnreadable
 from dray.large.split import SIZE_UNKNOWN
 from dray.model.limits import KIB, MIB
@@ -65,7 +65,7 @@ async def pieces_of(
 
 
 def source_of(
-    body: object, formatter: Formatter | None, *, awaited: bool = False
+    body: object, formatter: Encoder | None, *, awaited: bool = False
 ) -> Source | AwaitedChunkSource:
     """Find out what a body is; what is none goes through the formatter; raises `TypeError`.
 
@@ -82,7 +82,7 @@ def source_of(
     if hasattr(body, "read"):
         return StreamSource(cast("BinaryIO", body))
     if formatter is not None:
-        return BytesSource(formatter.encode(body))
+        return BytesSource(encoded(formatter, body))
     if awaited and isinstance(body, AsyncIterable):
         return AwaitedChunkSource(body)
     try:

@@ -11,14 +11,17 @@ from dray.model.limits import PRIORITY_DEFAULT
 Buffer = bytes | bytearray | memoryview
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message. Fields after `response_queue` are set by queue managers, not by senders.
+class _Body(msgspec.Struct, frozen=True):
+    body: Buffer = b""
+
+
+class Message(_Body, frozen=True, kw_only=True):
+    """One message: its body, and keywords. Those after `use_journal_queue` queue managers set.
 
     `body` is bytes or a memoryview; times are seconds since the epoch (`sent_time`, `arrived_time`)
     or durations in seconds (`time_to_...`); sizes are bytes.
     """
 
-    body: Buffer = b""
     label: str = ""
     correlation_id: str | None = None
     app_specific: int = 0

@@ -22,7 +22,14 @@ from dray.client.awaited.transaction import InTransaction, Transaction, transact
 from dray.client.awaited.upload import Cut, Upload, What
 from dray.client.digest import RollingDigest
 from dray.client.lending import lender_of
-from dray.client.messages import Record, SendProperties, addressed, check_sendable, record_of
+from dray.client.messages import (
+    Record,
+    SendProperties,
+    addressed,
+    check_sendable,
+    record_of,
+    spells_out_properties,
+)
 from dray.client.progress import Progress, Reporter
 from dray.client.requests import check_timeout, wait_for
 from dray.client.sources import PIECES_ALIVE, AwaitedChunkSource, Source, pieces_of, source_of
@@ -64,7 +71,7 @@ from dray.wire.frames import (
 if TYPE_CHECKING:
     from dray.client.awaited.queue import Queue
     from dray.client.connection import Connection
-    from dray.client.formatters import Formatter
+    from dray.client.formatters import Encoder
 
 PARAMETERS = LargeMessageParameters()
 
@@ -111,12 +118,13 @@ class LargeMessageQueue:
     def __repr__(self) -> str:
         return f"<LargeMessageQueue {self._way.name}>"
 
+    @spells_out_properties
     async def send(
         self,
         body: object,
         *,
         transaction: InTransaction | None = None,
-        formatter: Formatter | None = None,
+        formatter: Encoder | None = None,
         progress: Progress | None = None,
         resume: str | Path | None = None,
         **properties: Unpack[SendProperties],

@@ -19,6 +19,7 @@ from dray.client.awaited.fragments import Fragments, Held, Origin
 from dray.client.awaited.large_message_file import LargeMessageFile, Layout
 from dray.client.awaited.saving import Saving
 from dray.client.digest import RollingDigest
+from dray.client.formatters import Decoder, decoded
 from dray.client.messages import Arrived, arrived
 from dray.client.partial_file import PartialFile
 from dray.client.progress import Progress, Reporter
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from dray.client.awaited.transaction import Transaction
-    from dray.client.formatters import Formatter
 
 
 def open_found(origin: Origin, found: LargeFound, body: memoryview) -> LargeMessage:
@@ -133,10 +133,10 @@ class LargeMessage(Described):
             async for piece in pieces:
                 yield bytes(piece)
 
-    async def body(self, formatter: Formatter | None = None) -> Any:  # noqa: ANN401 - the formatter says
+    async def body(self, formatter: Decoder | None = None) -> Any:  # noqa: ANN401 - the formatter says
         """Give all of the body as bytes, or as the object that `formatter` makes of them."""
         whole = b"".join([piece async for piece in self])
-        return whole if formatter is None else formatter.decode(whole)
+        return whole if formatter is None else decoded(formatter, whole)
 
     def open(self) -> LargeMessageFile:
         """Give a file in which one can seek, at its first byte; any number may be open at a time.

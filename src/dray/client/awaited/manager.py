@@ -159,8 +159,8 @@ class Manager:
     async def set_quota(
         self,
         queue: str | None = None,
-        *,
         quota: int | str | EllipsisType | None = ...,
+        *,
         journal_quota: int | str | EllipsisType | None = ...,
     ) -> None:
         """Set the quotas of a queue or, without one, of the queue manager; None is no limit.

@@ -17,6 +17,7 @@ from dray.client.messages import (
     message_from,
     messages_in,
     record_of,
+    spells_out_properties,
 )
 from dray.client.requests import check_count, wait_for
 from dray.errors import ConnectionLost, InDoubt, MessageNotFound, ReceiveTimeout, TransactionUsage
@@ -74,6 +75,7 @@ class Queue:
         """The queue's name."""
         return self.way.name
 
+    @spells_out_properties
     async def send(
         self,
         body: Buffer | Message,
@@ -101,7 +103,7 @@ class Queue:
         return MessageId(join_id(ManagerId(connection.manager_id), number))
 
     async def send_many(
-        self, messages: Iterable[Message | Buffer], *, transaction: InTransaction | None = None
+        self, messages: Iterable[Message | Buffer], transaction: InTransaction | None = None
     ) -> list[MessageId]:
         """Send messages, all or none if the queue is transactional; give their ids.
 
