@@ -135,3 +135,21 @@ def test_a_running_transfer_is_suspended_resumed_and_cancelled_from_another_term
 def test_an_offer_has_one_limit_or_none(stage):
     status, _, err = stage.run("offer", stage.file, "reports", "--timeout", 5, "--no-timeout")
     assert (status, "not both" in err) == (2, True)
+
+
+@pytest.mark.parametrize("run_by", ["a program", "nobody"])
+def test_who_has_taken_an_offer_hears_that_it_was_cancelled(stage, run_by):
+    with dray.connect(stage.url) as manager:
+        offering = stage.start("offer", stage.file, "reports", "--no-timeout")
+        incoming = manager.accept_file("reports", timeout=PATIENCE_S, response_timeout=PATIENCE_S)
+        if run_by == "nobody":
+            offering.send_signal(signal.SIGINT)
+            assert stage.ended(offering)[0] == 130
+        cancelling = stage.start("cancel", incoming.transfer_id)
+        assert cancelling.stdout.readline().split() == [b"cancelled", incoming.transfer_id.encode()]
+        with pytest.raises(dray.TransferRefused, match="the offer is over"):
+            incoming.save_to(stage.there)
+        if run_by == "a program":
+            assert stage.ended(offering)[0] == dray.TransferCancelled.exit_status
+        assert stage.ended(cancelling)[0] == 0
+        assert stage.unfinished() == []

@@ -13,14 +13,21 @@ import click
 from dray.cli.output import print_json, print_table, size_text
 from dray.cli.progress import Progress, progress
 from dray.cli.settings import Settings, everywhere
-from dray.errors import Misuse, TargetUnwritable
-from dray.model.limits import TRANSFER_REQUEST_TIMEOUT_S, TRANSFER_WINDOW
+from dray.errors import Misuse, TargetUnwritable, TransferCancelled
+from dray.model.limits import (
+    TRANSFER_REQUEST_TIMEOUT_S,
+    TRANSFER_RETRY_S_MAX,
+    TRANSFER_WINDOW,
+)
 from dray.model.sizes import human_size, size_in_bytes
 from dray.model.transfer import TransferStatus
 
 if TYPE_CHECKING:
     from dray.client.file_transfer import Incoming, Offer
+    from dray.client.manager import Manager
 
+_LINGER_S = 2 * TRANSFER_RETRY_S_MAX
+"""After a cancelled offer, for a consumer who waits for an answer: he asks that often at least."""
 
 _of_a_consumer = click.option(
     "--consumer", default="", metavar="NUMBER", help="Only this one of an offer's consumers."
@@ -83,7 +90,7 @@ def offer(
             consumers="many" if many else "one",
             listen=None if relayed else listen or "auto",
         )
-        _serve(settings, offered)
+        _serve(settings, manager, offered)
 
 
 @command.command()
@@ -160,7 +167,7 @@ def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
             _say(settings, "resumed", transfer_id)
             return
         if isinstance(found, Offer):
-            _serve(settings, found)
+            _serve(settings, manager, found)
         else:
             _save(settings, found, Path())
 
@@ -174,7 +181,8 @@ def cancel(settings: Settings, transfer_id: str, consumer: str) -> None:
     """Give up the transfer ID: what came of it is removed and its other end is told."""
     with settings.connect() as manager:
         manager.cancel_transfer(transfer_id, consumer)
-    _say(settings, "cancelled", transfer_id)
+        _say(settings, "cancelled", transfer_id)
+        manager.linger(_LINGER_S)
 
 
 def _say(settings: Settings, done: str, transfer_id: str) -> None:
@@ -184,12 +192,16 @@ def _say(settings: Settings, done: str, transfer_id: str) -> None:
         click.echo(f"{done} {transfer_id}")
 
 
-def _serve(settings: Settings, offered: Offer) -> None:
+def _serve(settings: Settings, manager: Manager, offered: Offer) -> None:
     status = offered.status
     with progress(f"offering {status.label}", status.bytes_total) as bar:
         for each in offered:
             _show(bar, each)
-    offered.wait()
+    try:
+        offered.wait()
+    except TransferCancelled:
+        manager.linger(_LINGER_S)
+        raise
     done = [each for each in offered.consumers if not each.error]
     if settings.as_json:
         print_json({"offer": offered.status, "consumers": offered.consumers})

@@ -72,6 +72,7 @@ class Manager(Face[AwaitedManager]):
     unfinished_transfers = blocking(AwaitedManager.unfinished_transfers)
     resume_transfer = blocking_as(face_of_transfer, AwaitedManager.resume_transfer)
     cancel_transfer = blocking(AwaitedManager.cancel_transfer)
+    linger = blocking(AwaitedManager.linger)
     running_transfer = blocking_as(face_of_running, AwaitedManager.running_transfer)
     close = blocking(AwaitedManager.close)
 

@@ -268,6 +268,15 @@ class Manager:
         """
         await self._transfers.cancel(transfer_id, consumer_id)
 
+    async def linger(self, seconds: float) -> None:
+        """Stay, at most for so long, for who has taken an offer that was cancelled by this handle.
+
+        He has its reference and has not asked for the file yet; he is told that the offer is over,
+        which nobody can do any more once this handle is closed. Returns at once if there can be no
+        such one.
+        """
+        await self._transfers.linger(seconds)
+
     async def running_transfer(self, transfer_id: str) -> RunningTransfer | None:
         """A transfer that another program of this user runs, to suspend, resume or cancel it there.
 

@@ -149,6 +149,11 @@ class Offer:
         """Stop it here, and keep what is needed to resume it."""
         await self._link.runtime.offload(self._engine.stop)
 
+    async def linger(self, seconds: float) -> None:
+        """Stay for so long, once it is cancelled, for who has taken it and has to be told so."""
+        if self.status.state is TransferState.CANCELLED:
+            await self._link.runtime.offload(self._engine.ended_within, seconds)
+
     @property
     def at_rest(self) -> bool:
         """Whether it is over and nothing of it runs here any more."""

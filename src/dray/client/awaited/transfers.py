@@ -214,6 +214,16 @@ class Transfers:
                 return RunningTransfer(runtime, folder, name, status)
         return None
 
+    async def linger(self, seconds: float) -> None:
+        """Have offers that were cancelled here tell those who have taken them, for so long."""
+        check_seconds("seconds", seconds)
+        until = time.monotonic() + seconds
+        folder = await self._folder()
+        at_rest = await self._link.runtime.offload(_taken_and_at_rest, folder)
+        for each in list(self._running):
+            if isinstance(each, Offer) and each.transfer_id not in at_rest:
+                await each.linger(max(0.0, until - time.monotonic()))
+
     async def close(self) -> None:
         """Stop all of them here; what is unfinished can be resumed."""
         running, self._running = self._running, []
@@ -460,6 +470,15 @@ def _unfinished(folder: Path) -> list[TransferStatus]:
         else msgspec.structs.replace(status, state=TransferState.SUSPENDED)
         for status, name in _kept_in(folder)
     ]
+
+
+def _taken_and_at_rest(folder: Path) -> set[str]:
+    """Transfers to one that was taken here and is not being received: nobody waits for them."""
+    return {
+        kept.reference.transfer
+        for kept in kept_incoming(folder)
+        if kept.reference.consumers == "one" and not is_run(folder, kept.key, IN)
+    }
 
 
 def _offers(folder: Path) -> list[Offered]:

@@ -145,6 +145,11 @@ class Engine(ABC):
             self._thread.join(_STOP_WITHIN_S)
         self.control.settle()
 
+    def ended_within(self, timeout: float) -> bool:
+        """Wait so many seconds for the thread to end by itself; whether it has."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
     @property
     def running(self) -> bool:
         """Whether the thread has begun and has not ended."""

@@ -52,6 +52,7 @@ from dray.wire.transfer_frames import (
     Handshake,
     Joined,
     Piece,
+    Refused,
     encode_message,
 )
 
@@ -115,6 +116,7 @@ class Offering(Engine):
         self._rates: dict[str, Rate] = {}
         self._posted_at = 0.0
         self._over_at: float | None = None
+        self._refused_at: float | None = None
 
     # ---------------------------------------------------------------------- for other threads
 
@@ -279,6 +281,8 @@ class Offering(Engine):
             reached("joined-told")
         elif isinstance(message, Farewell):
             reached("farewell-told")
+        elif isinstance(message, Refused):
+            self._refused_at = self.now
 
     def _send(self, key: str, number: int) -> None:
         terms = self.core.terms
@@ -354,12 +358,18 @@ class Offering(Engine):
             self._tell_board()
         if not self._concluded and self._is_told(now):
             self._conclude(None)
-        if self.core.discovery.many:
-            refuses = True
-        else:
-            refuses = not self.core.copies and not self._back_again
-        # Somebody may have the reference who has not asked for anything yet.
-        return self._concluded and now >= self._over_at + (_LINGER_TAKEN_S if refuses else 0.0)
+        return self._concluded and now >= self._refuses_until()
+
+    def _refuses_until(self) -> float:
+        """How long somebody may have the reference who has not asked for anything yet."""
+        assert self._over_at is not None
+        if not self.core.discovery.many:
+            if self.core.copies or self._back_again:
+                return self._over_at
+            if self._refused_at is not None:
+                # It was the only one; he asks again if he has not heard it.
+                return min(self._refused_at + _LINGER_S, self._over_at + _LINGER_TAKEN_S)
+        return self._over_at + _LINGER_TAKEN_S
 
     def _is_told(self, now: float) -> bool:
         assert self._over_at is not None
@@ -376,7 +386,7 @@ class Offering(Engine):
         if self._over_at is None:
             return []
         if self._concluded:
-            return [self._over_at + _LINGER_TAKEN_S]
+            return [self._refuses_until()]
         times = [self._over_at + INTERVAL_S, self._over_at + self._linger_s]
         return times if self.unsaid_until is None else [*times, self.unsaid_until]
 
