@@ -12,7 +12,16 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from dray.delivery.tables import CONFIRMATION, ENDING, INCOMING, OUTGOING, Judged, Row
+from dray.delivery.tables import (
+    CONFIRMATION,
+    ENDED_SHORT,
+    ENDING,
+    GOING,
+    INCOMING,
+    OUTGOING,
+    Judged,
+    Row,
+)
 from dray.manager.tables import TRANSACTION
 from dray.transfer.tables import CONSUMER, PRODUCER, Step
 
@@ -23,6 +32,8 @@ TABLES: dict[str, tuple[Row | Judged | Step, ...]] = {
     "incoming": INCOMING,
     "confirmation": CONFIRMATION,
     "ending": ENDING,
+    "going": GOING,
+    "ended_short": ENDED_SHORT,
     "transaction": TRANSACTION,
     "producer": PRODUCER,
     "consumer": CONSUMER,

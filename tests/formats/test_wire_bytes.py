@@ -86,8 +86,8 @@ FRAMES = {
         0,
         67,
         (
-            "44524159013f00000000000035000000430000002d38f7399404cf6553f100000000000c"
-            "919f2843cedeadbeefce00100001cf00060a24181e4000cf00060a241825e12003000000000dffff00"
+            "44524159013f0000000000003600000043000000303084409504cf6553f100000000000c"
+            "919f2843cedeadbeefce00100001cf00060a24181e4000cf00060a241825e12003000000000dffff0090"
         ),
     ),
 }
@@ -95,6 +95,13 @@ OLDER = {
     "stream state that does not say of which kind its queue is": (
         StreamState(4, SEQUENCE_ID, 12),
         "44524159013d0000000000000c00000000000000ec2891a19304cf6553f100000000000c",
+    ),
+    "data that does not say whose transactions ended short": (
+        Data(4, SEQUENCE_ID, 12, [ENVELOPE]),
+        "44524159013f00000000000035000000430000002d38f7399404cf6553f100000000000c"
+        "919f2843cedeadbeefce00100001cf00060a24181e4000cf00060a241825e12003000000000dffff00"
+        + "00"
+        * 67,
     ),
 }
 """What earlier versions wrote, and what it means for ever."""

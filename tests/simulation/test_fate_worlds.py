@@ -18,9 +18,9 @@ WORLDS, BLOCKS = 150, 3
 CANARY_WORLDS = 60
 
 
-def some_world_notices():
+def some_world_notices(worlds=CANARY_WORLDS):
     """Whether one of a few worlds breaks a promise; those behind it are not looked at."""
-    for seed in range(CANARY_WORLDS):
+    for seed in range(worlds):
         try:
             FateWorld(seed).run()
         except BrokenPromiseError:
@@ -80,10 +80,20 @@ def test_worlds_notice_when_a_defence_is_out(monkeypatch, target, name, broken):
             "the last of a transaction, and the first of its way, was refused: no way had a number",
         ),
         (116, "what a manager that forwards could only call in doubt was acknowledged as failed"),
+        (323, "what ended short at a manager that forwards was bridged by another's message"),
+        (402, "the same, of a transaction that its own source had ended"),
     ],
 )
 def test_a_seed_that_once_failed_stays_mended(seed, what_went_wrong):
     FateWorld(seed).run()
+
+
+@pytest.mark.torture
+def test_worlds_notice_when_a_manager_that_forwards_does_not_say_whose_transaction_ended(
+    monkeypatch,
+):
+    monkeypatch.setattr(Links, "_ended_short", lambda *_: [])
+    assert some_world_notices(2_000)
 
 
 @pytest.mark.slow

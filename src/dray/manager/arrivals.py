@@ -17,10 +17,10 @@ from dray.manager.departures import KEPT_THERE, Departures
 from dray.manager.ended_streams import reopen
 from dray.manager.express import admit, kind_in
 from dray.manager.facts import Accepted
+from dray.manager.going_on import check_ends, watch_ends, what_goes_on
 from dray.manager.happening import bury
 from dray.manager.index import (
     COPY_DEAD_LETTER,
-    MARK_FIRST,
     MARK_LAST,
     MARK_SINGLE,
     is_express,
@@ -114,6 +114,7 @@ def handle_data(
     if queue is None:
         return
     headers = check_records(head, body)
+    check_ends(head)
     key = StreamKey(session.peer_id, head.stream)
     numbers = [envelope.number for envelope in head.envelopes]
     incoming = context.state.incoming
@@ -121,7 +122,7 @@ def handle_data(
     incoming.visited(key, begin, context.now)
     if begin < len(numbers):
         try:
-            _admit(context, queue, _Arrival(key, head, headers, body, begin))
+            _admit(context, queue, Arrival(key, head, headers, body, begin))
         except DrayError as error:
             _refuse(context, session, head.stream, error)
             return
@@ -168,7 +169,7 @@ def _open_queue(context: Context, session: Session, stream: int) -> Queue | None
     return queue
 
 
-class _Arrival(NamedTuple):
+class Arrival(NamedTuple):
     """A Data frame of which everything from `begin` on is new."""
 
     key: StreamKey
@@ -181,7 +182,7 @@ class _Arrival(NamedTuple):
         """By which way one of its messages comes."""
         return Way(self.key.source, self.key.stream, self.headers[at].source.hex(), queue.number)
 
-    def spans(self, judged: Iterable[_Judged], queue: Queue) -> list[Span]:
+    def spans(self, judged: Iterable[Judged], queue: Queue) -> list[Span]:
         """Where in the body the records of some of its messages are, and where they belong."""
         envelopes, lasting = self.head.envelopes, Kind.RECOVERABLE
         if not queue.takes_express:
@@ -195,7 +196,7 @@ class _Arrival(NamedTuple):
             for each in judged
         ]
 
-    def is_express(self, judged: _Judged, queue: Queue) -> bool:
+    def is_express(self, judged: Judged, queue: Queue) -> bool:
         """Whether one of its messages enters the queue as an express one."""
         at, _, why = judged
         envelope = self.head.envelopes[at]
@@ -204,11 +205,11 @@ class _Arrival(NamedTuple):
         return why is None and kind is Kind.EXPRESS
 
 
-_Judged = tuple[int, int, MessageClass | None]
+Judged = tuple[int, int, MessageClass | None]
 """A message by its place in the frame, where its record begins, and why it may not enter."""
 
 
-def _judge(context: Context, queue: Queue, arrival: _Arrival) -> list[_Judged]:
+def _judge(context: Context, queue: Queue, arrival: Arrival) -> list[Judged]:
     """Say of each new message where its record begins and why it may not enter, if it may not.
 
     What the computer's quota has no room for, and all behind it, is left out: it is not refused,
@@ -216,7 +217,7 @@ def _judge(context: Context, queue: Queue, arrival: _Arrival) -> list[_Judged]:
     is cut where the source liked, so what fits enters. Raises `QuotaExceeded` if not even the first
     is judged.
     """
-    judged: list[_Judged] = []
+    judged: list[Judged] = []
     offset = sum(envelope.length for envelope in arrival.head.envelopes[: arrival.begin])
     size = 0
     # Mostly there is room for all, and then not every message need be asked about.
@@ -257,14 +258,14 @@ def _unfit(queue: Queue, envelope: Envelope) -> MessageClass | None:
     return None
 
 
-def _admit(context: Context, queue: Queue, arrival: _Arrival) -> None:
+def _admit(context: Context, queue: Queue, arrival: Arrival) -> None:
     """Admit what may enter; what may not is consumed all the same, and its source told (R63)."""
     judged = _judge(context, queue, arrival)
     for run in _runs(queue, arrival, judged):
         _admit_run(context, queue, arrival, run)
 
 
-def _runs(queue: Queue, arrival: _Arrival, judged: list[_Judged]) -> Iterator[list[_Judged]]:
+def _runs(queue: Queue, arrival: Arrival, judged: list[Judged]) -> Iterator[list[Judged]]:
     """Cut a frame where an express message follows another: express ones stand before a fact's."""
     if not queue.takes_express:
         yield judged
@@ -278,7 +279,7 @@ def _runs(queue: Queue, arrival: _Arrival, judged: list[_Judged]) -> Iterator[li
     yield judged[start:]
 
 
-def _admit_run(context: Context, queue: Queue, arrival: _Arrival, judged: list[_Judged]) -> None:
+def _admit_run(context: Context, queue: Queue, arrival: Arrival, judged: list[Judged]) -> None:
     """Admit express messages and those that follow, in one fact, which names only the latter."""
     key, head, headers, body, _ = arrival
     kept_here = {
@@ -322,7 +323,7 @@ def _admit_run(context: Context, queue: Queue, arrival: _Arrival, judged: list[_
             departures.tell(header, properties[at], arrived, way=way, final=False)
     told = [each for _, _, confirmations in departures.confirmations() for each in confirmations]
     upto = head.envelopes[judged[-1][0]].number
-    going, cut_short = _going(context, queue, arrival, judged)
+    going, cut_short = what_goes_on(context, queue, arrival, judged)
     if express:
         admit(context, queue, b"".join(express))
     context.record(
@@ -338,7 +339,7 @@ def _admit_run(context: Context, queue: Queue, arrival: _Arrival, judged: list[_
     if admitted and queue.large_use and not queue.outgoing:
         _watch_parts(context, queue, arrival, admitted)
     if cut_short:
-        _watch_ends(context, queue, arrival, going, judged)
+        watch_ends(context, queue, arrival, going, judged)
     if admitted or cut_short:
         context.touch(queue)
 
@@ -353,44 +354,10 @@ def _stays(queue: Queue, header: RecordHeader, envelope: Envelope) -> bool:
     return bool(outside and header.copies & COPY_DEAD_LETTER)
 
 
-def _going(
-    context: Context,
-    queue: Queue,
-    arrival: _Arrival,
-    judged: list[_Judged],
-) -> tuple[list[tuple[str, int]], bool]:
-    """Of which transactions more may come, where that changes: by origin, 0 for none any more.
-
-    And whether one of them has ended without its last message: that may not enter, or never came.
-    """
-    before: dict[bytes, int] = {}
-    after: dict[bytes, int] = {}
-    cut_short = False
-    ways = context.state.ways
-    whole = MARK_FIRST | MARK_LAST
-    any_going = ways.any_going
-    # A whole one alone changes nothing, unless it ends what was going on, before or in this frame.
-    for at, _, why in judged:
-        envelope, origin = arrival.head.envelopes[at], arrival.headers[at].source
-        marks, transaction = envelope.marks, envelope.transaction
-        if marks & whole == whole and not (any_going or after):
-            continue
-        if origin not in before:
-            before[origin] = after[origin] = ways.going(ways.number(arrival.way(at, queue)))
-        if after[origin] not in (0, transaction):
-            cut_short = True
-        last = marks & MARK_LAST or not transaction
-        after[origin] = 0 if last else transaction
-        if last and why is not None and not marks & MARK_FIRST:
-            cut_short = True
-    changed = [(origin.hex(), going) for origin, going in after.items() if going != before[origin]]
-    return changed, cut_short
-
-
 class _Numbering:
     """Numbers of ways, also of those that the fact to be recorded is the first to use."""
 
-    def __init__(self, context: Context, queue: Queue, arrival: _Arrival) -> None:
+    def __init__(self, context: Context, queue: Queue, arrival: Arrival) -> None:
         self._known = context.state.ways
         self._queue = queue
         self._arrival = arrival
@@ -412,7 +379,7 @@ class _Numbering:
 
 
 def _tails(
-    context: Context, queue: Queue, arrival: _Arrival, ways: _Numbering
+    context: Context, queue: Queue, arrival: Arrival, ways: _Numbering
 ) -> Callable[[int, Extent], bytes]:
     """How to make the tail of a message of the frame that is placed."""
     envelopes, headers, now_us = arrival.head.envelopes, arrival.headers, context.now_us
@@ -444,7 +411,7 @@ def _tails(
 
 
 def _watch_parts(
-    context: Context, queue: Queue, arrival: _Arrival, admitted: list[tuple[int, int]]
+    context: Context, queue: Queue, arrival: Arrival, admitted: list[tuple[int, int]]
 ) -> None:
     first = queue.next_lookup_id - len(admitted)
     for lookup_id, (at, offset) in enumerate(admitted, first):
@@ -456,25 +423,6 @@ def _watch_parts(
             queue.parts.added(seen._replace(lookup_id=lookup_id, transaction=transaction, way=way))
         ended = bool(envelope.marks & MARK_LAST)
         queue.parts.source_went_on(way, envelope.transaction, ended=ended)
-
-
-def _watch_ends(  # noqa: PLR0917 - what is known of one frame
-    context: Context,
-    queue: Queue,
-    arrival: _Arrival,
-    going: list[tuple[str, int]],
-    judged: list[_Judged],
-) -> None:
-    """Tell the large messages of a queue of ends that no message in it shows."""
-    for at, _, why in judged:
-        envelope = arrival.head.envelopes[at]
-        if why is not None and envelope.marks & MARK_LAST:
-            number = context.state.ways.number(arrival.way(at, queue))
-            queue.parts.source_went_on(number, envelope.transaction, ended=True)
-    for origin, transaction in going:
-        way = Way(arrival.key.source, arrival.key.stream, origin, queue.number)
-        number = context.state.ways.number(way)
-        queue.parts.source_went_on(number, transaction, ended=not transaction)
 
 
 def _say_position(context: Context, session: Session, queue: Queue, stream: int) -> None:

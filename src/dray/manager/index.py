@@ -203,6 +203,11 @@ def with_expiry(tail: bytes, expires_us: int) -> bytes:
     return bytes(packed)
 
 
+def marks_of(entry: bytes) -> int:
+    """The marks of a packed entry."""
+    return entry[KEY_BYTES + _CLASS_AT - 1]
+
+
 def way_of(tail: bytes) -> int:
     """The number of the way that the message of a packed tail came by; 0 if it was sent here."""
     way: int = _WAY.unpack_from(tail, _WAY_AT)[0]

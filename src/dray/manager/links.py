@@ -57,6 +57,7 @@ from dray.wire.frames import (
     Confirmed,
     Credit,
     Data,
+    EndedShort,
     EndStream,
     Failed,
     Going,
@@ -411,11 +412,22 @@ class Links:
             if not packed:
                 return
         envelopes = stream_envelopes_in(packed, effect.base, self._left_us)
-        head = Data(queue.number, effect.sequence_id, effect.previous, envelopes)
+        short = self._ended_short(queue, effect, packed) if len(queue.ended_short) else []
+        head = Data(queue.number, effect.sequence_id, effect.previous, envelopes, short)
         assert queue.route is not None, "an outgoing queue has a route"
         self._context.effects.append(
             LinkSend(queue.route.peer, head, stream_bodies_in(self._context, packed))
         )
+
+    def _ended_short(self, queue: Queue, effect: Transmit, packed: bytes) -> list[EndedShort]:
+        """Whose transactions ended short between the last frame and the last message of this."""
+        after, upto = effect.base + effect.previous, max(positions_in(packed), default=0)
+        ways = self._context.state.ways
+        return [
+            EndedShort(position - effect.base, way.origin if way is not None else "")
+            for position, number in queue.ended_short.between(after, upto)
+            for way in (ways.numbered(number),)
+        ]
 
     def _pass_over(self, queue: Queue, effect: PassOver) -> None:
         assert queue.route is not None, "an outgoing queue has a route"

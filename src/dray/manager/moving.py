@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from dray.manager.context import Context, Session
     from dray.manager.queues import Queue
 
+_LOOKED_AT_MAX = 10_000
+"""Messages among which the rest of a transaction is looked for that ended short: some ms."""
+
 
 def handle_move(context: Context, session: Session, request_id: int, head: Move) -> None:
     """Move a message within its family of sub-queues; in a transaction, at commit."""
@@ -141,27 +144,34 @@ def _first_ended(context: Context, queue: Queue) -> list[bytes]:
     """The messages of the first transaction of which no more can come, in order.
 
     Its last message is there, or was given up on the way (`ways.py`), or has left since. One some
-    of whose messages another transaction holds is passed over.
+    of whose messages another transaction holds is passed over. The first is the one that began
+    first, unless the messages of others behind it are too many to look for the rest of it.
     """
     ways = context.state.ways
     held = {_group_of(packed) for packed in queue.index.held_entries()}
+    # By one way transactions come one after another, so the first of each way is looked at only.
     groups: dict[int, tuple[int, list[bytes]]] = {}
-    for packed in queue.index.available():
+    found: dict[int, list[bytes]] = {}
+
+    def is_over(way: int) -> bool:
+        return way in found or not way or ways.going(way) != groups[way][0]
+
+    for seen, packed in enumerate(queue.index.available()):
+        if found and seen >= _LOOKED_AT_MAX:
+            return next(iter(found.values()))
         entry = unpack(packed)
         way, transaction = entry.stream, entry.transaction
-        if (way, transaction) in held:
+        if way in found or (way, transaction) in held:
             continue
         earlier, group = groups.setdefault(way, (transaction, []))
-        if earlier != transaction:
-            # By one way transactions come one after another.
-            return group
-        group.append(packed)
-        if entry.marks & MARK_LAST or not transaction:
-            return group
-    over = (
-        group for way, (number, group) in groups.items() if not way or ways.going(way) != number
-    )
-    return next(over, [])
+        if earlier == transaction:
+            group.append(packed)
+        if earlier != transaction or entry.marks & MARK_LAST or not transaction:
+            found[way] = group
+            first = next(filter(is_over, groups))
+            if first in found:
+                return found[first]
+    return next((group for way, (_, group) in groups.items() if is_over(way)), [])
 
 
 def _group_of(packed: bytes) -> tuple[int, int]:

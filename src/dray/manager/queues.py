@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dray.errors import QueueExists, QueueNotFound
 from dray.large.join import LargeParts
 from dray.manager.accounts import account_of
+from dray.manager.ended_short import EndedShort
 from dray.manager.index import lengths_in, positions_in
 from dray.manager.queue_index import QueueIndex
 from dray.model.classes import QueueKind
@@ -49,6 +50,8 @@ class Queue:
         self.journal: Queue | None = None
         self.purge_pending: set[int] = set()
         """Held entries that were purged: gone unless the transaction that holds them commits."""
+        self.ended_short = EndedShort()
+        """Of an outgoing queue: transactions whose end its destination has to be told."""
         # From here on volatile: forgotten in a crash, like the transactions it serves.
         self.parts = LargeParts()
         self.waiters: deque[Waiter] = deque()
@@ -125,11 +128,12 @@ class Queue:
         """Bytes that count against it."""
         return self.index.byte_count + sum(sub.index.byte_count for sub in self.sub_queues)
 
-    def skip_position(self, when_us: int) -> None:
+    def skip_position(self, when_us: int) -> int:
         """Use up a position of an outgoing queue for no message: its stream will pass it over."""
         skipped, self.next_lookup_id = self.next_lookup_id, self.next_lookup_id + 1
         if self.stream is not None:
             self.stream.admitted(skipped, skipped, when_us)
+        return skipped
 
     def info(self) -> QueueInfo:
         """The queue as it stands."""

@@ -17,6 +17,7 @@ import msgspec
 
 from dray.delivery.events import StreamSnapshot
 from dray.delivery.outgoing import OutgoingStream
+from dray.manager.ended_short import EndedShort
 from dray.manager.endings import Ending
 from dray.manager.events import Peer
 from dray.manager.facts import Prepared, QueueCreated, QuotaSet
@@ -63,6 +64,7 @@ class _Queue(msgspec.Struct, array_like=True):
     entries: bytes
     stream: StreamSnapshot | None = None
     purge_pending: list[int] = []
+    ended_short: list[tuple[int, int]] = []
 
 
 class _Taken(NamedTuple):
@@ -126,11 +128,11 @@ def _pieces(head: bytes, queues: list[_Taken]) -> Iterator[bytes]:
 
 def _queue_pieces(taken: _Taken) -> Iterator[bytes]:
     """What the encoder gives for a `_Queue`, though nobody ever has all its entries in a row."""
-    *front, _, stream, purge_pending = msgspec.structs.astuple(taken.record)
+    *front, _, stream, purge_pending, ended_short = msgspec.structs.astuple(taken.record)
     entries = len(taken.others) - taken.express
     size = sum(map(len, taken.pages)) + entries * ENTRY_BYTES
-    before = array_head(len(front) + 3) + b"".join(map(encode, front)) + bytes_head(size)
-    behind = encode(stream) + encode(purge_pending)
+    before = array_head(len(front) + 4) + b"".join(map(encode, front)) + bytes_head(size)
+    behind = encode(stream) + encode(purge_pending) + encode(ended_short)
     yield _length(len(before) + size + len(behind)) + before
     for run in _runs(taken.pages, taken.others):
         if taken.express:
@@ -179,6 +181,7 @@ def _taken(queue: Queue) -> _Taken:
         b"",
         queue.stream.state() if queue.stream is not None else None,
         sorted(queue.purge_pending),
+        queue.ended_short.state(),
     )
     return _Taken(record, *queue.index.copied(), queue.index.express_count)
 
@@ -192,6 +195,7 @@ def _read_queue(state: State, record: _Queue) -> None:
     queue.next_lookup_id = record.next_lookup_id
     queue.large_use, queue.paused = record.large_use, record.paused
     queue.purge_pending.update(record.purge_pending)
+    queue.ended_short = EndedShort(record.ended_short)
     if record.stream is not None:
         backlog = IndexBacklog(queue.index)
         queue.stream = OutgoingStream.from_state(record.stream, backlog, state.delivery)

@@ -198,14 +198,17 @@ class State:
 
     def _end_stream(self, fact: StreamEnded) -> None:
         """Nothing goes on in a stream any more; a queue that forwards has to tell that on."""
-        forwarding: dict[int, Queue] = {}
+        forwarding: dict[int, list[int]] = {}
         for number, way, _ in self.ways.going_by(fact.source, fact.stream) if fact.ended else ():
             self.ways.went_on(number, 0)
             queue = self.queues.get(way.queue)
             if queue is not None and queue.outgoing:
-                forwarding[queue.number] = queue
-        for queue in forwarding.values():
-            queue.skip_position(fact.when_us)
+                forwarding.setdefault(queue.number, []).append(number)
+        for queue_number, ended in forwarding.items():
+            queue = self.queues.numbered(queue_number)
+            position = queue.skip_position(fact.when_us)
+            for number in ended:
+                queue.ended_short.ended(number, position)
 
     def _forget_end(self, fact: EndForgotten) -> None:
         self.endings.forgotten(fact.stream)
@@ -217,7 +220,8 @@ class State:
         self._admit(self.queues.numbered(fact.queue), fact.tails, fact.when_us)
         self.ways.accepted(fact)
         if fact.passed:
-            self.queues.numbered(fact.queue).skip_position(fact.when_us)
+            queue = self.queues.numbered(fact.queue)
+            queue.ended_short.ended_in(fact, self.ways, queue.skip_position(fact.when_us))
 
     def _keep_queue_files(self, _fact: QueueFilesKept) -> None:
         self.queue_files_kept = True
@@ -342,6 +346,7 @@ class State:
             self._admit(self.queues.numbered(ORDER_QUEUE), fact.awaiting, fact.when_us)
         if queue.stream is not None:
             queue.stream.acknowledged(fact.upto)
+            queue.ended_short.heard(fact.upto)
 
     def _drop(self, queue: Queue, lookup_ids: Iterable[int], keep: frozenset[Extent]) -> None:
         """Take messages out of a queue, and their records out of the heap unless they are kept."""
@@ -349,7 +354,11 @@ class State:
         for lookup_id in lookup_ids:
             queue.purge_pending.discard(lookup_id)
             entry = queue.index.remove(lookup_id)
-            if entry is not None and (extent := place_in(entry)[0]) not in keep:
+            if entry is None:
+                continue
+            if queue.stream is not None:
+                queue.ended_short.left(entry)
+            if (extent := place_in(entry)[0]) not in keep:
                 self.released(extent)
         self.ledger.stored[queue.account] += queue.index.byte_count - before
 

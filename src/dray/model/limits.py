@@ -85,6 +85,9 @@ CONFIRMATIONS_AHEAD_MAX: Final = 10_000
 """Confirmations of one stream that are under way; a source takes them a frame at a time."""
 ENDS_REMEMBERED_MAX: Final = 10_000
 """Streams that have ended and whose destinations do not know yet: 100 bytes each."""
+ENDED_SHORT_MAX: Final = 64
+"""Origins of which a transaction ended short in one outgoing queue, and whose destination has not
+heard of it yet: it notes all of them in one fact, which a log of 16 KiB must hold."""
 END_AGE_S_MAX: Final = 30 * 86400.0
 """A destination that cannot be reached for so long is taken to be gone for good."""
 HOPS_MAX: Final = 15

@@ -57,8 +57,6 @@ class FateWorld(World):
         self.tight = False
         self.depot = rng.choice([*self.names, "", ""]) if len(self.names) > SMALLEST else ""
         """The manager over which all others reach each other, if it is not directly."""
-        # What ends short at a manager that forwards may be bridged by messages of another origin.
-        self.every_end_is_told = not self.depot
         self.remade = rng.random() < 0.3  # noqa: PLR2004 - a share
         self.closes = self.seed % CLOSING == CLOSING - 1
         """Whether outgoing queues are deleted while they carry something."""

@@ -57,8 +57,6 @@ class World:
     """One world."""
 
     limit_s = LIMIT_S
-    every_end_is_told = True
-    """Whether a destination is told of every transaction that ends short of its last message."""
     queue_files_every = 4
     """One world in so many keeps a file of each queue, as a daemon does; 0 is none."""
 
@@ -211,7 +209,7 @@ class World:
         counted = {**state.ledger.stored, **state.ledger.staged}
         if left or any(state.ledger.stored.values()) or any(state.ledger.staged.values()):
             raise BrokenPromiseError(f"{daemon.name} keeps {left}, counted as {counted}")
-        if len(state.endings) or (state.ways.any_going and self.every_end_is_told):
+        if len(state.endings) or state.ways.any_going:
             raise BrokenPromiseError(
                 f"{daemon.name} waits for more of {state.ways.going_state()}, and for"
                 f" {len(state.endings)} to hear of an end"

@@ -103,11 +103,19 @@ class Passed(Head, frozen=True):
     going: list[Going] = msgspec.field(default_factory=list)
 
 
+class EndedShort(msgspec.Struct, array_like=True, frozen=True):
+    """Of an origin's messages below a number no transaction goes on; empty if it is the source."""
+
+    number: int
+    origin: str = ""
+
+
 class Data(Head, frozen=True):
     """Messages of one stream in order, their records in the body.
 
     `previous` is the number before the first; each next one's previous number is its predecessor
-    here.
+    here. `ended_short`, by rising number: transactions whose last message is not here though those
+    of others are.
     """
 
     code = 63
@@ -115,6 +123,7 @@ class Data(Head, frozen=True):
     sequence_id: int
     previous: int
     envelopes: list[Envelope]
+    ended_short: list[EndedShort] = msgspec.field(default_factory=list)
 
 
 class RepairWanted(Head, frozen=True):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dray import errors
+from dray.manager import moving
 from dray.model.classes import Part
 from dray.model.message import Message
 from dray.wire import frames
@@ -262,3 +263,25 @@ def test_of_what_was_coming_into_a_queue_nothing_comes_on_when_it_is_deleted(net
     assert not net["c"].manager._context.state.ways.any_going
     net.crash("c")
     assert not net["c"].manager._context.state.ways.any_going
+
+
+@pytest.mark.parametrize("looked_at", [10_000, 3])
+def test_of_whole_transactions_that_are_over_the_one_that_began_first_is_given(
+    net: Net, looked_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that ended short is not put off for as long as others come whole."""
+    monkeypatch.setattr(moving, "_LOOKED_AT_MAX", looked_at)
+    narrow(net, "a")
+    send_and_lose_the_last(net, "a")
+    assert _carry_first_data(net) == 2
+    net.block("a", "c")
+    receiver = net["c"].session()
+    orders = receiver.open("orders")
+    for body in (b"x", b"y", b"z"):
+        receiver.send(orders, Message(body=body))
+    net["a"].advance(61.0)
+    net.unblock("a", "c")
+    net.advance(31.0)
+    found = [b"".join(whole(receiver, orders)[0]) for _ in range(4)]
+    expected = [b"x", b"y", b"12", b"z"] if looked_at == 3 else [b"12", b"x", b"y", b"z"]
+    assert found == expected

@@ -13,6 +13,7 @@ from dray.delivery.incoming import StreamKey
 from dray.delivery.tables import ENDING
 from dray.manager import admin, endings
 from dray.manager.events import (
+    Answer,
     Dial,
     LinkDown,
     LinkFrame,
@@ -283,7 +284,8 @@ class Source:
     def say(self, line: int, head: frames.Head, body: bytes = b"") -> list[frames.Head]:
         frame = Frame(head, 0, memoryview(bytearray(body)))
         effects = self.desk.turn(Request(line, frame))
-        return [each.head for each in effects if getattr(each, "session", None) == line]
+        answers = [each for each in effects if isinstance(each, Answer)]
+        return [each.head for each in answers if each.session == line]
 
     def data(self, first: int, *bodies: bytes) -> tuple[frames.Data, bytes]:
         """Messages of transaction 5, from a number on, none of them its last."""
