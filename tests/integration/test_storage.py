@@ -119,6 +119,18 @@ def test_a_missing_file_of_an_internal_queue_is_refused_by_event_and_can_be_rebu
     assert ("deleted", ADMIN, "start") in told(data)
 
 
+def test_checkpoints_that_are_gone_are_refused_by_event_and_can_be_rebuilt(data):
+    names = ("MQTrans.lg1", "MQTrans.lg2")
+    for name in names:
+        (data / "storage" / name).unlink()
+    refused = command("serve", "--data", data, "--listen", "127.0.0.1:0")
+    assert f"Event 2064: {' and '.join(names)}" in refused.assert_error("store-corrupt")
+    said = command("storage", "rebuild", "--data", data, "--json").assert_good()
+    assert said.value["missing"] == list(names)
+    with serving(data) as url:
+        assert_kept(url)
+
+
 def test_a_missing_file_of_a_users_queue_is_written_anew(data):
     (data / "storage" / ORDERS).unlink()
     with serving(data, alarms=1) as url:

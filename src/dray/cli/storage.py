@@ -10,6 +10,7 @@ import uuid
 from pathlib import Path
 
 import click
+import msgspec
 
 from dray.cli.output import print_json, print_table
 from dray.cli.progress import progress
@@ -89,10 +90,11 @@ def audit(settings: Settings, *, data: Path, as_json: bool) -> None:
 @_as_json
 @click.pass_obj
 def rebuild(settings: Settings, *, data: Path, as_json: bool) -> None:
-    """Write missing files of internal queues anew, so that a queue manager starts again.
+    """Make anew what is missing and can be made, so that a queue manager starts again.
 
-    For a store that refuses to start with event 2020, 2051 or 2052. Queues and messages are as
-    they were.
+    For a store that refuses to start because files of internal queues are missing (event 2020, 2051
+    or 2052), or both files of a checkpoint pair while the log has everything (event 2053 or 2064).
+    Queues and messages are as they were.
     """
     from dray.daemon.watcher import AuditedDisk
     from dray.errors import StoreError
@@ -105,7 +107,7 @@ def rebuild(settings: Settings, *, data: Path, as_json: bool) -> None:
     check_whereabouts(data)
     if not (data / "storage" / LOG_NAME).exists():
         raise StoreError(f"There is no store in {data}.")
-    store = Store(AuditedDisk(data), queue_files=True)
+    store = Store(AuditedDisk(data), queue_files=True, rebuild=True)
     try:
         config = ManagerConfig(manager_id="", rebuild_internal_files=True)
         manager = Manager.load(store, config, time.time())
@@ -114,9 +116,10 @@ def rebuild(settings: Settings, *, data: Path, as_json: bool) -> None:
         store.close()
         raise
     store.close(manager.snapshot())
+    missing = [*store.report.missing, *manager.files_report.missing]
     if as_json or settings.as_json:
-        print_json(manager.files_report)
+        print_json(msgspec.structs.replace(manager.files_report, missing=missing))
         return
     for notice in manager.notices():
         click.echo(notice)
-    click.echo(f"{len(manager.files_report.missing)} missing files were written anew")
+    click.echo(f"{len(missing)} missing files were written anew")

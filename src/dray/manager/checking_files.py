@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from dray.manager.lqs import EVENTS, describe, path_of
 from dray.store.audit import AUDIT_NAME
-from dray.store.checkpoint import NAMES, CheckpointState, examine, missing
+from dray.store.checkpoint import PAIRS, CheckpointState
 from dray.store.disk import LOCK_NAME
 from dray.store.lqs import FOLDER, NotAFileOfOursError, decode, file_name
 from dray.store.manifest import is_own_name, verify_audit
+from dray.store.recovery import Sight, look
 
 if TYPE_CHECKING:
     from dray.manager.findings import Findings
@@ -23,17 +24,25 @@ _QUEUE_FILE_BYTES_MAX: Final = 64 << 10
 
 def check_checkpoints(disk: ReadOnlyDisk, findings: Findings) -> None:
     """Each file of the pair by itself: either alone must be able to start the store."""
-    found = {name: examine(disk, name)[0] for name in NAMES}
-    for name, state in found.items():
-        if state is CheckpointState.DAMAGED:
-            remedy = "the other one of the pair is used; the next checkpoint replaces this one"
-            findings.damage(name, "its checksum does not fit", remedy=remedy)
-    for name, other in missing(disk, found).items():
-        remedy = f"{other} is used; a start makes this one anew"
-        findings.damage(name, "it is missing", remedy=remedy)
+    seen = look(disk)
+    for name in seen.damaged:
+        remedy = "the other one of the pair is used; the next checkpoint replaces this one"
+        findings.damage(name, "its checksum does not fit", remedy=remedy)
+    for name in seen.missing:
+        findings.damage(name, "it is missing", remedy=_instead_of(name, seen))
     for name in disk.names():
         if not is_own_name(name) and name != LOCK_NAME:
             findings.note(name, "no queue manager gives such a name to a file")
+
+
+def _instead_of(name: str, seen: Sight) -> str:
+    """What a start does without a checkpoint file or a map."""
+    pair = next((pair for pair in PAIRS if name in pair), ())
+    whole = [other for other in pair if seen.states[other] is CheckpointState.VALID]
+    used = (
+        f"{whole[0]} is used" if whole else "the log has all of it" if pair else "it is not needed"
+    )
+    return f"{used}; a start makes this one anew"
 
 
 def check_queue_files(offline: Offline, findings: Findings) -> None:

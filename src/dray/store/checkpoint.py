@@ -27,14 +27,14 @@ to be replayed for their half, so either file of one pair goes with either file 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from dray.store.disk import Disk, File
-from dray.store.limits import CHECKPOINT_BUFFER_BYTES, SECTOR_BYTES
+from dray.store.limits import CHECKPOINT_BUFFER_BYTES, CHECKPOINT_BYTES, SECTOR_BYTES
 
 TRANSACTIONS: Final = ("MQTrans.lg1", "MQTrans.lg2")
 SEQUENCES: Final = ("MQInSeqs.lg1", "MQInSeqs.lg2")
@@ -161,17 +161,13 @@ def examine(disk: Disk, name: str) -> tuple[CheckpointState, Mark | None]:
     return (CheckpointState.DAMAGED if mark is None else CheckpointState.VALID), mark
 
 
-def missing(disk: Disk, states: Mapping[str, CheckpointState]) -> dict[str, str]:
-    """Files that are not there though the other one of their pair is whole; each with that other.
-
-    All four are made before the first of them is written, so such a file was there once.
-    """
-    pairs = [*PAIRS, *(pair[::-1] for pair in PAIRS)]
-    return {
-        name: other
-        for name, other in pairs
-        if states[other] is CheckpointState.VALID and not disk.exists(name)
-    }
+def is_cut(disk: Disk, name: str) -> bool:
+    """Whether a file of the pair is shorter than it was made."""
+    file = disk.open(name)
+    try:
+        return file.size() < CHECKPOINT_BYTES
+    finally:
+        file.close()
 
 
 def read_snapshot(disk: Disk, mark: Mark) -> bytes:

@@ -35,9 +35,10 @@ class Pair(Enum):
     """What the two files of a checkpoint pair are worth together."""
 
     NONE = "no checkpoint was ever written"
+    GONE = "both files are missing that were there"
     USABLE = "at least one is whole"
     TORN = "one is damaged, the other was never written"
-    RUINED = "both are damaged, which no crash does"
+    RUINED = "both are damaged, or one is and the other is missing, which no crash does"
 
 
 class LogState(Enum):
@@ -91,11 +92,13 @@ class Finding(NamedTuple):
 
 _ANY_PAIR: Final = frozenset(Pair)
 _USABLE: Final = frozenset({Pair.USABLE})
-_NONE: Final = frozenset({Pair.NONE})
+_NONE: Final = frozenset({Pair.NONE, Pair.GONE})
+_GONE: Final = frozenset({Pair.GONE})
 _RUINED: Final = frozenset({Pair.RUINED})
 _DAMAGED: Final = frozenset({Pair.TORN, Pair.RUINED})
 _SOME: Final = _USABLE | _DAMAGED
 _UNFINISHED: Final = frozenset({Pair.NONE, Pair.TORN})
+_LOST: Final = _GONE | _RUINED
 _ABSENT: Final = frozenset({LogState.ABSENT})
 _BLANK: Final = frozenset({LogState.BLANK})
 _ORIGIN: Final = frozenset({LogState.ORIGIN})
@@ -103,9 +106,15 @@ _LATER: Final = frozenset({LogState.LATER})
 _ANY_HEAP: Final = frozenset({False, True})
 _BOTH_TRANSACTIONS: Final = " and ".join(TRANSACTIONS)
 _BOTH_SEQUENCES: Final = " and ".join(SEQUENCES)
+_FROM_THE_LOG: Final = (
+    "`dray storage rebuild` to have the state rebuilt from the log, which begins with the store's"
+    " first group"
+)
 _BOTH_DAMAGED: Final = (
-    "both are damaged; restore a backup, or move both away to have the state rebuilt from the log,"
-    " which begins with the store's first group"
+    f"both are damaged; restore a backup, or move both away and run {_FROM_THE_LOG}"
+)
+_BOTH_GONE: Final = (
+    f"both are missing; bring them back, or restore a backup, or run {_FROM_THE_LOG}"
 )
 
 
@@ -127,12 +136,14 @@ TABLE: Final = (
     Row(_USABLE, _UNFINISHED, _ORIGIN, _ANY_HEAP, Act.REPLAY_ALL),
     # It may have everything later, too; but a disk that has hit both is for people to look at.
     _refuse(_RUINED, _ANY_PAIR, _ORIGIN, (CHECKPOINTS_LOST, _BOTH_TRANSACTIONS, _BOTH_DAMAGED)),
+    _refuse(_GONE, _ANY_PAIR, _ORIGIN, (CHECKPOINTS_LOST, _BOTH_TRANSACTIONS, _BOTH_GONE)),
     _refuse(
-        _USABLE | _UNFINISHED,
+        _ANY_PAIR - _LOST,
         _RUINED,
         _ORIGIN,
         (SEQUENCES_LOST, _BOTH_SEQUENCES, _BOTH_DAMAGED),
     ),
+    _refuse(_ANY_PAIR - _LOST, _GONE, _ORIGIN, (SEQUENCES_LOST, _BOTH_SEQUENCES, _BOTH_GONE)),
     # The first group is durable before anything else is made, so this is no store yet.
     Row(_NONE, _NONE, _ABSENT | _BLANK, frozenset({False}), Act.FRESH),
     _refuse(
@@ -193,10 +204,22 @@ TABLE: Final = (
 )
 
 
-def decide(finding: Finding) -> Row:
-    """The one row that covers the finding."""
+def decide(finding: Finding, *, rebuild: bool = False) -> Row:
+    """The one row that covers the finding.
+
+    With `rebuild` a pair that is gone counts as one that was never written, as people have asked.
+    """
+    if rebuild:
+        finding = finding._replace(
+            transactions=_as_unwritten(finding.transactions),
+            sequences=_as_unwritten(finding.sequences),
+        )
     (row,) = (each for each in TABLE if each.matches(finding))
     return row
+
+
+def _as_unwritten(pair: Pair) -> Pair:
+    return Pair.NONE if pair is Pair.GONE else pair
 
 
 def event_of(name: str) -> int:

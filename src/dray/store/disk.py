@@ -35,6 +35,7 @@ LOCK_NAME: Final = "lock"
 FOLDER_NAME: Final = "storage"
 NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+NO_ACCESS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 MESSAGE_FILE_UNREADABLE: Final = 2083
 
 
@@ -51,6 +52,8 @@ def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
 _sync_file_range = _find_sync_file_range()
 _BEGIN_WRITING: Final = 2
 """SYNC_FILE_RANGE_WRITE."""
+_LOOKING: Final = frozenset({"open", "list", "look for"})
+"""Acts that leave everything as it was, should they be refused."""
 
 
 class File(Protocol):
@@ -99,7 +102,10 @@ class Disk(Protocol):
         ...
 
     def open(self, name: str, *, size: int = 0) -> File:
-        """Open, made if missing, with at least `size` bytes allocated. Raises StoreFull."""
+        """Open, made if missing, with at least `size` bytes allocated.
+
+        Raises StoreFull; StoreError for a file that this user may not open; StorePoisoned.
+        """
         ...
 
     def exists(self, name: str) -> bool:
@@ -166,7 +172,18 @@ def _translation(error: OSError, name: str, act: str) -> StoreError:
     if error.errno in NO_DESCRIPTORS:
         # Nothing was touched, and descriptors come back.
         return StoreFull(f"Could not {reason}; raise `ulimit -n`.", file=name)
+    if error.errno in NO_ACCESS and act in _LOOKING:
+        return no_access(error, name, act)
     return StorePoisoned(f"Could not {reason}.", file=name)
+
+
+def no_access(error: OSError, name: str, act: str) -> StoreError:
+    """What to raise where a file or folder may not be used; nothing of it was touched."""
+    sentence = (
+        f"Could not {act} {name}: {error.strerror}; give it to the user who runs this, to read and"
+        " to write (chown, chmod), and start again."
+    )
+    return StoreError(sentence, file=name)
 
 
 class RealFile:
@@ -312,7 +329,8 @@ class RealDisk:
 
     def exists(self, name: str) -> bool:
         """Whether there is a file of that name."""
-        return (self._folder / name).exists()
+        with _translated(name, "look for"):
+            return (self._folder / name).exists()
 
     def names(self, folder: str = "") -> list[str]:
         """The files of a folder; none if there is no such folder yet."""

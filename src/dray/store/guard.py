@@ -8,7 +8,7 @@ is the only way on.
 
 from __future__ import annotations
 
-from dray.errors import StorePoisoned
+from dray.errors import StoreError, StoreFull, StorePoisoned
 from dray.store.disk import Disk, File, ReadableBuffer
 
 
@@ -18,6 +18,8 @@ class Health:
     def __init__(self) -> None:
         """Begin healthy."""
         self.failure: str | None = None
+        self.serving = False
+        """Recovery is over: from here on a file that may not be opened is a failure as well."""
 
     def check(self) -> None:
         """Raise StorePoisoned if something failed before."""
@@ -97,9 +99,22 @@ class GuardedDisk:
         self._inner.lock()
 
     def open(self, name: str, *, size: int = 0) -> GuardedFile:
-        """Open a file that shares this disk's health."""
+        """Open a file that shares this disk's health.
+
+        While the store serves, one that may not be opened poisons it: half of something may have
+        been done. Before that it is as the disk says.
+        """
         self._health.check()
-        return GuardedFile(self._inner.open(name, size=size), self._health)
+        try:
+            inner = self._inner.open(name, size=size)
+        except StoreFull:
+            raise
+        except StoreError as error:
+            if not self._health.serving:
+                raise
+            self._health.poison(error)
+            raise StorePoisoned(str(error), file=name) from error
+        return GuardedFile(inner, self._health)
 
     def exists(self, name: str) -> bool:
         """Whether there is a file of that name."""

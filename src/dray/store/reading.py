@@ -16,8 +16,10 @@ from dray.store.disk import (
     FOLDER_NAME,
     LOCK_NAME,
     MESSAGE_FILE_UNREADABLE,
+    NO_ACCESS,
     ReadableBuffer,
     fill,
+    no_access,
 )
 from dray.store.heap import Extent, file_name, missing_file
 from dray.store.whereabouts import refuse_if_moved
@@ -87,6 +89,8 @@ class ReadOnlyDisk:
             descriptor = os.open(self._folder / LOCK_NAME, os.O_RDONLY)
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise no_access(error, LOCK_NAME, "open") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -102,6 +106,8 @@ class ReadOnlyDisk:
         try:
             return ReadOnlyFile(name, os.open(self._folder / name, os.O_RDONLY))
         except OSError as error:
+            if error.errno in NO_ACCESS:
+                raise no_access(error, name, "open") from error
             sentence = f"{name} cannot be opened: {error.strerror}."
             raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name) from error
 

@@ -25,7 +25,7 @@ from dray.store.checkpoint import (
     Mark,
     Snapshots,
     examine,
-    missing,
+    is_cut,
     read_snapshot,
 )
 from dray.store.decisions import (
@@ -47,7 +47,7 @@ from dray.store.disk import MESSAGE_FILE_UNREADABLE, Disk, File
 from dray.store.group import HEADER_BYTES, Range, decode_header
 from dray.store.heap import Extent, Occupancy, file_name, numbers_of
 from dray.store.limits import LOG_SCAN_BYTES
-from dray.store.maps import Disagreement, compare, read_end, read_map
+from dray.store.maps import MAP_NAMES, Disagreement, compare, read_end, read_map
 from dray.store.qmlog import Chain, LogReader
 
 __all__ = ["CHECKPOINTS_LOST", "LOG_NAME", "History", "RecoveryReport", "Replay", "refusal"]
@@ -87,7 +87,7 @@ class RecoveryReport:
     damaged: tuple[str, ...]
     """Files that are damaged but were not needed."""
     missing: tuple[str, ...]
-    """Checkpoint files that are gone and were not needed."""
+    """Checkpoint files and maps that are gone and were not needed."""
     groups: int
     facts: int
     """Facts replayed after the checkpoint."""
@@ -149,25 +149,62 @@ class Survey(NamedTuple):
         return {pair: marks[0] for pair, marks in whole.items()}
 
 
-def survey(disk: Disk) -> Survey:
-    """Look at every file of the store. Raises StoreCorrupt if the row found says so."""
+class Sight(NamedTuple):
+    """What each file looks like by itself, before anything is concluded."""
+
+    states: dict[str, CheckpointState]
+    marks: tuple[Mark, ...]
+    missing: tuple[str, ...]
+    log: LogState
+    capacity: int
+    log_is_short: bool
+
+    @property
+    def damaged(self) -> list[str]:
+        """Checkpoint files that are damaged."""
+        return [name for name, each in self.states.items() if each is CheckpointState.DAMAGED]
+
+    def worth(self, pair: tuple[str, ...]) -> Pair:
+        """What the two files of a pair are worth together."""
+        states = {self.states[name] for name in pair}
+        gone = [name for name in pair if name in self.missing]
+        if CheckpointState.VALID in states:
+            return Pair.USABLE
+        if CheckpointState.DAMAGED not in states:
+            return Pair.GONE if len(gone) == len(pair) else Pair.NONE
+        return Pair.TORN if CheckpointState.ABSENT in states and not gone else Pair.RUINED
+
+
+def look(disk: Disk) -> Sight:
+    """Look at checkpoint files, maps and log. Raises StoreCorrupt for what is no file."""
     _check_places(disk)
     examined = {name: examine(disk, name) for name in NAMES}
     marks = tuple(mark for _, mark in examined.values() if mark is not None)
     states = {name: state for name, (state, _) in examined.items()}
-    damaged = [name for name, state in states.items() if state is CheckpointState.DAMAGED]
-    gone = tuple(missing(disk, states))
-    heap_files = frozenset(numbers_of(disk.names()))
     log, capacity, short = _look_at_log(disk, marks[0].capacity if marks else 0)
-    transactions, sequences = (
-        _worth([examined[name][0] for name in pair]) for pair in (TRANSACTIONS, SEQUENCES)
-    )
-    row = decide(Finding(transactions, sequences, log, bool(heap_files)))
+    if not marks and log in {LogState.ABSENT, LogState.BLANK}:
+        return Sight(states, marks, (), log, capacity, short)
+    # All of them were made, and durably, before the first group was written.
+    missing = tuple(name for name in (*NAMES, *MAP_NAMES) if not disk.exists(name))
+    for name, state in states.items():
+        if state is CheckpointState.ABSENT and name not in missing and is_cut(disk, name):
+            states[name] = CheckpointState.DAMAGED
+    return Sight(states, marks, missing, log, capacity, short)
+
+
+def survey(disk: Disk, *, rebuild: bool = False) -> Survey:
+    """Look at every file of the store. Raises StoreCorrupt if the row found says so.
+
+    With `rebuild` a log that has everything stands in for a checkpoint pair that is gone.
+    """
+    seen = look(disk)
+    heap_files = frozenset(numbers_of(disk.names()))
+    finding = Finding(seen.worth(TRANSACTIONS), seen.worth(SEQUENCES), seen.log, bool(heap_files))
+    row = decide(finding, rebuild=rebuild)
     if row.act is Act.REFUSE:
         raise refusal(row.event, row.file, row.why)
-    if short:
-        damaged.append(LOG_NAME)
-    return Survey(row, marks, tuple(damaged), gone, capacity, log, heap_files)
+    damaged = (*seen.damaged, *[LOG_NAME] * seen.log_is_short)
+    return Survey(row, seen.marks, damaged, seen.missing, seen.capacity, seen.log, heap_files)
 
 
 def _check_places(disk: Disk) -> None:
@@ -177,14 +214,6 @@ def _check_places(disk: Disk) -> None:
         if event:
             why = "it is no file but a folder or the like; move it away and start again"
             raise refusal(event, name, why)
-
-
-def _worth(states: list[CheckpointState]) -> Pair:
-    if CheckpointState.VALID in states:
-        return Pair.USABLE
-    if CheckpointState.DAMAGED not in states:
-        return Pair.NONE
-    return Pair.TORN if CheckpointState.ABSENT in states else Pair.RUINED
 
 
 def _look_at_log(disk: Disk, capacity: int) -> tuple[LogState, int, bool]:

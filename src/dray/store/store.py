@@ -72,11 +72,13 @@ class Store:
         log_bytes: int = LOG_BYTES,
         queue_files: bool = False,
         express_bytes: int = EXPRESS_BYTES,
+        rebuild: bool = False,
     ) -> None:
         """Take the folder behind `disk`; `log_bytes` counts only when the store is made.
 
         So many bytes of express messages stay in memory, the rest goes to r files.
         With `queue_files` each queue has its text file (`lqs`), which syncs keep up to date.
+        With `rebuild` a log that has everything stands in for checkpoints that are gone.
         """
         assert log_bytes >= LOG_BYTES_MIN
         assert log_bytes % SECTOR_BYTES == 0
@@ -84,6 +86,7 @@ class Store:
         self._disk = GuardedDisk(disk, self._health)
         self.queue_files = QueueFiles(self._disk) if queue_files else None
         self._log_bytes = log_bytes
+        self._rebuild = rebuild
         self.log_capacity = log_bytes
         """Bytes of QMLog, known for certain when it is replayed."""
         self._heap = Heap(self._disk, heap_file_bytes, express_bytes=express_bytes)
@@ -117,10 +120,13 @@ class Store:
             raise
 
     def _recover(self, load: Load) -> RecoveryReport:
-        found = survey(self._disk)
-        capacity = self._log_bytes if found.row.act is Act.FRESH else found.capacity
+        found = survey(self._disk, rebuild=self._rebuild)
+        fresh = found.row.act is Act.FRESH
+        capacity = self._log_bytes if fresh else found.capacity
         self.log_capacity = capacity
-        replay = Replay(self._disk, found, self._opened(LOG_NAME), capacity)
+        # One that is to be made is made whole or not at all.
+        log = self._opened(LOG_NAME, capacity if fresh else 0)
+        replay = Replay(self._disk, found, log, capacity)
         chain = replay.run(load)
         replay.check_heap()
         self._heap.restore(replay.occupied)
@@ -139,7 +145,7 @@ class Store:
         if replay.damaged or found.missing or not self._pairs.complete:
             # Until then a checkpoint is the only one of its pair, or the last one is not whole.
             self._due_at = 0
-        self._open = True
+        self._open = self._health.serving = True
         self.report = replay.report(chain, self._log.epoch)
         return self.report
 

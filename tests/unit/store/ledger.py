@@ -106,8 +106,8 @@ class Ledger:
             file, stop = extent.file, extent.offset + extent.length
 
 
-def small_store(disk: SimDisk) -> Store:
-    return Store(disk, heap_file_bytes=HEAP_BYTES, log_bytes=LOG_BYTES)
+def small_store(disk: SimDisk, *, rebuild: bool = False) -> Store:
+    return Store(disk, heap_file_bytes=HEAP_BYTES, log_bytes=LOG_BYTES, rebuild=rebuild)
 
 
 def opened(disk: SimDisk, ledger: Ledger | None = None) -> tuple[Store, Ledger]:

@@ -13,6 +13,7 @@ import pytest
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StorePoisoned
 from dray.store.disk import RealDisk
+from dray.store.reading import ReadOnlyDisk
 from dray.testing.disk import Fate, SimDisk
 
 
@@ -205,6 +206,8 @@ def test_no_room_to_preallocate_is_store_full_and_leaves_no_file(tmp_path):
         ("fdatasync", errno.ENOSPC, StorePoisoned),
         ("ftruncate", errno.EIO, StorePoisoned),
         ("preadv", errno.EIO, StoreCorrupt),
+        ("pwrite", errno.EACCES, StorePoisoned),
+        ("fdatasync", errno.EROFS, StorePoisoned),
     ],
 )
 def test_errors_of_the_system_are_translated_once(tmp_path, monkeypatch, *, act, number, error):
@@ -224,6 +227,49 @@ def test_errors_of_the_system_are_translated_once(tmp_path, monkeypatch, *, act,
         calls[act]()
     assert isinstance(raised.value.__cause__, OSError)
     file.close()
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
+@pytest.mark.parametrize(
+    ("function", "act", "call"),
+    [
+        ("open", "open f", lambda disk: disk.open("f")),
+        ("scandir", "list storage", RealDisk.names),
+        ("stat", "look for f", lambda disk: disk.exists("f")),
+    ],
+)
+def test_what_this_user_may_not_use_is_named_and_nothing_failed(
+    tmp_path, monkeypatch, *, function, act, call, number
+):
+    disk = RealDisk(tmp_path)
+    disk.open("f").close()
+
+    def refused(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, function, refused)
+    with pytest.raises(StoreError) as raised:
+        call(disk)
+    assert type(raised.value) is StoreError
+    reason = os.strerror(number)
+    assert str(raised.value).startswith(f"Could not {act}: {reason}; give it to the user who runs")
+    assert raised.value.file == act.split()[-1]
+
+
+@pytest.mark.parametrize("look", [ReadOnlyDisk.lock, lambda disk: disk.open("f")])
+def test_who_only_looks_and_may_not_is_told_so_and_not_of_damage(tmp_path, monkeypatch, look):
+    RealDisk(tmp_path).open("f").close()
+    disk = ReadOnlyDisk(tmp_path)
+
+    def refused(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(
+        StoreError, match=r"^Could not open .*: Permission denied; give it"
+    ) as raised:
+        look(disk)
+    assert type(raised.value) is StoreError
 
 
 def test_a_write_taken_in_bites_is_written_whole(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from dray.errors import StorePoisoned
+from dray.errors import StoreError, StoreFull, StorePoisoned
 from dray.store.guard import GuardedDisk, Health
 from dray.testing.disk import SimDisk, SimFile
 
@@ -48,6 +48,42 @@ def test_one_failure_is_the_answer_to_everything_after(sim, guarded, failing):
         assert str(second.value) == str(first.value)
     assert sim.syncs == syncs
     assert file.read_into(memoryview(bytearray(4)), 0) == 4
+
+
+def refusing(self, name, *, size=0):
+    raise StoreError(f"Could not open {name}: Permission denied.", file=name)
+
+
+def test_a_file_that_may_not_be_opened_at_a_start_is_told_as_it_is(sim, guarded, monkeypatch):
+    monkeypatch.setattr(SimDisk, "open", refusing)
+    with pytest.raises(StoreError) as raised:
+        guarded.open("f")
+    monkeypatch.undo()
+    assert type(raised.value) is StoreError
+    guarded.open("f").write(b"x", 0)
+
+
+def test_a_file_that_may_not_be_opened_while_the_store_serves_ends_it(sim, monkeypatch):
+    health = Health()
+    guarded = GuardedDisk(sim, health)
+    file = guarded.open("f", size=10)
+    health.serving = True
+    monkeypatch.setattr(SimDisk, "open", refusing)
+    with pytest.raises(StorePoisoned, match=r"^Could not open g: Permission denied"):
+        guarded.open("g")
+    with pytest.raises(StorePoisoned, match=r"^Could not open g: Permission denied"):
+        file.sync()
+
+
+def test_a_file_that_finds_no_room_while_the_store_serves_harms_nothing(sim, monkeypatch):
+    health = Health()
+    guarded = GuardedDisk(sim, health)
+    file = guarded.open("f", size=10)
+    health.serving = True
+    sim.full_after(0)
+    with pytest.raises(StoreFull):
+        guarded.open("g", size=10)
+    file.sync()
 
 
 def test_after_a_failure_the_disk_begins_with_nothing_more(sim, guarded, monkeypatch):

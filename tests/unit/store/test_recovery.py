@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -13,6 +14,7 @@ from dray.store.checkpoint import NAMES, SEQUENCES, TRANSACTIONS
 from dray.store.decisions import TABLE, Act, Finding, LogState, Pair, decide
 from dray.store.disk import RealDisk
 from dray.store.kinds import file_name
+from dray.store.maps import MAP_NAMES
 from dray.store.reading import ReadOnlyDisk
 from dray.store.recovery import survey
 from dray.testing.disk import Fate, SimDisk
@@ -54,9 +56,10 @@ def used(*, checkpoints: int, later: bool) -> tuple[SimDisk, Ledger]:
 
 def spoil_pair(disk: SimDisk, names: tuple[str, ...], pair: Pair) -> None:
     for name in names:
-        lost = pair is Pair.NONE or (pair is Pair.TORN and name == names[1])
-        if lost and disk.exists(name):
+        if pair is Pair.GONE:
             disk.lose(name)
+        elif pair is Pair.NONE or (pair is Pair.TORN and name == names[1]):
+            disk.damage(name, 0, bytes(len(disk.image(name))))
         elif pair in {Pair.TORN, Pair.RUINED}:
             disk.damage(name, 520, b"\xff\xff\xff\xff")
             disk.damage(name, 0, b"????")
@@ -171,29 +174,94 @@ def test_a_missing_checkpoint_is_told_by_name_and_replaced_at_once(name):
     assert (store.report.notices(), ledger.state()) == ([], before.state())
 
 
-def test_a_store_that_was_killed_before_its_first_checkpoint_misses_none():
-    disk = SimDisk(Random(1))
-    opened(disk)
-    disk = disk.crash(Fate.LOST)
-    for name in NAMES:
-        if disk.exists(name):
-            disk.lose(name)
-    store, _ = opened(disk)
-    assert store.report.notices() == []
+@pytest.mark.parametrize("name", [*NAMES, *MAP_NAMES])
+def test_a_file_that_is_missing_before_the_first_checkpoint_is_told_by_name(name):
+    """All were made before the first group was written, so it was there; the log has everything."""
+    disk, before = used(checkpoints=0, later=False)
+    disk.lose(name)
+    store, ledger = opened(disk)
+    assert store.report.notices() == [f"{name} is missing and was not needed"]
+    assert ledger.state() == before.state()
+    store.checkpoint(ledger.snapshot())
+    store.close()
+    store, ledger = opened(disk)
+    assert (store.report.notices(), ledger.state()) == ([], before.state())
 
 
 @pytest.mark.parametrize("names", [TRANSACTIONS, SEQUENCES])
-def test_two_damaged_files_of_a_pair_are_refused_and_moved_away_by_people_lose_nothing(names):
-    """Though the log has everything from the store's first group on."""
+def test_the_only_written_file_of_a_pair_is_missed_by_name_and_the_log_has_it_all(names):
+    disk, before = used(checkpoints=1, later=False)
+    (written,) = (name for name in names if any(disk.image(name)))
+    disk.lose(written)
+    store, ledger = opened(disk)
+    assert store.report.notices() == [f"{written} is missing and was not needed"]
+    assert ledger.state() == before.state()
+
+
+def test_a_store_that_was_killed_while_it_was_made_misses_nothing():
+    """At any of its writes, while no file but the log is needed yet."""
+    for made in range(len(NAMES) + len(MAP_NAMES)):
+        disk = SimDisk(Random(1))
+        disk.open("QMLog", size=LOG_BYTES).close()
+        for name in (*NAMES, *MAP_NAMES)[:made]:
+            disk.open(name).close()
+        store, _ = opened(disk)
+        assert (store.report.act, store.report.notices()) == (Act.FRESH, [])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_checkpoint_file_that_was_cut_to_nothing_is_damaged(name):
+    disk, before = used(checkpoints=5, later=True)
+    cut(disk, name)
+    store, ledger = opened(disk)
+    assert store.report.damaged == (name,)
+    assert store.checkpoint_due
+    assert ledger.state() == before.state()
+
+
+@pytest.mark.parametrize("names", [TRANSACTIONS, SEQUENCES])
+@pytest.mark.parametrize("how", ["cut", "gone", "cut and gone"])
+def test_both_files_of_a_pair_lost_are_refused_though_the_log_has_everything(names, how):
+    disk, _ = used(checkpoints=2, later=False)
+    first, second = names
+    (disk.lose if how == "gone" else partial(cut, disk))(first)
+    (partial(cut, disk) if how == "cut" else disk.lose)(second)
+    images = {name: disk.image(name) for name in disk.names() if name != "lock"}
+    with pytest.raises(StoreCorrupt) as caught:
+        small_store(disk).recover(Ledger().load)
+    assert caught.value.event == (2064 if names == TRANSACTIONS else 2053)
+    assert caught.value.file == " and ".join(names)
+    assert {name: disk.image(name) for name in disk.names() if name != "lock"} == images
+
+
+def cut(disk: SimDisk, name: str) -> None:
+    """Leave nothing of a file but its name."""
+    file = disk.open(name)
+    file.truncate(0)
+    file.sync()
+    file.close()
+
+
+@pytest.mark.parametrize("names", [TRANSACTIONS, SEQUENCES])
+def test_two_damaged_files_of_a_pair_moved_away_by_people_are_rebuilt_from_the_log(names):
+    """Asked for by people, and of a log that has everything from the store's first group on."""
     disk, before = used(checkpoints=2, later=False)
     for name in names:
         disk.damage(name, 0, b"????")
-    with pytest.raises(StoreCorrupt, match="move both away to have the state rebuilt") as caught:
+    with pytest.raises(StoreCorrupt, match="move both away and run `dray storage reb") as caught:
         small_store(disk).recover(Ledger().load)
     assert caught.value.event == (2064 if names == TRANSACTIONS else 2053)
     assert caught.value.file == " and ".join(names)
     for name in names:
         disk.lose(name)
+    with pytest.raises(StoreCorrupt, match=r"bring them back.* or run `dray storage rebuild`"):
+        small_store(disk).recover(Ledger().load)
+    ledger = Ledger()
+    store = small_store(disk, rebuild=True)
+    assert store.recover(ledger.load).missing == names
+    assert ledger.state() == before.state()
+    store.checkpoint(ledger.snapshot())
+    store.close()
     assert recovered(disk).state() == before.state()
 
 
