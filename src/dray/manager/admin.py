@@ -17,7 +17,7 @@ from dray.manager.facts import NumbersLeased, QueueCreated, QueueDeleted, QueueP
 from dray.manager.index import copies_of, lookup_id_of
 from dray.manager.lives import Lives
 from dray.manager.purging import carry_on, leave_all
-from dray.manager.transactions import abort, bar
+from dray.manager.transactions import abort
 from dray.model.classes import MessageClass, QueueKind, TransactionStatus
 from dray.model.ids import ManagerId, split_id
 from dray.model.limits import (
@@ -328,7 +328,7 @@ def outcome_of(context: Context, transaction_id: str) -> TransactionStatus:
     if state.outcomes.may_have_forgotten(number):
         return TransactionStatus.UNKNOWN
     # Whatever is neither committed nor open was aborted, at the latest by a crash (R3).
-    bar(context, number)
+    context.barred.add(number)
     return TransactionStatus.ABORTED
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dray.errors import DrayError, StoreFull
 from dray.manager.acknowledgments import OwnMessages
 from dray.manager.awaiting import Awaiting
+from dray.manager.barred import Barred
 from dray.manager.events import Answer, Body, Effect
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.index import TAIL_BYTES
@@ -91,8 +92,7 @@ class Context:
         self.effects: list[Effect] = []
         self.sessions: dict[int, Session] = {}
         self.transactions: dict[int, OpenTransaction] = {}
-        self.barred: dict[int, str] = {}
-        """Transactions that were called aborted, and why: what still comes of them is refused."""
+        self.barred = Barred()
         self.idle: list[tuple[float, int]] = []
         """When to look whether a transaction is idle, soonest first."""
         self.aging: list[tuple[float, int]] = []

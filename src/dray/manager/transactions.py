@@ -33,7 +33,6 @@ from dray.model.classes import MessageClass, Part
 from dray.model.limits import (
     MESSAGE_NUMBER_MAX,
     TRANSACTION_OPERATIONS_MAX,
-    TRANSACTIONS_REMEMBERED,
 )
 from dray.wire.frames import Abort, Commit, Done, Prepare
 
@@ -107,23 +106,9 @@ def open_transaction(context: Context, session: Session, number: int) -> OpenTra
     return transaction
 
 
-_REPORTED = "the transaction was already reported as aborted; nothing of it is kept"
-
-
-def bar(context: Context, number: int, why: str = _REPORTED) -> None:
-    """Keep a transaction that was called aborted from happening after all.
-
-    Its frames may still be on their way over a connection that its client has given up. Not
-    durable: a crash ends every such connection.
-    """
-    context.barred[number] = why
-    if len(context.barred) > TRANSACTIONS_REMEMBERED:
-        del context.barred[next(iter(context.barred))]
-
-
 def check_not_barred(context: Context, number: int) -> None:
     """Raise `TransactionAborted` if that is what was said of the transaction."""
-    why = context.barred.get(number)
+    why = context.barred.reason(number)
     if why is not None:
         raise TransactionAborted(why, transaction_id=context.transaction_id(number))
 
@@ -149,8 +134,7 @@ def abort_idle(context: Context) -> None:
             watch_idleness(context, transaction)
             continue
         abort(context, transaction)
-        bar(
-            context,
+        context.barred.add(
             number,
             f"the transaction was aborted because nothing happened in it for {patience:g} seconds;"
             " nothing of it is kept, do it again",

@@ -1,0 +1,54 @@
+"""Transactions that were called aborted and must stay so: what still comes of them is refused.
+
+Their frames may be on their way over a connection that their client has given up. Nothing here is
+durable, for a crash ends every such connection.
+
+The latest are remembered each by itself, with the reason. Of those before, the highest number of
+each leased range: a client uses its range upwards, so what it begins afterwards lies above. Below
+that nothing begins any more. So something may be refused that was never called aborted, and nothing
+that was can happen. In the same way there is one bound for all ranges that are too many.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dray.model.limits import NUMBERS_LEASED, TRANSACTIONS_REMEMBERED
+
+REPORTED: Final = "the transaction was already reported as aborted; nothing of it is kept"
+_PERHAPS: Final = (
+    "the transaction may already have been reported as aborted, so nothing of it is kept; connect"
+    " again and do it again"
+)
+
+
+class Barred:
+    """All of them."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._reasons: dict[int, str] = {}
+        self._highest: dict[int, int] = {}
+        """By range, the highest of those that are not remembered by themselves."""
+        self._all_below = 0
+
+    def add(self, number: int, why: str = REPORTED) -> None:
+        """A transaction was called aborted; `why` is what its next use is told."""
+        self._reasons[number] = why
+        if len(self._reasons) <= TRANSACTIONS_REMEMBERED:
+            return
+        oldest = next(iter(self._reasons))
+        del self._reasons[oldest]
+        leased = (oldest - 1) // NUMBERS_LEASED
+        self._highest[leased] = max(oldest, self._highest.get(leased, 0))
+        if len(self._highest) > TRANSACTIONS_REMEMBERED:
+            self._all_below = max(self._all_below, self._highest.pop(min(self._highest)))
+
+    def reason(self, number: int) -> str | None:
+        """Why a transaction that has not begun may not begin; None if it may."""
+        why = self._reasons.get(number)
+        if why is None and self._highest:
+            leased = (number - 1) // NUMBERS_LEASED
+            if number <= max(self._all_below, self._highest.get(leased, 0)):
+                why = _PERHAPS
+        return why
