@@ -69,6 +69,17 @@ def test_what_cannot_be_printed_stays_in_its_queue(run, manager, form):
         assert queue.receive(0).body == b"precious"
 
 
+def test_nothing_is_received_for_a_closed_standard_output(run, manager, tmp_path):
+    with manager.connect() as connected:
+        queue = connected.create_queue("unseen")
+        queue.send(b"precious")
+        done = run("receive unseen", ">&-")
+        assert done.returncode == TargetUnwritable.exit_status
+        assert done.stderr.startswith("dray: target-unwritable: standard output is closed")
+        assert run(f"receive unseen --to {tmp_path}", ">&-").returncode == 0
+        assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"precious"]
+
+
 @pytest.mark.parametrize("large", ["", "--large "])
 def test_what_comes_out_of_a_named_pipe_is_sent_whole(run, manager, tmp_path, large):
     body = bytes(range(256)) * 800

@@ -1,7 +1,7 @@
 """The command line: `dray` and one small module per noun.
 
-`main` is the program. It answers `--version` by itself and leaves everything else to
-`dray.cli.program`, which loads only the command that was asked for.
+`main` is the program, which `dray_program` starts. It answers `--version` by itself and leaves
+everything else to `dray.cli.program`, which loads only the command that was asked for.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
-
-EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -24,15 +22,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
         sys.stdout.write(f"dray {__version__}\n")
         sys.exit(0)
-    try:
-        from dray.cli.program import run
+    from dray.cli.program import run
 
-        status = run(given)
-    except KeyboardInterrupt:
-        # While modules were still being loaded; all that comes later ends in `run`.
-        sys.stderr.write("dray: interrupted\n")
-        status = EXIT_INTERRUPTED
-    sys.exit(status)
+    sys.exit(run(given))
+
+
+def standard_output_is_closed() -> bool:
+    """Whether our caller has closed it, so that nobody will ever see what is printed."""
+    return sys.stdout.name == os.devnull
 
 
 def _open_what_is_closed() -> None:

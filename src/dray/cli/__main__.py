@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dray.cli import main
+from dray_program import main
 
 main()

@@ -14,10 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dray.cli.labels import file_name, numbered
-from dray.errors import DrayError, InvalidConfiguration, StoreFull
-
-_FULL = frozenset({28, 122, 27})
-"""ENOSPC, EDQUOT, EFBIG: three ways of being full."""
+from dray.errors import DrayError, InvalidConfiguration, TargetUnwritable
 
 
 def directory(path: str) -> Path:
@@ -85,8 +82,8 @@ def _sync(path: Path) -> None:
 
 def _translated(folder: Path, error: OSError) -> DrayError:
     reason = error.strerror or str(error)
-    if error.errno in _FULL:
-        return StoreFull(f"{folder} has no room: {reason}; the message is still in its queue")
-    return InvalidConfiguration(
-        f"{folder} cannot be written: {reason}; the message is still in its queue"
+    return TargetUnwritable(
+        f"{folder} cannot be written: {reason}; free room or give another directory, the message is"
+        " still in its queue",
+        path=str(folder),
     )

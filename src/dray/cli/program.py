@@ -16,9 +16,9 @@ from collections.abc import Sequence
 import click
 
 from dray import __version__
-from dray.cli import EXIT_INTERRUPTED
 from dray.cli.settings import Settings
 from dray.errors import DrayError, TargetUnwritable
+from dray_program import EXIT_INTERRUPTED
 
 EXIT_USAGE = 2
 EXIT_BROKEN_PIPE = 141

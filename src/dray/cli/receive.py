@@ -15,12 +15,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from dray.cli import standard_output_is_closed
 from dray.cli.doubt import was_committed
 from dray.cli.output import print_json
 from dray.cli.placing import directory, place
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, everywhere
-from dray.errors import InDoubt, LargeMessageMixing, ReceiveTimeout, TransactionAborted
+from dray.errors import (
+    InDoubt,
+    LargeMessageMixing,
+    ReceiveTimeout,
+    TargetUnwritable,
+    TransactionAborted,
+)
 from dray.model.message import Message
 from dray.model.sizes import human_size
 
@@ -78,6 +85,11 @@ def command(
         raise click.UsageError("--repair and --resume are for --large.")
     if no_sync and folder is None:
         raise click.UsageError("--no-sync is for --to DIR: without it no file is written.")
+    if folder is None and standard_output_is_closed():
+        raise TargetUnwritable(
+            "standard output is closed, and nobody would see the message; receive with --to DIR",
+            path="-",
+        )
     target = None if folder is None else directory(folder)
     with settings.connect() as manager:
         how = How(target, large=large, repair=repair, resume=resume, sync=not no_sync)

@@ -59,6 +59,11 @@ class Address(NamedTuple):
         except ssl.SSLError as error:
             sentence = f"{self} could not be made sure of by TLS: {said_of(error)}"
             raise ConnectionLost(sentence) from error
+        except PermissionError as error:
+            raise ConnectionLost(
+                f"{self} may not be connected to: {error.strerror}; ask who runs the queue manager"
+                " there"
+            ) from error
         except (OSError, UnicodeError) as error:
             said = getattr(error, "strerror", None) or str(error)
             raise ConnectionLost(

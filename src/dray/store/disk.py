@@ -366,8 +366,9 @@ class RealDisk:
 
     def _unusable(self, error: OSError) -> StoreError:
         """Nothing of a store was touched yet: another user's, read-only, no folder..."""
-        what = os.path.relpath(error.filename or self.path, self.path)
-        sentence = f"{self.path} cannot be used as data directory: {what}: {error.strerror}."
+        within = os.path.relpath(error.filename or self.path, self.path)
+        what = "" if within == os.curdir else f" {within}:"
+        sentence = f"{self.path} cannot be used as data directory:{what} {error.strerror}."
         return StoreError(sentence, directory=str(self.path))
 
     def _make_folder(self, name: str) -> None:

@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from dray.errors import StoreMoved
+from dray.errors import StoreError, StoreMoved
 
 MOVED_NAME: Final = "moved.json"
 MOVING_NAME: Final = "moving.json"
@@ -75,11 +75,17 @@ def refuse_if_moved(data: Path) -> None:
 
 
 def read_mark(path: Path, kind: type[Mark]) -> Mark | None:
-    """One of the two files; None if it is not there. Raises StoreMoved if it cannot be read."""
+    """One of the two files; None if it is not there.
+
+    Raises StoreMoved if it cannot be read, StoreError if this user may not look.
+    """
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError as error:
+        sentence = f"{path} cannot be looked for: {error.strerror}."
+        raise StoreError(sentence, directory=str(path.parent)) from error
     except (OSError, msgspec.DecodeError) as error:
         raise StoreMoved(
             f"{path} cannot be read, which says where the store is: {error}; look into it, and"

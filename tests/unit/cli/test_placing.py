@@ -6,7 +6,7 @@ import os
 import pytest
 
 from dray.cli.placing import directory, place
-from dray.errors import InvalidConfiguration, LargeMessageCorrupt, StoreFull
+from dray.errors import InvalidConfiguration, LargeMessageCorrupt, TargetUnwritable
 
 
 def test_a_file_gets_its_name_only_when_it_is_whole(tmp_path):
@@ -59,7 +59,7 @@ def test_a_full_disk_is_an_error_with_a_name(tmp_path):
     def write(path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(StoreFull, match="no room"):
+    with pytest.raises(TargetUnwritable, match="No space left on device; free room"):
         place(tmp_path, "report.txt", "other", write)
 
 

@@ -50,18 +50,20 @@ def test_the_version_needs_nothing_for_terminals():
 
 
 @pytest.mark.slow
-def test_an_interrupt_while_modules_are_loaded_is_one_line():
-    code = """
+@pytest.mark.parametrize("module", ["dray", "dray.client.session", "dray.cli.program"])
+def test_an_interrupt_while_modules_are_loaded_is_one_line(module):
+    code = f"""
 import sys
-from dray.cli import main
+from dray_program import main
 
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == "dray.cli.program":
+        if name == "{module}":
             raise KeyboardInterrupt
 
 sys.meta_path.insert(0, Interrupting())
-main(["queue", "list"])
+sys.argv[1:] = ["queue", "list"]
+main()
 """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=200

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
+
 import pytest
 
 from dray.client.address import Address, parse_address
+from dray.errors import ConnectionLost
 
 
 @pytest.mark.parametrize(
@@ -20,3 +25,12 @@ from dray.client.address import Address, parse_address
 def test_an_address_is_read_and_written_alike(url, address):
     assert parse_address(url) == address
     assert parse_address(str(address)) == address
+
+
+def test_a_socket_that_this_user_may_not_use_is_not_called_silent(monkeypatch):
+    def refused(_socket, _address):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(socket.socket, "connect", refused)
+    with pytest.raises(ConnectionLost, match="may not be connected to: Permission denied"):
+        Address(path="/run/dray.sock").dial()

@@ -154,8 +154,10 @@ def test_a_data_directory_that_cannot_be_locked_is_no_failed_disk(tmp_path):
 
 def test_a_data_directory_that_cannot_be_made_is_one_clear_error(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="cannot be used as data directory"):
+    with pytest.raises(StoreError, match="cannot be used as data directory: storage: Not a dir"):
         RealDisk(tmp_path / "file")
+    with pytest.raises(StoreError, match="none cannot be used as data directory: No such file"):
+        RealDisk("/proc/none")
 
 
 def test_the_system_is_told_to_begin_writing_and_not_waited_for(tmp_path, monkeypatch):

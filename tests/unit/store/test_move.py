@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -241,6 +242,16 @@ def test_a_disk_too_small_is_noticed_before_anything_is_copied(old, new, monkeyp
     with pytest.raises(StoreFull, match="room for 0"):
         move_store(a_move(old, new), silent)
     open_store(old).close()
+
+
+def test_a_user_who_may_not_look_is_told_so_and_not_of_a_move(old, monkeypatch):
+    def refused(path):
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    with pytest.raises(StoreError, match=r"moved\.json cannot be looked for: Perm") as caught:
+        RealDisk(old)
+    assert caught.value.code == StoreError.code
 
 
 def test_marks_that_cannot_be_read_stop_everybody(old, new):
