@@ -73,13 +73,13 @@ FRAMES = {
         OpenStream(4, "orders"),
         0,
         0,
-        "44524159013c0000000000000900000000000000ca30e9799204a66f7264657273",
+        "44524159013c0000000000000a0000000000000045c986209304a66f726465727300",
     ),
     "stream state": (
         StreamState(4, SEQUENCE_ID, 12),
         0,
         0,
-        "44524159013d0000000000000d0000000000000055a446b39404cf6553f100000000000cc3",
+        "44524159013d0000000000000e00000000000000a0bd23869504cf6553f100000000000cc300",
     ),
     "data": (
         Data(4, SEQUENCE_ID, 12, [ENVELOPE]),
@@ -92,6 +92,14 @@ FRAMES = {
     ),
 }
 OLDER = {
+    "open stream that is no numbered question": (
+        OpenStream(4, "orders"),
+        "44524159013c0000000000000900000000000000ca30e9799204a66f7264657273",
+    ),
+    "stream state that does not say to which question": (
+        StreamState(4, SEQUENCE_ID, 12),
+        "44524159013d0000000000000d0000000000000055a446b39404cf6553f100000000000cc3",
+    ),
     "stream state that does not say of which kind its queue is": (
         StreamState(4, SEQUENCE_ID, 12),
         "44524159013d0000000000000c00000000000000ec2891a19304cf6553f100000000000c",

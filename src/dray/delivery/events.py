@@ -46,10 +46,14 @@ class LinkLost(NamedTuple):
 
 
 class PeerState(NamedTuple):
-    """A StreamState frame: what the peer has accepted of this stream, durably."""
+    """A StreamState frame: what the peer has accepted of this stream, durably.
+
+    `question` is that of the last Open that the peer had heard; 0 if it does not say.
+    """
 
     sequence_id: int
     upto: int
+    question: int = 0
 
 
 class Refused(NamedTuple):
@@ -58,6 +62,7 @@ class Refused(NamedTuple):
     reason: str
     sequence_id: int = 0
     upto: int = 0
+    question: int = 0
 
 
 class Grown(NamedTuple):
@@ -80,7 +85,9 @@ Event = LinkReady | LinkLost | PeerState | Refused | Grown | Paused | Resumed | 
 
 
 class Open(NamedTuple):
-    """Send OpenStream."""
+    """Send OpenStream, with the number of the question."""
+
+    question: int = 0
 
 
 class Transmit(NamedTuple):

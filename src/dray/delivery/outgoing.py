@@ -13,7 +13,8 @@ Volatile: the connection and what is in flight on it. All of it may be lost at a
 connection asks the peer what it has (Open), takes the answer as an order ack, and goes back to the
 first message that is not acknowledged. When no order ack moves the stream before the resend
 schedule runs out, it goes back likewise on the same connection; if the peer never answered, or
-refused, it asks again.
+refused, it asks again. Questions are numbered and answers say to which: what was said before the
+last one is not taken, for a peer that has refused it may take it now, and all that is sent on it.
 
 A message's previous number is that of the message before it still in this outgoing queue, or 0. So
 what expired or was purged is bridged, and what was acknowledged is not referred to. Where nothing
@@ -107,6 +108,7 @@ class OutgoingStream:
         self._flight: deque[tuple[int, int]] = deque()
         self._flight_bytes = 0
         self._passed = 0
+        self._question = 0
         self._resend_index = 0
         self._resend_at: float | None = None
 
@@ -158,6 +160,8 @@ class OutgoingStream:
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take one event; say what is to be done."""
         match event:
+            case PeerState(question=asked) | Refused(question=asked) if self.is_stale(asked):
+                self.counters = self.counters._replace(ignored_acks=self.counters.ignored_acks + 1)
             case PeerState():
                 return self._peer_state(event, now)
             case LinkReady():
@@ -224,6 +228,13 @@ class OutgoingStream:
         """Messages and bytes sent and not yet acknowledged on this connection."""
         return len(self._flight), self._flight_bytes
 
+    def is_stale(self, question: int) -> bool:
+        """Whether the peer had not heard the last question when it said something.
+
+        It says nothing then of what was sent since: it may have refused what it takes now.
+        """
+        return question not in (0, self._question)
+
     def is_in_flight(self, lookup_id: int) -> bool:
         """Whether a message was sent on this connection and its order ack has not come."""
         return bool(self._flight) and self._flight[0][0] <= lookup_id <= self._flight[-1][0]
@@ -251,8 +262,9 @@ class OutgoingStream:
             return self._fill_window(now)
         if self._talk is _Talk.SILENT and self.last > 0:
             self._talk = _Talk.ASKED
+            self._question += 1
             self._arm(now)
-            return [Open()]
+            return [Open(self._question)]
         if self._talk is _Talk.ASKED and self._resend_at is None:
             self._arm(now)
         return []
@@ -268,7 +280,7 @@ class OutgoingStream:
         if beyond and not self.restored:
             self._talk = _Talk.DIVERGED
             self._arm(now)
-            return [Diverged(*peer)]
+            return [Diverged(peer.sequence_id, peer.upto)]
         self._talk = _Talk.OPEN
         self._resend_at = None
         # What was sent on earlier connections can no longer be accepted.
@@ -276,7 +288,7 @@ class OutgoingStream:
         known = (self.sequence_id, self._position() - self.base)
         effects: list[Effect] = []
         if known[1] > 0 and (peer.sequence_id, peer.upto) < known:
-            effects.append(PeerForgot(*peer))
+            effects.append(PeerForgot(peer.sequence_id, peer.upto))
         if self.restored:
             return effects + self._renew(peer, now)
         if not self._confirms(peer):

@@ -33,6 +33,8 @@ OUTGOING: Final = (
     Row("asked", "PeerState", "otherwise", "Confirmed if it is news, fill the window", "open"),
     Row("asked", "Refused", "something waits", "Confirmed if its position is news", "refused"),
     Row("asked", "Refused", "nothing waits", "Confirmed if its position is news", "silent"),
+    Row("asked", "PeerState", "said before the last question", "counted, ignored", "asked"),
+    Row("asked", "Refused", "said before the last question", "counted, ignored", "asked"),
     Row("asked", "Tick", "the deadline has come", "Open", "asked"),
     Row("refused", "Tick", "the deadline has come", "Open", "asked"),
     Row("refused", "Resumed", "", "Open", "asked"),
@@ -48,6 +50,7 @@ OUTGOING: Final = (
     Row("open", "PeerState", "anything else", "counted, ignored (R36)", "open"),
     Row("open", "Refused", "something waits", "Confirmed if its position is news", "refused"),
     Row("open", "Refused", "nothing waits", "Confirmed if its position is news", "silent"),
+    Row("open", "Refused", "said before the last question", "counted, ignored", "open"),
     Row("open", "Tick", "the deadline has come", "go back: fill the window anew", "open"),
     *(
         Row(state, "LinkLost", "", "forget the flight", "no link")

@@ -62,6 +62,7 @@ def handle_open_stream(
     newest = context.confirmed.get(key)
     if (newest and newest.number > session.number) or head.stream in session.ended:
         return
+    session.questions[head.stream] = head.question
     reopen(context, key)
     try:
         queue = _destination(context, head)
@@ -102,7 +103,8 @@ def _destination(context: Context, head: OpenStream) -> Queue:
 def _refuse(context: Context, session: Session, stream: int, error: DrayError) -> None:
     """Refuse a stream, and say how far it had come."""
     position = context.state.incoming.position(StreamKey(session.peer_id, stream))
-    refusal = StreamRefused(stream, error.code, str(error), position.sequence_id, position.number)
+    asked = session.questions.get(stream, 0)
+    refusal = StreamRefused(stream, error.code, str(error), *position, asked)
     context.answer(session, 0, refusal)
 
 
@@ -160,7 +162,8 @@ def _open_queue(context: Context, session: Session, stream: int) -> Queue | None
     number = session.streams.get(stream)
     if number is None:
         sentence = "the stream is not open on this connection"
-        context.answer(session, 0, StreamRefused(stream, NOT_OPEN, sentence))
+        asked = session.questions.get(stream, 0)
+        context.answer(session, 0, StreamRefused(stream, NOT_OPEN, sentence, question=asked))
         return None
     queue = context.state.queues.get(number)
     if queue is None:
@@ -427,5 +430,6 @@ def _watch_parts(
 
 def _say_position(context: Context, session: Session, queue: Queue, stream: int) -> None:
     position = context.state.incoming.position(StreamKey(session.peer_id, stream))
-    state = StreamState(stream, *position, transactional=queue.options.transactional)
+    asked = session.questions.get(stream, 0)
+    state = StreamState(stream, *position, queue.options.transactional, asked)
     context.answer(session, 0, state)

@@ -65,6 +65,8 @@ class Session:
         self.transactions: dict[int, OpenTransaction] = {}
         self.streams: dict[int, int] = {}
         """Streams a peer manager has opened, and the queue each leads to."""
+        self.questions: dict[int, int] = {}
+        """Of streams, the number of the last question that was asked when one was opened."""
         self.waiting_at: set[int] = set()
         """Queues, by number, at which a receive waited."""
         self.told: dict[int, int] = {}

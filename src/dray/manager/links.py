@@ -108,8 +108,8 @@ class Links:
             return
         for effect in stream.handle(event, self._context.now):
             match effect:
-                case Open():
-                    head = OpenStream(queue.number, queue.route.remote_queue)
+                case Open(question):
+                    head = OpenStream(queue.number, queue.route.remote_queue, question)
                     self._context.effects.append(LinkSend(queue.route.peer, head))
                 case Transmit():
                     self._transmit(queue, effect)
@@ -339,7 +339,7 @@ class Links:
         queue = self._of_peer(peer, state.stream)
         if queue is not None:
             queue.destination_transactional = state.transactional
-            self.steer(queue, PeerState(state.sequence_id, state.upto))
+            self.steer(queue, PeerState(state.sequence_id, state.upto, state.question))
 
     def _of_peer(self, peer: Peer, stream: int) -> Queue | None:
         """The outgoing queue of a stream; a peer may only speak of its own (KB 830639)."""
@@ -376,12 +376,12 @@ class Links:
     def _refused(self, peer: Peer, refusal: StreamRefused) -> None:
         """Wait, or if nothing can be delivered there, let all go with the reason (R39)."""
         queue = self._of_peer(peer, refusal.stream)
-        if queue is None:
+        if queue is None or queue.stream is None:
             return
-        reason = f"{refusal.error}: {refusal.sentence}"
-        self.steer(queue, Refused(reason, refusal.sequence_id, refusal.upto))
+        reason, asked = f"{refusal.error}: {refusal.sentence}", refusal.question
+        self.steer(queue, Refused(reason, refusal.sequence_id, refusal.upto, asked))
         why = _UNDELIVERABLE.get(refusal.error)
-        if why is not None:
+        if why is not None and not queue.stream.is_stale(asked):
             lookup_ids = [lookup_id_of(packed) for packed in queue.index.available()]
             notice = f"{len(lookup_ids)} undeliverable: {refusal.sentence}"
             if lookup_ids:

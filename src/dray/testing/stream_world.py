@@ -280,8 +280,8 @@ class Node:
     ) -> tuple[Head, bytes] | None:
         """Turn one effect into a frame or a fact."""
         match effect:
-            case Open():
-                return OpenStream(stream.stream, stream.queue), b""
+            case Open(question):
+                return OpenStream(stream.stream, stream.queue, question), b""
             case Confirmed(upto):
                 self.append("confirmed", peer, upto)
             case Renewed(sequence_id):
@@ -305,12 +305,12 @@ class Node:
         other = next(each for each in link.ends if each is not self)
         assert isinstance(other, Node)
         match head:
-            case OpenStream(stream):
+            case OpenStream(stream, _, question):
                 if self.world.unlucky(self.world.chances.refuse):
-                    return [(link, StreamRefused(stream, "queue-not-found", "no such queue"), b"")]
+                    return [(link, StreamRefused(stream, "full", "no", question=question), b"")]
                 if not self.is_newest(other.name, link):
                     return []
-                return [(link, self.position(StreamKey(other.name, stream)), b"")]
+                return [(link, self.position(StreamKey(other.name, stream), question), b"")]
             case Data():
                 if self.newest.get(other.name, link) is not link:
                     return []
@@ -319,10 +319,10 @@ class Node:
                 if self.newest.get(other.name, link) is not link:
                     return []
                 return [(link, self.passed(StreamKey(other.name, head.stream), head), b"")]
-            case StreamState(_, sequence_id, upto):
-                return self.outgoing(other.name, PeerState(sequence_id, upto))
-            case StreamRefused(_, _, sentence):
-                return self.outgoing(other.name, Refused(sentence))
+            case StreamState(_, sequence_id, upto, _, question):
+                return self.outgoing(other.name, PeerState(sequence_id, upto, question))
+            case StreamRefused():
+                return self.outgoing(other.name, Refused(head.sentence, question=head.question))
         raise BrokenPromiseError(f"unexpected frame {head}")
 
     def is_newest(self, source: str, link: Link) -> bool:
@@ -352,9 +352,9 @@ class Node:
             self.append("accepted", key, head.sequence_id, head.upto, [])
         return self.position(key)
 
-    def position(self, key: StreamKey) -> StreamState:
+    def position(self, key: StreamKey, question: int = 0) -> StreamState:
         """The order ack of a stream."""
-        return StreamState(key.stream, *self.life.incoming.position(key))
+        return StreamState(key.stream, *self.life.incoming.position(key), question=question)
 
 
 class StreamWorld:

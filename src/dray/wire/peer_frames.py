@@ -14,12 +14,14 @@ class OpenStream(Head, frozen=True):
     """Begin to deliver an outgoing queue (`stream`, its number at the source) to `queue`.
 
     A name with a host is another manager's queue: then the one asked is to forward.
-    Answered by StreamState or StreamRefused.
+    Answered by StreamState or StreamRefused, which say the number of the last `question` again: so
+    an answer that was given before another question was asked is not taken for that one's.
     """
 
     code = 60
     stream: int
     queue: str
+    question: int = 0
 
 
 class StreamState(Head, frozen=True):
@@ -33,6 +35,7 @@ class StreamState(Head, frozen=True):
     sequence_id: int
     upto: int
     transactional: bool = True
+    question: int = 0
 
 
 class StreamRefused(Head, frozen=True):
@@ -48,6 +51,7 @@ class StreamRefused(Head, frozen=True):
     sentence: str
     sequence_id: int = 0
     upto: int = 0
+    question: int = 0
 
 
 class Confirmed(msgspec.Struct, array_like=True, frozen=True):

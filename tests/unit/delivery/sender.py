@@ -9,6 +9,7 @@ from dray.delivery.events import (
     DeliverySettings,
     Grown,
     LinkReady,
+    Open,
     PeerState,
     StreamSnapshot,
     Transmit,
@@ -47,6 +48,8 @@ class Sender:
         self.stream = kind(1, "orders", self.queue, settings)
         self.now = 0.0
         self.last = 0
+        self.asked = []
+        """The numbers of the questions, which are left out of the effects."""
 
     def admit(self, count, length=10, when_us=NOON_US):
         first, self.last = self.last + 1, self.last + count
@@ -57,6 +60,8 @@ class Sender:
     def give(self, event, at=None):
         self.now = self.now if at is None else at
         effects = self.stream.handle(event, self.now)
+        self.asked += [each.question for each in effects if isinstance(each, Open)]
+        effects = [Open() if isinstance(each, Open) else each for each in effects]
         for effect in effects:
             if isinstance(effect, Confirmed):
                 for each in [each for each in self.queue.lengths if each <= effect.upto]:

@@ -449,3 +449,31 @@ def test_a_peer_that_forgot_what_it_acknowledged_is_reported_and_goes_on(memory)
     effects = sender.connect(*memory)
     assert effects[0] == PeerForgot(*memory)
     assert sent(effects) == [(0, [3, 4])]
+
+
+def test_what_was_said_before_the_last_question_is_not_taken_for_its_answer():
+    """Three answers were held up on the way; what is sent after the first is beyond the others."""
+    sender = Sender()
+    sender.admit(2)
+    sender.give(LinkReady())
+    sender.give(Tick(), at=30.0)
+    sender.give(Tick(), at=60.0)
+    assert sender.asked == [1, 2, 3]
+    assert sender.give(PeerState(0, 0, 1)) == []
+    assert sender.give(Refused("queue-not-found", question=2)) == []
+    assert sender.stream.is_stale(2)
+    assert sender.stream.counters.ignored_acks == 2
+    assert sent(sender.give(PeerState(0, 0, 3))) == [(0, [1, 2])]
+    assert sender.give(Refused("queue-not-found", question=2)) == []
+    assert sender.stream.in_flight == (2, 20)
+    assert sender.stream.condition is StreamCondition.CONNECTED
+
+
+def test_a_peer_that_does_not_say_to_which_question_it_answers_is_believed():
+    sender = Sender()
+    sender.admit(1)
+    sender.give(LinkReady())
+    sender.give(Tick(), at=30.0)
+    assert sent(sender.give(PeerState(0, 0))) == [(0, [1])]
+    sender.give(Refused("full"))
+    assert sender.stream.in_flight == (0, 0)

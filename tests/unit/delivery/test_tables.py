@@ -24,6 +24,7 @@ from .sender import Sender
 
 WALKS, STEPS = 400, 40
 EXPIRY = 0.1
+STALE = 0.1
 
 
 def state_of(sender: Sender) -> str:
@@ -36,6 +37,7 @@ def step(sender: Sender, rng: random.Random) -> tuple[str, str, str] | None:
     if sender.queue.lengths and rng.random() < EXPIRY:
         sender.expire(*sender.queue.lengths)
         return None
+    asked = stream._question - (stream._question > 1 and rng.random() < STALE)
     kind = rng.choice([LinkReady, LinkLost, PeerState, Refused, Grown, Paused, Resumed, Tick])
     if kind is Grown:
         sender.admit(rng.randint(1, 3))
@@ -43,9 +45,9 @@ def step(sender: Sender, rng: random.Random) -> tuple[str, str, str] | None:
     if kind is PeerState:
         number = rng.choice([0, rng.randint(0, 12), stream.last - stream.base])
         sequence_id = stream.sequence_id + rng.choice([0, 0, 0, 0, 1, -1])
-        sender.give(PeerState(max(0, sequence_id), number))
+        sender.give(PeerState(max(0, sequence_id), number, asked))
     elif kind is Refused:
-        sender.give(Refused("full"))
+        sender.give(Refused("full", question=asked))
     elif kind is Tick:
         at = stream.deadline()
         if at is None:

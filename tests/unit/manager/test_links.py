@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from dray import errors
 from dray.manager.events import (
     Answer,
     CloseSession,
@@ -218,6 +219,47 @@ def test_a_message_without_a_transaction_does_not_enter_a_transactional_queue(
     assert bodies == [b"x"]
     assert envelopes[0].message_class == MessageClass.NACK_NOT_TRANSACTIONAL_MSG
     assert pair.destination.store.live_bytes == 0
+
+
+def test_a_refusal_from_before_the_queue_came_ends_nothing_of_what_was_sent_since(
+    tmp_path: Path,
+) -> None:
+    """What the destination says is held up; meanwhile it is asked again, and the queue is made."""
+    pair = Pair(tmp_path)
+    caller = pair.source.session()
+    message = Message(body=b"x", use_dead_letter_queue=True)
+    there = pair.destination.session()
+    pair.destination.session().create("others")
+    caller.send(caller.open(ADDRESS), message)
+    held: list[Effect] = []
+
+    def hold() -> None:
+        """Carry what the source says, and nothing back."""
+        while pair.source.effects:
+            effect = pair.source.effects.pop(0)
+            if isinstance(effect, Dial | LinkSend):
+                pair._outward(effect)
+        held.extend(each for each in pair.destination.effects if pair._for_line(each))
+        pair.destination.effects = []
+
+    hold()
+    welcome = held.pop(0)
+    pair._inward(welcome)
+    for _ in range(3):
+        hold()
+        pair.source.advance(31.0)
+    there.create("orders")
+    hold()
+    pair.source.advance(301.0)
+    hold()
+    errors_said = [getattr(each.head, "error", "") for each in held]
+    assert errors_said == ["queue-not-found"] * 3 + [""] * 2
+    for each in held:
+        pair._inward(each)
+    pair.deliver()
+    assert bodies_at_destination(pair) == [b"x"]
+    with pytest.raises(errors.ReceiveTimeout):
+        caller.receive(caller.open("system$;deadxact"))
 
 
 def test_a_full_destination_computer_is_resent_to_until_there_is_room(tmp_path: Path) -> None:
