@@ -82,6 +82,7 @@ def test_worlds_notice_when_a_defence_is_out(monkeypatch, target, name, broken):
         (116, "what a manager that forwards could only call in doubt was acknowledged as failed"),
         (323, "what ended short at a manager that forwards was bridged by another's message"),
         (402, "the same, of a transaction that its own source had ended"),
+        (3174, "what was staged for a queue that was deleted stayed counted"),
         (3053, "a refusal that had been held up ended what was sent since and was accepted"),
     ],
 )

@@ -72,6 +72,12 @@ class Ledger:
         self.staged[queue.account] += count
         queue.counted.staged_bytes += count
 
+    def give_back(self, number: int, queue: Queue | None, count: int) -> None:
+        """Count bytes no longer that were staged for a queue, which may have been deleted since."""
+        self.staged[account_of(number)] -= count
+        if queue is not None:
+            queue.counted.staged_bytes -= count
+
     def has_account_room(self, queue: Queue, requested: int) -> bool:
         """Whether the manager's quota that the queue is under has room."""
         limit, used = self._of_account(queue)

@@ -240,8 +240,7 @@ def _give_up_sends(context: Context, transaction: OpenTransaction) -> None:
         for at, each in enumerate(staged):
             if not prepared and at >= marked:
                 context.store.discard(each.extent)
-            if queue is not None:
-                context.ledger.stage(queue, -each.extent.length)
+            context.ledger.give_back(number, queue, each.extent.length)
 
 
 def commit_open(context: Context, transaction: OpenTransaction) -> None:
@@ -350,9 +349,7 @@ def hold_part(parts: LargeParts, seen: PartSeen, by: int) -> None:
 def give_up_reservations(context: Context, transaction: OpenTransaction) -> None:
     """Count no longer what was reserved and not used."""
     for number, reserved in transaction.reserved.items():
-        queue = context.state.queues.get(number)
-        if queue is not None:
-            context.ledger.stage(queue, -reserved)
+        context.ledger.give_back(number, context.state.queues.get(number), reserved)
     transaction.reserved.clear()
 
 

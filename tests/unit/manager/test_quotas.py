@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from dray import errors
+from dray.manager.accounts import Account
+from dray.manager.events import SessionClosed
 from dray.model.message import Message
 from dray.wire import frames
 
@@ -77,6 +79,30 @@ def test_staged_bytes_count_until_the_transaction_ends(desk: Desk) -> None:
         caller.send(queue, message(200))
     caller.call(frames.Abort(transaction))
     caller.send(queue, message(1000))
+
+
+@pytest.mark.parametrize("end", ["abort", "commit", "the connection is lost"])
+def test_what_was_staged_for_a_queue_that_was_deleted_is_given_back(desk: Desk, end: str) -> None:
+    caller, other = desk.session(), desk.session()
+    other.call(frames.SetQuota("", 1000, None))
+    queue, remaining = caller.create("going"), other.create("remaining")
+    transaction = caller.number_for()
+    caller.call(frames.Reserve(queue, transaction, 600))
+    caller.send(queue, message(400), transaction=transaction)
+    caller.send(queue, message(300), transaction=transaction)
+    other.call(frames.DeleteQueue("going"))
+    with pytest.raises(errors.QuotaExceeded):
+        other.send(remaining, message(400))
+    match end:
+        case "abort":
+            caller.call(frames.Abort(transaction))
+        case "commit":
+            with pytest.raises(errors.TransactionAborted):
+                caller.commit(transaction, 2)
+        case _:
+            desk.turn(SessionClosed(caller.number))
+    other.send(remaining, message(1000))
+    assert desk.manager._context.ledger.staged == dict.fromkeys(Account, 0)
 
 
 def test_a_reservation_holds_room_and_gives_back_what_was_not_used(desk: Desk) -> None:
