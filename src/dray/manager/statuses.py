@@ -112,6 +112,21 @@ class Statuses:
             take(self._context, self._status_queue, junk, MessageClass.NACK_RECEIVE_REJECTED)
 
 
+def take_back(context: Context, owner: OpenTransaction, number: int, key: SequenceKey) -> None:
+    """Discard the status that a transaction holds of a large message that it holds no more."""
+    status_queue = context.state.queues.get(number)
+    if status_queue is None:
+        return
+    for lookup_id in owner.receives.get(number, ()):
+        packed, _ = status_queue.index.held(lookup_id) or (b"", 0)
+        status, _ = _read(context, unpack(packed)) if packed else (None, False)
+        if status is not None and status.key == key:
+            owner.receives[number].remove(lookup_id)
+            status_queue.index.put_back(lookup_id)
+            take(context, status_queue, [lookup_id])
+            return
+
+
 def statuses_of(context: Context, number: int, queue: Queue) -> Statuses | None:
     """What the status queue that a receive names says; None if it names none.
 

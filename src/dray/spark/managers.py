@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dray.client.awaited.fragments import Origin
-from dray.client.awaited.large_message import open_found
+from dray.client.awaited.large_message import Unreadable, open_found
 from dray.client.blocking import BlockingRuntime
 from dray.client.large_message import LargeMessage
 from dray.client.manager import Manager, connect
@@ -180,7 +180,10 @@ def _look_at(queue: Queue, sequence_id: str) -> tuple[LargeMessage, list[Range]]
     ends = [found.header.lookup_id, *([found.trailer.lookup_id] if found.trailer else [])]
     number = queue.way.opened(connection).number
     origin = Origin(BlockingRuntime(), connection, number, queue.name, sequence_id)
-    message = LargeMessage(open_found(origin, found, frame.body))
+    try:
+        message = LargeMessage(open_found(origin, found, frame.body))
+    except Unreadable as unreadable:
+        raise unreadable.told("it stays in the queue") from unreadable
     return message, ranges_of([*ends, *(part.lookup_id for part in found.parts)])
 
 

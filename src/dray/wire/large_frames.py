@@ -107,6 +107,21 @@ class PartDamaged(Head, frozen=True):
     lookup_id: int
 
 
+class LargeUnreadable(Head, frozen=True):
+    """Say that header or trailer of a large message that the caller holds mean nothing to it.
+
+    `lookup_id` is the header's, `target` a sub-queue to which all of it is moved at once, whatever
+    becomes of the transaction; what `status_queue` says of it is taken back. Answered by Done: how
+    many parts were moved, 0 for a message that is not held, or is too long for one fact.
+    """
+
+    code = 57
+    queue: int
+    lookup_id: int
+    target: int
+    status_queue: int
+
+
 class Range(Head, frozen=True):
     """The bytes asked for, in the body."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, Unpack
 import msgspec
 
 from dray.client.awaited.fragments import Origin
-from dray.client.awaited.large_message import LargeMessage, open_found
+from dray.client.awaited.large_message import LargeMessage, Unreadable, open_found
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.transaction import InTransaction, Transaction, transaction_of
 from dray.client.awaited.upload import Cut, Upload, What
@@ -39,6 +39,7 @@ from dray.errors import (
     DrayError,
     LargeMessageHole,
     MessageNotFound,
+    Misuse,
     NotTransactional,
     QueueNotFound,
     StatusQueueMissing,
@@ -62,6 +63,7 @@ from dray.wire.frames import (
     Done,
     LargeFound,
     LargeReceive,
+    LargeUnreadable,
     ListUploads,
     Reserve,
     UploadDrop,
@@ -74,6 +76,8 @@ if TYPE_CHECKING:
     from dray.client.formatters import Encoder
 
 PARAMETERS = LargeMessageParameters()
+_UNREADABLE = "unreadable"
+"""The sub-queue for what only a newer receiver can read."""
 
 
 class OfQueue(Protocol):
@@ -207,7 +211,10 @@ class LargeMessageQueue:
 
     async def _peek(self, timeout: float | None) -> LargeMessage:
         connection = await self._way.link.connection()
-        return await self._find(connection, LargeReceive(0, 0, timeout, peek=True))
+        try:
+            return await self._find(connection, LargeReceive(0, 0, timeout, peek=True))
+        except Unreadable as unreadable:
+            raise unreadable.told("it stays in the queue") from unreadable
 
     async def unfinished(self) -> list[UnfinishedUpload]:
         """What was begun to be sent with `resume` and is not committed, the oldest first."""
@@ -336,6 +343,9 @@ class LargeMessageQueue:
                     if await self._reject(hole):
                         reached("hole-rejected")
                         raise
+                except Unreadable as unreadable:
+                    fate = await self._set_aside(unreadable, status_queue)
+                    raise unreadable.told(fate) from unreadable
                 except StatusQueueMissing as error:
                     if error.queue:
                         raise
@@ -375,6 +385,23 @@ class LargeMessageQueue:
             except MessageNotFound:
                 return False
         return True
+
+    async def _set_aside(self, unreadable: Unreadable, status_queue: int) -> str:
+        """Move a message that cannot be read here out of the way; tells where it is."""
+        origin = unreadable.origin
+        name = f"{parse_queue_address(self._way.name).queue};{_UNREADABLE}"
+        if name == self._way.name:
+            return "it stays first in the queue"
+        try:
+            target = await origin.connection.open_queue(name)
+            moved = await origin.connection.ask(
+                LargeUnreadable(origin.queue, unreadable.header, target.number, status_queue), Done
+            )
+        except Misuse as error:
+            return f"it stays first in the queue, for it cannot be moved to {name!r}: {error}"
+        if not moved.count:
+            return "it stays first in the queue, for it is too long to be moved at once"
+        return f"it was moved to {name!r}, and the next receive goes on behind it"
 
     async def _find(self, connection: Connection, head: LargeReceive) -> LargeMessage:
         """Ask for a large message; `head` without the number of the queue."""

@@ -20,7 +20,7 @@ from dray.client.awaited.large_message_file import LargeMessageFile, Layout
 from dray.client.awaited.saving import Saving
 from dray.client.digest import RollingDigest
 from dray.client.formatters import Decoder, decoded
-from dray.client.messages import Arrived, arrived
+from dray.client.messages import Arrived, arrived, checked_header
 from dray.client.partial_file import PartialFile
 from dray.client.progress import Progress, Reporter
 from dray.client.steps import reached
@@ -35,29 +35,51 @@ if TYPE_CHECKING:
     from dray.client.awaited.transaction import Transaction
 
 
+class Unreadable(Exception):  # noqa: N818 - what is raised to callers is `LargeMessageCorrupt`
+    """Header or trailer came as they were sent, and mean nothing to this program."""
+
+    def __init__(self, origin: Origin, why: str, header: int) -> None:
+        """Say why, and at which position the header is."""
+        super().__init__(why)
+        self.origin, self.why, self.header = origin, why, header
+
+    def told(self, fate: str) -> LargeMessageCorrupt:
+        """What callers are told; `fate` says where the message is."""
+        return LargeMessageCorrupt(
+            f"large message {self.origin.sequence_id} cannot be read: {self.why}; {fate}",
+            sequence_id=self.origin.sequence_id,
+        )
+
+
 def open_found(origin: Origin, found: LargeFound, body: memoryview) -> LargeMessage:
-    """Take header and trailer apart; raises `LargeMessageCorrupt` if they do not fit together."""
+    """Take header and trailer apart.
+
+    Raises `LargeMessageCorrupt` if they were damaged on the way, `Unreadable` if they were not.
+    """
     split = found.header.length
     trailer_envelope = found.trailer
     try:
         if trailer_envelope is None:
             raise ProtocolError("a large message was announced without its trailer")
-        header = arrived(found.header, body[:split], origin.queue_name)
-        trailer = arrived(trailer_envelope, body[split:], origin.queue_name)
-        control = read_control(trailer.message.body)
+        for envelope, record in ((found.header, body[:split]), (trailer_envelope, body[split:])):
+            checked_header(record, envelope.length, envelope.crc)
     except ProtocolError as error:
+        origin.connection.give_back(body)
         raise LargeMessageCorrupt(
             f"header or trailer of large message {origin.sequence_id} cannot be read: {error}",
             sequence_id=origin.sequence_id,
         ) from error
+    try:
+        header = arrived(found.header, body[:split], origin.queue_name)
+        trailer = arrived(trailer_envelope, body[split:], origin.queue_name)
+        control = read_control(trailer.message.body)
+    except ProtocolError as error:
+        raise Unreadable(origin, str(error), found.header.lookup_id) from error
     finally:
         origin.connection.give_back(body)
     if control.fragment_count != len(found.parts):
-        raise LargeMessageCorrupt(
-            f"large message {origin.sequence_id} came with {len(found.parts)} fragments and says"
-            f" that it has {control.fragment_count}",
-            sequence_id=origin.sequence_id,
-        )
+        why = f"it has {len(found.parts)} fragments and says {control.fragment_count}"
+        raise Unreadable(origin, why, found.header.lookup_id)
     return LargeMessage(origin, found.parts, control, header)
 
 
