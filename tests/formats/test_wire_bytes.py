@@ -79,7 +79,7 @@ FRAMES = {
         StreamState(4, SEQUENCE_ID, 12),
         0,
         0,
-        "44524159013d0000000000000e00000000000000a0bd23869504cf6553f100000000000cc300",
+        "44524159013d0000000000000f000000000000004264460f9604cf6553f100000000000cc300c2",
     ),
     "data": (
         Data(4, SEQUENCE_ID, 12, [ENVELOPE]),
@@ -103,6 +103,10 @@ OLDER = {
     "stream state that does not say of which kind its queue is": (
         StreamState(4, SEQUENCE_ID, 12),
         "44524159013d0000000000000c00000000000000ec2891a19304cf6553f100000000000c",
+    ),
+    "stream state that does not say whether there is room again": (
+        StreamState(4, SEQUENCE_ID, 12),
+        "44524159013d0000000000000e00000000000000a0bd23869504cf6553f100000000000cc300",
     ),
     "data that does not say whose transactions ended short": (
         Data(4, SEQUENCE_ID, 12, [ENVELOPE]),

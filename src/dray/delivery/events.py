@@ -65,6 +65,10 @@ class Refused(NamedTuple):
     question: int = 0
 
 
+class Invited(NamedTuple):
+    """The peer has room again for what it had left out or refused for want of it."""
+
+
 class Grown(NamedTuple):
     """Something was admitted."""
 
@@ -81,7 +85,7 @@ class Tick(NamedTuple):
     """The deadline may have come."""
 
 
-Event = LinkReady | LinkLost | PeerState | Refused | Grown | Paused | Resumed | Tick
+Event = LinkReady | LinkLost | PeerState | Refused | Invited | Grown | Paused | Resumed | Tick
 
 
 class Open(NamedTuple):

@@ -47,6 +47,7 @@ from dray.delivery.events import (
     Effect,
     Event,
     Grown,
+    Invited,
     LinkLost,
     LinkReady,
     Open,
@@ -109,6 +110,8 @@ class OutgoingStream:
         self._flight_bytes = 0
         self._passed = 0
         self._question = 0
+        self._probing = False
+        """Whether one frame at a time is sent, until one is taken whole."""
         self._resend_index = 0
         self._resend_at: float | None = None
 
@@ -168,12 +171,15 @@ class OutgoingStream:
                 self._forget_flight()
                 self._talk = _Talk.SILENT
                 self._resend_index = 0
+                self._probing = False
                 return self._advance(now)
             case LinkLost():
                 self._forget_flight()
                 self._talk = _Talk.NO_LINK
             case Refused():
                 return self._refused(event, now)
+            case Invited():
+                return self._invited(now)
             case Grown():
                 return self._advance(now)
             case Paused():
@@ -335,6 +341,7 @@ class OutgoingStream:
         self._leave_flight(upto)
         self._resend_index = 0
         self._resend_at = None
+        self._probing = self._probing and bool(self._flight)
         if self._flight or self._passed > upto:
             self._arm(now)
         self.counters = self.counters._replace(last_ack=peer.upto, last_ack_time=now)
@@ -344,6 +351,7 @@ class OutgoingStream:
         if self._talk is _Talk.NO_LINK:
             return []
         self._forget_flight()
+        self._probing = True
         # With nothing to deliver it is not asked again before there is.
         waits = self._first_waiting() is not None
         self._talk = _Talk.REFUSED if waits else _Talk.SILENT
@@ -358,6 +366,16 @@ class OutgoingStream:
         self.counters = self.counters._replace(last_ack=peer.upto, last_ack_time=now)
         return [Confirmed(upto)]
 
+    def _invited(self, now: float) -> list[Effect]:
+        """Go back, or ask again, without waiting for the schedule; see whether it is enough."""
+        if self._talk not in (_Talk.REFUSED, _Talk.OPEN) or self._paused:
+            return []
+        self._forget_flight()
+        self._probing = True
+        if self._talk is _Talk.REFUSED:
+            self._talk = _Talk.SILENT
+        return self._advance(now)
+
     def _tick(self, now: float) -> list[Effect]:
         """Go back to the first unacknowledged, or ask again, if the wait is over."""
         if self._resend_at is None or now < self._resend_at:
@@ -371,7 +389,7 @@ class OutgoingStream:
 
     def _fill_window(self, now: float) -> list[Effect]:
         """Send what the window has room for, packed into as few frames as their bounds allow."""
-        if self._paused:
+        if self._paused or (self._probing and self._flight):
             return []
         settings, flight = self._settings, self._flight
         messages_left = settings.window_messages - len(flight)
@@ -388,6 +406,9 @@ class OutgoingStream:
                 more = True
                 break
             if frame and (length > frame_left or len(frame) >= settings.frame_messages):
+                if self._probing:
+                    more = True
+                    break
                 effects.append(Transmit(self.sequence_id, previous, frame, self.base))
                 previous, frame, frame_left = frame[-1] - self.base, [], settings.frame_bytes
             frame.append(lookup_id)

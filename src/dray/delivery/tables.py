@@ -38,6 +38,7 @@ OUTGOING: Final = (
     Row("asked", "Tick", "the deadline has come", "Open", "asked"),
     Row("refused", "Tick", "the deadline has come", "Open", "asked"),
     Row("refused", "Resumed", "", "Open", "asked"),
+    Row("refused", "Invited", "", "Open", "asked"),
     Row("refused", "Refused", "nothing waits any more", "counted", "silent"),
     Row("diverged", "Tick", "the deadline has come", "Open", "asked"),
     Row("diverged", "Resumed", "", "Open", "asked"),
@@ -52,6 +53,7 @@ OUTGOING: Final = (
     Row("open", "Refused", "nothing waits", "Confirmed if its position is news", "silent"),
     Row("open", "Refused", "said before the last question", "counted, ignored", "open"),
     Row("open", "Tick", "the deadline has come", "go back: fill the window anew", "open"),
+    Row("open", "Invited", "", "go back: fill the window anew, first with one frame", "open"),
     *(
         Row(state, "LinkLost", "", "forget the flight", "no link")
         for state in ("silent", "asked", "refused", "diverged", "open")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.delivery.incoming import StreamKey
-from dray.errors import AccessDenied, DrayError, QueueNotFound
+from dray.errors import AccessDenied, DrayError, QueueNotFound, QuotaExceeded
 from dray.manager.costs import cost_of_accepting
 from dray.manager.departures import KEPT_THERE, Departures
 from dray.manager.ended_streams import reopen
@@ -31,6 +31,7 @@ from dray.manager.index import (
 from dray.manager.parts import seen_in_record
 from dray.manager.placing import Span, check_records, place_all
 from dray.manager.telling import tell_source
+from dray.manager.waiting_for_room import Waiting
 from dray.manager.ways import Way
 from dray.model.classes import MessageClass, QueueKind
 from dray.model.limits import HOPS_MAX
@@ -127,8 +128,29 @@ def handle_data(
             _admit(context, queue, Arrival(key, head, headers, body, begin))
         except DrayError as error:
             _refuse(context, session, head.stream, error)
+            if isinstance(error, QuotaExceeded):
+                _wait_for_room(context, session, queue, head)
             return
+        if incoming.position(key).number < numbers[-1]:
+            _wait_for_room(context, session, queue, head)
+        else:
+            context.waiting_for_room.admitted(session, head.stream)
     _say_position(context, session, queue, head.stream)
+
+
+def _wait_for_room(context: Context, session: Session, queue: Queue, head: Data) -> None:
+    """Have the source told when what was not accepted of a frame finds room (R61)."""
+    upto = context.state.incoming.position(StreamKey(session.peer_id, head.stream)).number
+    left = [envelope.length for envelope in head.envelopes if envelope.number > upto]
+    waiting = Waiting(session, head.stream, queue, left[0], sum(left))
+    context.waiting_for_room.add(waiting)
+
+
+def tell_of_room(context: Context) -> None:
+    """Tell sources that there is room again for what was left out."""
+    for session, stream, queue, _, _ in context.waiting_for_room.take():
+        if session.streams.get(stream) == queue.number:
+            _say_position(context, session, queue, stream, room=True)
 
 
 def handle_passed(context: Context, session: Session, _request_id: int, head: Passed) -> None:
@@ -428,8 +450,10 @@ def _watch_parts(
         queue.parts.source_went_on(way, envelope.transaction, ended=ended)
 
 
-def _say_position(context: Context, session: Session, queue: Queue, stream: int) -> None:
+def _say_position(
+    context: Context, session: Session, queue: Queue, stream: int, *, room: bool = False
+) -> None:
     position = context.state.incoming.position(StreamKey(session.peer_id, stream))
     asked = session.questions.get(stream, 0)
-    state = StreamState(stream, *position, queue.options.transactional, asked)
+    state = StreamState(stream, *position, queue.options.transactional, asked, room)
     context.answer(session, 0, state)

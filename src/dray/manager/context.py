@@ -12,6 +12,7 @@ from dray.manager.barred import Barred
 from dray.manager.events import Answer, Body, Effect
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.index import TAIL_BYTES
+from dray.manager.waiting_for_room import WaitingForRoom
 from dray.model.classes import QueueKind
 from dray.model.ids import ManagerId, TransactionId, join_id
 from dray.wire.frames import Head, failure
@@ -117,6 +118,8 @@ class Context:
         self.to_tell: dict[StreamKey, None] = {}
         """Streams whose sources have news; they are told last in a turn, after any order ack."""
         self.awaiting = Awaiting(state)
+        self.waiting_for_room = WaitingForRoom(state.ledger)
+        """Streams that the computer's quota had no room for."""
         self.notices: list[tuple[str, Effect | StreamEffect | str]] = []
         """What an operator should know, by queue; the daemon writes it to its log."""
         self.followed: Callable[[AnyFact], None] | None = None

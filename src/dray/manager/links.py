@@ -23,6 +23,7 @@ from dray.delivery.events import Confirmed as StreamConfirmed
 from dray.delivery.events import (
     Diverged,
     Grown,
+    Invited,
     LinkLost,
     LinkReady,
     Open,
@@ -340,6 +341,8 @@ class Links:
         if queue is not None:
             queue.destination_transactional = state.transactional
             self.steer(queue, PeerState(state.sequence_id, state.upto, state.question))
+            if state.room:
+                self.steer(queue, Invited())
 
     def _of_peer(self, peer: Peer, stream: int) -> Queue | None:
         """The outgoing queue of a stream; a peer may only speak of its own (KB 830639)."""

@@ -254,6 +254,7 @@ class Manager:
             or context.room_was_refused
             or context.state.endings.news
             or context.perhaps_unused
+            or context.waiting_for_room
         ):
             self._follow_up()
         return context.effects
@@ -268,6 +269,7 @@ class Manager:
         for key in context.to_tell:
             telling.tell_source(context, key)
         context.to_tell.clear()
+        arrivals.tell_of_room(context)
         self._links.say_ends()
         sub_queues.drop_unused(context)
         repairs.ask(context)
@@ -342,6 +344,7 @@ class Manager:
             else:
                 transactions.abort(self._context, transaction)
         sub_queues.closed(self._context, session)
+        self._context.waiting_for_room.forget(session)
         for stream in session.told:
             key = StreamKey(session.peer_id, stream)
             if self._context.confirmed.get(key) is session:

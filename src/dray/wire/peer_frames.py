@@ -27,7 +27,8 @@ class OpenStream(Head, frozen=True):
 class StreamState(Head, frozen=True):
     """What the destination has accepted of a stream, durably: the order ack too (S2-7).
 
-    `transactional` tells of which kind the queue is that the stream leads to.
+    `transactional` tells of which kind the queue is that the stream leads to, `room` that there is
+    room again for what was left out for want of it.
     """
 
     code = 61
@@ -36,6 +37,7 @@ class StreamState(Head, frozen=True):
     upto: int
     transactional: bool = True
     question: int = 0
+    room: bool = False
 
 
 class StreamRefused(Head, frozen=True):

@@ -9,6 +9,7 @@ from dray.delivery.events import (
     DeliverySettings,
     Diverged,
     Grown,
+    Invited,
     LinkLost,
     LinkReady,
     Open,
@@ -155,6 +156,43 @@ def test_a_refused_stream_keeps_its_messages_and_asks_again():
     assert sender.give(Grown()) == []
     assert sender.give(Tick(), at=30.0) == [Open()]
     assert sent(sender.give(PeerState(0, 0))) == [(0, [1])]
+
+
+def test_a_refused_stream_asks_again_at_once_when_the_peer_has_room():
+    sender = Sender(SETTINGS._replace(frame_messages=2))
+    sender.admit(5)
+    sender.connect()
+    sender.give(Refused("the computer quota would be exceeded"))
+    assert sender.give(Invited()) == [Open()]
+    assert sent(sender.give(PeerState(0, 0))) == [(0, [1, 2])]
+    assert sender.give(Grown()) == []
+    rest = [(0, [3, 4]), (4, [5])]
+    assert sent(sender.give(PeerState(NOON_ID, 2))[1:]) == rest
+
+
+def test_what_was_left_out_of_a_frame_is_sent_again_when_the_peer_has_room():
+    """One frame, until it is seen that there is room for all of one."""
+    sender = Sender(SETTINGS._replace(frame_messages=2))
+    sender.admit(5)
+    assert sent(sender.connect()) == [(0, [1, 2]), (2, [3, 4]), (4, [5])]
+    assert sender.give(PeerState(NOON_ID, 1)) == [Confirmed(1)]
+    assert sent(sender.give(Invited())) == [(0, [2, 3])]
+    assert sender.give(PeerState(NOON_ID, 2)) == [Confirmed(2)]
+    assert sender.stream.deadline() is not None
+    assert sent(sender.give(Invited())) == [(0, [3, 4])]
+    assert sent(sender.give(PeerState(NOON_ID, 4))[1:]) == [(0, [5])]
+
+
+@pytest.mark.parametrize("state", ["silent", "asked", "paused"])
+def test_room_at_a_peer_that_was_not_sent_anything_changes_nothing(state):
+    sender = Sender()
+    sender.admit(1)
+    if state != "silent":
+        sender.give(LinkReady())
+    if state == "paused":
+        sender.give(PeerState(0, 0))
+        sender.give(Paused())
+    assert sender.give(Invited()) == []
 
 
 def test_a_refusal_after_the_connection_is_gone_means_nothing():

@@ -9,6 +9,7 @@ import pytest
 from dray.delivery.confirmation import Outbox
 from dray.delivery.events import (
     Grown,
+    Invited,
     LinkLost,
     LinkReady,
     Paused,
@@ -38,7 +39,9 @@ def step(sender: Sender, rng: random.Random) -> tuple[str, str, str] | None:
         sender.expire(*sender.queue.lengths)
         return None
     asked = stream._question - (stream._question > 1 and rng.random() < STALE)
-    kind = rng.choice([LinkReady, LinkLost, PeerState, Refused, Grown, Paused, Resumed, Tick])
+    kind = rng.choice(
+        [LinkReady, LinkLost, PeerState, Refused, Invited, Grown, Paused, Resumed, Tick]
+    )
     if kind is Grown:
         sender.admit(rng.randint(1, 3))
         return before, "Grown", state_of(sender)
