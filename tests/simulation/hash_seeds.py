@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 
-def digests_of(module: str, seed: int) -> list[str]:
+def digests_of(module: str, seed: int, *options: str) -> list[str]:
     """What `python -m module seed` prints under each of two hash seeds."""
     return [
         subprocess.run(
-            [sys.executable, "-m", module, str(seed)],
+            [sys.executable, "-m", module, str(seed), *options],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,

@@ -14,7 +14,7 @@ from dray.model.classes import MessageClass
 from dray.model.queue import QueueOptions
 from dray.testing.fate_workload import Steps, cut_apart, open_all
 from dray.testing.fates import RECEIVED
-from dray.testing.simulated_client import LinkBroken, Refusal, Script, SimClient
+from dray.testing.simulated_client import LinkBroken, Refusal, Reply, Script, SimClient
 from dray.wire.frames import (
     CreateQueue,
     DeleteQueue,
@@ -78,9 +78,10 @@ class Meddler:
                 numbers = yield from open_all(client, ["plain", *self._outgoing])
                 while self._left and client.world.troubled:
                     self._left -= 1
-                    yield from client.sleep(client.rng.uniform(0.5, 6.0))
-                    yield from self._pause(client)
-                    if self._world.purges:
+                    yield from client.sleep(client.rng.uniform(0.5, 6.0) * self._world.plan.pace)
+                    if self._world.plan.pauses and self._outgoing:
+                        yield from self._pause(client)
+                    if self._world.plan.purges:
                         self._world.fates.purged.add(f"{self._manager}/plain")
                         yield from client.call(PurgeQueue(numbers["plain"]))
             except LinkBroken:
@@ -115,7 +116,7 @@ class Remaker:
             try:
                 yield from client.connect()
                 while not made or (self._left and client.world.troubled):
-                    yield from client.sleep(client.rng.uniform(0.2, 5.0))
+                    yield from client.sleep(client.rng.uniform(0.2, 5.0) * self._world.plan.pace)
                     if made:
                         self._left -= 1
                         made = False
@@ -154,7 +155,7 @@ class Closer:
             try:
                 yield from client.connect()
                 while self._left and client.world.troubled:
-                    yield from client.sleep(client.rng.uniform(0.1, 3.0))
+                    yield from client.sleep(client.rng.uniform(0.1, 3.0) * self._world.plan.pace)
                     self._left -= 1
                     name, far = client.rng.choice(self._outgoing)
                     self._world.fates.abandoned.add((self._manager, f"{far}/leaving"))
@@ -188,10 +189,24 @@ class Auditor:
         yield from client.connect()
         numbers = yield from open_all(client, [self._name])
         while True:
-            reply = yield from client.call(Receive(numbers[self._name], 0, None, 10))
-            assert isinstance(reply.head, Messages)
-            for message_id, record, envelope in cut_apart(reply.body, reply.head.envelopes):
-                self._note(message_id, record, envelope)
+            self._take((yield from client.call(Receive(numbers[self._name], 0, None, 10))))
+
+    def last_look(self, client: SimClient) -> Steps:
+        """Read what there is, in a world that is at rest."""
+        numbers = yield from open_all(client, [self._name])
+        while True:
+            try:
+                reply = yield from client.call(Receive(numbers[self._name], 0, 0.0, 100))
+            except Refusal as refusal:
+                if refusal.error != "receive-timeout":
+                    raise
+                return
+            self._take(reply)
+
+    def _take(self, reply: Reply) -> None:
+        assert isinstance(reply.head, Messages)
+        for message_id, record, envelope in cut_apart(reply.body, reply.head.envelopes):
+            self._note(message_id, record, envelope)
 
     def _note(self, message_id: str, record: bytes, envelope: Envelope) -> None:
         fates, what = self._world.fates, MessageClass(envelope.message_class)

@@ -45,9 +45,9 @@ Steps = Generator[float | None, Reply, Any]
 BODY_BYTES_MAX = 700
 VANISH, ABORT, PREPARE = 0.05, 0.15, 0.3
 """Below these a transaction ends so, of a chance between 0 and 1; the rest commit."""
-TIMED, IMPLICIT = 0.3, 0.2
+IMPLICIT = 0.2
 REJECTS, MOVES = 0.15, 0.2
-LIFE_S_MIN, LIFE_S_MAX = 0.02, 12.0
+LIFE_S_MIN = 0.02
 SLOWNESS_S = 0.5
 """How long a taker waits between two transactions, on average."""
 _ACKNOWLEDGE = (0, 0, 1, 2, 3, 4, 8, 5, 14, 15, 15)
@@ -80,19 +80,30 @@ class FateProducer:
             try:
                 yield from client.connect()
                 yield from self._resolve(client)
-                numbers = yield from open_all(client, [each.name for each in self._targets])
+                numbers = yield from self._open(client)
                 while self._left:
                     self._left -= 1
-                    if self._world.closes:
-                        numbers = yield from open_all(client, [each.name for each in self._targets])
+                    if self._world.plan.closes:
+                        numbers = yield from self._open(client)
                     if client.rng.random() < IMPLICIT:
                         yield from self._send_alone(client, numbers)
                     else:
                         yield from self._transaction(client, numbers)
                     yield from self._resolve(client)
                     yield from client.sleep(client.rng.expovariate(2))
+                yield from self._linger(client)
             except LinkBroken:
                 yield from client.sleep(client.rng.uniform(0.0, 0.1))
+
+    def _open(self, client: SimClient) -> Steps:
+        """Open what is opened before it is needed; in a small world nothing is."""
+        names = [each.name for each in self._targets] if self._world.plan.is_large else []
+        return (yield from open_all(client, names))
+
+    def _linger(self, client: SimClient) -> Steps:
+        linger_s = self._world.plan.linger_s
+        if linger_s:
+            yield from client.sleep(linger_s)
 
     def _resolve(self, client: SimClient) -> Steps:
         if self._doubt is not None:
@@ -103,6 +114,7 @@ class FateProducer:
     def _send_alone(self, client: SimClient, numbers: dict[str, int]) -> Steps:
         """Send outside any transaction: a transaction of its own, if the queue is transactional."""
         target = client.rng.choice(self._targets)
+        queue = yield from number_of(client, numbers, target.name)
         sent = self._world.fates.begin(client.name, client.manager_id, client.number())
         message_id, record = self._make(client, sent, target, transactional=False)
         sent.status = "committing"
@@ -110,7 +122,7 @@ class FateProducer:
         sent.number = int(message_id.partition("\\")[2])
         loose_here = target.queue == "loose" and target.manager == self._manager
         try:
-            yield from client.call(_send(numbers[target.name], 0, [record]), record)
+            yield from client.call(_send(queue, 0, [record]), record)
         except Refusal as refusal:
             sent.status = "refused" if refusal.error == QuotaExceeded.code else "aborted"
         except LinkBroken:
@@ -133,11 +145,12 @@ class FateProducer:
         try:
             for _ in range(rng.randint(1, 3)):
                 target = rng.choice(targets)
+                queue = yield from number_of(client, numbers, target.name)
                 batch = [
                     self._make(client, sent, target, transactional=True)[1]
                     for _ in range(rng.randint(1, 3))
                 ]
-                client.say(_send(numbers[target.name], number, batch), b"".join(batch))
+                client.say(_send(queue, number, batch), b"".join(batch))
                 sends += 1
             fate = rng.random()
             if client.world.troubled and fate < VANISH:
@@ -151,7 +164,7 @@ class FateProducer:
             raise
         sent.status = "committing"
         self._doubt = sent
-        phase = Prepare if fate < PREPARE else Commit
+        phase = Prepare if fate < PREPARE and self._world.plan.prepares else Commit
         try:
             yield from client.call(phase(number, sends))
         except Refusal:
@@ -165,7 +178,8 @@ class FateProducer:
     ) -> tuple[str, bytes]:
         rng, world = client.rng, self._world
         acknowledge = Acknowledge(rng.choice(_ACKNOWLEDGE))
-        told_at = rng.choice(world.names)
+        told_at = rng.choice(world.plan.names)
+        timed, life_s_max = world.plan.timed, world.plan.life_s_max
         message = Message(
             body=rng.randbytes(rng.randrange(BODY_BYTES_MAX)),
             label=f"to {target.queue}",
@@ -173,8 +187,8 @@ class FateProducer:
             administration_queue=world.administration_queue(self._manager, told_at),
             use_dead_letter_queue=rng.random() < 0.6,  # noqa: PLR2004 - a share
             use_journal_queue=rng.random() < 0.3,  # noqa: PLR2004 - a share
-            time_to_reach_queue=_life(rng) if rng.random() < TIMED else None,
-            time_to_be_received=_life(rng) if rng.random() < TIMED else None,
+            time_to_reach_queue=_life(rng, life_s_max) if rng.random() < timed else None,
+            time_to_be_received=_life(rng, life_s_max) if rng.random() < timed else None,
         )
         number = client.number()
         head, body = encode_record(message, bytes.fromhex(client.manager_id), number)
@@ -229,9 +243,10 @@ class Taker:
         """Open the queue and its sub-queue, as soon as they are there."""
         while True:
             try:
-                return (yield from open_all(client, [self._name, self._sub]))
+                names = [self._name, *[self._sub] * self._world.plan.is_large]
+                return (yield from open_all(client, names))
             except Refusal as refusal:
-                if refusal.error != "queue-not-found" or not self._world.remade:
+                if refusal.error != "queue-not-found" or not self._world.plan.remade:
                     raise
             yield from client.sleep(client.rng.uniform(0.05, 0.5))
 
@@ -250,10 +265,11 @@ class Taker:
     def _take(self, client: SimClient, numbers: dict[str, int]) -> Steps:
         rng, number = client.rng, client.number()
         troubled = client.world.troubled
+        rejects = troubled and self._world.plan.rejects
         way = rng.random() if troubled else 0.0
         timeout = rng.uniform(0.0, 0.5) if troubled else None
         try:
-            if way > 1 - MOVES:
+            if self._world.plan.moves and way > 1 - MOVES:
                 yield from self._move(client, numbers, number)
                 return True
             whole = way > 0.5 and ";" not in self._name  # noqa: PLR2004 - a share
@@ -266,12 +282,12 @@ class Taker:
             reply = yield from client.call(head)
             ends, positions = self._shown(reply)
             for message_id, lookup_id in positions.items():
-                if troubled and rng.random() < REJECTS:
+                if rejects and rng.random() < REJECTS:
                     yield from client.call(Reject(queue, lookup_id, number))
                     ends[message_id] = REJECTED
             yield from self._finish(client, number, ends)
         except Refusal as refusal:
-            gone = refusal.error == "queue-not-found" and self._world.remade
+            gone = refusal.error == "queue-not-found" and self._world.plan.remade
             if gone or refusal.error == "transaction-aborted":
                 # A transaction that has taken from a queue that is deleted cannot commit.
                 self._give_up_doubt()
@@ -314,11 +330,12 @@ class Taker:
     def _move(self, client: SimClient, numbers: dict[str, int], number: int) -> Steps:
         """Put one message aside, or back, at once or in a transaction."""
         rng, queue = client.rng, numbers[self._name]
+        sub = yield from number_of(client, numbers, self._sub)
         reply = yield from client.call(Receive(queue, 0, 0.0, 3, peek=True))
         _, positions = self._shown(reply)
         lookup_id = rng.choice(list(positions.values()))
         within = number if rng.random() < 0.5 else 0  # noqa: PLR2004 - a share
-        yield from client.call(Move(queue, lookup_id, numbers[self._sub], within))
+        yield from client.call(Move(queue, lookup_id, sub, within))
         if within:
             yield from self._finish(client, number, {})
 
@@ -331,7 +348,7 @@ class Taker:
             return
         self._doubt = (join_id(ManagerId(client.manager_id), number), ends)
         self._world.doubts += 1
-        if fate < PREPARE:
+        if fate < PREPARE and self._world.plan.prepares:
             yield from client.call(Prepare(number, 0))
             return
         yield from client.call(Commit(number, 0))
@@ -340,9 +357,9 @@ class Taker:
         self._world.doubts -= 1
 
 
-def _life(rng: random.Random) -> float:
+def _life(rng: random.Random, longest_s: float) -> float:
     """A limit of time: short ones as likely as long ones."""
-    return math.exp(rng.uniform(math.log(LIFE_S_MIN), math.log(LIFE_S_MAX)))
+    return math.exp(rng.uniform(math.log(LIFE_S_MIN), math.log(longest_s)))
 
 
 def open_all(client: SimClient, names: list[str]) -> Steps:
@@ -353,6 +370,13 @@ def open_all(client: SimClient, names: list[str]) -> Steps:
         assert isinstance(reply.head, Opened)
         numbers[name] = reply.head.number
     return numbers
+
+
+def number_of(client: SimClient, numbers: dict[str, int], name: str) -> Steps:
+    """The number of a queue among those that are open on this connection, opened if it is not."""
+    if name not in numbers:
+        numbers |= yield from open_all(client, [name])
+    return numbers[name]
 
 
 def _send(queue: int, transaction: int, records: list[bytes]) -> Send:

@@ -7,34 +7,33 @@ client settles. Some managers reach others over one that forwards, some have a q
 deleted and made again under traffic, and some delete the outgoing queues that lead to one.
 `fates` predicts what must become of every message.
 
-    python -m dray.testing.fate_world SEED
+    python -m dray.testing.fate_world SEED [--swarm]
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Callable, Iterator
 
 from dray.manager.events import Peer
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
 from dray.testing.fate_bystanders import Auditor, Closer, Meddler, Remaker, Settler
+from dray.testing.fate_plan import FatePlan, large_plan, swarm_plan
 from dray.testing.fate_workload import FateProducer, Taker, Target
 from dray.testing.fates import Fates
 from dray.testing.network import Endpoint, Faults, Link
 from dray.testing.shadow import BrokenPromiseError
-from dray.testing.simulated_client import SimClient
+from dray.testing.simulated_client import Script, SimClient
 from dray.testing.simulated_daemon import SimDaemon
-from dray.testing.world import TROUBLED_S_MAX, World
+from dray.testing.world import World
+from dray.wire.frames import Data, OpenStream, Passed
 
-NAMES = ("a", "b", "c", "d")
-TRANSACTIONS = 5
 SMALL_QUOTA = 1200
-SMALLEST = 2
-TAKEN = ("plain", "plain;aside", "small", "small;aside")
-PARTITIONS, JUMPS = 3, 2
-CLOSING = 5
-"""One world in so many; not drawn, so that the others stay what they were."""
-AUDITED = ("acks", "loose", "system$;deadxact", "system$;deadletter", "system$;journal")
+TAKEN = ("plain", "small", "passing", "leaving")
+OWN_QUEUES = ("acks", "system$;deadxact", "system$;deadletter", "system$;journal")
+"""What managers put messages into themselves; auditors read it."""
 
 
 class FateWorld(World):
@@ -45,68 +44,94 @@ class FateWorld(World):
     # Which ends the worlds of a test meet hangs on every write.
     queue_files_every = 0
 
+    def __init__(self, seed: int, plan: FatePlan | None = None) -> None:
+        """Populate it after a plan; without one it is a large world, and draws its own."""
+        self._given = plan
+        self.run_with = " --swarm" if plan else ""
+        super().__init__(seed)
+
     def populate(self) -> None:
         """Set up the machines and those who use them."""
-        rng = self.rng
+        self.plan = plan = self._given or large_plan(self.rng, self.seed)
         self.fates = Fates()
+        self.fates.clocks_jump = plan.jumps > 0
         self.doubts = 0
         """Takers whose transaction may be prepared."""
-        self.names = NAMES[: rng.randint(2, len(NAMES))]
-        self.purges = rng.random() < 0.3  # noqa: PLR2004 - a share
-        self.fates.clocks_jump = rng.random() < 0.3  # noqa: PLR2004 - a share
         self.tight = False
-        self.depot = rng.choice([*self.names, "", ""]) if len(self.names) > SMALLEST else ""
-        """The manager over which all others reach each other, if it is not directly."""
-        self.remade = rng.random() < 0.3  # noqa: PLR2004 - a share
-        self.closes = self.seed % CLOSING == CLOSING - 1
-        """Whether outgoing queues are deleted while they carry something."""
+        self.chances = plan.chances or self.chances
+        self.client_troubles = plan.client_troubles or self.client_troubles
         # Confirmations lean on what TCP promises, unlike the streams they follow.
-        self.link_troubles = self.link_troubles._replace(loss=0, repetition=0, reordering=0)
-        self.queues = {
-            "plain": QueueOptions(),
-            "small": QueueOptions(quota=SMALL_QUOTA),
-            "loose": QueueOptions(transactional=False),
-            "acks": QueueOptions(transactional=rng.random() < 0.5),  # noqa: PLR2004 - a share
-        }
-        if self.remade:
-            self.queues["passing"] = QueueOptions()
-        if self.closes:
-            self.queues["leaving"] = QueueOptions()
-        taken = [*TAKEN, *(each for each in ("passing", "leaving") if each in self.queues)]
+        unlike_tcp = {"loss": 0.0, "repetition": 0.0, "reordering": 0.0}
+        self.link_troubles = plan.link_troubles or self.link_troubles._replace(**unlike_tcp)
+        self.expendable = frozenset({Data, OpenStream, Passed})
+        options = {"small": QueueOptions(quota=SMALL_QUOTA)}
+        options["loose"] = QueueOptions(transactional=False)
+        options["acks"] = QueueOptions(transactional=plan.acks_transactional)
+        made = ("plain", *(each for each in ("small", "loose") if each in plan.queues), "acks")
+        made += tuple(each for each in ("passing", "leaving") if each in plan.queues)
+        self.queues = {each: options.get(each, QueueOptions()) for each in made}
         self._dammed: list[tuple[str, str]] = []
         self._ends: dict[Link, tuple[str, str]] = {}
-        for name in self.names:
+        for name in plan.names:
             self.daemons[name] = SimDaemon(name, self)
-            self.daemons[name].skew_s = rng.choice([0.0, -3000.0, 86_400.0])
+            if plan.skews:
+                self.daemons[name].skew_s = self.rng.choice([0.0, -3000.0, 86_400.0])
+        self._send_clients_in()
+        self._plan_troubles()
+
+    def _send_clients_in(self) -> None:
+        plan = self.plan
         self.producers = [
-            SimClient(f"producer of {name}", name, self, self._producer(name).script)
-            for name in self.names
+            SimClient(f"producer of {name}", name, self, self._producer(name, targets).script)
+            for name in plan.senders
+            for targets in (self._targets(name),)
+            if any(each.queue != "loose" or each.manager != name for each in targets)
         ]
         self.consumers = [
             SimClient(f"taker of {name}/{queue}", name, self, taker.script)
-            for name in self.names
-            for queue in (*taken, *(f"{each};aside" for each in taken[len(TAKEN) :]))
+            for name in plan.receivers
+            for queue in self._taken()
             for taker in (Taker(self, f"{name}/{queue}", queue),)
         ]
         self.others = [
             SimClient(f"{what} of {name}", name, self, script)
-            for name in self.names
-            for what, script in (
-                ("settler", Settler(self).script),
-                ("meddler", Meddler(self, name, self._plain_elsewhere(name)).script),
-                *((("remaker", Remaker(name, self).script),) if self.remade else ()),
-                *((("closer", self._closer(name).script),) if self._may_close(name) else ()),
-                *((f"auditor of {queue}", Auditor(self, name, queue).script) for queue in AUDITED),
-            )
+            for name in plan.names
+            for what, script in self._bystanders(name)
         ]
-        self._plan_troubles()
+
+    def _taken(self) -> list[str]:
+        """The queues that takers read, with their sub-queues if messages are moved."""
+        there = [each for each in TAKEN if each in self.plan.queues]
+        if not self.plan.moves:
+            return there
+        asides = {each: f"{each};aside" for each in there}
+        usual = [name for each in there if each in TAKEN[:2] for name in (each, asides[each])]
+        others = [each for each in there if each not in TAKEN[:2]]
+        return [*usual, *others, *(asides[each] for each in others)]
+
+    def _bystanders(self, name: str) -> Iterator[tuple[str, Callable[[SimClient], Script]]]:
+        plan = self.plan
+        at_work = name in plan.senders or name in plan.receivers
+        if at_work and plan.prepares:
+            yield "settler", Settler(self).script
+        if at_work and (plan.pauses or plan.purges):
+            yield "meddler", Meddler(self, name, self._plain_elsewhere(name)).script
+        if plan.remade and name in plan.receivers:
+            yield "remaker", Remaker(name, self).script
+        if self._may_close(name):
+            yield "closer", self._closer(name).script
+        if plan.is_large:
+            for queue in (OWN_QUEUES[0], "loose", *OWN_QUEUES[1:]):
+                yield f"auditor of {queue}", Auditor(self, name, queue).script
+        elif "loose" in plan.queues and name in plan.receivers:
+            yield "auditor of loose", Auditor(self, name, "loose").script
 
     def routes_of(self, name: str) -> dict[Peer, Peer]:
         """Over the depot, if there is one."""
-        if not self.depot or name == self.depot:
+        if not self.plan.depot or name == self.plan.depot:
             return {}
-        depot = Peer(self.depot, DEFAULT_PORT)
-        goals = (Peer(far, DEFAULT_PORT) for far in self._far(name))
+        depot = Peer(self.plan.depot, DEFAULT_PORT)
+        goals = (Peer(far, DEFAULT_PORT) for far in self.plan.far(name))
         return {goal: depot for goal in goals if goal != depot}
 
     def administration_queue(self, manager: str, at: str) -> str:
@@ -140,69 +165,107 @@ class FateWorld(World):
         while self._dammed:
             self._heal(self._dammed[0])
 
+    def live(self) -> None:
+        """Come to rest, then look into what managers put aside."""
+        super().live()
+        if not self.plan.is_large:
+            self.others += [
+                SimClient(f"auditor of {name}", name, self, self._audit(name))
+                for name in self.plan.names
+            ]
+            super().live()
+
+    def _audit(self, name: str) -> Callable[[SimClient], Script]:
+        def script(client: SimClient) -> Script:
+            yield from client.connect()
+            for queue in OWN_QUEUES:
+                yield from Auditor(self, name, queue).last_look(client)
+
+        return script
+
+    def troubles(self) -> set[str]:
+        """Which troubles struck, and what else there was to deal with."""
+        plan = self.plan
+        there = {
+            "clocks that disagree": any(each.skew_s for each in self.daemons.values()),
+            "a manager that forwards": bool(plan.depot),
+            "a queue made again": plan.remade,
+            "a deleted outgoing queue": bool(self.fates.abandoned),
+            "two phases": plan.prepares,
+        }
+        return super().troubles() | {trouble for trouble, is_there in there.items() if is_there}
+
     def judge(self) -> None:
         """Hold what clients saw against what must become of messages."""
         self.fates.check()
-
-    def _far(self, name: str) -> list[str]:
-        return [each for each in self.names if each != name]
 
     def _may_close(self, name: str) -> bool:
         """Whether a manager deletes outgoing queues: not one that forwards.
 
         Then word of what it has passed on never comes back, which only limits of time can end.
         """
-        return self.closes and name != self.depot
+        sends = name in self.plan.senders and bool(self._receivers_beside(name))
+        return self.plan.closes and sends and name != self.plan.depot
 
     def _closer(self, name: str) -> Closer:
-        return Closer(self, name, [(self._address(far, "leaving"), far) for far in self._far(name)])
+        far = self._receivers_beside(name)
+        return Closer(self, name, [(self._address(each, "leaving"), each) for each in far])
 
     def _plain_elsewhere(self, name: str) -> list[str]:
-        return [self._address(far, "plain") for far in self._far(name)]
+        return [self._address(far, "plain") for far in self._receivers_beside(name)]
+
+    def _receivers_beside(self, name: str) -> list[str]:
+        return [each for each in self.plan.receivers if each != name]
 
     @staticmethod
     def _address(manager: str, queue: str) -> str:
         return f"dray://{manager}:{DEFAULT_PORT}/{queue}"
 
-    def _producer(self, name: str) -> FateProducer:  # type: ignore[override]
+    def _targets(self, name: str) -> list[Target]:
+        """What a manager's producer sends to: remote queues, and its own if it is a receiver."""
+        plan, beside = self.plan, self._receivers_beside(name)
         near = [Target(queue, name, queue) for queue in ("plain", "small", "loose")]
         near.append(Target(self._address(name, "plain"), name, "plain"))
         far = [
             Target(self._address(other, queue), other, queue)
-            for other in self._far(name)
+            for other in beside
             for queue in ("plain", "plain", "small", "loose", "missing")
         ]
         far += [
             Target(self._address(other, queue), other, queue)
             for queue in ("passing", "leaving")
-            if queue in self.queues
-            for other in self._far(name)
+            for other in beside
         ]
-        return FateProducer(self, name, near + far, TRANSACTIONS)
+        there = [*near, *far] if name in plan.receivers else far
+        return [each for each in there if each.queue in plan.queues]
+
+    def _producer(self, name: str, targets: list[Target]) -> FateProducer:  # type: ignore[override]
+        return FateProducer(self, name, targets, self.plan.transactions)
 
     # ------------------------------------------------------------------------------- troubles
 
     def _plan_troubles(self) -> None:
-        rng = self.rng
-        for _ in range(rng.randrange(PARTITIONS + 1)):
-            self.schedule.after(rng.uniform(0.0, TROUBLED_S_MAX / 2), self._part)
-        if self.fates.clocks_jump:
-            for _ in range(JUMPS):
-                self.schedule.after(rng.uniform(0.0, TROUBLED_S_MAX / 2), self._jump)
+        rng, plan = self.rng, self.plan
+        for _ in range(rng.randrange(plan.partitions + 1)):
+            self.schedule.after(rng.uniform(0.0, plan.struck_within_s), self._part)
+        for _ in range(plan.jumps):
+            self.schedule.after(rng.uniform(0.0, plan.struck_within_s), self._jump)
 
     def _jump(self) -> None:
-        daemon = self.daemons[self.rng.choice(self.names)]
+        daemon = self.daemons[self.rng.choice(self.plan.names)]
         if self.troubled:
             daemon.skew_s += self.rng.choice([-3600.0, -5.0, 5.0, 3600.0])
             self.schedule.happened("jump", daemon.name, daemon.skew_s)
+            self.schedule.struck["clock jump"] += 1
 
     def _part(self) -> None:
         """Part two managers for a while, one way or both."""
-        one, other = self.rng.sample(self.names, 2)
+        one, other = self.rng.sample(self.plan.names, 2)
         ways = [(one, other), (other, one)][: self.rng.randint(1, 2)]
         for way in ways:
             if self.troubled and way not in self._dammed:
                 self.schedule.happened("part", way)
+                self.schedule.struck["partition" if len(ways) > 1 else "one-way partition"] += 1
                 self._dammed.append(way)
                 self.schedule.after(
                     self.rng.uniform(0.5, 8.0),
@@ -231,5 +294,20 @@ class FateWorld(World):
                 self._dam(link)
 
 
+def swarm_world(seed: int) -> FateWorld:
+    """The world of the swarm that has this seed; some are large ones."""
+    return FateWorld(seed, swarm_plan(seed))
+
+
+def main() -> None:
+    """Live one world."""
+    parser = argparse.ArgumentParser(prog="python -m dray.testing.fate_world")
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--swarm", action="store_true", help="the world of the swarm, not a large")
+    options = parser.parse_args()
+    world = (swarm_world if options.swarm else FateWorld)(options.seed)
+    sys.stdout.write(f"{world.run()}\n")
+
+
 if __name__ == "__main__":
-    sys.stdout.write(f"{FateWorld(int(sys.argv[1])).run()}\n")
+    main()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
@@ -31,7 +32,8 @@ from dray.wire.frames import (
 )
 from dray.wire.stream import READ_BYTES, Frame, FrameStream
 
-_EXPENDABLE = frozenset({Data, Passed, OpenStream, StreamRefused, StreamState})
+EXPENDABLE = frozenset[type]({Data, Passed, OpenStream, StreamRefused, StreamState})
+"""Frames that a line may lose, repeat and let overtake each other."""
 STALL, OVERTAKEN = 100, 10
 """How many times as long as others a frame takes that is stalled, or overtaken."""
 _IN_PIECES, _CUTS = 0.2, 2
@@ -67,6 +69,8 @@ class Schedule:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._history = hashlib.sha256()
+        self.struck = Counter[str]()
+        """How often each trouble struck."""
         self.memory = bytearray(READ_BYTES)
         """Where all links read."""
 
@@ -117,8 +121,11 @@ class Link:
         schedule: Schedule,
         rng: random.Random,
         faults: Faults,
+        *,
+        expendable: frozenset[type] = EXPENDABLE,
     ) -> None:
         """Connect two endpoints."""
+        self._expendable = expendable
         self.ends = ends
         self.open = True
         self._deaf = [False, False]
@@ -153,13 +160,20 @@ class Link:
         if disconnection and rng.random() < disconnection:
             # Not at once: this frame, and some after it, may or may not get through.
             self._schedule.after(self._delay() * rng.choice((0, 1, OVERTAKEN)), self.cut)
-        if type(head) not in _EXPENDABLE:
+            self._schedule.struck["disconnection"] += 1
+        if type(head) not in self._expendable:
             self._carry(to, data, overtaking=False)
             return
+        struck = self._schedule.struck
         if chance_of(rng, loss):
+            struck["loss"] += 1
             return
-        self._carry(to, data, overtaking=chance_of(rng, reordering))
+        overtaking = chance_of(rng, reordering)
+        if overtaking:
+            struck["reordering"] += 1
+        self._carry(to, data, overtaking=overtaking)
         if chance_of(rng, repetition):
+            struck["repetition"] += 1
             self._carry(to, data, overtaking=True)
 
     def cut(self, dead: Endpoint | None = None) -> None:
@@ -187,6 +201,8 @@ class Link:
     def _carry(self, to: int, data: bytes, *, overtaking: bool) -> None:
         schedule, stall = self._schedule, self.faults.stall
         stalled = stall and self._rng.random() < stall
+        if stalled:
+            schedule.struck["stall"] += 1
         delay_s = self._delay() * (STALL if stalled else OVERTAKEN if overtaking else 1)
         now = schedule.now
         at = now + delay_s

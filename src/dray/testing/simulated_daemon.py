@@ -119,6 +119,7 @@ class SimDaemon:
             return
         world = self.world
         world.schedule.happened("kill", self.name, power)
+        world.schedule.struck["power cut" if power else "kill"] += 1
         self.up = False
         self.life += 1
         self.disk = self.disk.crash() if power else self.disk.kill()
@@ -244,6 +245,7 @@ class SimDaemon:
             return
         if self.world.unlucky(self.world.chances.bad_sync):
             self.disk.fail_sync()
+            self.world.schedule.struck["failed sync"] += 1
         try:
             sync.run()
         except StorePoisoned:

@@ -21,7 +21,7 @@ from dray.manager.events import ManagerConfig, Peer
 from dray.manager.turn import Manager
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
-from dray.testing.network import Endpoint, Faults, Link, Schedule, chance_of
+from dray.testing.network import EXPENDABLE, Endpoint, Faults, Link, Schedule, chance_of
 from dray.testing.shadow import BrokenPromiseError, Shadow
 from dray.testing.simulated_client import SimClient
 from dray.testing.simulated_daemon import SimDaemon, opened_store
@@ -57,6 +57,9 @@ class World:
     """One world."""
 
     limit_s = LIMIT_S
+    run_with = ""
+    """What the command that runs it again says besides the seed."""
+    expendable = EXPENDABLE
     queue_files_every = 4
     """One world in so many keeps a file of each queue, as a daemon does; 0 is none."""
 
@@ -143,7 +146,8 @@ class World:
 
     def connect(self, dialler: Endpoint, listener: Endpoint, faults: Faults) -> Link:
         """Make a connection."""
-        link = Link((dialler, listener), self.schedule, self.rng, faults)
+        ends, expendable = (dialler, listener), self.expendable
+        link = Link(ends, self.schedule, self.rng, faults, expendable=expendable)
         self.links = [each for each in self.links if each.open]
         self.links.append(link)
         return link
@@ -160,19 +164,23 @@ class World:
             if "Diverged" in notice or not overtaking:
                 raise BrokenPromiseError(f"{daemon.name} noticed: {notice}")
 
+    def troubles(self) -> set[str]:
+        """Which troubles struck."""
+        return set(self.schedule.struck)
+
     # ---------------------------------------------------------------------------- its life
 
     def run(self) -> str:
         """Live through the troubles and come to rest. Gives the digest."""
         try:
-            self._live()
+            self.live()
             self.judge()
             for daemon in self.daemons.values():
                 self._inspect(daemon)
         except Exception as error:
             module = sys.modules[type(self).__module__].__spec__
             name = module.name if module else type(self).__module__
-            error.add_note(f"run it again: python -m {name} {self.seed}")
+            error.add_note(f"run it again: python -m {name} {self.seed}{self.run_with}")
             raise
         return self.schedule.digest()
 
@@ -180,7 +188,8 @@ class World:
         """Hold what clients saw against what they were promised."""
         self.shadow.check(holes_may_be_lost=self.interrupted)
 
-    def _live(self) -> None:
+    def live(self) -> None:
+        """Go on until nothing is left to happen; the troubles end with the last producer."""
         at_work, schedule = list(self.producers), self.schedule
         calm_at, end = START + TROUBLED_S_MAX, START + self.limit_s
         for _ in range(STEPS_MAX):
