@@ -63,7 +63,8 @@ def handle_open_stream(
     newest = context.confirmed.get(key)
     if (newest and newest.number > session.number) or head.stream in session.ended:
         return
-    session.questions[head.stream] = head.question
+    # Streams do not lean on the line: one question may overtake another, and its answer counts.
+    session.questions[head.stream] = max(head.question, session.questions.get(head.stream, 0))
     reopen(context, key)
     try:
         queue = _destination(context, head)

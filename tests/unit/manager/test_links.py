@@ -375,3 +375,17 @@ def test_a_stream_comes_on_the_newest_session_that_opened_it_and_on_no_other(tmp
     desk.effects = []
     desk.turn(Request(500, Frame(frames.OpenStream(9, "orders"), 0, memoryview(b""))))
     assert desk.effects == []
+
+
+def test_a_question_that_was_overtaken_does_not_count_as_the_last(tmp_path: Path):
+    """Else every order ack would say so, and the source would believe none of them."""
+    desk = Desk(tmp_path / "destination", "b" * 32)
+    desk.session().create("orders")
+    desk.turn(SessionOpened(500))
+    desk.turn(Request(500, Frame(frames.Hello("manager", "a" * 32), 1, memoryview(b""))))
+    desk.effects = []
+    for question in (2, 1):
+        asked = frames.OpenStream(9, "orders", question)
+        desk.turn(Request(500, Frame(asked, 0, memoryview(b""))))
+    heads = [each.head for each in desk.effects if isinstance(each, Answer)]
+    assert [each.question for each in heads if isinstance(each, frames.StreamState)] == [2, 2]
