@@ -193,6 +193,7 @@ class Manager:
                 set_aside(manager._context, queue, found)
         if store.queue_files is not None:
             manager._keep_files(store.queue_files)
+        store.serve()
         return manager
 
     def _keep_files(self, files: QueueFiles) -> None:

@@ -158,7 +158,8 @@ class OwnChanges(Protocol):
 
 
 @contextmanager
-def _translated(name: str, act: str) -> Iterator[None]:
+def translated(name: str, act: str) -> Iterator[None]:
+    """Raise what the operating system says as an error of the store: `act` on `name` failed."""
     try:
         yield
     except OSError as error:
@@ -228,7 +229,7 @@ class RealFile:
 
     def truncate(self, size: int) -> None:
         """Cut or extend to `size`."""
-        with _translated(self.name, "truncate"):
+        with translated(self.name, "truncate"):
             os.ftruncate(self._descriptor, size)
 
     def size(self) -> int:
@@ -308,7 +309,7 @@ class RealDisk:
     def open(self, name: str, *, size: int = 0) -> RealFile:
         """Open for reading and writing; a file that found no room is not left behind."""
         path = self._folder / name
-        with _translated(name, "open"):
+        with translated(name, "open"):
             try:
                 descriptor, known = os.open(path, os.O_RDWR), True
             except FileNotFoundError:
@@ -329,12 +330,12 @@ class RealDisk:
 
     def exists(self, name: str) -> bool:
         """Whether there is a file of that name."""
-        with _translated(name, "look for"):
+        with translated(name, "look for"):
             return (self._folder / name).exists()
 
     def names(self, folder: str = "") -> list[str]:
         """The files of a folder; none if there is no such folder yet."""
-        with _translated(folder or FOLDER_NAME, "list"):
+        with translated(folder or FOLDER_NAME, "list"):
             if folder and not (self._folder / folder).exists():
                 return []
             with os.scandir(self._folder / folder) as entries:
@@ -342,25 +343,25 @@ class RealDisk:
 
     def not_files(self) -> list[str]:
         """What is in the folder and is no file."""
-        with _translated(FOLDER_NAME, "list"), os.scandir(self._folder) as entries:
+        with translated(FOLDER_NAME, "list"), os.scandir(self._folder) as entries:
             return sorted(entry.name for entry in entries if not entry.is_file())
 
     def rename(self, old: str, new: str) -> None:
         """Rename, also into another folder."""
-        with _translated(old, "rename"):
+        with translated(old, "rename"):
             self._make_folder(new)
             self._tell(goes=old, comes=new)
             (self._folder / old).rename(self._folder / new)
 
     def remove(self, name: str) -> None:
         """Unlink."""
-        with _translated(name, "remove"):
+        with translated(name, "remove"):
             self._tell(goes=name)
             (self._folder / name).unlink()
 
     def sync_directory(self, folder: str = "") -> None:
         """Flush the folder itself."""
-        with _translated(folder or FOLDER_NAME, "sync"):
+        with translated(folder or FOLDER_NAME, "sync"):
             self._make_folder(f"{folder}/")
             _sync_folder(self._folder / folder)
 

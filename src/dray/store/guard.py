@@ -19,7 +19,7 @@ class Health:
         """Begin healthy."""
         self.failure: str | None = None
         self.serving = False
-        """Recovery is over: from here on a file that may not be opened is a failure as well."""
+        """The start is over: from here on a file that may not be opened is a failure as well."""
 
     def check(self) -> None:
         """Raise StorePoisoned if something failed before."""

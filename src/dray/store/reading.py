@@ -20,6 +20,7 @@ from dray.store.disk import (
     ReadableBuffer,
     fill,
     no_access,
+    translated,
 )
 from dray.store.heap import Extent, file_name, missing_file
 from dray.store.whereabouts import refuse_if_moved
@@ -113,18 +114,20 @@ class ReadOnlyDisk:
 
     def exists(self, name: str) -> bool:
         """Whether there is a file of that name."""
-        return (self._folder / name).exists()
+        with translated(name, "look for"):
+            return (self._folder / name).exists()
 
     def names(self, folder: str = "") -> list[str]:
         """The files of a folder, sorted; none if there is no such folder."""
-        if not (self._folder / folder).is_dir():
-            return []
-        with os.scandir(self._folder / folder) as entries:
-            return sorted(entry.name for entry in entries if entry.is_file())
+        with translated(folder or FOLDER_NAME, "list"):
+            if not (self._folder / folder).is_dir():
+                return []
+            with os.scandir(self._folder / folder) as entries:
+                return sorted(entry.name for entry in entries if entry.is_file())
 
     def not_files(self) -> list[str]:
         """What is in the folder and is no file, sorted."""
-        with os.scandir(self._folder) as entries:
+        with translated(FOLDER_NAME, "list"), os.scandir(self._folder) as entries:
             return sorted(entry.name for entry in entries if not entry.is_file())
 
     def rename(self, old: str, new: str) -> NoReturn:

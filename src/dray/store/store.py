@@ -145,7 +145,7 @@ class Store:
         if replay.damaged or found.missing or not self._pairs.complete:
             # Until then a checkpoint is the only one of its pair, or the last one is not whole.
             self._due_at = 0
-        self._open = self._health.serving = True
+        self._open = True
         self.report = replay.report(chain, self._log.epoch)
         return self.report
 
@@ -174,6 +174,10 @@ class Store:
             self._log.file.sync()
             self._log.durable = self._log.head
         self._marked_at = self._log.head
+
+    def serve(self) -> None:
+        """The owner begins to decide: from here on a file that may not be opened ends the store."""
+        self._health.serving = True
 
     # ------------------------------------------------------------------------------- writing
 

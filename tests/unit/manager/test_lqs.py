@@ -6,12 +6,13 @@ from random import Random
 
 import pytest
 
-from dray.errors import StoreCorrupt, StoreError, StoreFull
+from dray.errors import StoreCorrupt, StoreError, StoreFull, StorePoisoned
 from dray.manager.checking import check_store
 from dray.manager.events import ManagerConfig, Request, SessionOpened
 from dray.manager.turn import Manager
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
+from dray.store.disk import RealDisk, no_access
 from dray.store.lqs import decode, file_name
 from dray.store.store import Store
 from dray.testing.disk import SimDisk
@@ -373,3 +374,36 @@ def test_a_store_from_before_there_were_files_gets_them(tmp_path):
 def test_a_label_longer_than_a_file_takes_is_refused(desk):
     with pytest.raises(Exception, match="249"):
         desk.session().create("orders", label="x" * 250)
+
+
+@pytest.mark.parametrize("name", [ORDERS, ADMIN])
+def test_a_file_that_may_not_be_opened_is_put_aside_and_written_anew(desk, monkeypatch, name):
+    """Of whatever queue: the state has it. The store starts, and is none the worse."""
+    desk.session().create("orders", label="kept")
+    desk.stop()
+    whole = RealDisk.open
+
+    def refusing(self, wanted, *, size=0):
+        if wanted == f"lqs/{name}":
+            raise no_access(PermissionError(13, "Permission denied"), wanted, "open")
+        return whole(self, wanted, size=size)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RealDisk, "open", refusing)
+        desk.start()
+        assert [path.name for path in desk.quarantine.iterdir()] == [f"{name}.1"]
+        assert any("Permission denied" in notice for notice in desk.manager.notices())
+        desk.session().create("another")
+    assert desk.info("orders").label == "kept"
+
+
+def test_a_file_that_may_not_be_opened_once_it_serves_ends_the_store(desk, monkeypatch):
+    def refusing(self, wanted, *, size=0):
+        raise no_access(PermissionError(13, "Permission denied"), wanted, "open")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RealDisk, "open", refusing)
+        with pytest.raises(StorePoisoned, match=r"Could not open .*: Permission denied"):
+            desk.session().create("orders")
+    with pytest.raises(StorePoisoned):
+        desk.store.sync()

@@ -258,18 +258,27 @@ def test_what_this_user_may_not_use_is_named_and_nothing_failed(
     assert raised.value.file == act.split()[-1]
 
 
-@pytest.mark.parametrize("look", [ReadOnlyDisk.lock, lambda disk: disk.open("f")])
-def test_who_only_looks_and_may_not_is_told_so_and_not_of_damage(tmp_path, monkeypatch, look):
+@pytest.mark.parametrize(
+    ("function", "look"),
+    [
+        ("open", ReadOnlyDisk.lock),
+        ("open", lambda disk: disk.open("f")),
+        ("stat", lambda disk: disk.exists("f")),
+        ("scandir", ReadOnlyDisk.names),
+        ("scandir", ReadOnlyDisk.not_files),
+    ],
+)
+def test_who_only_looks_and_may_not_is_told_so_and_not_of_damage(
+    tmp_path, monkeypatch, *, function, look
+):
     RealDisk(tmp_path).open("f").close()
     disk = ReadOnlyDisk(tmp_path)
 
     def refused(*_, **__):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr(os, "open", refused)
-    with pytest.raises(
-        StoreError, match=r"^Could not open .*: Permission denied; give it"
-    ) as raised:
+    monkeypatch.setattr(os, function, refused)
+    with pytest.raises(StoreError, match=r"^Could not .*: Permission denied; give it") as raised:
         look(disk)
     assert type(raised.value) is StoreError
 
