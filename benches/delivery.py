@@ -34,7 +34,8 @@ ARRIVAL_WITHIN_S = 300.0
 def run(folder: Path, size: int, rounds: int) -> list[Result]:
     """Measure; `size` bytes of 4 MB messages in each round."""
     count = max(BIG_BATCH, size // BIG_BYTES // BIG_BATCH * BIG_BATCH)
-    limit, small, near, proxied, far, plain = [], [], [], [], [], []
+    limit: list[float] = []
+    small, near, proxied, far, plain = ([*limit] for _ in range(5))
     payload = make_payload(folder / "payload", count * BIG_BYTES)
     for turn in range(rounds):
         work = folder / f"round-{turn}"
@@ -109,4 +110,4 @@ def _timed(folder: Path, delay_s: float | None, sender: str, arguments: dict[str
             if time.monotonic() > deadline:
                 raise DrayError(f"not everything arrived within {ARRIVAL_WITHIN_S:.0f} s")
             time.sleep(0.005)
-        return sent["seconds"] + time.perf_counter() - began
+        return float(sent["seconds"]) + time.perf_counter() - began

@@ -85,8 +85,8 @@ def _name(state: str) -> str:
     return state.replace(" ", "_")
 
 
-def _cell(value: str | bool) -> str:  # noqa: FBT001 - the content of a cell
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+def _cell(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 if __name__ == "__main__":
