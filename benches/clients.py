@@ -10,6 +10,7 @@ import os
 import socket
 import statistics
 import struct
+import subprocess
 import sys
 import time
 from collections import deque
@@ -17,15 +18,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest import mock
+
+import msgspec
 
 import dray
 from benches.peer_clients import nats_get, nats_put, rabbitmq_receive, rabbitmq_send
 from benches.processes import CLIENT_WITHIN_S, peak, reset_peak
 from dray.client.awaited import transfers
 from dray.client.transfer import accepting
-from dray.client.transfer.direct import listen_at
+from dray.client.transfer.direct import connect, listen_at
+from dray.errors import DrayError
+from dray.wire.transfer_frames import Joined
 
 PING_BYTES = 1024
 PLAIN_PIECE_BYTES = 1 << 20
@@ -103,9 +108,9 @@ def offer_file(url: str, path: str, *, relayed: bool, host: str) -> dict[str, fl
     """Offer one file, and serve it to its end; prints the port at which it listens before."""
     with dray.connect(url) as manager:
         listener = listen_at(host)
-        transfers.listen_at = lambda _: listener
         listen = None if relayed else host
-        offer = manager.offer_file(path, "reports", listen=listen)
+        with mock.patch.object(transfers, "listen_at", return_value=listener):
+            offer = manager.offer_file(path, "reports", listen=listen)
         _tell_port(listener.getsockname()[1])
         status = offer.wait(CLIENT_WITHIN_S)
         listener.close()
@@ -113,21 +118,28 @@ def offer_file(url: str, path: str, *, relayed: bool, host: str) -> dict[str, fl
 
 
 def accept_file(url: str, to: str, *, port: int) -> dict[str, float]:
-    """Accept one file; a direct connection goes to `port`, where a long line may begin."""
-    connect = socket.create_connection
+    """Accept one file; a direct connection goes to `port`, where a long line may begin.
 
-    def through(address: tuple[str, int], **options: float) -> socket.socket:
-        return connect((address[0], port), **options)
+    `connections` says how many did: none if it came through the queue manager.
+    """
+    connections = 0
+
+    def through(joined: Joined) -> socket.socket:
+        nonlocal connections
+        connections += 1
+        assert joined.direct is not None
+        host, _, token = joined.direct
+        return connect(msgspec.structs.replace(joined, direct=(host, port, token)))
 
     with dray.connect(url) as manager:
         incoming = manager.accept_file("reports", timeout=60)
-        # The manager's own connection is made already; what follows is the one to the producer.
-        accepting.socket = SimpleNamespace(create_connection=through)
         before = reset_peak("self")
         began = time.perf_counter()
-        incoming.save_to(to)
+        with mock.patch.object(accepting, "connect", through):
+            incoming.save_to(to)
         seconds = time.perf_counter() - began
-        return {"seconds": seconds, "growth": peak("self") - before}
+        growth = peak("self") - before
+        return {"seconds": seconds, "growth": growth, "connections": connections}
 
 
 def _tell_port(port: int) -> None:
@@ -237,6 +249,54 @@ def commit_alone(url: str, queue: str, *, count: int, size: int) -> dict[str, fl
     }
 
 
+def echo_with_syncs(folder: str, *, count: int, size: int, fact_bytes: int) -> dict[str, float]:
+    """How long another plain program takes to sync what it is sent and to answer, in microseconds.
+
+    It writes the body into one preallocated file and `fact_bytes` into another, as a queue manager
+    does for a commit, and does nothing else: no commit of two Python programs can be faster.
+    """
+    ours, theirs = socket.socketpair()
+    asked = {"line": theirs.fileno(), "folder": folder, "size": size, "fact_bytes": fact_bytes}
+    command = [sys.executable, "-m", "benches.clients", "answer_with_syncs"]
+    command.append(json.dumps(asked | {"count": count + 1}))
+    body, found = os.urandom(size), []
+    with ours, subprocess.Popen(command, pass_fds=[theirs.fileno()], stdout=sys.stderr) as other:
+        theirs.close()
+        for _ in range(count + 1):
+            began = time.perf_counter()
+            ours.sendall(body)
+            if not ours.recv(1):
+                raise DrayError("the program that syncs and answers ended before its time")
+            found.append((time.perf_counter() - began) * 1e6)
+        other.wait()
+    # The first one waited until the other program had begun.
+    return {"echo": statistics.median(found[1:])}
+
+
+def answer_with_syncs(
+    line: int, folder: str, *, count: int, size: int, fact_bytes: int
+) -> dict[str, float]:
+    """The other end of `echo_with_syncs`."""
+    fact = os.urandom(fact_bytes)
+    heap = _preallocated(Path(folder, "echo-heap"), count * size)
+    log = _preallocated(Path(folder, "echo-log"), count * fact_bytes)
+    with socket.socket(fileno=line) as sock:
+        for index in range(count):
+            os.pwrite(heap, sock.recv(size, socket.MSG_WAITALL), index * size)
+            os.pwrite(log, fact, index * fact_bytes)
+            os.fdatasync(heap)
+            os.fdatasync(log)
+            sock.send(b"!")
+    return {}
+
+
+def _preallocated(path: Path, size: int) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.posix_fallocate(descriptor, 0, size)
+    os.fsync(descriptor)
+    return descriptor
+
+
 def commit_together(
     url: str, queue: str, *, count: int, size: int, clients: int
 ) -> dict[str, float]:
@@ -295,6 +355,8 @@ CLIENTS: dict[str, Callable[..., dict[str, Any]]] = {
         receive_small,
         send_big,
         commit_alone,
+        echo_with_syncs,
+        answer_with_syncs,
         commit_together,
         ping,
         nats_put,

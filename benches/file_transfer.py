@@ -19,6 +19,7 @@ from benches.limits import make_payload
 from benches.processes import ClientProcess
 from benches.results import Result
 from dray.cli.demo.processes import ManagerProcess
+from dray.errors import DrayError
 from dray.testing.bad_line import BadLine
 from dray.testing.cable import Faults
 from dray.testing.namespaces import Place, cabled, why_not
@@ -114,9 +115,11 @@ def _transfer(
         _line(offering.told()["port"], delay_s) as port,
         ClientProcess("accept_file", far, url=url, to=str(work / way), port=port) as accepting,
     ):
-        seconds = accepting.result()["seconds"]
+        accepted = accepting.result()
         offering.result()
-    return float(seconds)
+    if bool(accepted["connections"]) is (way == "relayed"):
+        raise DrayError(f"the transfer {way!r} did not go the way that is measured")
+    return float(accepted["seconds"])
 
 
 def _there(places: tuple[Place, Place] | None) -> tuple[str, Place | None, Place | None]:
