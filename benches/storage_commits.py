@@ -1,4 +1,9 @@
-"""Small transactions: how many share one sync when many clients commit, and how long one waits."""
+"""Small transactions: how many share one sync when many clients commit, and how long one waits.
+
+Beside the wait stands its floor: two plain Python programs, of which one sends 1 KiB to the other
+and that one writes it and a fact into two files, syncs both and answers. What a lone commit takes
+above that is ours; the floor itself is not.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,8 @@ MESSAGE_BYTES = 1024
 CLIENTS = 64
 COUNT = 20_000
 LONE_COUNT = 1_000
+FACT_BYTES = 200
+"""What the log takes of a commit of one message."""
 PER_SYNC_BAR = 20
 LATENCY_BAR = 2.5
 
@@ -39,6 +46,10 @@ def run(folder: Path, size: int, rounds: int) -> list[Result]:
         Result("commit of one client alone, p50", "us", found["commit"],
                "4 KiB write+fdatasync, p50", found["raw"],
                note=f"bar {LATENCY_BAR:g}: {'good' if ratio <= LATENCY_BAR else 'MISSED'}"),
+        Result("echo with a sync pair, p50", "us", found["echo"],
+               "4 KiB write+fdatasync, p50", found["raw"], note="two idle programs: the floor"),
+        Result("commit of one client alone, p50", "us", found["commit"],
+               "echo with a sync pair, p50", found["echo"]),
         Result("commit of one client alone, p99", "us", found["commit p99"],
                "4 KiB write+fdatasync, p99", found["raw p99"]),
         Result("send without a transaction, p50", "us", found["send"],
@@ -49,7 +60,10 @@ def run(folder: Path, size: int, rounds: int) -> list[Result]:
 def _round(folder: Path, url: str) -> dict[str, float]:
     # Before and behind: a disk that others use changes within seconds.
     raw = raw_sync_us(folder)
+    floor = {"folder": str(folder), "count": LONE_COUNT // 2, "size": MESSAGE_BYTES}
+    echo = [client("echo_with_syncs", fact_bytes=FACT_BYTES, **floor)["echo"]]
     lone = client("commit_alone", url=url, queue="small", count=LONE_COUNT, size=MESSAGE_BYTES)
+    echo.append(client("echo_with_syncs", fact_bytes=FACT_BYTES, **floor)["echo"])
     raw = sorted(raw + raw_sync_us(folder))
     many = client(
         "commit_together",
@@ -62,6 +76,7 @@ def _round(folder: Path, url: str) -> dict[str, float]:
     return {
         "raw": statistics.median(raw),
         "raw p99": raw[len(raw) * 99 // 100],
+        "echo": statistics.fmean(echo),
         "commit": lone["commit"],
         "commit p99": lone["commit p99"],
         "send": lone["send"],
