@@ -143,11 +143,6 @@ class Connection:
         if carries_files(sock):
             self._lent = LentFiles(around.copier, self._pass_on, self._read_if_wanted)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether more may be said."""
-        return self._state is _State.OPEN
-
     def start(self) -> None:
         """Begin to read."""
         self._read_if_wanted()

@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from dray.machine import Core
 from dray.manager.events import Effect, Event
 from dray.store.checkpoint import Snapshots
 
 
-class Deciding(Protocol):
-    """The part of a manager that turns need."""
-
-    def handle(self, event: Event, now: float) -> list[Effect]:
-        """Take one event; say what is to be done about it."""
-        ...
-
-    def deadline(self) -> float | None:
-        """When to send Tick, or None for never."""
-        ...
+class Deciding(Core[Event, Effect], Protocol):
+    """The part of a manager that turns need: a core, which wants Tick at its deadline."""
 
     def snapshot(self) -> Snapshots:
         """Everything, for a checkpoint."""

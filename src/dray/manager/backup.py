@@ -25,7 +25,7 @@ from dray.manager.quarantine import QUARANTINE
 from dray.model.limits import BACKUP_PIECE_BYTES, BACKUP_PIECE_RECORDS
 from dray.store.heap import Extent, missing_file
 from dray.store.kinds import KIND_AT, Kind
-from dray.wire.archive import RUN
+from dray.wire.archive import pack_runs
 from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ class BackupRun:
                 runs[-1] = last._replace(length=last.length + length)
             else:
                 runs.append(Extent(self._file, offset, length))
-        packed = b"".join([RUN.pack(*run) for run in runs])
-        return BackupPiece(packed, b"".join(checks)), tuple(runs)
+        return BackupPiece(pack_runs(runs), b"".join(checks)), tuple(runs)
 
     def _read_on(self) -> None:
         self._file = self._unread.popleft()

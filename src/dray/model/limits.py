@@ -100,8 +100,6 @@ TWINS_WATCHED_S: Final = 60.0
 """How long a second manager under one id is remembered; they call every few seconds."""
 IDLE_TRANSACTION_S: Final = 3600.0
 """A client that began a transaction and forgot it holds messages no longer than this."""
-ORDER_ACK_DELAY_S: Final = 0.0
-"""Order acks follow the sync of the turn that accepted; the turn already batches."""
 RESEND_SCHEDULE_S: Final = (30.0,) * 3 + (300.0,) * 3 + (1800.0,) * 3 + (21600.0,)
 """The original's (semantics 2.5); the last step repeats until the message expires."""
 RECONNECT_DELAY_S: Final = 5.0

@@ -26,9 +26,6 @@ TURNS_OF_A_SECOND_LIFE = 8
 SECOND_LIVES = 0.002
 """Share of the crash states that live on."""
 CHANCES = 2
-HEAP_FILE_SIZES = (8 << 10, 16 << 10)
-LOG_SIZES = (16 << 10, 24 << 10)
-"""Small, so that files are used again and the log comes around within a workload."""
 QUEUE_FILES_EVERY = 4
 
 

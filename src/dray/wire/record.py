@@ -308,8 +308,3 @@ def _flags(message: Message) -> int:
 def acknowledge_of(header: RecordHeader) -> Acknowledge:
     """The acknowledgments asked for."""
     return Acknowledge(header.acknowledge & Acknowledge(15))
-
-
-def within_app_specific(value: int) -> bool:
-    """Whether a number fits the signed 32-bit property."""
-    return _APP_SPECIFIC_MIN <= value <= _APP_SPECIFIC_MAX

@@ -26,7 +26,6 @@ from dray.wire.record import (
     encode_record,
     read_header,
     read_properties,
-    within_app_specific,
 )
 
 SOURCE = bytes(range(16))
@@ -158,12 +157,6 @@ def test_a_property_of_another_kind_is_refused_in_one_sentence_that_names_it(giv
         encode_record(Message(**given), SOURCE, 1)
     assert str(caught.value).startswith(said)
     assert "$" not in str(caught.value)
-
-
-def test_app_specific_is_a_signed_32_bit_number():
-    assert within_app_specific(-(1 << 31))
-    assert within_app_specific((1 << 31) - 1)
-    assert not within_app_specific(1 << 31)
 
 
 @pytest.mark.parametrize(("at", "size"), [(8, PROPERTIES_BYTES_MAX + 1), (12, MESSAGE_BYTES_MAX)])
