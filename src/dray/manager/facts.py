@@ -26,6 +26,8 @@ class Confirmation(msgspec.Struct, array_like=True, frozen=True):
     label: str = ""
     origin: str = ""
     """Whose message it is; empty if the source's own."""
+    hops: int = 0
+    """How many managers have told it on."""
 
 
 class Fact(msgspec.Struct, array_like=True, frozen=True, tag_field="type"):

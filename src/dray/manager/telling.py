@@ -19,7 +19,7 @@ from dray.manager.happening import Happening
 from dray.manager.index import lookup_id_of
 from dray.manager.system import ORDER_QUEUE
 from dray.model.classes import MessageClass
-from dray.model.limits import CONFIRMATIONS_AHEAD_MAX
+from dray.model.limits import CONFIRMATIONS_AHEAD_MAX, HOPS_MAX
 from dray.wire.frames import Confirmations, ConfirmationsTaken, Confirmed
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from dray.manager.context import Context, Session
     from dray.manager.queues import Queue
+    from dray.manager.ways import Way
 
 _HEARD_AT_ONCE = 1_024
 """Confirmations in one fact; each may bring a message of the manager's own and move another."""
@@ -74,18 +75,31 @@ def _hear(context: Context, queue: Queue, told: Sequence[Confirmed], upto: int) 
         if origin == context.state.manager_id:
             leaving += _own(context, happening, each)
             continue
-        way = context.state.ways.back(origin, queue.number)
-        if way is not None:
+        way = _way_back(context, origin, queue)
+        if way is not None and each.hops < HOPS_MAX:
             passed_on = Confirmation(
                 each.number,
                 each.message_class,
                 each.administration_queue,
                 each.label,
                 way.told_origin,
+                each.hops + 1,
             )
             happening.departures.pass_on(way, passed_on)
     happening.drop(context.state.queues.numbered(ORDER_QUEUE), leaving)
     happening.record((queue.number, upto))
+
+
+def _way_back(context: Context, origin: str, queue: Queue) -> Way | None:
+    """By which way to tell on what became of an origin's message: the first that is still there.
+
+    Where routes go in a circle, messages come again by later ways; word that went back by such a
+    one would go round for ever. A way that was given up for another one has ended.
+    """
+    ways = context.state.ways.back(origin, queue.number)
+    outbox = context.state.outbox
+    standing = (way for way in ways if not outbox.has_ended(StreamKey(way.source, way.stream)))
+    return next(standing, ways[-1] if ways else None)
 
 
 def _own(context: Context, happening: Happening, told: Confirmed) -> list[int]:
@@ -133,6 +147,7 @@ def tell_source(context: Context, key: StreamKey) -> None:
                 each.administration_queue,
                 each.label,
                 each.origin,
+                each.hops,
             )
             for each in told
         ]

@@ -40,7 +40,7 @@ class Ways:
         """Begin with what a checkpoint knew."""
         self._ways: list[Way] = []
         self._numbers: dict[Way, int] = {}
-        self._back: dict[tuple[str, int], Way] = {}
+        self._back: dict[tuple[str, int], list[Way]] = {}
         self._going: dict[int, int] = {}
         for way in ways:
             self.add(way)
@@ -55,7 +55,7 @@ class Ways:
         """Apply the fact that a way was used for the first time."""
         self._ways.append(way)
         self._numbers[way] = len(self._ways)
-        self._back[way.origin, way.queue] = way
+        self._back.setdefault((way.origin, way.queue), []).append(way)
 
     def number(self, way: Way) -> int:
         """The number of a way; 0 if it was never used."""
@@ -65,9 +65,9 @@ class Ways:
         """The way of a number; None for 0."""
         return self._ways[number - 1] if number else None
 
-    def back(self, origin: str, queue: int) -> Way | None:
-        """By which way messages of an origin last came into an outgoing queue."""
-        return self._back.get((origin, queue))
+    def back(self, origin: str, queue: int) -> list[Way]:
+        """By which ways messages of an origin came into an outgoing queue, the oldest way first."""
+        return self._back.get((origin, queue), [])
 
     def accepted(self, fact: Accepted) -> None:
         """Apply what a fact says of its ways."""

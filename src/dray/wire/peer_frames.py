@@ -60,7 +60,8 @@ class Confirmed(msgspec.Struct, array_like=True, frozen=True):
     """What became of one message of the source, by number; a `MessageClass`.
 
     `administration_queue` is empty if no acknowledgment message was asked for, `origin` if the
-    message is one of the source's own and not one that it forwarded.
+    message is one of the source's own and not one that it forwarded. `hops` managers have told it
+    on.
     """
 
     number: int
@@ -68,6 +69,7 @@ class Confirmed(msgspec.Struct, array_like=True, frozen=True):
     administration_queue: str = ""
     label: str = ""
     origin: str = ""
+    hops: int = 0
 
 
 class Confirmations(Head, frozen=True):

@@ -12,7 +12,7 @@ from dray.model.limits import HOPS_MAX
 from dray.model.message import Message
 from dray.wire import frames
 
-from .net import Net, address
+from .net import Net, address, peer
 from .test_departures import acknowledged, asking, dead
 from .test_large_messages import send_large, take_large
 
@@ -113,6 +113,69 @@ def test_messages_that_go_in_a_circle_are_ended_by_their_hops(tmp_path: Path) ->
     circled = [head for _, _, head in net.said if isinstance(head, frames.Data)]
     assert len(circled) == HOPS_MAX + 1
     assert net["b"].store.live_bytes == 0
+
+
+@pytest.mark.parametrize("circle", ["bd", "bde"])
+def test_word_of_what_went_in_a_circle_of_others_comes_back_to_the_origin(
+    tmp_path: Path, circle: str
+) -> None:
+    """The origin is not in the circle: word must leave it where the message came in."""
+    routes = {each: {"c": goal} for each, goal in zip(circle, circle[1:] + circle[0], strict=True)}
+    net = Net(tmp_path, "a" + circle, {"a": {"c": "b"}, **routes})
+    caller = net["a"].session()
+    caller.create("acks")
+    caller.send(caller.open(ORDERS), asking(b"round", Acknowledge(15), use_dead_letter_queue=True))
+    for _ in range(200):
+        if not sum(net._carry(host) for host in net.desks):
+            break
+    else:
+        raise AssertionError("word goes round for ever")
+    assert dead(caller) == [(MessageClass.NACK_HOP_COUNT_EXCEEDED, b"round")]
+    assert [each for each, _ in acknowledged(caller)] == [MessageClass.NACK_HOP_COUNT_EXCEEDED]
+
+
+def test_word_that_cannot_leave_a_circle_ends_after_as_many_hops_as_a_message(
+    tmp_path: Path,
+) -> None:
+    """The origin has deleted its outgoing queue: what is left are the ways of the circle."""
+    net = Net(tmp_path, "abd", {"a": {"c": "b"}, "b": {"c": "d"}, "d": {"c": "b"}})
+    net.block("b", "d")
+    caller = net["a"].session()
+    caller.send(caller.open(ORDERS), Message(body=b"round", use_dead_letter_queue=True))
+    net.deliver()
+    caller.call(frames.DeleteQueue(ORDERS))
+    net.deliver()
+    net.unblock("b", "d")
+    net["b"].advance(31.0)
+    for _ in range(400):
+        if not sum(net._carry(host) for host in net.desks):
+            break
+    else:
+        raise AssertionError("word goes round for ever")
+    told = [head for _, _, head in net.said if isinstance(head, frames.Confirmations)]
+    assert max(each.hops for head in told for each in head.confirmations) == HOPS_MAX
+    assert dead(caller) == [(MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER, b"round")]
+
+
+def test_word_comes_back_by_the_way_that_is_left_when_another_was_given_up(tmp_path: Path) -> None:
+    """First over d and b, then straight over b."""
+    net = Net(tmp_path, "abcd", {"a": {"c": "d"}, "d": {"c": "b"}})
+    net["c"].session().create("orders")
+    caller = net["a"].session()
+    caller.send(caller.open(ORDERS), Message(body=b"1"))
+    net.deliver()
+    caller.call(frames.DeleteQueue(ORDERS))
+    net["d"].session().call(frames.DeleteQueue(ORDERS))
+    net.deliver()
+    net["a"].config["routes"] = {peer("c"): peer("b")}
+    net.crash("a")
+    caller = net["a"].session()
+    caller.send(caller.open(ORDERS), Message(body=b"2", use_dead_letter_queue=True))
+    net.deliver()
+    receiver = net["c"].session()
+    receiver.call(frames.PurgeQueue(receiver.open("orders")))
+    net.deliver()
+    assert dead(net["a"].session()) == [(MessageClass.NACK_Q_PURGED, b"2")]
 
 
 def test_the_time_to_reach_the_queue_counts_down_over_hops_whatever_the_clocks_say(
