@@ -25,6 +25,7 @@ NAMES = (
     "transfer",
     "file_transfer",
     "delivery",
+    "worlds",
     "lanes",
     "memory",
     "storage_depth",

@@ -31,6 +31,7 @@ from dray.testing.world import World
 from dray.wire.frames import Data, OpenStream, Passed
 
 SMALL_QUOTA = 1200
+SMALL_STEPS_MAX = 15_000
 TAKEN = ("plain", "small", "passing", "leaving")
 OWN_QUEUES = ("acks", "system$;deadxact", "system$;deadletter", "system$;journal")
 """What managers put messages into themselves; auditors read it."""
@@ -133,6 +134,12 @@ class FateWorld(World):
         depot = Peer(self.plan.depot, DEFAULT_PORT)
         goals = (Peer(far, DEFAULT_PORT) for far in self.plan.far(name))
         return {goal: depot for goal in goals if goal != depot}
+
+    @property
+    def steps_max(self) -> int:
+        """Fewer in a small world, of which the longest in thousands took 4,000."""
+        most = super().steps_max
+        return most if self.plan.is_large else min(most, SMALL_STEPS_MAX)
 
     def administration_queue(self, manager: str, at: str) -> str:
         """The name at `manager` of the administration queue that is at another, or here."""

@@ -136,6 +136,11 @@ class World:
         """The faults of a new link of a client."""
         return self.client_troubles if self.troubled else CALM
 
+    @property
+    def steps_max(self) -> int:
+        """After so many steps it will not come to rest."""
+        return STEPS_MAX
+
     def unlucky(self, chance: float) -> bool:
         """Whether a trouble strikes now."""
         return self.troubled and chance_of(self.rng, chance)
@@ -192,7 +197,7 @@ class World:
         """Go on until nothing is left to happen; the troubles end with the last producer."""
         at_work, schedule = list(self.producers), self.schedule
         calm_at, end = START + TROUBLED_S_MAX, START + self.limit_s
-        for _ in range(STEPS_MAX):
+        for _ in range(self.steps_max):
             if self.troubled:
                 while at_work and at_work[-1].done:
                     at_work.pop()
