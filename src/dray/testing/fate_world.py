@@ -28,7 +28,7 @@ from dray.testing.shadow import BrokenPromiseError
 from dray.testing.simulated_client import Script, SimClient
 from dray.testing.simulated_daemon import SimDaemon
 from dray.testing.world import World
-from dray.wire.frames import Data, OpenStream, Passed
+from dray.wire.frames import Data, ListQueues, OpenStream, Passed, QueueList
 
 SMALL_QUOTA = 1200
 SMALL_STEPS_MAX = 15_000
@@ -185,8 +185,12 @@ class FateWorld(World):
     def _audit(self, name: str) -> Callable[[SimClient], Script]:
         def script(client: SimClient) -> Script:
             yield from client.connect()
-            for queue in OWN_QUEUES:
-                yield from Auditor(self, name, queue).last_look(client)
+            reply = yield from client.call(ListQueues())
+            assert isinstance(reply.head, QueueList)
+            for queue in reply.head.queues:
+                if queue.name in OWN_QUEUES and queue.message_count:
+                    auditor = Auditor(self, name, queue.name)
+                    yield from auditor.last_look(client, queue.message_count)
 
         return script
 
