@@ -38,6 +38,10 @@ class Heap(Protocol):
         """A descriptor of the heap file, good until the store is called next."""
         ...
 
+    def opener(self, file: int) -> Callable[[], int]:
+        """What opens the heap file for reading in another thread, while it is pinned."""
+        ...
+
     def pin(self, file: int) -> None:
         """Keep the file from being recycled."""
         ...
@@ -81,9 +85,10 @@ class Outbox:
         return self._bytes + self._lanes.bytes_in_memory
 
     def put(self, data: bytes) -> None:
-        """Send `data` after all else."""
-        self._pieces.append(memoryview(data))
-        self._bytes += len(data)
+        """Send `data` after all else; nothing, if there is none."""
+        if data:
+            self._pieces.append(memoryview(data))
+            self._bytes += len(data)
 
     def put_extent(self, extent: Extent, *, in_kernel: bool) -> None:
         """Send a pinned `extent` after all else; unpins it in its time."""

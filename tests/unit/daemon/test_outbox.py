@@ -83,7 +83,7 @@ extents = st.builds(
 )
 
 
-@given(st.lists(st.one_of(st.binary(min_size=1, max_size=2000), extents), max_size=30))
+@given(st.lists(st.one_of(st.binary(max_size=2000), extents), max_size=30))
 def test_pieces_of_any_kind_arrive_in_order_and_unpin_their_files(heap, pieces):
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -102,6 +102,14 @@ def test_pieces_of_any_kind_arrive_in_order_and_unpin_their_files(heap, pieces):
         assert pump(outbox, theirs) == expected
         assert heap.pins == 0
         assert outbox.bytes_in_memory == 0
+
+
+def test_bytes_that_are_none_are_not_waited_for(heap, pair):
+    outbox = Outbox(pair[0], heap, SCRATCH, monotonic)
+    outbox.put(b"")
+    assert not outbox
+    outbox.put(b"behind it")
+    assert pump(outbox, pair[1]) == b"behind it"
 
 
 def test_only_small_bytes_count_as_memory(heap, pair):
