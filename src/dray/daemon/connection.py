@@ -20,7 +20,7 @@ from functools import partial
 from typing import Protocol
 
 from dray.daemon.backlog import Backlog
-from dray.daemon.copying import Copier, Piece
+from dray.daemon.copying import Copier, Piece, Source
 from dray.daemon.intake import Intake
 from dray.daemon.lent_files import LentFiles
 from dray.daemon.limits import (
@@ -43,6 +43,7 @@ from dray.daemon.limits import (
 )
 from dray.daemon.outbox import Heap, Outbox, size_of, unpin_all
 from dray.errors import DrayError, ProtocolError, TargetUnwritable
+from dray.manager.events import Into
 from dray.store.heap import Extent
 from dray.tls import carries_files
 from dray.wire.frames import Head, encode_frame, failure
@@ -183,18 +184,18 @@ class Connection:
             return
         self._outbox.put_in_lane(lane, encode_frame(head, 0, size_of(body)), body)
 
-    def copy(self, head: Head, request_id: int, body: tuple[bytes | Extent, ...], at: int) -> None:
-        """Copy the one extent of `body`, which is pinned, into the file that a request lent.
+    def copy(self, head: Head, request_id: int, extent: Extent, into: Into) -> None:
+        """Copy an extent, which is pinned, into the file that a request lent.
 
-        It goes to `at` of the file; then head and the rest of the body are sent, or the failure.
+        Then the head is sent with what of the extent is not for the file, or the failure.
         """
-        *before, extent = body
-        assert isinstance(extent, Extent)
         target = None if self._lent is None else self._lent.target_of(request_id)
         if target is None:
             # Only a connection that has ended lent no file with a request of this kind.
             self._around.heap.unpin(extent.file)
             return
+
+        before = bytearray(into.before)
 
         def freed() -> None:
             self._around.heap.unpin(extent.file)
@@ -202,23 +203,22 @@ class Connection:
         def copied(error: BaseException | None) -> None:
             assert self._lent is not None
             self._lent.copied()
-            answer = head if error is None else failure(_uncopied(error))
-            self.send(answer, request_id, tuple(before) if error is None else ())
+            if error is None:
+                self.send(head, request_id, (bytes(before),))
+            else:
+                self.send(failure(_uncopied(error)), request_id)
             self.flush()
 
         try:
-            source = os.dup(self._around.heap.descriptor(extent.file))
-        except (DrayError, OSError) as error:
+            opener = self._around.heap.opener(extent.file)
+        except DrayError as error:
             os.close(target)
             freed()
             copied(error)
             return
-        self._around.copier.copy(
-            Piece(source, extent.offset, extent.length),
-            Piece(target, at, extent.length),
-            copied,
-            freed,
-        )
+        source = Source(extent.file, opener, extent.offset, before)
+        piece = Piece(target, into.at, extent.length - into.before)
+        self._around.copier.copy(source, piece, copied, freed)
 
     def flush(self) -> None:
         """Let go what the socket takes; the loop sends the rest when it can."""

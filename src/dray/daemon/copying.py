@@ -24,7 +24,10 @@ from typing import NamedTuple
 from dray.daemon.backlog import Backlog
 from dray.daemon.copy_threads import CopyThreads, FileHungError, Freed, Told
 from dray.daemon.limits import COPY_PIECE_BYTES, FETCH_BUFFERS
+from dray.errors import StoreCorrupt
 from dray.model.limits import FRAME_BODY_BYTES_MAX
+from dray.store.disk import MESSAGE_FILE_UNREADABLE
+from dray.store.heap import file_name
 
 _NOT_HERE = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 """Copying in the kernel is not for these two files; through memory it may go."""
@@ -41,6 +44,18 @@ class Piece(NamedTuple):
     descriptor: int
     offset: int
     length: int
+
+
+class Source(NamedTuple):
+    """Where a record lies in a heap file, what opens that, and room for what is not copied of it.
+
+    What is copied stands behind it.
+    """
+
+    file: int
+    open: Callable[[], int]
+    offset: int
+    before: bytearray
 
 
 class Copier:
@@ -74,13 +89,13 @@ class Copier:
             self._buffers.append(memoryview(body.obj))
         self._fetch_next()
 
-    def copy(self, source: Piece, target: Piece, told: Told, freed: Freed) -> None:
-        """Copy a piece, descriptors of both given up; `told` gets the error, or None.
+    def copy(self, source: Source, target: Piece, told: Told, freed: Freed) -> None:
+        """Copy a piece, the target's descriptor given up; `told` gets the error, or None.
 
         `freed` says that nothing is read from the source any more, which may be long after.
         """
-        files = (source.descriptor, target.descriptor)
-        self._threads.submit(partial(_copy, source, target), files, told, freed)
+        work = partial(_copy, source, target)
+        self._threads.submit(work, (target.descriptor,), told, freed)
 
     async def idle(self) -> None:
         """Wait until everything begun so far has been told."""
@@ -151,8 +166,29 @@ def _check(descriptor: int, *, writable: bool) -> None:
         raise UnfitFileError(errno.EBADF, "it was opened for appending")
 
 
-def _copy(source: Piece, target: Piece) -> None:
+def _copy(source: Source, target: Piece) -> None:
     _check(target.descriptor, writable=True)
+    descriptor = source.open()
+    try:
+        with memoryview(source.before) as room:
+            got = preadv(descriptor, [room], source.offset) if room else 0
+            if got < len(room):
+                raise _ends_early(source)
+        copied = _copy_range(Piece(descriptor, source.offset + got, target.length), target)
+    finally:
+        os.close(descriptor)
+    if copied < target.length:
+        raise _ends_early(source)
+
+
+def _ends_early(source: Source) -> StoreCorrupt:
+    name = file_name(source.file)
+    sentence = f"{name} ends before the bytes that the log says it has."
+    return StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
+
+
+def _copy_range(source: Piece, target: Piece) -> int:
+    """Copy as much as there is; say how much."""
     done = 0
     while done < source.length:
         wanted = source.length - done
@@ -169,8 +205,9 @@ def _copy(source: Piece, target: Piece) -> None:
                 raise
             copied = _copy_through_memory(source, target, done, min(COPY_PIECE_BYTES, wanted))
         if not copied:
-            raise UnfitFileError(errno.EIO, "the heap file ends before the record")
+            break
         done += copied
+    return done
 
 
 def _copy_through_memory(source: Piece, target: Piece, done: int, wanted: int) -> int:

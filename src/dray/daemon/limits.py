@@ -105,9 +105,9 @@ SHARE_SLOW_TURNS: Final = 2
 SHARE_S: Final = 0.005
 """How long a line may be busy with one share: a small message waits for two or three of them."""
 
-FILES_PER_SESSION: Final = 4
-"""Files that one session lends at a time: more than our own client does, which has three fragments
-under way and is read from all the time."""
+FILES_PER_SESSION: Final = 8
+"""Files that one session lends at a time: more than our own client does, which has up to six
+fragments under way and is read from all the time."""
 FETCH_BUFFERS: Final = 3
 """Buffers of 4 MiB for what is fetched, for the whole daemon: one for each thread to fill and one
 for the loop to empty."""

@@ -55,6 +55,7 @@ from dray.manager.turn import Manager
 from dray.model.ids import ManagerId
 from dray.model.names import DEFAULT_PORT
 from dray.store.disk import Disk
+from dray.store.heap import Extent
 from dray.store.store import Store
 from dray.tls import presenting, trusting
 from dray.tunnels import Tunnels
@@ -357,7 +358,9 @@ class Server:
         # Bytes that may leave their queue with this answer are copied; see docs/decisions/0011.
         in_kernel = not answer.held
         if answer.into is not None:
-            connection.copy(answer.head, answer.request_id, answer.body, answer.into)
+            (extent,) = answer.body
+            assert isinstance(extent, Extent), "what is copied into files lies in a heap file"
+            connection.copy(answer.head, answer.request_id, extent, answer.into)
             return
         try:
             connection.send(answer.head, answer.request_id, answer.body, in_kernel=in_kernel)

@@ -9,7 +9,7 @@ from dray.errors import DrayError, StoreFull
 from dray.manager.acknowledgments import OwnMessages
 from dray.manager.awaiting import Awaiting
 from dray.manager.barred import Barred
-from dray.manager.events import Answer, Body, Effect
+from dray.manager.events import Answer, Body, Effect, Into
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.index import TAIL_BYTES
 from dray.manager.waiting_for_room import WaitingForRoom
@@ -190,7 +190,7 @@ class Context:
         body: Body = (),
         *,
         held: bool = True,
-        into: int | None = None,
+        into: Into | None = None,
     ) -> None:
         """Answer a request."""
         self.effects.append(Answer(session.number, request_id, head, body, held, into))

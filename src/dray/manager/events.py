@@ -85,11 +85,18 @@ class Tick(NamedTuple):
 Event = SessionOpened | SessionClosed | Request | LinkUp | LinkDown | LinkFrame | Reachable | Tick
 
 
+class Into(NamedTuple):
+    """Where in a lent file an extent goes: all of it but its first bytes, which are answered."""
+
+    at: int
+    before: int
+
+
 class Answer(NamedTuple):
     """Send a frame on an accepted connection. `held` until all facts before it are durable.
 
-    With `into` the extents of the body go into the file that came with the request, at that offset,
-    and only the rest behind the head.
+    With `into` the one extent of the body goes into the file that came with the request, and what
+    is said of it before that goes behind the head.
     """
 
     session: int
@@ -97,7 +104,7 @@ class Answer(NamedTuple):
     head: Head
     body: Body = ()
     held: bool = True
-    into: int | None = None
+    into: Into | None = None
 
 
 class CloseSession(NamedTuple):

@@ -25,6 +25,7 @@ from dray.large.join import Assembly
 from dray.manager.context import Context, Session
 from dray.manager.costs import cost_of_receiving
 from dray.manager.envelopes import bodies_in, envelopes_in, piece
+from dray.manager.events import Into
 from dray.manager.index import length_of, lookup_id_of, part_of, place_in, unpack
 from dray.manager.parts import part_seen
 from dray.manager.purging import carry_on, drop_large, leave, leave_all, portion, purge
@@ -170,9 +171,9 @@ def handle_copy_part(context: Context, session: Session, request_id: int, head: 
     extent, own = _range_of(context, session, head)
     if not extent.length or head.at < 0 or head.offset > HEADER_BYTES + PROPERTIES_BYTES_MAX:
         raise ProtocolError("a copy of no bytes, or to no place, was asked for")
-    before = Extent(extent.file, extent.offset - head.offset, head.offset)
-    body = (context.store.read(before), extent)
-    context.answer(session, request_id, Copied(), body, held=not own, into=head.at)
+    whole = Extent(extent.file, extent.offset - head.offset, head.offset + extent.length)
+    into = Into(head.at, head.offset)
+    context.answer(session, request_id, Copied(), (whole,), held=not own, into=into)
 
 
 def _range_of(context: Context, session: Session, head: ReadPart | CopyPart) -> tuple[Extent, bool]:

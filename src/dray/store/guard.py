@@ -116,6 +116,10 @@ class GuardedDisk:
             raise StorePoisoned(str(error), file=name) from error
         return GuardedFile(inner, self._health)
 
+    def open_to_read(self, name: str) -> int:
+        """Open on the disk beneath; allowed after a failure too."""
+        return self._inner.open_to_read(name)
+
     def exists(self, name: str) -> bool:
         """Whether there is a file of that name."""
         return self._inner.exists(name)

@@ -26,8 +26,9 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from dray.errors import StoreCorrupt, StoreFull
@@ -250,6 +251,16 @@ class Heap:
         if heap_file.memory is not None:
             self._spill(heap_file)
         return self._file(heap_file).descriptor()
+
+    def opener(self, number: int) -> Callable[[], int]:
+        """What opens heap file `number` to read, in any thread, while it is pinned.
+
+        As `descriptor`, but what it gives is the caller's, and none kept here is given up for it.
+        """
+        heap_file = self._known(number)
+        if heap_file.memory is not None:
+            self._spill(heap_file)
+        return partial(self._disk.open_to_read, file_name(number))
 
     def in_memory(self, number: int) -> bool:
         """Whether heap file `number` is an express file that the disk does not have."""

@@ -112,6 +112,10 @@ class ReadOnlyDisk:
             sentence = f"{name} cannot be opened: {error.strerror}."
             raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name) from error
 
+    def open_to_read(self, name: str) -> int:
+        """Give a descriptor of the caller's own; any thread may ask. Raises StoreCorrupt."""
+        return self.open(name).descriptor()
+
     def exists(self, name: str) -> bool:
         """Whether there is a file of that name."""
         with translated(name, "look for"):

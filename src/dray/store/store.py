@@ -17,7 +17,7 @@ the store (`guard`). Before `checkpoint_due` the owner need not think of checkpo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from dray.errors import StoreFull, StorePoisoned
@@ -437,6 +437,10 @@ class Store:
         Good until the store is called next; duplicate it to keep it longer.
         """
         return self._heap.descriptor(file)
+
+    def opener(self, file: int) -> Callable[[], int]:
+        """What opens heap file `file` to read, in any thread; the descriptor is the caller's."""
+        return self._heap.opener(file)
 
     # ------------------------------------------------------------------------------ the rest
 

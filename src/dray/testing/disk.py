@@ -6,15 +6,13 @@ unsynced write was independently lost, kept, or torn, and every unsynced name to
 death of the process alone: everything is still there, still not durable.
 
     disk = SimDisk(random.Random(7))
-    ...
     disk = disk.crash()        # the old one answers nothing any more
 
 Faults: `full_after(n)` refuses writes and allocations beyond n more bytes; `fail_sync(n)` and
 `fail_write(n)` fail the n-th from now with an input/output error, the write after leaving part of
 it behind. `recorded(operations)` notes every operation, for `CrashStates` to cut at every point.
 
-Tearing is by sectors of 512 bytes, any subset of them, or at any single byte: stricter than any
-disk, and the formats hold against it.
+Tearing is by any subset of sectors of 512 bytes, or at any single byte: stricter than any disk.
 """
 
 from __future__ import annotations
@@ -225,6 +223,10 @@ class SimDisk:
             self.record(Operation("resize", name, size))
             inode.resize(size)
         return SimFile(self, name, inode)
+
+    def open_to_read(self, name: str) -> int:
+        """Raise: memory has no descriptor."""
+        raise NotImplementedError(f"{name} is simulated and has no descriptor")
 
     def exists(self, name: str) -> bool:
         """Whether there is a file of that name."""

@@ -24,6 +24,7 @@ from dray.manager.events import (
     Effect,
     Event,
     HangUp,
+    Into,
     LinkSend,
     ManagerConfig,
     Peer,
@@ -108,9 +109,9 @@ class EchoManager:
                 return [Answer(session, number, frames.failure(StoreFull("no", file="")))]
             case file_frames.CopyPart():
                 extent = self.records[head.lookup_id]
-                part = Extent(extent.file, extent.offset + head.offset, head.length)
-                copied = (b"before", part)
-                return [Answer(session, number, file_frames.Copied(), copied, False, head.at)]
+                whole = Extent(extent.file, extent.offset, head.offset + head.length)
+                into = Into(head.at, head.offset)
+                return [Answer(session, number, file_frames.Copied(), (whole,), False, into)]
             case frames.Receive():
                 extent = self.records[head.queue]
                 self.store.append(b"gone")

@@ -14,7 +14,8 @@ import pytest
 
 from dray.daemon import copy_threads, copying
 from dray.daemon.limits import FILES_PER_SESSION
-from dray.errors import ProtocolError, StoreFull, TargetUnwritable
+from dray.errors import ProtocolError, StoreCorrupt, StoreFull, TargetUnwritable
+from dray.store.heap import file_name
 from dray.wire import file_frames, frames
 
 BODY = bytes(range(256)) * 40
@@ -96,7 +97,7 @@ def test_a_range_is_copied_into_the_file_and_what_is_before_it_answered(echo, op
         client.lend(copy_part(offset=100, length=1000, at=10), target)
         frame = client.hear()
     assert isinstance(frame.head, file_frames.Copied)
-    assert bytes(frame.body) == b"before"
+    assert bytes(frame.body) == BODY[:100]
     assert (tmp_path / "target").read_bytes() == b"x" * 10 + BODY[100:1100]
 
 
@@ -186,6 +187,36 @@ def test_a_file_that_cannot_be_written_is_the_clients_error_and_hurts_nobody(
         assert not (tmp_path / "target").stat().st_size
     finally:
         os.close(target)
+
+
+def test_a_heap_file_that_is_gone_is_the_stores_error_and_hurts_nobody_else(echo, opened, tmp_path):
+    target = opened("target")
+    with echo.client() as client:
+        client.say(frames.Send(1, 1, [], []), 0, BODY)
+        assert isinstance(client.ask(frames.Describe()).head, frames.Done)
+        (heap_file,) = {extent.file for extent in echo.manager.records}
+        (path,) = tmp_path.rglob(file_name(heap_file))
+        path.rename(path.with_name("elsewhere"))
+        for _ in range(2):
+            client.lend(copy_part(), target)
+            failed = failure_of(client.hear())
+            assert (failed.error, failed.fields["file"]) == (StoreCorrupt.code, path.name)
+        path.with_name("elsewhere").rename(path)
+        client.lend(copy_part(), target)
+        assert isinstance(client.hear().head, file_frames.Copied)
+    assert os.pread(target, 1000, 0) == BODY[:1000]
+
+
+@pytest.mark.usefixtures("way")
+def test_a_record_that_ends_too_early_is_the_stores_error(echo, opened):
+    with echo.client() as client:
+        client.say(frames.Send(1, 1, [], []), 0, BODY)
+        assert isinstance(client.ask(frames.Describe()).head, frames.Done)
+        extent = echo.manager.records[0]
+        os.ftruncate(echo.manager.store.descriptor(extent.file), extent.offset + 50)
+        for offset in (0, 40, 100):
+            client.lend(copy_part(offset=offset), opened("target"))
+            assert failure_of(client.hear()).error == StoreCorrupt.code
 
 
 def test_a_refused_request_gives_its_file_back(echo, opened):

@@ -6,6 +6,7 @@ import crc32c
 import pytest
 
 from dray import errors
+from dray.manager.events import Into
 from dray.model.classes import Part
 from dray.model.message import Message
 from dray.store.heap import Extent
@@ -85,13 +86,12 @@ def test_a_copy_names_its_range_and_what_stands_before_it(desk: Desk) -> None:
         file_frames.CopyPart(queue, envelope.lookup_id, envelope.length - 6, 6, at=50)
     )
     (answer,) = caller.answers(request)
-    before, extent = answer.body
-    assert isinstance(before, bytes)
+    (extent,) = answer.body
     assert isinstance(extent, Extent)
-    assert (answer.head, answer.into, answer.held) == (file_frames.Copied(), 50, True)
-    assert before.startswith(b"DMSG")
-    assert len(before) == envelope.length - 6
-    assert desk.store.read(extent) == b"abcdef"
+    into = Into(at=50, before=envelope.length - 6)
+    assert (answer.head, answer.into, answer.held) == (file_frames.Copied(), into, True)
+    assert desk.store.read(extent).startswith(b"DMSG")
+    assert desk.store.read(extent)[into.before :] == b"abcdef"
 
 
 @pytest.mark.parametrize(

@@ -300,6 +300,43 @@ def test_a_real_file_has_a_descriptor_until_it_is_closed(tmp_path):
     assert file.descriptor() == -1
 
 
+def test_a_file_is_opened_to_read_for_who_asks_and_nothing_is_told(tmp_path):
+    told = Told()
+    disk = RealDisk(tmp_path, changes=told)
+    file = disk.open("f")
+    file.write(b"abc", 0)
+    told.all.clear()
+    descriptor = disk.open_to_read("f")
+    file.close()
+    assert told.all == ["=f"]
+    assert os.pread(descriptor, 9, 0) == b"abc"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.pwrite(descriptor, b"x", 0)
+    os.close(descriptor)
+    assert told.all == ["=f"]
+
+
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [
+        (errno.ENOENT, StoreCorrupt),
+        (errno.EIO, StoreCorrupt),
+        (errno.EMFILE, StoreFull),
+        (errno.ENFILE, StoreFull),
+    ],
+)
+def test_a_file_that_cannot_be_opened_to_read_is_named(tmp_path, monkeypatch, number, error):
+    disk = RealDisk(tmp_path)
+
+    def fails(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", fails)
+    with pytest.raises(error, match="p0000001") as raised:
+        disk.open_to_read("p0000001.mq")
+    assert raised.value.file == "p0000001.mq"
+
+
 class Told:
     def __init__(self) -> None:
         self.all: list[str] = []
@@ -417,6 +454,8 @@ def test_faults_come_when_they_were_asked_for():
     assert disk.names() == ["f", "g"]
     with pytest.raises(NotImplementedError):
         file.descriptor()
+    with pytest.raises(NotImplementedError):
+        disk.open_to_read("f")
 
 
 def test_damage_is_durable():

@@ -110,10 +110,11 @@ def test_without_a_budget_everything_goes_to_the_disk(disk):
     assert read(heap, extent) == b"x" * 10
 
 
-def test_asking_for_a_descriptor_writes_the_file_out(disk, heap):
+@pytest.mark.parametrize("ask", [Heap.descriptor, lambda heap, file: heap.opener(file)()])
+def test_asking_for_a_descriptor_writes_the_file_out(disk, heap, ask):
     extent = express(heap, b"x" * 10)
     with pytest.raises(NotImplementedError):
-        heap.descriptor(extent.file)
+        ask(heap, extent.file)
     assert r_files(disk) == [file_name(extent.file)]
     assert read(heap, extent) == b"x" * 10
 

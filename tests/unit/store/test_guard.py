@@ -120,6 +120,8 @@ def test_a_healthy_disk_is_passed_through(sim, guarded):
     assert guarded.free_bytes() == sim.free_bytes()
     with pytest.raises(NotImplementedError):
         file.descriptor()
+    with pytest.raises(NotImplementedError):
+        guarded.open_to_read("f")
     guarded.lock()
     file.close()
     guarded.close()

@@ -323,6 +323,7 @@ def test_a_missing_file_is_named(heap, known):
     for act in (
         lambda: read(heap, Extent(7, 0, 5)),
         lambda: heap.descriptor(7),
+        lambda: heap.opener(7),
         lambda: heap.pin(7),
     ):
         with pytest.raises(StoreCorrupt, match=r"p0000007\.mq") as raised:

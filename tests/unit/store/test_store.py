@@ -276,6 +276,27 @@ def test_a_real_store_gives_descriptors_for_sendfile(tmp_path):
     store.close()
 
 
+def test_who_reads_by_himself_takes_none_of_the_descriptors_that_are_kept(tmp_path):
+    store = Store(RealDisk(tmp_path), heap_file_bytes=HEAP_BYTES, log_bytes=LOG_BYTES)
+    store.recover(Ledger().load)
+    extent = store.place(b"payload")
+    store.append(b"placed")
+    import os
+
+    sync = store.begin_sync()
+    assert sync is not None
+    sync.run()
+    store.end_sync(sync)
+    kept = store._heap._descriptors
+    store._heap._detach(kept[extent.file])
+    descriptor = store.opener(extent.file)()
+    assert os.pread(descriptor, extent.length, extent.offset) == b"payload"
+    assert extent.file not in kept
+    store.close()
+    assert os.pread(descriptor, extent.length, extent.offset) == b"payload"
+    os.close(descriptor)
+
+
 # -------------------------------------------------------------------------------- early flush
 
 

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 COPIED_BYTES_MIN = 256 * KIB
 """Less comes through the socket in the time that lending takes."""
-_AHEAD = 3
-"""Fragments asked for: one that the queue manager copies, one that waits, one on its way."""
+_AHEAD = 6
+"""Fragments asked for: two that the queue manager copies, and some to go on with, on either side,
+while the other one has the processor (docs/decisions/0148)."""
 
 
 class Copy(NamedTuple):
