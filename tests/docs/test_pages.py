@@ -2,13 +2,16 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from dray.cli.demo.processes import READY_WITHIN_S
+from dray.cli.program import program
 from tests.integration.commands import until
 from tools.check_docs import FENCE
 from tools.write_reference import REFERENCE, command_line_page, errors_page
@@ -45,6 +48,46 @@ def test_every_make_target_that_a_page_names_is_there():
             re.findall(r"\bmake ([a-z]+)\b(?=[ `\n]*(?:ARGS|LOSSY|FILES|`|#|\n))", page.read_text())
         )
         assert named <= targets, page
+
+
+def command_lines():
+    """Every `dray ...` in a block of a page that was written by hand, with the page."""
+    pages = {*(HOUSE / "docs").rglob("*.md"), HOUSE / "README.md"} - {REFERENCE / "cli.md"}
+    for page in sorted(pages):
+        for fence in FENCE.finditer(page.read_text()):
+            for line in fence["body"].splitlines():
+                for piece in re.split(r" \|\|? ", line):
+                    if piece.startswith("dray "):
+                        yield page, piece
+
+
+def understood(line):
+    """The command that a line means, with its options read and nothing of it done."""
+    command, name, words = program, "dray", shlex.split(line, comments=True)[1:]
+    context = None
+    while True:
+        context = command.make_context(name, words, parent=context)
+        if not isinstance(command, click.Group):
+            return command
+        name, command, words = command.resolve_command(
+            context, [*context._protected_args, *context.args]
+        )
+
+
+def test_every_command_line_of_a_page_is_understood():
+    lines = list(command_lines())
+    assert len(lines) > 30, "the pages show how it is done"
+    for page, line in lines:
+        try:
+            understood(line)
+        except click.ClickException as error:
+            pytest.fail(f"{page.name}: {line}: {error.format_message()}")
+
+
+@pytest.mark.parametrize("line", ["dray queue make x", "dray send", "dray serve --date queues"])
+def test_a_command_line_that_is_none_is_not_understood(line):
+    with pytest.raises(click.ClickException):
+        understood(line)
 
 
 def test_no_word_stands_twice_in_the_glossary_and_all_stand_in_order():

@@ -1,6 +1,5 @@
 """The command line against a real queue manager: what goes in comes out, once, whole."""
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -90,8 +89,8 @@ def test_journals_are_listed_and_shown(url):
     dray("queue", "create", "kept", "--journal", url=url).assert_good()
     dray("send", "kept", "--stdin", "--label", "seen", url=url, stdin=b"x" * 10).assert_good()
     dray("receive", "kept", url=url).assert_good()
-    lines = dray("journal", "list", "--json", url=url).assert_good().out.splitlines()
-    counts = {line["name"]: line["message_count"] for line in map(json.loads, lines)}
+    lines = dray("journal", "list", "--json", url=url).assert_good().value
+    counts = {line["name"]: line["message_count"] for line in lines}
     assert counts == {"kept;journal": 1, "system$;journal": 0}
     listed = dray("journal", "list", url=url).assert_good().out
     assert "no limit" not in listed.split("system$;journal")[1]
@@ -108,8 +107,8 @@ def test_dead_letters_are_shown_with_the_reason(manager, url):
     with manager.connect() as connected:
         connected.queue("doomed").send(b"lost", label="lost", use_dead_letter_queue=True)
         connected.delete_queue("doomed")
-    listed = dray("deadletter", "list", "--json", url=url).assert_good().out.splitlines()
-    counts = {line["name"]: line["message_count"] for line in map(json.loads, listed)}
+    listed = dray("deadletter", "list", "--json", url=url).assert_good().value
+    counts = {line["name"]: line["message_count"] for line in listed}
     assert counts == {"system$;deadletter": 0, "system$;deadxact": 1}
     assert "system$;deadxact" in dray("deadletter", "list", url=url).assert_good().out
     shown = dray("deadletter", "show", "--json", url=url).assert_good().value

@@ -40,10 +40,17 @@ def _print(report: CheckReport) -> None:
     for finding in report.findings:
         click.echo(_line(finding))
     damaged = sum(each.severity == "damage" for each in report.findings)
-    outcome = f"{damaged} things are damaged" if damaged else "nothing is damaged"
+    outcome = f"damaged: {damaged}" if damaged else "nothing is damaged"
+    counts = (
+        f"{count} {what}{'s' if count != 1 else ''}"
+        for count, what in (
+            (report.queues, "queue"),
+            (report.messages, "message"),
+            (report.heap_files, "message file"),
+        )
+    )
     click.echo(
-        f"{report.directory}: {report.queues} queues, {report.messages} messages,"
-        f" {human_size(report.record_bytes)} in {report.heap_files} message files; {outcome}"
+        f"{report.directory}: {', '.join(counts)} with {human_size(report.record_bytes)}; {outcome}"
     )
 
 

@@ -23,14 +23,8 @@ def list_queues(settings: Settings) -> None:
     with settings.connect() as manager:
         found = [manager.queue(name).info() for name in DEAD_LETTER_QUEUES]
     if settings.as_json:
-        for info in found:
-            print_json(
-                {
-                    "name": info.name,
-                    "message_count": info.message_count,
-                    "byte_count": info.byte_count,
-                }
-            )
+        told = ("name", "message_count", "byte_count")
+        print_json([{name: getattr(info, name) for name in told} for info in found])
         return
     rows = ([info.name, str(info.message_count), size_text(info.byte_count)] for info in found)
     print_table(["queue", "messages ", "size "], rows)

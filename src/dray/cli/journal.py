@@ -31,8 +31,8 @@ def list_journals(settings: Settings) -> None:
     ]
     lines.append((SYSTEM_JOURNAL, source.message_count, source.byte_count, source_quota))
     if settings.as_json:
-        for name, count, size, quota in lines:
-            print_json({"name": name, "message_count": count, "byte_count": size, "quota": quota})
+        told = ("name", "message_count", "byte_count", "quota")
+        print_json([dict(zip(told, line, strict=True)) for line in lines])
         return
     rows = (
         [name, str(count), size_text(size), size_text(quota)] for name, count, size, quota in lines
