@@ -14,7 +14,8 @@ connection asks the peer what it has (Open), takes the answer as an order ack, a
 first message that is not acknowledged. When no order ack moves the stream before the resend
 schedule runs out, it goes back likewise on the same connection; if the peer never answered, or
 refused, it asks again. Questions are numbered and answers say to which: what was said before the
-last one is not taken, for a peer that has refused it may take it now, and all that is sent on it.
+last one neither opens the stream nor refuses it, for a peer that has refused it may take it now,
+and all that is sent since; it counts as an order ack, which stays true.
 
 A message's previous number is that of the message before it still in this outgoing queue, or 0. So
 what expired or was purged is bridged, and what was acknowledged is not referred to. Where nothing
@@ -164,7 +165,7 @@ class OutgoingStream:
         """Take one event; say what is to be done."""
         match event:
             case PeerState(question=asked) | Refused(question=asked) if self.is_stale(asked):
-                self.counters = self.counters._replace(ignored_acks=self.counters.ignored_acks + 1)
+                return self._overtaken(PeerState(event.sequence_id, event.upto), now)
             case PeerState():
                 return self._peer_state(event, now)
             case LinkReady():
@@ -300,6 +301,20 @@ class OutgoingStream:
         if not self._confirms(peer):
             return effects + self._fill_window(now)
         return effects + self._order_ack(peer, now)
+
+    def _overtaken(self, peer: PeerState, now: float) -> list[Effect]:
+        """Take of what was said before the last question what stays true: the order ack.
+
+        What the peer tells behind it of its messages leans on that.
+        """
+        if self._talk is _Talk.OPEN:
+            return self._order_ack(peer, now)
+        if self._talk is _Talk.NO_LINK or self.restored or not self._confirms(peer):
+            self.counters = self.counters._replace(ignored_acks=self.counters.ignored_acks + 1)
+            return []
+        self._confirmed = upto = self.base + peer.upto
+        self.counters = self.counters._replace(last_ack=peer.upto, last_ack_time=now)
+        return [Confirmed(upto)]
 
     def _renew(self, peer: PeerState, now: float) -> list[Effect]:
         """Count as delivered what the peer has of the backup; the rest goes in a new sequence."""

@@ -507,6 +507,23 @@ def test_what_was_said_before_the_last_question_is_not_taken_for_its_answer():
     assert sender.stream.condition is StreamCondition.CONNECTED
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_was_said_before_the_last_question_counts_as_an_order_ack(refused):
+    """Confirmations of what it acknowledges come behind it."""
+    sender = Sender()
+    sender.admit(3)
+    sender.connect()
+    sender.give(LinkReady())
+    sender.give(Tick(), at=30.0)
+    sequence_id = sender.stream.sequence_id
+    stale = PeerState(sequence_id, 2, sender.asked[-2])
+    said = Refused("queue-not-found", *stale) if refused else stale
+    assert sender.give(said) == [Confirmed(2)]
+    assert sender.give(said) == []
+    assert sender.give(PeerState(sequence_id - 1, 3, sender.asked[-2])) == []
+    assert sent(sender.give(PeerState(sequence_id, 2, sender.asked[-1]))) == [(0, [3])]
+
+
 def test_a_peer_that_does_not_say_to_which_question_it_answers_is_believed():
     sender = Sender()
     sender.admit(1)

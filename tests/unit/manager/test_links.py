@@ -262,6 +262,38 @@ def test_a_refusal_from_before_the_queue_came_ends_nothing_of_what_was_sent_sinc
         caller.receive(caller.open("system$;deadxact"))
 
 
+def test_a_confirmation_behind_an_answer_that_was_held_up_finds_its_message_delivered(
+    pair: Pair,
+) -> None:
+    """The order ack in front of it is of an earlier question, and true all the same."""
+    caller = pair.source.session()
+    caller.send(caller.open(ADDRESS), Message(body=b"x", use_journal_queue=True))
+    while not any(isinstance(head, frames.Data) for head in pair.said):
+        pair.deliver(upto=1)
+    pair.destination.effects.clear()
+    pair.cut()
+    assert bodies_at_destination(pair) == [b"x"]
+    pair.destination.effects.clear()
+    pair.source.advance(10.0)
+    held: list[Effect] = []
+    while not any(isinstance(getattr(each, "head", None), frames.Confirmations) for each in held):
+        for effect in list(pair.source.effects):
+            pair._outward(effect)
+        pair.source.effects.clear()
+        for each in [each for each in pair.destination.effects if pair._for_line(each)]:
+            if isinstance(each, Answer) and isinstance(each.head, frames.Welcome):
+                pair._inward(each)
+            else:
+                held.append(each)
+        pair.destination.effects.clear()
+    pair.source.advance(31.0)
+    for each in held:
+        pair._inward(each)
+    pair.deliver()
+    assert caller.receive(caller.open("system$;journal"))[1] == [b"x"]
+    assert pair.source.store.live_bytes == 0
+
+
 def test_a_full_destination_computer_is_resent_to_until_there_is_room(tmp_path: Path) -> None:
     """S3-3: no negative acknowledgment, no loss; the source tries again until it fits."""
     pair = Pair(tmp_path)
