@@ -15,7 +15,7 @@ from dray.client.large import LargeMessageQueue
 from dray.client.large_message import LargeMessage
 from dray.client.manager import Manager, connect
 from dray.client.messages import ReceivedTransaction
-from dray.client.queue import Queue
+from dray.client.queue import Cursor, Queue
 from dray.client.receiver import Receiver
 from dray.client.transaction import Transaction
 from dray.errors import (
@@ -84,6 +84,7 @@ __all__ = [
     "AddressInUse",
     "BackupDamaged",
     "ConnectionLost",
+    "Cursor",
     "DrayError",
     "Fate",
     "Handled",

@@ -96,6 +96,9 @@ CALLS = {
     "Queue.move": ({"message": NEEDED, "target": NEEDED, "transaction": None}, {}),
     "Queue.reject": ({"message": NEEDED, "transaction": NEEDED}, {}),
     "Queue.purge": ({}, {}),
+    "Cursor.peek": ({"timeout": None}, {}),
+    "Cursor.next": ({"timeout": None}, {}),
+    "Cursor.receive": (WAITS, {}),
     "Queue.info": ({}, {}),
     "LargeMessageQueue": (
         {"queue": NEEDED},
@@ -163,7 +166,9 @@ def test_a_call_takes_what_was_promised(face, name):
     ), "more is needed than was promised"
 
 
-@pytest.mark.parametrize("name", ["Manager", "Queue", "LargeMessageQueue", "LargeMessage"])
+@pytest.mark.parametrize(
+    "name", ["Cursor", "Manager", "Queue", "LargeMessageQueue", "LargeMessage"]
+)
 def test_both_faces_of_a_thing_have_the_same_calls(name):
     blocking, awaited = getattr(dray, name), getattr(dray.aio, name)
     for call in {each for each in dir(blocking) if not each.startswith("_")}:
@@ -237,3 +242,10 @@ def test_the_originals_names_of_journals_mean_ours(manager, make_queue):
     for path in (r".\Journal$", r".\DeadLetter$", r".\XactDeadLetter$"):
         assert manager.queue(path).name in {each.name for each in manager.queues()}
         assert manager.queue(path).info().kind == manager.queue("system$;journal").info().kind
+
+
+def test_who_looks_here_for_a_queue_elsewhere_is_told_where_to_look(manager):
+    with pytest.raises(dray.QueueNotFound, match="connect to its own"):
+        manager.queue("dray://127.0.0.1:1/elsewhere").info()
+    with pytest.raises(dray.QueueNotFound, match="create it first"):
+        manager.queue("nowhere").info()

@@ -228,7 +228,8 @@ class QueueTable:
         """The queue of a canonical name; raises `QueueNotFound`."""
         queue = self.find(name)
         if queue is None:
+            hint = "connect to its own" if "://" in name else "create it first"
             raise QueueNotFound(
-                f"there is no queue {name!r} on this queue manager; create it first", queue=name
+                f"there is no queue {name!r} on this queue manager; {hint}", queue=name
             )
         return queue
