@@ -12,6 +12,7 @@ import pytest
 
 import dray
 from dray.client.awaited import upload
+from dray.client.partial_file import PartialFile
 from dray.daemon import copying
 from dray.daemon.config import ServeOptions
 from dray.daemon.embedded import EmbeddedDaemon
@@ -31,11 +32,17 @@ def source(tmp_path):
     return path
 
 
+@pytest.fixture(params=["sha256", "blake3"])
+def digest(request):
+    """One is taken by a thread of its own, the other while the file is read back."""
+    return request.param
+
+
 @pytest.fixture
-def files(face, manager, queue):
+def files(face, manager, queue, digest):
     """A queue for large messages whose fragments are worth lending."""
     manager.create_queue("statusq", exist_ok=True)
-    return face.LargeMessageQueue(queue, fragment_size=FRAGMENT_BYTES)
+    return face.LargeMessageQueue(queue, fragment_size=FRAGMENT_BYTES, digest=digest)
 
 
 def save(files, target, **options):
@@ -57,10 +64,12 @@ def test_a_file_comes_out_as_it_went_in(files, tmp_path, size):
 
 
 @pytest.fixture
-def packing(face, manager, queue):
+def packing(face, manager, queue, digest):
     """The same, compressing what it sends."""
     manager.create_queue("statusq", exist_ok=True)
-    return face.LargeMessageQueue(queue, fragment_size=2 * FRAGMENT_BYTES, compression="zstd")
+    return face.LargeMessageQueue(
+        queue, fragment_size=2 * FRAGMENT_BYTES, compression="zstd", digest=digest
+    )
 
 
 @pytest.mark.parametrize("noise", [0, FRAGMENT_BYTES, 2 * FRAGMENT_BYTES])
@@ -181,14 +190,24 @@ def heap_file_with(folder: Path, wanted: bytes) -> tuple[Path, int]:
     raise AssertionError("no heap file has it")
 
 
-@pytest.mark.parametrize(("fragment", "sync"), [(1, True), (4, False), (6, True)])
-def test_bytes_that_rotted_in_the_store_are_found_in_the_file(opened, source, fragment, sync):
+@pytest.mark.parametrize(
+    ("fragment", "sync", "where"),
+    [(1, True, "body"), (4, False, "body"), (6, True, "body"), (2, True, 0), (3, True, 40)],
+)
+def test_bytes_that_rotted_in_the_store_are_found_in_the_file(
+    open_with, source, digest, *, fragment, sync, where
+):
+    """In the body, in the mark by which a record begins, in the fragment's number."""
+    opened = open_with(digest=digest)
     opened.send(source)
     body, folder = some_bytes(SIZE), source.parent
     path, at = heap_file_with(folder, body[(fragment - 1) * FRAGMENT_BYTES :][:64])
+    rotten = at + 50 if where == "body" else path.read_bytes().rfind(b"DMSG", 0, at) + where
     with path.open("r+b") as file:
-        file.seek(at + 50)
-        file.write(bytes([body[(fragment - 1) * FRAGMENT_BYTES + 50] ^ 1]))
+        file.seek(rotten)
+        (was,) = file.read(1)
+        file.seek(rotten)
+        file.write(bytes([was ^ 1]))
     with pytest.raises(dray.LargeMessageHole) as caught:
         save(opened, folder / "out", sync=sync)
     assert caught.value.missing == [[fragment, fragment]]
@@ -217,6 +236,26 @@ def test_bytes_go_by_the_file_and_not_by_the_socket(opened, source, tmp_path, mo
     # The last fragment of 200,001 bytes is not worth lending when it is sent.
     assert moved.count("_fetch") == SIZE // FRAGMENT_BYTES
     assert moved.count("_copy") == SIZE // FRAGMENT_BYTES + 1
+
+
+def test_a_quick_digest_is_taken_of_small_pieces_as_they_are_read_back(
+    open_with, tmp_path, monkeypatch
+):
+    read, read_back = [], PartialFile.read_back
+
+    def seen(file, view, offset):
+        read.append((offset, len(view)))
+        read_back(file, view, offset)
+
+    monkeypatch.setattr(PartialFile, "read_back", seen)
+    quarter = 256 << 10
+    first = 2 * quarter + 5
+    opened = open_with(digest="blake3", fragment_size=first)
+    body = some_bytes(first + quarter)
+    (tmp_path / "in").write_bytes(body)
+    opened.send(tmp_path / "in")
+    assert save(opened, tmp_path / "out").read_bytes() == body
+    assert read == [(0, quarter), (quarter, quarter), (2 * quarter, 5), (first, quarter)]
 
 
 class StopError(Exception):

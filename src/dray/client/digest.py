@@ -38,6 +38,11 @@ class RollingDigest:
         self._under_way.append(self._worker.submit(self._hash.update, piece))
         await self.settle(self._behind)
 
+    def take_in(self, piece: memoryview) -> None:
+        """Take in a piece in the caller's own thread; nothing may be under way."""
+        assert not self._under_way, "pieces are taken in in their order"
+        self._hash.update(piece)
+
     async def settle(self, behind: int = 0) -> None:
         """Wait until at most `behind` pieces are still to be taken in."""
         while len(self._under_way) > behind:

@@ -189,7 +189,7 @@ class _Gathering:
 
     def __init__(self, piece_bytes: int) -> None:
         self._piece_bytes = piece_bytes
-        self._buffers = _buffers(piece_bytes)
+        self._buffers = buffers(piece_bytes)
         self._buffer = next(self._buffers)
         self._have = 0
         self._sent = False
@@ -231,7 +231,7 @@ class StreamSource:
     def pieces(self, piece_bytes: int) -> Iterator[memoryview]:
         """Read into a few buffers in turn."""
         sent = False
-        for buffer in _buffers(piece_bytes):
+        for buffer in buffers(piece_bytes):
             have = self._fill(buffer)
             if have or not sent:
                 yield buffer[:have]
@@ -373,7 +373,7 @@ def unreadable(path: str, error: OSError) -> SourceUnreadable:
     return SourceUnreadable(f"cannot read {path}: {error.strerror or error}", path=path)
 
 
-def _buffers(size: int) -> Iterator[memoryview]:
+def buffers(size: int) -> Iterator[memoryview]:
     """Give the same few buffers in turn, for ever; each is made when it is first needed."""
     made: list[memoryview] = []
     while True:

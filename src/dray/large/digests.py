@@ -44,6 +44,10 @@ DIGESTS: Final[Mapping[str, Callable[[], Digest]]] = MappingProxyType(
 """How to begin one, by its kind."""
 
 
+QUICK: Final = frozenset({BLAKE3})
+"""Those that take less time than a copy of the same bytes, so that no other thread is wanted."""
+
+
 def check_digest_kind(kind: str) -> str:
     """Give the kind; raises `ValueError` if there is none of that name."""
     if kind not in DIGESTS:

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, NamedTuple
 
+import crc32c
+
 from dray.errors import ProtocolError, TargetUnwritable
 from dray.model.limits import KIB
 from dray.wire.file_frames import Copied, CopyPart
@@ -20,6 +22,7 @@ from dray.wire.record import HEADER_BYTES
 if TYPE_CHECKING:
     from dray.client.awaited.fragments import Origin
     from dray.client.awaited.large_message_file import Layout
+    from dray.client.digest import RollingDigest
     from dray.client.partial_file import PartialFile
     from dray.client.session import Pending
     from dray.wire.frames import PartAt
@@ -29,6 +32,9 @@ COPIED_BYTES_MIN = 256 * KIB
 _AHEAD = 6
 """Fragments asked for: two that the queue manager copies, and some to go on with, on either side,
 while the other one has the processor (docs/decisions/0148)."""
+_PIECE_BYTES = 256 * KIB
+"""Read back, checked and taken into the digest while it lies in the processor's own cache
+(docs/decisions/0149)."""
 
 
 class Copy(NamedTuple):
@@ -51,6 +57,7 @@ class FileCopies:
         self._connection = origin.connection
         self._queue = origin.queue
         self._file = file
+        self._piece = memoryview(bytearray(_PIECE_BYTES))
 
     async def copies(
         self, parts: list[PartAt], layout: Layout, first: int
@@ -76,6 +83,20 @@ class FileCopies:
         record[:start] = copy.before
         await self._runtime.offload(self._file.read_back, record[start:], copy.at)
         return record
+
+    async def taken_in(self, copy: Copy, digest: RollingDigest) -> int:
+        """Take what the file has of a fragment into a digest; give the CRC32C of its record."""
+        await digest.settle()
+        return await self._runtime.offload(self._take_in, copy, digest)
+
+    def _take_in(self, copy: Copy, digest: RollingDigest) -> int:
+        crc, end = crc32c.crc32c(copy.before), copy.at + copy.length
+        for start in range(copy.at, end, _PIECE_BYTES):
+            piece = self._piece[: end - start]
+            self._file.read_back(piece, start)
+            crc = crc32c.crc32c(piece, crc)
+            digest.take_in(piece)
+        return crc
 
     async def _ask_for(self, copy: Copy) -> Pending:
         part = copy.part

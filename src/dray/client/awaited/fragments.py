@@ -19,7 +19,7 @@ from dray.large.compression import unpacked
 from dray.model.classes import Part, TransactionStatus
 from dray.model.limits import FRAGMENT_BYTES_MAX, MIB
 from dray.wire.frames import Done, PartAt, PartDamaged, Range, ReadPart, Reject
-from dray.wire.record import HEADER_BYTES
+from dray.wire.record import HEADER_BYTES, RecordHeader, read_header
 
 if TYPE_CHECKING:
     from dray.client.awaited.transaction import Transaction
@@ -109,6 +109,22 @@ class Fragments:
             await self._look_at_damage(number, part, error)
             raise
 
+    def stands_plain(self, number: int, part: PartAt, before: bytes) -> bool:
+        """Whether a record that begins so is that fragment, not packed, and the rest is its body.
+
+        Nothing of it has been checked: it is so if the CRC32C of the record fits.
+        """
+        try:
+            header = read_header(before)
+        except ProtocolError:
+            return False
+        return (
+            self._marks(header, number)
+            and header.record_bytes == part.length
+            and HEADER_BYTES + header.properties_bytes == len(before)
+            and not header.fragment_count
+        )
+
     def check_length(self, number: int, piece: memoryview) -> None:
         """Raise `LargeMessageCorrupt` for a fragment that does not fill its place in the body."""
         if len(piece) != self.layout.length_of(number):
@@ -138,8 +154,7 @@ class Fragments:
             header = checked_header(record, part.length, part.crc)
         except ProtocolError as error:
             raise self.corrupt(f"fragment {number}: {error}") from error
-        mark = (header.part, header.sequence, header.app_specific)
-        if mark != (Part.FRAGMENT, self._sequence, number):
+        if not self._marks(header, number):
             raise self.corrupt(f"another part stands where fragment {number} should be")
         body = record[HEADER_BYTES + header.properties_bytes :]
         if not header.fragment_count:
@@ -149,6 +164,10 @@ class Fragments:
             return memoryview(unpacked(body, header.fragment_count, most))
         except ProtocolError as error:
             raise self.corrupt(f"fragment {number}: {error}") from error
+
+    def _marks(self, header: RecordHeader, number: int) -> bool:
+        mark = (header.part, header.sequence, header.app_specific)
+        return mark == (Part.FRAGMENT, self._sequence, number)
 
     async def _look_at_damage(self, number: int, part: PartAt, error: LargeMessageCorrupt) -> None:
         """A fragment that is damaged where it lies is a hole: raise `LargeMessageHole` for it.

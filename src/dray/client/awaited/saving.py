@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from itertools import cycle
 from typing import TYPE_CHECKING
 
 import crc32c
 
-from dray.client.awaited.copying import FileCopies, can_be_copied
+from dray.client.awaited.copying import Copy, FileCopies, can_be_copied
 from dray.client.digest import RollingDigest
-from dray.client.sources import PIECES_ALIVE
+from dray.client.sources import PIECES_ALIVE, buffers
 from dray.errors import ProtocolError
+from dray.large.digests import QUICK
 from dray.model.limits import MESSAGE_BYTES_MAX
 from dray.wire.frames import PartAt, Range, ReadPart
 from dray.wire.record import HEADER_BYTES
@@ -121,10 +121,13 @@ class Saving:
         """Have the queue manager write into the file, and check what is in it then."""
         fragments = self._fragments
         filling = FileCopies(fragments.origin, self._file)
-        rooms = cycle([memoryview(bytearray(MESSAGE_BYTES_MAX)) for _ in range(PIECES_ALIVE)])
+        rooms = buffers(MESSAGE_BYTES_MAX)
         async with aclosing(filling.copies(fragments.parts, self._layout, first)) as copies:
             async for copy in copies:
                 fragments.check_held()
+                if await self._stands_there(filling, copy, digest):
+                    yield copy.length
+                    continue
                 record = await filling.read_back(copy, next(rooms))
                 piece = await fragments.piece_of(copy.number, copy.part, record)
                 fragments.check_length(copy.number, piece)
@@ -133,3 +136,15 @@ class Saving:
                     await self._runtime.offload(self._file.put, piece, copy.at)
                 await digest.add(piece)
                 yield len(piece)
+
+    async def _stands_there(self, filling: FileCopies, copy: Copy, digest: RollingDigest) -> bool:
+        """Take a fragment into the digest as it is read back, if that is quick; whether it fits.
+
+        Of one that does not, too much was taken in: then the digest of the whole cannot fit.
+        """
+        number, part, before = copy.number, copy.part, copy.before
+        if self._digest_kind not in QUICK:
+            return False
+        if not self._fragments.stands_plain(number, part, before):
+            return False
+        return await filling.taken_in(copy, digest) == part.crc
