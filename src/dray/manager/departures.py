@@ -176,7 +176,7 @@ class Departures:
             administration_queue = ""
         if way is None:
             if administration_queue:
-                message_id = join_id(ManagerId(header.source.hex()), header.number)
+                message_id = _id_of(header)
                 self.wishes.append(
                     Wish(administration_queue, message_class, message_id, properties.label, kind)
                 )
@@ -188,6 +188,7 @@ class Departures:
                 administration_queue,
                 properties.label,
                 way.told_origin,
+                sequence=header.sequence,
             )
             self.pass_on(way, told)
 
@@ -240,8 +241,13 @@ def arrival_wish(
     queue = properties.administration_queue
     if queue is None or not wanted_by(Acknowledge(header.acknowledge), arrived):
         return None
-    message_id = join_id(ManagerId(header.source.hex()), header.number)
+    message_id = _id_of(header)
     return Wish(queue, arrived, message_id, properties.label, kind)
+
+
+def _id_of(header: RecordHeader) -> str:
+    """The id by which its sender knows a message: of a large one that of its header."""
+    return join_id(ManagerId(header.source.hex()), header.sequence or header.number)
 
 
 def record_of(store: Store, entry: Entry) -> tuple[RecordHeader, Properties]:

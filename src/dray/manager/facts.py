@@ -28,6 +28,8 @@ class Confirmation(msgspec.Struct, array_like=True, frozen=True):
     """Whose message it is; empty if the source's own."""
     hops: int = 0
     """How many managers have told it on."""
+    sequence: int = 0
+    """Of a part of a large message: the number of its header, by which its sender knows it."""
 
 
 class Fact(msgspec.Struct, array_like=True, frozen=True, tag_field="type"):

@@ -84,6 +84,7 @@ def _hear(context: Context, queue: Queue, told: Sequence[Confirmed], upto: int) 
                 each.label,
                 way.told_origin,
                 each.hops + 1,
+                each.sequence,
             )
             happening.departures.pass_on(way, passed_on)
     happening.drop(context.state.queues.numbered(ORDER_QUEUE), leaving)
@@ -106,7 +107,8 @@ def _own(context: Context, happening: Happening, told: Confirmed) -> list[int]:
     """Of a message that was sent here; gives the place at which it waits no longer."""
     why = told.message_class & ~KEPT_THERE
     if told.administration_queue:
-        message_id = context.transaction_id(told.number)
+        # A large message is known to its sender by the number of its header.
+        message_id = context.transaction_id(told.sequence or told.number)
         wish = Wish(told.administration_queue, why, message_id, told.label)
         happening.departures.wishes.append(wish)
     if why == MessageClass.ACK_REACH_QUEUE:
@@ -148,6 +150,7 @@ def tell_source(context: Context, key: StreamKey) -> None:
                 each.label,
                 each.origin,
                 each.hops,
+                each.sequence,
             )
             for each in told
         ]

@@ -61,7 +61,7 @@ class Confirmed(msgspec.Struct, array_like=True, frozen=True):
 
     `administration_queue` is empty if no acknowledgment message was asked for, `origin` if the
     message is one of the source's own and not one that it forwarded. `hops` managers have told it
-    on.
+    on. `sequence` is that of a part of a large message, 0 of any other.
     """
 
     number: int
@@ -70,6 +70,7 @@ class Confirmed(msgspec.Struct, array_like=True, frozen=True):
     label: str = ""
     origin: str = ""
     hops: int = 0
+    sequence: int = 0
 
 
 class Confirmations(Head, frozen=True):
