@@ -9,15 +9,17 @@ message class; it says what else the same fact must do:
 
 and an acknowledgment message goes to the administration queue if the sender asked for one of that
 kind: sent from here it is made here, else the confirmation carries the wish to the source (S2-8,
-S2-9, semantics 1.6 to 1.9, 2.6). A message changes queues by moving its entry: its record stays
-where it is, so that neither a journal nor a dead-letter queue needs room. Only where both journals
-want it, its bytes are written twice, and those of an express message are written where they last. A
-copy that a quota has no room for is skipped and counted;
-what happened is not undone by it.
+S2-9, semantics 1.6 to 1.9, 2.6). A message changes queues by moving its entry: its record may stay
+where it is, so that neither a journal nor a dead-letter queue needs room. Where there is some,
+small ones are written to a journal file at once, others in quiet moments (`tidying.py`). Only where
+both journals want it, its bytes are there twice, and those of an express message are written where
+they last. A copy that a quota has no room for is skipped and counted; what happened is not undone
+by it.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import StoreCorrupt, StoreFull
@@ -65,6 +67,11 @@ _KEEPERS = (QueueKind.SYSTEM, QueueKind.JOURNAL)
 """What lies in these has had its end: whoever takes it out, no sender is told again."""
 
 
+REWRITTEN_BYTES_MAX = 64 << 10
+"""So much of what one fact has to keep is written to journal files in its own turn: some dozens of
+small messages, read from the page cache. What is more is moved there in quiet moments."""
+
+
 class Wish(NamedTuple):
     """An acknowledgment message that is to be sent: to which queue, of which class, about what."""
 
@@ -83,6 +90,7 @@ class Departures:
         """Begin with nothing to do."""
         self._context = context
         self._joining: dict[int, _Joining] = {}
+        self._rewritten_bytes = 0
         self._confirmations: dict[tuple[str, int], list[Confirmation]] = {}
         self.wishes: list[Wish] = []
 
@@ -218,9 +226,24 @@ class Departures:
             except (StoreFull, StoreCorrupt):
                 queue.copies_skipped += 1
                 return False
+        elif self._is_rewritten(tail):
+            # Where it lies it could stay just as well, until there is time or room.
+            with suppress(StoreFull, StoreCorrupt):
+                tail = lasting(self._context.store, tail, Kind.JOURNAL)
+                self._rewritten_bytes += length
         joining.tails.append(tail)
         joining.bytes += length
         return True
+
+    def _is_rewritten(self, tail: bytes) -> bool:
+        """Whether a kept message goes to a journal file now, and not in a quiet moment."""
+        extent = extent_of(tail)
+        size = self._rewritten_bytes + extent.length
+        return (
+            size <= REWRITTEN_BYTES_MAX
+            and kind_of(extent.file) is Kind.RECOVERABLE
+            and self._context.store.free_bytes() - size >= self._context.config.low_water_bytes
+        )
 
 
 class _Joining:

@@ -4,9 +4,10 @@
     copies in journals and dead-letter queues    p files            j files
     any queue's, once room was refused           files mostly dead  other files of their kind
 
-A copy joins its journal where the message lay, because that needs no room; later, when nothing has
-happened for a while, it is read, checked, written to a journal file, and one fact gives it its new
-place and lets go of the old. So p files hold what is in transit and come free with it, and what is
+A copy of some size joins its journal where the message lay, because that needs no room, and a small
+one if the disk has none to spare (`departures.py`). Later, when nothing has happened for a while,
+it is read, checked, written to a journal file, and one fact gives it its new place and lets go of
+the old. So p files hold what is in transit and come free with it, and what is
 kept for long lies together. A step looks at a bounded number of messages and moves a bounded
 number of bytes, one record at least, and whoever comes in between is served first. What joins in
 front of the place that was reached, or is held just then, is looked at after the next start.
