@@ -6,7 +6,10 @@ Loading them takes a quarter of a second, on a busy machine more: time enough fo
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+
+TYPE_CHECKING = False  # typing itself takes as long to load as everything before it
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 EXIT_INTERRUPTED = 130
 
