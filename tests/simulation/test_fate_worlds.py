@@ -172,6 +172,32 @@ OVERTAKEN_QUESTIONS = FatePlan(
 )
 
 
+HELD_UP_NEWS = FatePlan(
+    names=("a", "b", "c"),
+    depot="",
+    queues=("plain", "small", "passing"),
+    acks_transactional=False,
+    purges=True,
+    jumps=0,
+    senders=("a", "b"),
+    receivers=("a", "b", "c"),
+    transactions=4,
+    moves=False,
+    rejects=False,
+    timed=0.0,
+    life_s_max=3.0,
+    prepares=False,
+    skews=False,
+    partitions=0,
+    struck_within_s=2.0,
+    pace=0.3,
+    is_large=False,
+    chances=Chances(kill=0.01, power=1.0, bad_sync=0),
+    link_troubles=Faults(disconnection=0.1, stall=0.05, delay_s=0.02),
+    client_troubles=Faults(delay_s=0.001),
+)
+
+
 @pytest.mark.parametrize(
     ("seed", "plan", "what_went_wrong"),
     [
@@ -179,6 +205,11 @@ OVERTAKEN_QUESTIONS = FatePlan(
             2230,
             OVERTAKEN_QUESTIONS,
             "one question of a stream overtook another, and no order ack was believed any more",
+        ),
+        (
+            5229,
+            HELD_UP_NEWS,
+            "what became of messages was heard behind an order ack that did not count",
         ),
     ],
 )

@@ -421,3 +421,40 @@ def test_a_question_that_was_overtaken_does_not_count_as_the_last(tmp_path: Path
         desk.turn(Request(500, Frame(asked, 0, memoryview(b""))))
     heads = [each.head for each in desk.effects if isinstance(each, Answer)]
     assert [each.question for each in heads if isinstance(each, frames.StreamState)] == [2, 2]
+
+
+def test_what_became_of_a_message_is_heard_only_behind_the_answer_to_the_last_question(pair: Pair):
+    """Its order ack, held up with it, did not count: the message would wait for word for ever."""
+    caller, there = pair.source.session(), pair.destination.session()
+    caller.send(caller.open(ADDRESS), Message(body=b"x", use_journal_queue=True))
+    held: list[Effect] = []
+
+    def hold() -> None:
+        """Carry what the source says, and nothing back."""
+        while pair.source.effects:
+            effect = pair.source.effects.pop(0)
+            if isinstance(effect, Dial | LinkSend):
+                pair._outward(effect)
+        held.extend(each for each in pair.destination.effects if pair._for_line(each))
+        pair.destination.effects = []
+
+    for _ in ("welcome", "position"):
+        hold()
+        pair._inward(held.pop(0))
+    hold()
+    assert there.receive(there.open("orders"))[1] == [b"x"]
+    pair.cut()
+    held.clear()
+    pair.source.advance(100.0)
+    hold()
+    pair._inward(held.pop(0))
+    for _ in ("asks", "asks again"):
+        hold()
+        pair.source.advance(31.0)
+    hold()
+    questions = [each.head.question for each in held if isinstance(each.head, frames.StreamState)]
+    assert questions[0] < questions[-1]
+    for each in held:
+        pair._inward(each)
+    pair.deliver()
+    assert caller.receive(caller.open("system$;journal"))[1] == [b"x"]
