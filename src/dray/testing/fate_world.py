@@ -31,7 +31,7 @@ from dray.testing.world import World
 from dray.wire.frames import Data, ListQueues, OpenStream, Passed, QueueList
 
 SMALL_QUOTA = 1200
-SMALL_STEPS_MAX = 15_000
+SMALL_STEPS_MAX = 10_000
 TAKEN = ("plain", "small", "passing", "leaving")
 OWN_QUEUES = ("acks", "system$;deadxact", "system$;deadletter", "system$;journal")
 """What managers put messages into themselves; auditors read it."""
@@ -137,7 +137,7 @@ class FateWorld(World):
 
     @property
     def steps_max(self) -> int:
-        """Fewer in a small world, of which the longest in thousands took 4,000."""
+        """Fewer in a small world, of which the longest of a thousand took 3,400."""
         most = super().steps_max
         return most if self.plan.is_large else min(most, SMALL_STEPS_MAX)
 
