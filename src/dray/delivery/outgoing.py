@@ -226,11 +226,6 @@ class OutgoingStream:
         return self._talk is not _Talk.NO_LINK
 
     @property
-    def is_asking(self) -> bool:
-        """Whether the answer to the last question has not come: no order ack counts before it."""
-        return self._talk is _Talk.ASKED
-
-    @property
     def next_number(self) -> int:
         """What the next message of this sequence will be numbered, if it does not begin another."""
         return self.last - self.untaken - self.base + 1

@@ -392,14 +392,9 @@ class Links:
             take(self._context, queue, lookup_ids, why)
 
     def _confirmed(self, peer: Peer, stream: int, first: int, told: list[Confirmed]) -> None:
-        """Act once on what a destination tells of messages it has accepted.
-
-        Not while its answer is awaited: the order ack that came before this did not count then,
-        and of messages that are not known to be accepted nothing can be heard. It is told again
-        behind the answer.
-        """
+        """Act once on what a destination tells of messages it has accepted."""
         queue = self._of_peer(peer, stream)
-        if queue is not None and queue.stream is not None and not queue.stream.is_asking:
+        if queue is not None:
 
             def finished(heard: int) -> None:
                 taken = ConfirmationsTaken(stream, heard)
