@@ -209,18 +209,23 @@ class Arrival(NamedTuple):
         return Way(self.key.source, self.key.stream, self.headers[at].source.hex(), queue.number)
 
     def spans(self, judged: Iterable[Judged], queue: Queue) -> list[Span]:
-        """Where in the body the records of some of its messages are, and where they belong."""
-        envelopes, lasting = self.head.envelopes, Kind.RECOVERABLE
+        """Where in the body the records of some of its messages are, and where they belong.
+
+        What may not enter is among them if it becomes a dead letter here.
+        """
+        envelopes = self.head.envelopes
         if not queue.takes_express:
-            return [Span(offset, envelopes[at].length, lasting) for at, offset, _ in judged]
+            return [Span(offset, envelopes[at].length) for at, offset, _ in judged]
         return [
-            Span(
-                each[1],
-                envelopes[each[0]].length,
-                Kind.EXPRESS if self.is_express(each, queue) else lasting,
-            )
-            for each in judged
+            Span(offset, envelopes[at].length, self._kind((at, offset, why), queue))
+            for at, offset, why in judged
         ]
+
+    def _kind(self, judged: Judged, queue: Queue) -> Kind:
+        """What kind of heap file one of its messages belongs into."""
+        if judged[2] is not None:
+            return Kind.JOURNAL
+        return Kind.EXPRESS if self.is_express(judged, queue) else Kind.RECOVERABLE
 
     def is_express(self, judged: Judged, queue: Queue) -> bool:
         """Whether one of its messages enters the queue as an express one."""

@@ -222,7 +222,8 @@ class Happening:
 def bury(context: Context, tails: list[bytes]) -> None:
     """Let messages that never were in a queue join the dead letters, in a fact of their own.
 
-    What the quota has no room for is let go (semantics 1.8).
+    Their records are in journal files already. What the quota has no room for is let go
+    (semantics 1.8).
     """
     happening = Happening(context)
     for tail in tails:

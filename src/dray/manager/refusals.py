@@ -86,7 +86,7 @@ def _tell(
     try:
         context.check_disk(header.record_bytes)
         record = body[offset : offset + header.record_bytes]
-        place = context.store.place(record, Kind.RECOVERABLE)
+        place = context.store.place(record, Kind.JOURNAL)
     except StoreFull:
         context.state.queues.numbered(dead).copies_skipped += 1
         return

@@ -121,6 +121,8 @@ def test_what_a_plain_queue_elsewhere_refuses_is_a_dead_letter_there_and_nowhere
     refused = MessageClass.NACK_Q_EXCEED_QUOTA
     assert dead(receiver, "system$;deadletter") == [(refused, bytes(1000))]
     assert [each for each, _ in acknowledged(caller)] == [refused]
+    kept = [frames.DescribeQueue(name) for name in ("small", "system$;deadletter")]
+    assert net["c"].store.live_bytes == sum(receiver.call(each).info.byte_count for each in kept)
     net.crash("c")
     net.advance(100.0)
     receiver = net["c"].session()

@@ -89,6 +89,15 @@ def test_of_a_transaction_over_quota_there_is_the_error_and_no_trace(desk: Desk)
     assert (acknowledged(caller), dead(caller)) == ([], [])
 
 
+def test_a_refused_message_that_is_a_dead_letter_takes_its_room_once(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders", quota=300)
+    before = desk.store.live_bytes
+    with pytest.raises(errors.QuotaExceeded):
+        caller.send(queue, Message(body=bytes(400), use_dead_letter_queue=True))
+    assert desk.store.live_bytes - before == refused_bytes(caller, "system$;deadxact") > 0
+
+
 def test_a_refused_message_for_which_the_dead_letters_have_no_room_is_counted(desk: Desk) -> None:
     caller = desk.session()
     caller.create("acks", transactional=False)
