@@ -119,6 +119,8 @@ class Delivered(Fact, frozen=True, tag=7):
     upto: int
     when_us: int = 0
     awaiting: bytes = b""
+    stayed: bytes = b""
+    """Positions that this went past, of messages that could not be read and so have not gone."""
 
 
 class QueuePaused(Fact, frozen=True, tag=8):

@@ -42,7 +42,7 @@ from dray.manager.context import MICROSECONDS
 from dray.manager.departures import delivered, record_of
 from dray.manager.envelopes import stream_bodies_in, stream_envelopes_in
 from dray.manager.events import Dial, HangUp, LinkSend, Peer
-from dray.manager.facts import Delivered, EndForgotten, StreamRenewed
+from dray.manager.facts import Delivered, EndForgotten, StreamRenewed, pack_lookups
 from dray.manager.index import entries_in, lookup_id_of, positions_in, unpack
 from dray.manager.linking import Link, LinkState
 from dray.manager.purging import carry_on
@@ -366,12 +366,14 @@ class Links:
 
         A window of messages always fits; only after a restore it may be more (`State.delivery`).
         """
+        assert queue.stream is not None, "only what has a stream delivers"
         context, reached = self._context, 0
         while reached < upto:
             if reached and context.has_said_enough:
                 return False
             reached, awaiting = delivered(context, queue, upto)
-            context.record(Delivered(queue.number, reached, context.now_us, awaiting))
+            stayed = pack_lookups(queue.index.aside_between(queue.stream.floor, reached))
+            context.record(Delivered(queue.number, reached, context.now_us, awaiting, stayed))
             if awaiting:
                 context.await_confirmations()
         return True

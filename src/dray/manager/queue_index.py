@@ -161,6 +161,10 @@ class QueueIndex:
         self._available.remove(entry[:KEY_BYTES])
         self._aside[lookup_id_of(entry)] = entry
 
+    def aside_between(self, after: int, upto: int) -> list[int]:
+        """Positions of messages put aside, above one and up to another, rising."""
+        return sorted(lookup_id for lookup_id in self._aside if after < lookup_id <= upto)
+
     @property
     def aside_count(self) -> int:
         """Messages put aside."""

@@ -333,6 +333,11 @@ class State:
         if queue is None:
             return
         before = queue.index.byte_count
+        for lookup_id in unpack_lookups(fact.stayed):
+            # Of an earlier life; in this one they are put aside already.
+            unread = queue.index.find(lookup_id)
+            if unread is not None:
+                queue.index.put_aside(unread)
         gone = queue.index.take_upto(fact.upto)
         self.ledger.stored[queue.account] += queue.index.byte_count - before
         if fact.awaiting:
@@ -437,6 +442,7 @@ def replay(state: State, history: History) -> State:
     """Rebuild a state from the snapshots of its halves and the facts after each."""
     if history.state is not None:
         state.restore(history.state)
+        state.put_aside(frozenset())
     if history.sequences is not None:
         state.sequences.restore(history.sequences)
     for number, packed in enumerate(history.facts):

@@ -11,6 +11,7 @@ from dray.manager.index import unpack
 from dray.model.message import Message
 from dray.store.kinds import file_name
 from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.net import Net, address
 
 SIZE = 40_000
 
@@ -77,3 +78,31 @@ def test_it_survives_restarts_and_is_received_once_its_file_is_back(filled):
     filled.start()
     assert bodies(filled, 3) == [1, 2, 3]
     assert not any("2083" in each for each in filled.manager.notices())
+
+
+def test_one_for_another_manager_stays_while_what_is_behind_it_is_delivered(tmp_path):
+    """It is not called delivered, not by the next start either."""
+    net = Net(tmp_path, "ac")
+    net["c"].session().create("orders")
+    there = address("c", "orders")
+    net.block("a", "c")
+    caller = net["a"].session()
+    for nth in range(3):
+        send(caller, caller.open(there), bytes([nth]) * SIZE)
+    send(caller, caller.create("here"), b"in a file that is there")
+    outgoing = next(each.name for each in net["a"].manager._context.state.queues if each.outgoing)
+    lose(net["a"], outgoing, 1)
+    net["a"].start()
+    net.unblock("a", "c")
+    net.advance(31.0)
+    assert bodies(net["c"], 2) == [0, 2]
+    for _ in range(3):
+        kept = net["a"].manager._context.state.queues.named(outgoing).index
+        (entry,) = map(unpack, kept.everything())
+        assert (entry.lookup_id, entry.extent.length) == (2, kept.byte_count)
+        assert net["a"].store.live_bytes >= SIZE
+        net.crash("a")
+        net["a"].store.checkpoint(net["a"].manager.snapshot())
+        caller = net["a"].session()
+        send(caller, caller.open(there), b"behind the checkpoint")
+        net.advance(31.0)
