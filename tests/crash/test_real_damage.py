@@ -113,7 +113,7 @@ def one_by_one(desk: Desk, session: int, number: int, after: int) -> Iterator[by
         try:
             answer, body = desk.ask(session, head)
         except Refused as refused:
-            told = re.search(r"Event 2083: .* position (\d+) .*damaged in p\d+", str(refused))
+            told = re.search(r"Event 2083: .* position (\d+) .*damaged in [pj]\d+", str(refused))
             if told is None:
                 return
             if "it was moved" not in str(refused):

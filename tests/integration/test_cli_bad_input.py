@@ -295,8 +295,8 @@ def test_a_receiver_whose_disk_is_full_leaves_the_message_in_its_queue(manager, 
         env={**environment(manager.url), "PYTHONDONTWRITEBYTECODE": "1"},
         timeout=200,
     )
-    assert done.stderr.decode().startswith("dray: store-full: "), done
-    assert done.returncode == 44
+    assert done.stderr.decode().startswith("dray: target-unwritable: "), done
+    assert done.returncode == 25
     assert count(manager, "orders") == 1
     assert list((tmp_path / "out").iterdir()) == []
 
