@@ -1,4 +1,4 @@
-"""Tidying: in quiet moments records move to the heap files in which they belong.
+"""Tidying: in quiet moments records move to the heap files in which they belong; empty files go.
 
     what                                         from               to
     copies in journals and dead-letter queues    p files            j files
@@ -11,6 +11,9 @@ the old. So p files hold what is in transit and come free with it, and what is
 kept for long lies together. A step looks at a bounded number of messages and moves a bounded
 number of bytes, one record at least, and whoever comes in between is served first. What joins in
 front of the place that was reached, or is held just then, is looked at after the next start.
+
+Heap files that are empty and more than are kept for recycling go back to the file system, some a
+step: a large message leaves hundreds behind in one turn.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ QUIET_S: Final = 0.5
 """How long nothing may have happened before a step is taken."""
 STEP_MESSAGES_MAX: Final = 1000
 STEP_BYTES: Final = 1 << 20
+STEP_FILES: Final = 16
 _MOVED_BYTES: Final = 24
 """What a fact says of a record that has moved: its position and its place, with what is around."""
 _SPARSE_SHARE: Final = 4
@@ -72,11 +76,17 @@ class Tidier:
 
     def deadline(self) -> float | None:
         """When the next step may be taken, if there is anything to do."""
-        return self._not_before if self._waiting else None
+        wanted = self._waiting or self._context.store.surplus_files
+        return self._not_before if wanted else None
 
     def tick(self) -> None:
         """Take a step if it is quiet."""
-        if self._waiting and self._not_before <= self._context.now:
+        if self._not_before > self._context.now:
+            return
+        if self._context.store.surplus_files:
+            self.disturbed()
+            self._context.store.trim(STEP_FILES)
+        elif self._waiting:
             self.disturbed()
             if self._context.has_said_enough:
                 return

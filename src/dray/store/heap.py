@@ -34,7 +34,7 @@ from typing import Final
 from dray.errors import StoreCorrupt, StoreFull
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, Disk, File, ReadableBuffer
 from dray.store.group import Range
-from dray.store.heap_file import Capture, Extent, HeapFile, LiveBlocks
+from dray.store.heap_file import Capture, Extent, HeapFile, LiveBlocks, missing_file
 from dray.store.kinds import (
     NUMBER_MAX,
     Kind,
@@ -139,6 +139,23 @@ class Heap:
     def free_files(self) -> int:
         """Recoverable heap files that wait to be recycled."""
         return len(self._shelves[Kind.RECOVERABLE].free)
+
+    @property
+    def surplus_files(self) -> int:
+        """Empty files beyond those that are kept for recycling."""
+        return sum(max(0, len(each.free) - HEAP_FREE_FILES) for each in self._shelves.values())
+
+    def trim(self, most: int) -> None:
+        """Give up to `most` surplus files back to the file system, of each kind the last."""
+        for shelf in self._shelves.values():
+            excess = max(0, min(most, len(shelf.free) - HEAP_FREE_FILES))
+            for number in sorted(shelf.free, reverse=True)[:excess]:
+                if self._files[number].pins or self._files[number].readers:
+                    continue
+                shelf.free.remove(number)
+                self._detach(self._files.pop(number))
+                self._disk.remove(file_name(number))
+            heapq.heapify(shelf.free)
 
     def restore(self, occupied: Mapping[int, Occupancy]) -> None:
         """Take over the files of a former life; express files are gone.
@@ -381,8 +398,10 @@ class Heap:
         heap_file.rewind()
         if was_lost:
             del self._files[heap_file.number]
+        elif heap_file.kind is Kind.EXPRESS and not heap_file.open:
+            del self._files[heap_file.number], self._in_memory[heap_file.number]
         elif not heap_file.open:
-            self._recycle(heap_file)
+            heapq.heappush(self._shelves[heap_file.kind].free, heap_file.number)
 
     def _recycled(self, shelf: Shelf) -> HeapFile | None:
         if not shelf.free:
@@ -408,19 +427,6 @@ class Heap:
             name = file_name(heap_file.number)
             sentence = f"Event {MESSAGE_FILE_NOT_MADE}: {name} cannot be made: {error}"
             raise StoreFull(sentence, event=MESSAGE_FILE_NOT_MADE, file=name) from error
-
-    def _recycle(self, heap_file: HeapFile) -> None:
-        free = self._shelves[heap_file.kind].free
-        express = heap_file.kind is Kind.EXPRESS
-        if not express and (len(free) < HEAP_FREE_FILES or heap_file.pins):
-            heapq.heappush(free, heap_file.number)
-            return
-        del self._files[heap_file.number]
-        if express:
-            del self._in_memory[heap_file.number]
-            return
-        self._detach(heap_file)
-        self._disk.remove(file_name(heap_file.number))
 
     # ------------------------------------------------------------------------------- express
 
@@ -491,10 +497,3 @@ class Heap:
             heap_file.file.close()
             heap_file.file = None
             del self._descriptors[heap_file.number]
-
-
-def missing_file(number: int) -> StoreCorrupt:
-    """What to raise when a heap file that has live bytes is not there."""
-    name = file_name(number)
-    sentence = f"{name} is missing, and the log says that messages lie in it."
-    return StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)

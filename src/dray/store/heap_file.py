@@ -12,8 +12,9 @@ from __future__ import annotations
 from array import array
 from typing import Final, NamedTuple
 
-from dray.store.disk import File, ReadableBuffer
-from dray.store.kinds import Kind, kind_of
+from dray.errors import StoreCorrupt
+from dray.store.disk import MESSAGE_FILE_UNREADABLE, File, ReadableBuffer
+from dray.store.kinds import Kind, file_name, kind_of
 from dray.store.limits import AHEAD_SHARE, BEGIN_BYTES_MIN, BLOCK_BYTES, WRITE_PIECE_BYTES
 
 
@@ -257,3 +258,10 @@ def _write_begun(file: File, data: memoryview, at: int) -> None:
     for start in range(0, len(data), WRITE_PIECE_BYTES):
         file.write(data[start : start + WRITE_PIECE_BYTES], at + start)
         file.begin_writing()
+
+
+def missing_file(number: int) -> StoreCorrupt:
+    """What to raise when a heap file that has live bytes is not there."""
+    name = file_name(number)
+    sentence = f"{name} is missing, and the log says that messages lie in it."
+    return StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)

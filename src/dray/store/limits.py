@@ -45,7 +45,8 @@ sync of blocks that were only allocated also has to tell the file system that th
 takes twice as long (docs/decisions/0065). So seldom that it costs a message of 1 KiB nothing."""
 
 HEAP_FREE_FILES: Final = 256
-"""Empty files kept for recycling (1 GiB); more than that go back to the file system (R78)."""
+"""Empty files kept for recycling (1 GiB); more than that go back to the file system (R78), a few
+at a time in quiet moments: each takes a millisecond or more."""
 
 LOG_BYTES: Final = 64 << 20
 """QMLog, allocated whole when the store is made."""

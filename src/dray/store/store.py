@@ -194,11 +194,8 @@ class Store:
         self._log.append(fact)
 
     def release(self, extent: Extent) -> None:
-        """The state no longer names `extent`, as of the facts appended up to the next sync.
-
-        Its bytes stay until those facts are durable; those of an express message, which no crash
-        brings back, are free at once.
-        """
+        """The state no longer names `extent`, as of the facts appended up to the next sync."""
+        # Its bytes stay until those are durable; no crash brings express messages back.
         if kind_of(extent.file) is Kind.EXPRESS:
             self._heap.free(extent)
         else:
@@ -409,14 +406,11 @@ class Store:
         return self._heap.read_into(extent, view, offset)
 
     def pin(self, file: int) -> None:
-        """Keep the bytes of heap file `file` as they are until `unpin`, whatever is released.
-
-        For answers on their way. Counted: each `pin` wants its `unpin`.
-        """
+        """Keep the bytes of heap file `file` as they are, whatever is released, until `unpin`."""
         self._heap.pin(file)
 
     def unpin(self, file: int) -> None:
-        """Take back one `pin`."""
+        """Take back one `pin`; they are counted."""
         self._heap.unpin(file)
 
     def live_files(self) -> list[int]:
@@ -427,15 +421,21 @@ class Store:
         """Full heap files of which no more than one part in `share` is live."""
         return self._heap.sparse_files(share)
 
+    @property
+    def surplus_files(self) -> int:
+        """Empty heap files beyond those that are kept for recycling."""
+        return self._heap.surplus_files
+
+    def trim(self, most: int) -> None:
+        """Give up to `most` surplus files of each kind back to the file system."""
+        self._heap.trim(most)
+
     def in_memory(self, file: int) -> bool:
         """Whether heap file `file` is an express file that the disk does not have."""
         return self._heap.in_memory(file)
 
     def descriptor(self, file: int) -> int:
-        """The descriptor of heap file number `file`, for `os.sendfile`.
-
-        Good until the store is called next; duplicate it to keep it longer.
-        """
+        """The descriptor of heap file `file`, good until the store is called next."""
         return self._heap.descriptor(file)
 
     def opener(self, file: int) -> Callable[[], int]:

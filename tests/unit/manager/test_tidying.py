@@ -6,7 +6,7 @@ import pytest
 
 from dray.errors import StoreFull
 from dray.manager.index import unpack
-from dray.manager.tidying import QUIET_S
+from dray.manager.tidying import QUIET_S, STEP_FILES
 from dray.model.message import Message
 from dray.store.kinds import Kind, kind_of
 from tests.unit.manager.conftest import Desk
@@ -122,3 +122,21 @@ def _at(lookup_id: int):
     from dray.wire.frames import Select
 
     return Select("lookup", lookup_id=lookup_id)
+
+
+def test_empty_files_go_back_to_the_file_system_some_a_step(desk: Desk, monkeypatch):
+    """A large message leaves hundreds behind: giving them all back at once held everybody up."""
+    monkeypatch.setattr("dray.store.heap.HEAP_FREE_FILES", 3)
+    caller = desk.session()
+    queue = caller.create("orders")
+    for _ in range(40):
+        caller.send(queue, Message(body=bytes(40_000)))
+    caller.receive(queue)
+    before = desk.store.counters.heap_files
+    assert desk.store.surplus_files > 2 * STEP_FILES
+    desk.advance(QUIET_S)
+    assert desk.store.counters.heap_files == before - STEP_FILES
+    settle(desk)
+    assert desk.store.surplus_files == 0
+    assert desk.store.counters.free_heap_files == 3
+    assert desk.manager.deadline() is None

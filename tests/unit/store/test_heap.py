@@ -109,11 +109,20 @@ def test_files_that_are_not_needed_go_back_to_the_file_system(disk, heap, monkey
     heap.free(extents[0])
     heap.free(extents[1])
     heap.free(extents[2])
-    assert heap.free_files == 3
     heap.captured(held)
     heap.free(extents[3])
-    assert (heap.free_files, heap.files) == (3, 8)
+    assert (heap.free_files, heap.surplus_files, heap.files) == (4, 2, 9)
+    heap.trim(1)
+    assert (heap.free_files, heap.surplus_files, heap.files) == (3, 1, 8)
     assert "p0000004.mq" not in disk.names()
+    heap.pin(extents[2].file)
+    heap.trim(5)
+    assert heap.surplus_files == 1
+    heap.unpin(extents[2].file)
+    heap.trim(5)
+    assert (heap.free_files, heap.surplus_files, heap.files) == (2, 0, 7)
+    assert "p0000003.mq" not in disk.names()
+    assert heap.place(bytes(1000)) == extents[0]
 
 
 def test_a_file_without_a_descriptor_goes_back_to_the_file_system_too(disk, heap, monkeypatch):
@@ -121,6 +130,7 @@ def test_a_file_without_a_descriptor_goes_back_to_the_file_system_too(disk, heap
     monkeypatch.setattr(heap_module, "HEAP_DESCRIPTORS", 2)
     extents = [heap.place(bytes(1000)) for _ in range(6)]
     heap.free(extents[0])
+    heap.trim(1)
     assert "p0000001.mq" not in disk.names()
 
 

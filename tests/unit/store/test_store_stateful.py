@@ -132,7 +132,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.end_checkpoint()
         self.begin_sync()
         self.history = self.history[-1:]
-        self.store.close(self.ledger.snapshot() if snapshot else None)
+        # Whose log is full can only close with a checkpoint.
+        wanted = snapshot or self.store.checkpoint_due
+        self.store.close(self.ledger.snapshot() if wanted else None)
         self.reopen(self.disk)
 
     @invariant()
