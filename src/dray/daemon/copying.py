@@ -24,10 +24,8 @@ from typing import NamedTuple
 from dray.daemon.backlog import Backlog
 from dray.daemon.copy_threads import CopyThreads, FileHungError, Freed, Told
 from dray.daemon.limits import COPY_PIECE_BYTES, FETCH_BUFFERS
-from dray.errors import StoreCorrupt
 from dray.model.limits import FRAME_BODY_BYTES_MAX
-from dray.store.disk import MESSAGE_FILE_UNREADABLE
-from dray.store.heap import file_name
+from dray.store.heap_file import short_file
 
 _NOT_HERE = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 """Copying in the kernel is not for these two files; through memory it may go."""
@@ -173,18 +171,12 @@ def _copy(source: Source, target: Piece) -> None:
         with memoryview(source.before) as room:
             got = preadv(descriptor, [room], source.offset) if room else 0
             if got < len(room):
-                raise _ends_early(source)
+                raise short_file(source.file)
         copied = _copy_range(Piece(descriptor, source.offset + got, target.length), target)
     finally:
         os.close(descriptor)
     if copied < target.length:
-        raise _ends_early(source)
-
-
-def _ends_early(source: Source) -> StoreCorrupt:
-    name = file_name(source.file)
-    sentence = f"{name} ends before the bytes that the log says it has."
-    return StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
+        raise short_file(source.file)
 
 
 def _copy_range(source: Piece, target: Piece) -> int:

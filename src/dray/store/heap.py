@@ -31,10 +31,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from dray.errors import StoreCorrupt, StoreFull
-from dray.store.disk import MESSAGE_FILE_UNREADABLE, Disk, File, ReadableBuffer
+from dray.errors import StoreFull
+from dray.store.disk import Disk, File, ReadableBuffer
 from dray.store.group import Range
-from dray.store.heap_file import Capture, Extent, HeapFile, LiveBlocks, missing_file
+from dray.store.heap_file import Capture, Extent, HeapFile, LiveBlocks, missing_file, short_file
 from dray.store.kinds import (
     NUMBER_MAX,
     Kind,
@@ -53,7 +53,7 @@ from dray.store.limits import (
     HEAP_OPEN_FILES,
 )
 
-__all__ = ["Capture", "Extent", "Heap", "Occupancy", "file_name", "missing_file", "numbers_of"]
+__all__ = ["Capture", "Extent", "Heap", "Occupancy", "file_name", "numbers_of"]
 
 MESSAGE_FILE_NOT_MADE: Final = 2085
 
@@ -254,9 +254,7 @@ class Heap:
             return length
         got = self._file(heap_file).read_into(view[:length], start)
         if got != length:
-            name = file_name(extent.file)
-            sentence = f"{name} ends before the bytes that the log says it has."
-            raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
+            raise short_file(extent.file)
         return length
 
     def descriptor(self, number: int) -> int:

@@ -265,3 +265,10 @@ def missing_file(number: int) -> StoreCorrupt:
     name = file_name(number)
     sentence = f"{name} is missing, and the log says that messages lie in it."
     return StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
+
+
+def short_file(number: int) -> StoreCorrupt:
+    """What to raise when a heap file ends before bytes that are live."""
+    name = file_name(number)
+    sentence = f"{name} ends before the bytes that the log says it has."
+    return StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)

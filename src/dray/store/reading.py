@@ -22,7 +22,8 @@ from dray.store.disk import (
     no_access,
     translated,
 )
-from dray.store.heap import Extent, file_name, missing_file
+from dray.store.heap import Extent, file_name
+from dray.store.heap_file import missing_file, short_file
 from dray.store.whereabouts import refuse_if_moved
 
 _DESCRIPTORS_MAX: Final = 64
@@ -171,9 +172,7 @@ class HeapReader:
         image = bytearray(rest if length is None else min(length, rest))
         got = self.file(extent.file).read_into(memoryview(image), extent.offset + offset)
         if got != len(image):
-            name = file_name(extent.file)
-            sentence = f"{name} ends before the bytes that the log says it has."
-            raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
+            raise short_file(extent.file)
         return bytes(image)
 
     def file(self, number: int) -> ReadOnlyFile:
