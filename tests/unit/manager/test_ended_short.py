@@ -60,6 +60,13 @@ def carry_data(net: Net, source: str, goal: str, count: int = 2) -> None:
     raise AssertionError("nothing was sent")
 
 
+def expire_before_another(net: Net) -> None:
+    """What is late at the hop expires there, and the next message is another origin's."""
+    net["b"].advance(61.0)
+    send(net, "d", Message(body=b"x"))
+    net.deliver()
+
+
 def two_of_three_arrive(net: Net) -> Caller:
     """Of a transaction of `a` two messages arrive at `c`; the third is still at `b`, and dies."""
     net.block("b", "c")
@@ -125,9 +132,7 @@ def test_a_request_that_waits_is_answered_by_it(net: Net) -> None:
     receiver = two_of_three_arrive(net)
     orders = receiver.open("orders")
     wait_for_whole(receiver, orders)
-    net["b"].advance(61.0)
-    send(net, "d", Message(body=b"x"))
-    net.deliver()
+    expire_before_another(net)
     looking = net["c"].session()
     assert looking.receive(orders, peek=True)[1] == [b"1", b"2"]
     come_back(net)
@@ -172,9 +177,7 @@ def test_of_a_transaction_that_goes_on_at_its_source_no_end_is_told(net: Net) ->
     net.unblock("a", "b")
     net["a"].advance(31.0)
     carry_data(net, "a", "b")
-    net["b"].advance(61.0)
-    send(net, "d", Message(body=b"x"))
-    net.deliver()
+    expire_before_another(net)
     come_back(net)
     assert is_going_on(net)
     assert told(net) == []
@@ -232,9 +235,7 @@ def test_what_the_hop_itself_sent_ends_short_like_what_it_forwards(net: Net) -> 
     net.unblock("b", "c")
     net["b"].advance(31.0)
     carry_data(net, "b", "c")
-    net["b"].advance(61.0)
-    send(net, "d", Message(body=b"x"))
-    net.deliver()
+    expire_before_another(net)
     come_back(net)
     receiver = net["c"].session()
     assert whole(receiver, receiver.open("orders")) == ([b"1", b"2"], [3])
@@ -255,9 +256,7 @@ def test_an_end_is_told_on_by_every_hop_behind(tmp_path: Path) -> None:
     carry_data(net, "b", "e")
     net.deliver()
     net.block("e", "c")
-    net["b"].advance(61.0)
-    send(net, "d", Message(body=b"x"))
-    net.deliver()
+    expire_before_another(net)
     net.unblock("b", "e")
     net["b"].advance(31.0)
     net.deliver()

@@ -53,15 +53,15 @@ def test_all_that_expires_at_once_leaves_in_facts_that_fit(tmp_path):
     assert waiting(desk.session(), DEAD) == COUNT
 
 
-def come_through(net: Net, there, count: int) -> None:
-    """Let so many messages to orders come, as often as it takes."""
+def come_through(net: Net, there, count: int, queue: str = "orders") -> None:
+    """Open the line and let so many messages come to stand in a queue, as often as it takes."""
     net.unblock("a", "b")
     for _ in range(2 * count):
-        if waiting(there, "orders") == count:
+        if waiting(there, queue) == count:
             break
         net["a"].advance(31.0)
         net.deliver()
-    assert waiting(there, "orders") == count
+    assert waiting(there, queue) == count
 
 
 @pytest.mark.usefixtures("small_logs")
@@ -264,13 +264,7 @@ def test_an_order_ack_of_more_than_the_log_takes_at_once_is_taken_bit_by_bit(tmp
     caller = net["a"].session()
     net.block("a", "b")
     send_all(caller, caller.open(address("b", "orders")), COUNT, use_dead_letter_queue=True)
-    net.unblock("a", "b")
-    for _ in range(2 * COUNT):
-        if waiting(caller, "order_queue$") == COUNT:
-            break
-        net["a"].advance(31.0)
-        net.deliver()
-    assert waiting(caller, "order_queue$") == COUNT
+    come_through(net, caller, COUNT, "order_queue$")
     assert waiting(there, "orders") == COUNT
 
 
