@@ -25,6 +25,9 @@ import click
 @click.option("--name", help="Its name for people  [default: the host's name].")
 @click.option("--quota", metavar="SIZE", help="Most bytes in all its queues  [default: 8GiB].")
 @click.option("--journal-quota", metavar="SIZE", help="Most bytes in journals  [default: 8GiB].")
+@click.option(
+    "--low-water", metavar="SIZE", help="Free disk that messages must leave  [default: 64MiB]."
+)
 def command(
     *,
     data: str,
@@ -38,6 +41,7 @@ def command(
     name: str | None,
     quota: str | None,
     journal_quota: str | None,
+    low_water: str | None,
 ) -> int:
     """Run a queue manager; prints one line with its addresses when it is ready."""
     from dray.daemon.config import read_options
@@ -55,5 +59,6 @@ def command(
         name=name,
         quota=quota,
         journal_quota=journal_quota,
+        low_water=low_water,
     )
     return serve(options)

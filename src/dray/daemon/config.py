@@ -21,6 +21,7 @@ from dray.model.limits import (
     IDLE_TRANSACTION_S,
     LINK_WINDOW_BYTES,
     LINK_WINDOW_MESSAGES,
+    LOW_WATER_BYTES,
     QUOTA_BYTES_DEFAULT,
     RECONNECT_DELAY_S,
     RESEND_SCHEDULE_S,
@@ -46,6 +47,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     name: str | None = None
     quota: Size | None = QUOTA_BYTES_DEFAULT
     journal_quota: Size | None = QUOTA_BYTES_DEFAULT
+    low_water: Size = LOW_WATER_BYTES
     resend_schedule_s: tuple[float, ...] = RESEND_SCHEDULE_S
     reconnect_delay_s: float = RECONNECT_DELAY_S
     window_bytes: Size = LINK_WINDOW_BYTES
@@ -69,6 +71,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
         if _size("log_bytes", self.log_bytes) < LOG_BYTES_MIN:
             raise InvalidConfiguration(f"log_bytes must be at least {LOG_BYTES_MIN}")
         _size("express_memory", self.express_memory)
+        _size("low_water", self.low_water)
         if not self.resend_schedule_s or not all(map(_positive, self.resend_schedule_s)):
             raise InvalidConfiguration("resend_schedule_s must be one or more times above zero")
         if not _positive(self.idle_transaction_s):
@@ -108,6 +111,15 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
         """Bytes of express messages that stay in memory."""
         return _size("express_memory", self.express_memory)
 
+    def check_disk(self, size: int) -> None:
+        """Refuse a low-water mark that a disk of `size` bytes never reaches."""
+        low_water = _size("low_water", self.low_water)
+        if low_water >= size:
+            raise InvalidConfiguration(
+                f"low_water: {low_water} bytes can never be free on a disk of {size}; every message"
+                " would be refused"
+            )
+
     def manager_config(self, manager_id: str) -> ManagerConfig:
         """What the manager needs to know; `manager_id` is for a new data directory."""
         return ManagerConfig(
@@ -117,6 +129,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
             pid=os.getpid(),
             quota=_limit("quota", self.quota),
             journal_quota=_limit("journal_quota", self.journal_quota),
+            low_water_bytes=_size("low_water", self.low_water),
             resend_schedule_s=self.resend_schedule_s,
             reconnect_delay_s=self.reconnect_delay_s,
             window_bytes=_size("window_bytes", self.window_bytes),

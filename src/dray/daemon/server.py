@@ -54,7 +54,7 @@ from dray.manager.events import (
 from dray.manager.turn import Manager
 from dray.model.ids import ManagerId
 from dray.model.names import DEFAULT_PORT
-from dray.store.disk import Disk
+from dray.store.disk import Disk, RealDisk
 from dray.store.heap import Extent
 from dray.store.store import Store
 from dray.tls import presenting, trusting
@@ -124,6 +124,12 @@ class Serving(Deciding, Protocol):
 Load = Callable[[Store, ManagerConfig, float], Serving]
 
 
+def _real_disk(options: ServeOptions, data: str) -> RealDisk:
+    disk = AuditedDisk(data) if options.audit else UnwatchedDisk(data)
+    options.check_disk(disk.size_bytes())
+    return disk
+
+
 class Server:
     """Everything of one data directory that is open while a daemon runs."""
 
@@ -154,9 +160,7 @@ class Server:
         self.ended: asyncio.Future[Exception] = loop.create_future()
         """Done when the daemon cannot go on, with the reason."""
         clock = Timekeeper()
-        if open_disk is None:
-            open_disk = AuditedDisk if options.audit else UnwatchedDisk
-        disk = open_disk(options.data)
+        disk = (open_disk or partial(_real_disk, options))(options.data)
         self._store = Store(
             disk,
             log_bytes=options.log_size,

@@ -264,6 +264,8 @@ def handle_describe(context: Context, session: Session, request_id: int, _head: 
         pid=context.config.pid,
         express_memory=counters.express_memory,
         express_in_memory=counters.express_in_memory,
+        disk_free=max(0, context.disk_room.free),
+        low_water=context.disk_room.low_water,
     )
     context.answer(session, request_id, ManagerState(info))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.delivery.incoming import StreamKey
-from dray.errors import AccessDenied, DrayError, QueueNotFound, QuotaExceeded
+from dray.errors import AccessDenied, DrayError, QueueNotFound, QuotaExceeded, StoreFull
 from dray.manager.costs import cost_of_accepting
 from dray.manager.departures import KEPT_THERE, Departures
 from dray.manager.ended_streams import reopen
@@ -130,26 +130,28 @@ def handle_data(
         except DrayError as error:
             _refuse(context, session, head.stream, error)
             if isinstance(error, QuotaExceeded):
-                _wait_for_room(context, session, queue, head)
+                context.waiting_for_room.add(_left_out(context, session, queue, head))
+            elif isinstance(error, StoreFull):
+                left_out = _left_out(context, session, queue, head)
+                context.waiting_for_room.add_for_disk(left_out, context.now)
             return
         if incoming.position(key).number < numbers[-1]:
-            _wait_for_room(context, session, queue, head)
+            context.waiting_for_room.add(_left_out(context, session, queue, head))
         else:
             context.waiting_for_room.admitted(session, head.stream)
     _say_position(context, session, queue, head.stream)
 
 
-def _wait_for_room(context: Context, session: Session, queue: Queue, head: Data) -> None:
-    """Have the source told when what was not accepted of a frame finds room (R61)."""
+def _left_out(context: Context, session: Session, queue: Queue, head: Data) -> Waiting:
+    """What was not accepted of a frame: its source is told when there is room for it (R61)."""
     upto = context.state.incoming.position(StreamKey(session.peer_id, head.stream)).number
     left = [envelope.length for envelope in head.envelopes if envelope.number > upto]
-    waiting = Waiting(session, head.stream, queue, left[0], sum(left))
-    context.waiting_for_room.add(waiting)
+    return Waiting(session, head.stream, queue, left[0], sum(left))
 
 
 def tell_of_room(context: Context) -> None:
     """Tell sources that there is room again for what was left out."""
-    for session, stream, queue, _, _ in context.waiting_for_room.take():
+    for session, stream, queue, _, _ in context.waiting_for_room.take(context.now):
         if session.streams.get(stream) == queue.number:
             _say_position(context, session, queue, stream, room=True)
 
@@ -321,7 +323,7 @@ def _admit_run(context: Context, queue: Queue, arrival: Arrival, judged: list[Ju
     spans = arrival.spans(
         [each for each in judged if each[2] is None or each[0] in kept_here], queue
     )
-    context.check_disk(sum(span.length for span in spans))
+    context.disk_room.check(sum(span.length for span in spans))
     # What cannot be read is refused before anything is placed for it.
     properties = {at: read_properties(body, headers[at], offset) for at, offset, _ in judged}
     places = iter(place_all(context.store, body, spans))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from dray.errors import DrayError, StoreFull
+from dray.errors import DrayError
 from dray.manager.acknowledgments import OwnMessages
 from dray.manager.awaiting import Awaiting
 from dray.manager.barred import Barred
+from dray.manager.disk_room import DiskRoom
 from dray.manager.events import Answer, Body, Effect, Into
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.index import TAIL_BYTES
@@ -118,8 +119,9 @@ class Context:
         self.to_tell: dict[StreamKey, None] = {}
         """Streams whose sources have news; they are told last in a turn, after any order ack."""
         self.awaiting = Awaiting(state)
-        self.waiting_for_room = WaitingForRoom(state.ledger)
-        """Streams that the computer's quota had no room for."""
+        self.disk_room = DiskRoom(store, config.low_water_bytes)
+        self.waiting_for_room = WaitingForRoom(state.ledger, self.disk_room)
+        """Streams that the computer's quota or the disk had no room for."""
         self.notices: list[tuple[str, Effect | StreamEffect | str]] = []
         """What an operator should know, by queue; the daemon writes it to its log."""
         self.followed: Callable[[AnyFact], None] | None = None
@@ -128,8 +130,6 @@ class Context:
         """Of each manager that called: which of its lives."""
         self.own_addresses: frozenset[Peer] = frozenset()
         """Under which this manager is reached: a queue that is named by one is a queue here."""
-        self.room_was_refused = False
-        """Whether something was refused in this turn because the disk is almost full."""
         self.steer: Callable[[Queue, StreamEvent], None]
         self.delivery_of: Callable[[Queue], DeliveryInfo | None]
         self.resolve: Callable[[str], Queue]
@@ -207,15 +207,3 @@ class Context:
     def ledger(self) -> Ledger:
         """What is used of the quotas."""
         return self.state.ledger
-
-    def check_disk(self, requested: int) -> None:
-        """Raise `StoreFull` if the disk would be left with less than the low-water mark."""
-        low = self.config.low_water_bytes
-        free = self.store.free_bytes()
-        if free - requested < low:
-            self.room_was_refused = True
-            raise StoreFull(
-                f"only {free} bytes are free on the disk of the data directory and {low} must"
-                f" stay free: {requested} more were refused; free some space or receive messages",
-                file="",
-            )

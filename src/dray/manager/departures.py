@@ -242,7 +242,7 @@ class Departures:
         return (
             size <= REWRITTEN_BYTES_MAX
             and kind_of(extent.file) is Kind.RECOVERABLE
-            and self._context.store.free_bytes() - size >= self._context.config.low_water_bytes
+            and self._context.disk_room.has(size)
         )
 
 

@@ -84,7 +84,7 @@ def _tell(
         return
     dead = DEAD_TRANSACTIONAL if queue.options.transactional else DEAD_LETTERS
     try:
-        context.check_disk(header.record_bytes)
+        context.disk_room.check(header.record_bytes)
         record = body[offset : offset + header.record_bytes]
         place = context.store.place(record, Kind.JOURNAL)
     except StoreFull:

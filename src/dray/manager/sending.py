@@ -143,7 +143,7 @@ def handle_reserve(context: Context, session: Session, request_id: int, head: Re
     if head.size < 0:
         raise ProtocolError("a negative number of bytes was to be reserved")
     context.ledger.check(queue, head.size)
-    context.check_disk(head.size)
+    context.disk_room.check(head.size)
     context.ledger.stage(queue, head.size)
     transaction.reserved[queue.number] = transaction.reserved.get(queue.number, 0) + head.size
     context.answer(session, request_id, Done())
@@ -159,7 +159,7 @@ def _make_room(
     beyond = max(0, count - reserved)
     if beyond:
         context.ledger.check(queue, beyond)
-        context.check_disk(beyond)
+        context.disk_room.check(beyond)
         context.ledger.stage(queue, beyond)
 
 

@@ -70,7 +70,7 @@ class Statuses:
         message = status_message(self._queue.name, assembly.key, list(assembly.missing()))
         try:
             context.ledger.check(target, message.body_size + _HEAD_BYTES)
-            context.check_disk(message.body_size + _HEAD_BYTES)
+            context.disk_room.check(message.body_size + _HEAD_BYTES)
             extent, crc, number = context.own_messages.place_message(message)
         except (QuotaExceeded, StoreFull):
             return

@@ -252,7 +252,7 @@ class Manager:
         for_others = context.touched or context.to_tell or context.repairs
         if (
             for_others
-            or context.room_was_refused
+            or context.disk_room.was_refused
             or context.state.endings.news
             or context.perhaps_unused
             or context.waiting_for_room
@@ -264,8 +264,8 @@ class Manager:
         """Do what other sessions, sources and the disk have of this event."""
         context = self._context
         self._serve()
-        if context.room_was_refused:
-            context.room_was_refused = False
+        if context.disk_room.was_refused:
+            context.disk_room.was_refused = False
             self._tidier.room_was_refused()
         for key in context.to_tell:
             telling.tell_source(context, key)
@@ -285,6 +285,7 @@ class Manager:
         expires_us = context.state.expiries.next_us()
         for at in (
             self._tidier.deadline(),
+            context.waiting_for_room.deadline(),
             None if expires_us is None else expires_us / MICROSECONDS,
             self._timeouts[0][0] if self._timeouts else None,
             context.idle[0][0] if context.idle else None,

@@ -63,7 +63,7 @@ def handle_begin(context: Context, session: Session, request_id: int, head: Uplo
             f"{UPLOADS_MAX} uploads are unfinished here; resume or drop some of them first"
         )
     context.ledger.check(queue, head.reserve)
-    context.check_disk(head.reserve)
+    context.disk_room.check(head.reserve)
     transaction = open_transaction(context, session, head.number)
     context.ledger.stage(queue, head.reserve)
     transaction.reserved[queue.number] = head.reserve

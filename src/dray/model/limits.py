@@ -48,6 +48,8 @@ QUOTA_BYTES_DEFAULT: Final = 8 * GIB
 """Computer quota and computer journal quota (S3-4)."""
 LOW_WATER_BYTES: Final = 64 * MIB
 """Free disk that new messages must leave: the log and two checkpoints of a million messages."""
+ROOM_LOOK_S: Final = 2.0
+"""How often a full disk is looked at while a source waits for room on it."""
 MESSAGE_NUMBER_MAX: Final = (1 << 63) - 1
 """Of messages and of transactions, which are named by one; numbered from 1."""
 NUMBERS_LEASED: Final = 1 << 20

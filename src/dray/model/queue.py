@@ -102,3 +102,8 @@ class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
     express_memory: int = 0
     """How many bytes of express messages stay in memory before they are written to r files."""
     express_in_memory: int = 0
+    disk_free: int = 0
+    """What messages find free on the disk of the data directory: with heap files that can be
+    written again, without what was promised to large messages that have begun."""
+    low_water: int = 0
+    """How much of that they must leave."""

@@ -408,12 +408,20 @@ class RealDisk:
 
     def free_bytes(self) -> int:
         """Room the file system gives to ordinary users."""
+        status = self._status()
+        return status.f_bavail * status.f_frsize
+
+    def size_bytes(self) -> int:
+        """How large the file system is."""
+        status = self._status()
+        return status.f_blocks * status.f_frsize
+
+    def _status(self) -> os.statvfs_result:
         try:
             # Asked for with every message: by descriptor, where there is one.
-            status = os.statvfs(self._folder) if self._lock < 0 else os.fstatvfs(self._lock)
+            return os.statvfs(self._folder if self._lock < 0 else self._lock)
         except OSError as error:
             raise _translation(error, FOLDER_NAME, "measure") from error
-        return status.f_bavail * status.f_frsize
 
     def close(self) -> None:
         """Give up the lock; the file stays, because removing it would race with the next owner."""

@@ -63,11 +63,21 @@ def test_routes_name_managers_as_addresses_do():
         ({"log_bytes": "unlimited"}, "log_bytes"),
         ({"express_memory": "unlimited"}, "express_memory"),
         ({"express_memory": -1}, "express_memory"),
+        ({"low_water": "unlimited"}, "low_water: 'unlimited' is not a size"),
+        ({"low_water": -1}, "low_water: -1 is not a size"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(given, sentence):
     with pytest.raises(InvalidConfiguration, match=sentence):
         read_options(data="d", **given)
+
+
+def test_the_low_water_mark_is_a_size_that_the_disk_has():
+    options = read_options(data="d", low_water="1GiB")
+    assert options.manager_config("a" * 32).low_water_bytes == 1 << 30
+    options.check_disk((1 << 30) + 1)
+    with pytest.raises(InvalidConfiguration, match=r"low_water: 1073741824 .* disk of 1073741824"):
+        options.check_disk(1 << 30)
 
 
 def test_a_missing_data_directory_is_named():

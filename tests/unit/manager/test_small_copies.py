@@ -99,7 +99,7 @@ def test_of_one_fact_no_more_than_its_share_is_written_at_once(desk: Desk) -> No
 def test_a_disk_without_room_to_spare_keeps_them_where_they_lie(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     queue = sent(desk, b"one")
-    desk.manager._context.config.low_water_bytes = 1 << 62
+    desk.manager._context.disk_room.low_water = 1 << 62
     assert received(desk, queue) == [b"one"]
     assert kinds(desk) == [Kind.RECOVERABLE]
     assert kept(desk) == [b"one"]

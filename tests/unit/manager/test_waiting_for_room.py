@@ -1,4 +1,4 @@
-"""R61: what the computer's quota left with its source comes as soon as there is room for it."""
+"""R61: what quota or disk left with its source comes as soon as there is room for it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from dray import errors
+from dray.model.limits import LOW_WATER_BYTES, ROOM_LOOK_S
 from dray.model.message import Message
 from dray.wire import frames
 
-from .conftest import Caller
+from .conftest import HEAP_FILE_BYTES, Caller
+from .test_full_disks import fill_after
 from .test_links import ADDRESS, Pair
 from .test_quotas import message
 
@@ -140,3 +143,113 @@ def test_who_tried_again_by_himself_waits_no_more(pair: Pair) -> None:
     pair.deliver()
     assert count(pair) == 1
     assert len(pair.destination.manager._context.waiting_for_room) == 0
+
+
+def fill(pair: Pair, monkeypatch: pytest.MonkeyPatch, free: int) -> dict[str, int]:
+    """Let the destination's disk have so many bytes free; change `free` to change it."""
+    room = {"free": free}
+    monkeypatch.setattr(pair.destination.disk, "free_bytes", lambda: room["free"])
+    return room
+
+
+LOW = LOW_WATER_BYTES
+
+
+def test_a_full_disk_is_looked_at_and_the_source_told_when_others_made_room(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody tells a manager that files were deleted: it looks, and only while one waits."""
+    here, there = pair.source.session(), pair.destination
+    idle = there.manager.deadline()
+    room = fill(pair, monkeypatch, LOW + 999)
+    here.send(here.open(ADDRESS), message(1_000))
+    pair.deliver()
+    assert (count(pair), told_of_room(pair)) == (0, 0)
+    assert refusals(pair) == [errors.StoreFull.code]
+    assert there.manager.deadline() == there.now + ROOM_LOOK_S
+    there.advance(ROOM_LOOK_S)
+    pair.deliver()
+    assert (count(pair), told_of_room(pair)) == (0, 0)
+    assert there.manager.deadline() == there.now + ROOM_LOOK_S
+    room["free"] = LOW + 1_000 + HEAP_FILE_BYTES
+    there.advance(ROOM_LOOK_S)
+    pair.deliver()
+    assert (count(pair), told_of_room(pair)) == (1, 1)
+    assert there.manager.deadline() == idle
+
+
+def test_a_full_disk_that_a_receive_made_room_on_is_told_at_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, here = pair.destination.session(), pair.source.session()
+    there.call(frames.SetQuota("", None, None))
+    parts = [message(HEAP_FILE_BYTES)] * 8
+    for part in parts:
+        there.send(there.open("other"), part)
+    fill(pair, monkeypatch, LOW)
+    here.send(here.open(ADDRESS), message(1_000))
+    pair.deliver()
+    assert (count(pair), told_of_room(pair)) == (0, 0)
+    for _ in parts:
+        receive_one(there)
+        pair.deliver()
+    assert (count(pair), told_of_room(pair)) == (1, 1)
+
+
+def test_a_file_that_finds_no_room_though_some_is_free_waits_for_more(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk may have no place for another name: to be told again and again would be no help."""
+    here, there = pair.source.session(), pair.destination
+    free = 1 << 40
+    room = fill(pair, monkeypatch, free)
+    with monkeypatch.context() as patch:
+        fill_after(patch, there, 0)
+        here.send(here.open(ADDRESS), message(1_000))
+        for _ in range(3):
+            pair.deliver()
+            there.advance(ROOM_LOOK_S)
+        assert (count(pair), told_of_room(pair)) == (0, 0)
+    room["free"] = free + HEAP_FILE_BYTES
+    there.advance(ROOM_LOOK_S)
+    pair.deliver()
+    assert (count(pair), told_of_room(pair)) == (1, 1)
+
+
+def test_a_stream_that_found_the_disk_full_and_then_its_quota_is_told_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, here = pair.destination.session(), pair.source.session()
+    there.send(there.open("other"), message(QUOTA - 500))
+    room = fill(pair, monkeypatch, 0)
+    there.call(frames.SetQuota("", None, None))
+    here.send(here.open(ADDRESS), message(1_000))
+    pair.deliver()
+    waiting = pair.destination.manager._context.waiting_for_room
+    assert len(waiting) == 1
+    there.call(frames.SetQuota("", QUOTA, None))
+    room["free"] = 1 << 40
+    pair.destination.advance(ROOM_LOOK_S)
+    pair.deliver()
+    assert (count(pair), told_of_room(pair), len(waiting)) == (0, 1, 1)
+    receive_one(there)
+    pair.deliver()
+    assert (count(pair), told_of_room(pair), len(waiting)) == (1, 2, 0)
+
+
+def refusals(pair: Pair) -> list[str]:
+    """Why streams were refused."""
+    return [head.error for head in pair.said if isinstance(head, frames.StreamRefused)]
+
+
+def test_a_source_that_has_gone_is_not_waited_for_with_a_full_disk_either(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = pair.source.session(), pair.destination
+    fill(pair, monkeypatch, 0)
+    here.send(here.open(ADDRESS), message(1_000))
+    pair.deliver()
+    assert there.manager.deadline() is not None
+    pair.cut()
+    assert len(there.manager._context.waiting_for_room) == 0
+    assert there.manager.deadline() is None

@@ -1,0 +1,83 @@
+"""Room on the disk: what new messages must leave free, and what large ones have been promised.
+
+    free on the disk, and heap files ready to be written again
+    - promised to large messages that have begun     what their remaining parts will take of files
+    - the low-water mark                             the log, checkpoints, queues' files
+    = what a new message may take
+
+A message takes no part of a file that another record has, so parts of 2.5 MB take 4 MiB each:
+what is promised is counted in whole heap files. What other programs write to the disk nobody can
+promise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.errors import StoreFull
+
+if TYPE_CHECKING:
+    from dray.store.store import Store
+
+
+class Promise(NamedTuple):
+    """Bytes that are still to be placed, in records of at most `longest`; 0 if nobody said."""
+
+    size: int
+    longest: int = 0
+
+
+class DiskRoom:
+    """What of the disk may still be taken. Sizes in bytes; volatile."""
+
+    def __init__(self, store: Store, low_water: int) -> None:
+        """Begin with nothing promised."""
+        self.low_water = low_water
+        self.was_refused = False
+        """Whether something was refused since this was last set to False."""
+        self._store = store
+        self._promised = 0
+
+    @property
+    def free(self) -> int:
+        """Free bytes that nobody was promised; below zero if others took them meanwhile."""
+        return self._store.free_bytes() - self._promised
+
+    def has(self, requested: int) -> bool:
+        """Whether so many bytes more would leave the low-water mark."""
+        return self.free - requested >= self.low_water
+
+    def check(self, requested: int) -> None:
+        """Raise `StoreFull` if so many bytes more would not leave the low-water mark."""
+        free = self.free
+        if free - requested < self.low_water:
+            self.was_refused = True
+            raise StoreFull(
+                f"only {max(0, free)} bytes are free on the disk of the data directory and"
+                f" {self.low_water} must stay free: {requested} more were refused; free some space"
+                " or receive messages",
+                file="",
+            )
+
+    def free_for(self, refused: int) -> int:
+        """How much must be `free` before what was refused has a chance: with a heap file more.
+
+        Who was refused though so much is free wants another file than those that are.
+        """
+        file_bytes = self._store.heap_file_bytes
+        wanted = self.low_water + refused + file_bytes
+        free = self.free
+        return wanted if free < wanted else free + file_bytes
+
+    def footprint(self, promise: Promise) -> int:
+        """How many bytes of the disk the records of a promise take."""
+        if not promise.longest:
+            return promise.size
+        file_bytes = self._store.heap_file_bytes
+        used_of_file = file_bytes // promise.longest * promise.longest
+        files, rest = divmod(promise.size, used_of_file)
+        return files * file_bytes + (file_bytes if 2 * rest > file_bytes else rest)
+
+    def change(self, before: Promise, after: Promise) -> None:
+        """A promise has become another one."""
+        self._promised += self.footprint(after) - self.footprint(before)
