@@ -21,7 +21,8 @@ from itertools import product
 from random import Random
 from typing import Final, NamedTuple
 
-from dray.testing.disk import SECTOR, Operation, SimDisk
+from dray.testing.disk import Operation, SimDisk
+from dray.testing.inode import SECTOR
 
 ALL_COMBINATIONS_OF: Final = 5
 """Of so many unsynced changes all combinations are looked at: 32."""

@@ -12,30 +12,20 @@ Faults: `full_after(n)` refuses writes and allocations beyond n more bytes; `fai
 `fail_write(n)` fail the n-th from now with an input/output error, the write after leaving part of
 it behind. `recorded(operations)` notes every operation, for `CrashStates` to cut at every point.
 
-Tearing is by any subset of sectors of 512 bytes, or at any single byte: stricter than any disk.
+What a crash does to one file is told in `inode`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import Enum
 from random import Random
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from dray.errors import StoreCorrupt, StoreFull, StoreLocked, StorePoisoned
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, ReadableBuffer
+from dray.testing.inode import Fate, Inode, patch
 
-SECTOR: Final = 512
-_LOST, _KEPT, _TORN = range(3)
-
-
-class Fate(Enum):
-    """What a crash does to what was not synced."""
-
-    LOST = "all of it is gone"
-    KEPT = "all of it is there"
-    CHANCE = "each write is lost, kept or torn"
-    TORN_LAST = "all of it is there, but the last write is torn"
+__all__ = ["CrashState", "Fate", "Operation", "SimDisk", "SimFile", "crash_states"]
 
 
 class Operation(NamedTuple):
@@ -48,81 +38,18 @@ class Operation(NamedTuple):
     other: str = ""
 
 
-class _Write(NamedTuple):
-    offset: int
-    data: bytes
-
-
-class _Resize(NamedTuple):
-    size: int
-
-
 class _Name(NamedTuple):
     """A change of the directory: `inode` under `name`, or nothing."""
 
     name: str
-    inode: _Inode | None
+    inode: Inode | None
     gone: str = ""
-
-
-class _Inode:
-    """A file without its name. Bytes beyond the content are zeros, so allocation costs nothing."""
-
-    __slots__ = ("cached", "durable", "durable_size", "size", "unsynced")
-
-    def __init__(self) -> None:
-        self.cached = bytearray()
-        self.size = 0
-        self.durable = bytearray()
-        self.durable_size = 0
-        self.unsynced: list[_Write | _Resize] = []
-
-    def write(self, data: bytes, offset: int) -> None:
-        stop = _patch(self.cached, data, offset)
-        self.size = max(self.size, stop)
-        self.unsynced.append(_Write(offset, data))
-
-    def resize(self, size: int) -> None:
-        del self.cached[size:]
-        self.size = size
-        self.unsynced.append(_Resize(size))
-
-    def sync(self) -> None:
-        if self.unsynced:
-            for change in self.unsynced:
-                self._make_durable(change)
-            self.unsynced.clear()
-
-    def after_crash(self, fate: Fate, rng: Random) -> _Inode:
-        survivor = _Inode()
-        survivor.durable = bytearray(self.durable)
-        survivor.durable_size = self.durable_size
-        for change in _survivors(self.unsynced, fate, rng):
-            survivor._make_durable(change)
-        survivor.cached = bytearray(survivor.durable)
-        survivor.size = survivor.durable_size
-        return survivor
-
-    def after_kill(self) -> _Inode:
-        survivor = _Inode()
-        survivor.cached, survivor.size = self.cached, self.size
-        survivor.durable, survivor.durable_size = self.durable, self.durable_size
-        survivor.unsynced = self.unsynced
-        return survivor
-
-    def _make_durable(self, change: _Write | _Resize) -> None:
-        if isinstance(change, _Write):
-            stop = _patch(self.durable, change.data, change.offset)
-            self.durable_size = max(self.durable_size, stop)
-        else:
-            del self.durable[change.size :]
-            self.durable_size = change.size
 
 
 class SimFile:
     """A file of a `SimDisk`."""
 
-    def __init__(self, disk: SimDisk, name: str, inode: _Inode) -> None:
+    def __init__(self, disk: SimDisk, name: str, inode: Inode) -> None:
         """Open `inode`, which has `name` on `disk`."""
         self.name = name
         self._disk = disk
@@ -188,8 +115,8 @@ class SimDisk:
         """Be empty; `rng` decides every crash, `capacity` is what all files together may have."""
         self._rng = rng
         self._capacity = capacity
-        self._names: dict[str, _Inode] = {}
-        self._durable_names: dict[str, _Inode] = {}
+        self._names: dict[str, Inode] = {}
+        self._durable_names: dict[str, Inode] = {}
         self._unsynced_names: list[_Name] = []
         self._locked = False
         self._dead = False
@@ -216,7 +143,7 @@ class SimDisk:
         inode = self._names.get(name)
         self._admit_growth(name, size - (inode.size if inode else 0))
         if inode is None:
-            inode = self._names[name] = _Inode()
+            inode = self._names[name] = Inode()
             self.record(Operation("create", name))
             self._unsynced_names.append(_Name(name, inode))
         if inode.size < size:
@@ -325,7 +252,7 @@ class SimDisk:
         """Change durable bytes behind everybody's back."""
         inode = self._names[name]
         for image in (inode.cached, inode.durable):
-            _patch(image, data, offset)
+            patch(image, data, offset)
 
     def cut_off(self, name: str, size: int) -> None:
         """Make a file shorter behind everybody's back."""
@@ -452,49 +379,14 @@ def crash_states(
             yield CrashState(done, fate, disk.after_crash(fate))
 
 
-def _patch(image: bytearray, data: bytes, offset: int) -> int:
-    """Put `data` where it belongs; where it ends."""
-    if offset > len(image):
-        image.extend(bytes(offset - len(image)))
-    stop = offset + len(data)
-    image[offset:stop] = data
-    return stop
-
-
 def _folder_of(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def _rename(names: dict[str, _Inode], change: _Name) -> None:
+def _rename(names: dict[str, Inode], change: _Name) -> None:
     if change.gone:
         names.pop(change.gone, None)
     if change.inode is not None:
         names[change.name] = change.inode
     else:
         names.pop(change.name, None)
-
-
-def _survivors(
-    changes: list[_Write | _Resize], fate: Fate, rng: Random
-) -> Iterator[_Write | _Resize]:
-    if fate is Fate.LOST:
-        return
-    for number, change in enumerate(changes, 1):
-        torn = fate is Fate.TORN_LAST and number == len(changes)
-        chance = rng.randrange(3) if fate is Fate.CHANCE else _KEPT
-        if isinstance(change, _Write) and (torn or chance == _TORN):
-            yield from _torn(change, rng)
-        elif chance != _LOST:
-            yield change
-
-
-def _torn(write: _Write, rng: Random) -> Iterator[_Write]:
-    if rng.randrange(2):
-        yield _Write(write.offset, write.data[: rng.randrange(len(write.data) + 1)])
-        return
-    start = 0
-    while start < len(write.data):
-        stop = min(len(write.data), start + SECTOR - (write.offset + start) % SECTOR)
-        if rng.randrange(2):
-            yield _Write(write.offset + start, write.data[start:stop])
-        start = stop
