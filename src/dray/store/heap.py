@@ -16,7 +16,7 @@ its bytes must still be there. An extent that no durable fact ever named may be 
 
 Each file counts its writes. A sync captures the counts and reports them back when it has ended, so
 that writes which arrived meanwhile stay dirty; a file that is dirty or captured keeps its
-descriptor, because the kernel reports a failed write-back only to descriptors that were open.
+descriptor (`descriptors`).
 
 Express files are like the others but lie in memory, up to a budget; beyond it the oldest is written
 to its r file, never synced. They are never dirty and are gone after a restart (S3-11).
@@ -32,26 +32,24 @@ from functools import partial
 from typing import Final
 
 from dray.errors import StoreFull
+from dray.store.descriptors import Descriptors
 from dray.store.disk import Disk, File, ReadableBuffer
 from dray.store.group import Range
 from dray.store.heap_file import Capture, Extent, HeapFile, LiveBlocks, missing_file, short_file
 from dray.store.kinds import (
-    NUMBER_MAX,
     Kind,
     express_files,
     file_name,
-    heap_file_number,
-    kind_of,
     numbers_of,
 )
 from dray.store.limits import (
     EXPRESS_BYTES,
     FLUSH_SHARE,
-    HEAP_DESCRIPTORS,
     HEAP_FREE_FILES,
     HEAP_HANDED_OUT,
     HEAP_OPEN_FILES,
 )
+from dray.store.shelf import Shelf
 
 __all__ = ["Capture", "Extent", "Heap", "Occupancy", "file_name", "numbers_of"]
 
@@ -74,35 +72,6 @@ class Occupancy:
         self.blocks.add(extent.offset, extent.length)
 
 
-class Shelf:
-    """The heap files of one kind that take new extents, and those that wait to."""
-
-    def __init__(self, kind: Kind) -> None:
-        """Begin empty."""
-        self.kind = kind
-        self.open: list[HeapFile] = []
-        self.free: list[int] = []
-        self._next_number = 1
-
-    def tightest(self, length: int, file_bytes: int) -> HeapFile | None:
-        """The open file with the least room that still fits."""
-        tightest: HeapFile | None = None
-        for each in self.open:
-            fits = file_bytes - each.position >= length
-            if fits and (tightest is None or each.position > tightest.position):
-                tightest = each
-        return tightest
-
-    def skip(self, files: Iterable[int]) -> None:
-        """Give new files numbers above those of `files` of this kind."""
-        taken = [file & NUMBER_MAX for file in files if kind_of(file) is self.kind]
-        self._next_number = max([self._next_number, *(each + 1 for each in taken)])
-
-    def new_number(self) -> int:
-        """A number that no file has yet; it is given out again until `skip` is told."""
-        return heap_file_number(self.kind, self._next_number)
-
-
 class Heap:
     """Allocates, writes and reads extents; knows nothing of facts."""
 
@@ -120,7 +89,7 @@ class Heap:
         self._shelves = {kind: Shelf(kind) for kind in Kind}
         self._handed_out = 0
         self._dirty: dict[int, HeapFile] = {}
-        self._descriptors: OrderedDict[int, HeapFile] = OrderedDict()
+        self._descriptors = Descriptors(disk, lambda capture: self.captured([capture]))
         # Express files in memory, the oldest first, and what they take.
         self._in_memory: OrderedDict[int, HeapFile] = OrderedDict()
         self._memory_bytes = 0
@@ -153,7 +122,7 @@ class Heap:
                 if self._files[number].pins or self._files[number].readers:
                     continue
                 shelf.free.remove(number)
-                self._detach(self._files.pop(number))
+                self._descriptors.give_up(self._files.pop(number))
                 self._disk.remove(file_name(number))
             heapq.heapify(shelf.free)
 
@@ -356,11 +325,7 @@ class Heap:
 
     def close(self) -> None:
         """Give all descriptors back."""
-        for heap_file in self._descriptors.values():
-            assert heap_file.file is not None
-            heap_file.file.close()
-            heap_file.file = None
-        self._descriptors.clear()
+        self._descriptors.close()
 
     # ---------------------------------------------------------------------------------- room
 
@@ -369,6 +334,10 @@ class Heap:
         if heap_file is None or heap_file.lost:
             raise missing_file(number)
         return heap_file
+
+    def _file(self, heap_file: HeapFile) -> File:
+        # A recycled file may be a short one whose size was lost in a crash.
+        return self._descriptors.file(heap_file, 0 if heap_file.live else self.file_bytes)
 
     def _with_room(self, shelf: Shelf, length: int) -> HeapFile:
         tightest = shelf.tightest(length, self.file_bytes)
@@ -420,7 +389,7 @@ class Heap:
 
     def _allocate(self, heap_file: HeapFile) -> None:
         try:
-            self._attach(heap_file, size=self.file_bytes)
+            self._descriptors.file(heap_file, self.file_bytes)
         except StoreFull as error:
             name = file_name(heap_file.number)
             sentence = f"Event {MESSAGE_FILE_NOT_MADE}: {name} cannot be made: {error}"
@@ -452,46 +421,6 @@ class Heap:
             self._memory_bytes -= len(heap_file.memory)
             del self._in_memory[heap_file.number]
         else:
-            self._detach(heap_file)
+            self._descriptors.give_up(heap_file)
             self._disk.remove(file_name(heap_file.number))
         self._keep_in_memory(heap_file)
-
-    # --------------------------------------------------------------------------- descriptors
-
-    def _file(self, heap_file: HeapFile) -> File:
-        if heap_file.file is not None:
-            self._descriptors.move_to_end(heap_file.number)
-            return heap_file.file
-        # A recycled file may be a short one whose size was lost in a crash.
-        return self._attach(heap_file, size=0 if heap_file.live else self.file_bytes)
-
-    def _attach(self, heap_file: HeapFile, size: int) -> File:
-        while len(self._descriptors) >= HEAP_DESCRIPTORS and self._room_was_made():
-            pass
-        file = heap_file.file = self._disk.open(file_name(heap_file.number), size=size)
-        self._descriptors[heap_file.number] = heap_file
-        return file
-
-    def _room_was_made(self) -> bool:
-        unsynced: HeapFile | None = None
-        for heap_file in self._descriptors.values():
-            if heap_file.pins:
-                continue
-            if not heap_file.dirty:
-                self._detach(heap_file)
-                return True
-            unsynced = unsynced or heap_file
-        if unsynced is None:
-            return False
-        # Whoever writes this much without syncing pays for it here, one file at a time.
-        capture = unsynced.capture(self._file(unsynced))
-        capture.file.sync()
-        self.captured([capture])
-        self._detach(unsynced)
-        return True
-
-    def _detach(self, heap_file: HeapFile) -> None:
-        if heap_file.file is not None:
-            heap_file.file.close()
-            heap_file.file = None
-            del self._descriptors[heap_file.number]

@@ -127,7 +127,7 @@ def test_files_that_are_not_needed_go_back_to_the_file_system(disk, heap, monkey
 
 def test_a_file_without_a_descriptor_goes_back_to_the_file_system_too(disk, heap, monkeypatch):
     monkeypatch.setattr(heap_module, "HEAP_FREE_FILES", 0)
-    monkeypatch.setattr(heap_module, "HEAP_DESCRIPTORS", 2)
+    monkeypatch.setattr("dray.store.descriptors.HEAP_DESCRIPTORS", 2)
     extents = [heap.place(bytes(1000)) for _ in range(6)]
     heap.free(extents[0])
     heap.trim(1)
@@ -264,40 +264,6 @@ def test_a_file_recycled_while_handed_out_stays_dirty_when_it_comes_back(heap):
     assert heap.place(bytes(1000)).file == 1
     heap.hand_back(capture)
     assert Range(1, 0, 1000) in heap.dirty_ranges()
-
-
-# -------------------------------------------------------------------------------- descriptors
-
-
-def test_descriptors_are_bounded_and_files_reopened(heap, monkeypatch):
-    monkeypatch.setattr(heap_module, "HEAP_DESCRIPTORS", 6)
-    extents = []
-    for number in range(20):
-        extents.append(heap.place(bytes([number]) * 1000))
-        synced(heap)
-        assert len(heap._descriptors) <= 6
-    assert [read(heap, each)[0] for each in extents] == list(range(20))
-
-
-def test_who_writes_without_syncing_pays_with_a_sync(disk, heap, monkeypatch):
-    monkeypatch.setattr(heap_module, "HEAP_DESCRIPTORS", 6)
-    for _ in range(20):
-        heap.place(bytes(1000))
-    assert disk.syncs == 14
-    assert len(heap._descriptors) == 6
-
-
-def test_a_descriptor_that_a_sync_needs_is_never_closed(heap, monkeypatch):
-    monkeypatch.setattr(heap_module, "HEAP_DESCRIPTORS", 6)
-    for _ in range(6):
-        heap.place(bytes(1000))
-    captures = heap.capture()
-    heap.place(bytes(1000))
-    assert len(heap._descriptors) == 7
-    assert all(each.heap_file.file is each.file for each in captures)
-    heap.captured(captures)
-    heap.place(bytes(1000))
-    assert len(heap._descriptors) == 6
 
 
 # --------------------------------------------------------------------------------- coming back

@@ -287,11 +287,11 @@ def test_who_reads_by_himself_takes_none_of_the_descriptors_that_are_kept(tmp_pa
     assert sync is not None
     sync.run()
     store.end_sync(sync)
-    kept = store._heap._descriptors
-    store._heap._detach(kept[extent.file])
+    heap_file = store._heap._files[extent.file]
+    store._heap._descriptors.give_up(heap_file)
     descriptor = store.opener(extent.file)()
     assert os.pread(descriptor, extent.length, extent.offset) == b"payload"
-    assert extent.file not in kept
+    assert heap_file.file is None
     store.close()
     assert os.pread(descriptor, extent.length, extent.offset) == b"payload"
     os.close(descriptor)
