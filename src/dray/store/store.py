@@ -24,11 +24,11 @@ from dray.errors import StoreFull, StorePoisoned
 from dray.store.checkpoint import Mark, Snapshots
 from dray.store.decisions import LOG_NAME, Act
 from dray.store.disk import Disk, File, ReadableBuffer
-from dray.store.group import OPENING, SEAL, Range
+from dray.store.group import SEAL, Range
 from dray.store.guard import GuardedDisk, Health
 from dray.store.heap import Heap
 from dray.store.heap_file import Capture, Extent
-from dray.store.kinds import Kind, file_name, kind_of
+from dray.store.kinds import Kind, kind_of
 from dray.store.limits import (
     EXPRESS_BYTES,
     HEAP_FILE_BYTES,
@@ -39,9 +39,10 @@ from dray.store.limits import (
     SECTOR_BYTES,
 )
 from dray.store.lqs import QueueFiles
+from dray.store.opening import Opening
 from dray.store.pairs import Pairs
-from dray.store.qmlog import Chain, Log
-from dray.store.recovery import Load, RecoveryReport, Replay, survey
+from dray.store.qmlog import Log
+from dray.store.recovery import Load, RecoveryReport, survey
 from dray.store.syncing import Checkpoint, Draft, LiveMap, Reached, Sync
 
 
@@ -85,7 +86,6 @@ class Store:
         self._health = Health()
         self._disk = GuardedDisk(disk, self._health)
         self.queue_files = QueueFiles(self._disk) if queue_files else None
-        self._log_bytes = log_bytes
         self._rebuild = rebuild
         self.log_capacity = log_bytes
         """Bytes of QMLog, known for certain when it is replayed."""
@@ -121,59 +121,19 @@ class Store:
 
     def _recover(self, load: Load) -> RecoveryReport:
         found = survey(self._disk, rebuild=self._rebuild)
-        fresh = found.row.act is Act.FRESH
-        capacity = self._log_bytes if fresh else found.capacity
-        self.log_capacity = capacity
-        # One that is to be made is made whole or not at all.
-        log = self._opened(LOG_NAME, capacity if fresh else 0)
-        replay = Replay(self._disk, found, log, capacity)
-        chain = replay.run(load)
-        replay.check_heap()
-        self._heap.restore(replay.occupied)
-        file = self._opened(LOG_NAME, capacity)
-        self._pairs.open(found, replay)
-        self._log = Log(
-            file,
-            capacity=capacity,
-            head=chain.end,
-            tail=self._pairs.tail,
-            next_fact=chain.next_fact,
+        if found.row.act is not Act.FRESH:
+            self.log_capacity = found.capacity
+        opening = Opening(
+            self._disk, found, self._heap, pairs=self._pairs, capacity=self.log_capacity
         )
-        self._facts_durable = chain.next_fact
-        self._begin_life(chain)
-        self._due_at = self._newest.lsn + capacity // LOG_CHECKPOINT_SHARE
-        if replay.damaged or found.missing or not self._pairs.complete:
-            # Until then a checkpoint is the only one of its pair, or the last one is not whole.
-            self._due_at = 0
-        self._open = True
-        self.report = replay.report(chain, self._log.epoch)
-        return self.report
-
-    @property
-    def _newest(self) -> Mark:
-        return self._pairs.newest
-
-    def _opened(self, name: str, size: int = 0) -> File:
-        file = self._disk.open(name, size=size)
-        self._opened_files.append(file)
-        return file
-
-    def _begin_life(self, chain: Chain) -> None:
-        # After a kill the newest groups may be in the page cache only; nothing may be built on
-        # them, nor may the new life vouch for them, before they are on the disk.
-        for number in sorted({each.file for s in chain.suspects for each in s.ranges}):
-            # Nothing live was in one that is not there.
-            if self._disk.exists(file_name(number)):
-                self._opened(file_name(number)).sync()
-        for file in (self._log.file, *self._pairs.files):
-            file.sync()
-        self._disk.sync_directory()
-        self._log.epoch = chain.epoch + 1
-        # Without room for it, `fits` asks for a checkpoint first, which carries the epoch as well.
-        if self._log.write_mark(OPENING):
-            self._log.file.sync()
-            self._log.durable = self._log.head
+        self._opened_files = opening.files
+        self._log, self.report = opening.run(load)
+        self._facts_durable = self._log.next_fact
         self._marked_at = self._log.head
+        # Until then a checkpoint may be the only one of its pair, or the last one is not whole.
+        self._due_at = 0 if opening.checkpoint_is_wanted else self._next_due()
+        self._open = True
+        return self.report
 
     def serve(self) -> None:
         """The owner begins to decide: from here on a file that may not be opened ends the store."""
@@ -335,6 +295,9 @@ class Store:
             return True
         return self._checkpoint is None and self._log.head >= self._due_at
 
+    def _next_due(self) -> int:
+        return self._pairs.newest.lsn + self._log.capacity // LOG_CHECKPOINT_SHARE
+
     def begin_checkpoint(self, snapshots: Snapshots | Iterable[bytes]) -> Checkpoint | None:
         """A checkpoint of the owner's state, as of the facts appended so far; None if one runs.
 
@@ -375,7 +338,7 @@ class Store:
             return
         self._pairs.written(checkpoint.marks)
         self._log.tail = self._pairs.tail
-        self._due_at = self._newest.lsn + self._log.capacity // LOG_CHECKPOINT_SHARE
+        self._due_at = self._next_due()
         self._checkpoints += 1
 
     def checkpoint(self, snapshots: Snapshots | Iterable[bytes]) -> None:

@@ -22,7 +22,7 @@ def used(*, wraps: bool, sealed: bool) -> tuple[SimDisk, Ledger]:
     disk = SimDisk(rng)
     store, ledger = opened(disk)
     head = 3 * LOG_BYTES if wraps else LOG_BYTES // 2
-    while store._log.head < max(head, store._newest.lsn + 3000):
+    while store._log.head < max(head, store._pairs.newest.lsn + 3000):
         busy_turn(store, ledger, rng)
         if store.checkpoint_due:
             store.checkpoint(ledger.snapshot())

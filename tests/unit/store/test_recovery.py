@@ -372,7 +372,7 @@ def test_halves_that_no_log_joins_are_refused():
         ledger.put(store, 1000 + len(ledger.pieces), b"y")
     store.checkpoint(ledger.snapshot())
     after = disk.crash(Fate.LOST)
-    newest = store._newest.name
+    newest = store._pairs.newest.name
     older_sequences = next(
         name for name in SEQUENCES if name != store._pairs._newest[SEQUENCES].name
     )
@@ -393,7 +393,7 @@ def test_a_log_that_ends_before_a_checkpoint_was_written_is_damaged():
     lsn = store._log.head
     ledger.end_turn(store)
     store.checkpoint(ledger.snapshot())
-    generation = store._newest.generation
+    generation = store._pairs.newest.generation
     disk = disk.crash(Fate.KEPT)
     for name in NAMES:
         if int.from_bytes(disk.image(name)[8:16], "little") == generation and name in SEQUENCES:
@@ -577,7 +577,7 @@ def test_facts_that_only_a_ruined_checkpoint_had_are_missed_aloud():
     store, again = opened(after)
     again.end_turn(store)
     store.sync()
-    newest = store._newest.name
+    newest = store._pairs.newest.name
     after = after.crash(Fate.LOST)
     after.damage(newest, 40, b"\xff")
     with pytest.raises(StoreCorrupt) as raised:

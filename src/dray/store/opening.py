@@ -1,0 +1,84 @@
+"""How a store comes to life: its log is replayed, its files are opened, a new life is begun.
+
+`recovery` finds out what counts, and changes nothing. Here the first new bytes are written, in an
+order that a crash may interrupt anywhere (docs/explanation/recovery.md, "Before the first new
+byte"): what recovery relied on is made durable, then the opening group says that a new life began.
+"""
+
+from __future__ import annotations
+
+from dray.store.decisions import LOG_NAME, Act
+from dray.store.disk import Disk, File
+from dray.store.group import OPENING
+from dray.store.heap import Heap
+from dray.store.kinds import file_name
+from dray.store.pairs import Pairs
+from dray.store.qmlog import Chain, Log
+from dray.store.recovery import Load, RecoveryReport, Replay, Survey
+
+
+class Opening:
+    """One start of a store, behind the decision that it starts."""
+
+    def __init__(
+        self, disk: Disk, found: Survey, heap: Heap, *, pairs: Pairs, capacity: int
+    ) -> None:
+        """Open what was `found` on `disk`, with a log of `capacity` bytes."""
+        self._disk = disk
+        self._found = found
+        self._heap = heap
+        self._pairs = pairs
+        self._capacity = capacity
+        self.files: list[File] = []
+        """What was opened and is to be closed, whether `run` came to its end or not."""
+        self.checkpoint_is_wanted = False
+        """Whether a file of a pair is damaged or missing, or the last checkpoint is not whole."""
+
+    def run(self, load: Load) -> tuple[Log, RecoveryReport]:
+        """Rebuild the owner's state, then begin. Raises StoreCorrupt, StoreFull, StorePoisoned."""
+        fresh = self._found.row.act is Act.FRESH
+        # One that is to be made is made whole or not at all.
+        log_file = self._opened(LOG_NAME, self._capacity if fresh else 0)
+        replay = Replay(self._disk, self._found, log_file, self._capacity)
+        chain = replay.run(load)
+        replay.check_heap()
+        self._heap.restore(replay.occupied)
+        log_file = self._opened(LOG_NAME, self._capacity)
+        self._pairs.open(self._found, replay)
+        log = Log(
+            log_file,
+            capacity=self._capacity,
+            head=chain.end,
+            tail=self._pairs.tail,
+            next_fact=chain.next_fact,
+        )
+        self._make_durable(log, chain)
+        _begin_life(log, chain)
+        self.checkpoint_is_wanted = bool(
+            replay.damaged or self._found.missing or not self._pairs.complete
+        )
+        return log, replay.report(chain, log.epoch)
+
+    def _opened(self, name: str, size: int) -> File:
+        file = self._disk.open(name, size=size)
+        self.files.append(file)
+        return file
+
+    def _make_durable(self, log: Log, chain: Chain) -> None:
+        # After a kill the newest groups may be in the page cache only; nothing may be built on
+        # them, nor may the new life vouch for them, before they are on the disk.
+        for number in sorted({each.file for s in chain.suspects for each in s.ranges}):
+            # Nothing live was in one that is not there.
+            if self._disk.exists(file_name(number)):
+                self._opened(file_name(number), 0).sync()
+        for file in (log.file, *self._pairs.files):
+            file.sync()
+        self._disk.sync_directory()
+
+
+def _begin_life(log: Log, chain: Chain) -> None:
+    log.epoch = chain.epoch + 1
+    # Without room for it, `fits` asks for a checkpoint first, which carries the epoch as well.
+    if log.write_mark(OPENING):
+        log.file.sync()
+        log.durable = log.head
