@@ -1,4 +1,4 @@
-"""What every test shares: how Hypothesis behaves on a busy machine, and how a run is ended."""
+"""What every test shares: Hypothesis on a busy machine, the end of a run and what it says then."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests import endings
+from tests import counts, endings
 from tests.leaks import Leaks
 
 # Started in the background by a shell, a process ignores SIGINT, and so do its children; the tests
@@ -32,6 +32,8 @@ LONG = ("spark", "crash", "simulation", "integration", "property")
 def pytest_configure(config):
     config.pluginmanager.register(Leaks(), "leaks")
     config.pluginmanager.register(endings, "endings")
+    config.pluginmanager.register(counts, "counts")
+    config.pluginmanager.register(counts.Counts(), "sums of counts")
 
 
 @pytest.hookimpl(trylast=True)

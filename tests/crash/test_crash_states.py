@@ -10,21 +10,23 @@ from dray.testing.disk import crash_states
 from tests.crash.workload import Findings, check_every_crash, recorded_workload
 
 pytestmark = pytest.mark.slow
+STATES = "crash states of a store"
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_crash_state_recovers_to_exactly_one_turn(seed):
+def test_every_crash_state_recovers_to_exactly_one_turn(seed, went_through):
     rng = Random(seed)
     findings = Findings()
     recording = recorded_workload(rng, turns=60)
     check_every_crash(recording, rng, findings, chances=2)
+    went_through[STATES] = findings.crashes
     assert findings.crashes > 2000
     assert findings.cut_groups > 0
     assert findings.acts.keys() == {"FRESH", "REPLAY_ALL", "REPLAY_AFTER"}
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_second_crash_during_and_after_recovery_is_survived_as_well(seed):
+def test_a_second_crash_during_and_after_recovery_is_survived_as_well(seed, went_through):
     rng = Random(seed)
     findings = Findings()
     first = recorded_workload(rng, turns=20)
@@ -32,12 +34,13 @@ def test_a_second_crash_during_and_after_recovery_is_survived_as_well(seed):
     for state in rng.sample(states, 12):
         second = recorded_workload(rng, turns=6, base=state.disk)
         check_every_crash(second, rng, findings)
+    went_through[STATES] = findings.crashes
     assert findings.crashes > 1000
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize("seed", range(100, 400))
-def test_no_seed_finds_a_crash_state_that_does_not_recover(seed):
+def test_no_seed_finds_a_crash_state_that_does_not_recover(seed, went_through):
     rng = Random(seed)
     findings = Findings()
     recording = recorded_workload(rng, turns=80)
@@ -45,3 +48,4 @@ def test_no_seed_finds_a_crash_state_that_does_not_recover(seed):
     for state in rng.sample(list(crash_states(recording.operations, rng)), 20):
         second = recorded_workload(rng, turns=10, base=state.disk)
         check_every_crash(second, rng, findings, chances=2)
+    went_through[STATES] = findings.crashes

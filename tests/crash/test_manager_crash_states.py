@@ -15,11 +15,12 @@ STATES_A_SEED = 700
 """One workload alone may never have a manager that lives on and fails again; three do."""
 
 pytestmark = pytest.mark.slow
+STATES = "crash states of a manager"
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, 500, 50))
-def test_what_was_answered_stays_and_nothing_else_appears_in_2100_crash_states(first):
+def test_what_was_answered_stays_and_nothing_else_appears_in_2100_crash_states(first, went_through):
     tally = Tally()
     seed = first
     while tally.states < STATES_EACH:
@@ -27,6 +28,7 @@ def test_what_was_answered_stays_and_nothing_else_appears_in_2100_crash_states(f
         for _ in torture_seed(seed, tally, states=wanted):
             pass
         seed += 1
+    went_through[STATES] = tally.states
     assert tally.states == STATES_EACH
     assert tally.second_states > 0, "some managers live on and fail again"
     assert 0 < tally.older < tally.states, "some failures come before the newest turn is durable"
@@ -35,10 +37,13 @@ def test_what_was_answered_stays_and_nothing_else_appears_in_2100_crash_states(f
 @pytest.mark.torture
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("first", range(1_000, 41_000, 1_000))
-def test_what_was_answered_stays_and_nothing_else_appears_in_50000_crash_states(first):
+def test_what_was_answered_stays_and_nothing_else_appears_in_50000_crash_states(
+    first, went_through
+):
     tally = Tally()
     seed = first
     while tally.states < 50_000:
         for _ in torture_seed(seed, tally):
             pass
         seed += 1
+    went_through[STATES] = tally.states

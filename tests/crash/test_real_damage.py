@@ -237,36 +237,43 @@ def every_outcome(
 @pytest.mark.parametrize(
     ("checkpoints", "closed"), [(0, True), (1, True), (3, True), (1, False), (3, False)]
 )
-def test_a_damaged_log_is_refused_or_harmless(tmp_path, checkpoints, closed):
+def test_a_damaged_log_is_refused_or_harmless(tmp_path, checkpoints, closed, went_through):
     told = fill(tmp_path / "data", checkpoints=checkpoints, closed=closed)
     seen = every_outcome(tmp_path, told, ("QMLog",), every=60)
+    went_through["damages"] = seen.total()
     assert seen["refused"] > 10
     assert not seen["told at the message"]
 
 
 @pytest.mark.parametrize("checkpoints", [1, 3])
-def test_a_damaged_checkpoint_changes_nothing_as_long_as_the_log_is_whole(tmp_path, checkpoints):
+def test_a_damaged_checkpoint_changes_nothing_as_long_as_the_log_is_whole(
+    tmp_path, checkpoints, went_through
+):
     told = fill(tmp_path / "data", checkpoints=checkpoints)
     seen = every_outcome(tmp_path, told, ("MQTrans", "MQInSeqs"), every=30)
+    went_through["damages"] = seen.total()
     assert seen.keys() == {"whole"}
 
 
-def test_damaged_message_files_are_told_at_the_message_and_nowhere_else(tmp_path):
+def test_damaged_message_files_are_told_at_the_message_and_nowhere_else(tmp_path, went_through):
     told = fill(tmp_path / "data", checkpoints=3)
     seen = every_outcome(tmp_path, told, ("p", "j", "r", "l0"), every=25)
+    went_through["damages"] = seen.total()
     assert seen["told at the message"] > 10
 
 
-def test_damaged_files_of_queues_are_mended_or_refused(tmp_path):
+def test_damaged_files_of_queues_are_mended_or_refused(tmp_path, went_through):
     told = fill(tmp_path / "data", checkpoints=3)
     seen = every_outcome(tmp_path, told, ("lqs/",), every=6)
+    went_through["damages"] = seen.total()
     assert seen["whole"] > 10
 
 
 @pytest.mark.torture
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("prefix", ["QMLog", "MQTrans", "MQInSeqs", "p", "lqs/"])
-def test_a_real_disk_with_damaged_files_is_no_different(tmp_path, prefix):
+def test_a_real_disk_with_damaged_files_is_no_different(tmp_path, prefix, went_through):
     told = fill(tmp_path / "data", checkpoints=3)
     seen = every_outcome(tmp_path, told, (prefix,), every=10, real=True)
+    went_through["damages"] = seen.total()
     assert sum(seen.values()) > 10

@@ -101,7 +101,7 @@ class Traffic:
         return None
 
 
-def test_fifty_kills_under_traffic(tmp_path):
+def test_fifty_kills_under_traffic(tmp_path, went_through):
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -128,4 +128,5 @@ def test_fifty_kills_under_traffic(tmp_path):
             queue = manager.queue("in")
             until(lambda: queue.info().message_count >= len(expected), 60)
             found = [bytes(message.body).rstrip(b"\0") for message in queue.messages()]
+    went_through["kills"] = KILLS
     assert found == expected

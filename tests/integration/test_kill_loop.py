@@ -152,11 +152,13 @@ def run(folder, kills):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_eight_kills_lose_nothing_repeat_nothing_and_keep_order(tmp_path):
+def test_eight_kills_lose_nothing_repeat_nothing_and_keep_order(tmp_path, went_through):
     run(tmp_path, 8)
+    went_through["kills"] = 8
 
 
 @pytest.mark.torture
 @pytest.mark.timeout(1800)
-def test_fifty_kills_lose_nothing_repeat_nothing_and_keep_order(tmp_path):
+def test_fifty_kills_lose_nothing_repeat_nothing_and_keep_order(tmp_path, went_through):
     run(tmp_path, 50)
+    went_through["kills"] = 50

@@ -54,12 +54,13 @@ def some_world_notices(world_of=swarm_world, worlds=CANARY_WORLDS):
     ],
     ids=["large", "more that are large", "swarm"],
 )
-def test_every_message_ends_once_and_its_sender_is_told_exactly_that(world_of, seeds):
+def test_every_message_ends_once_and_its_sender_is_told_exactly_that(world_of, seeds, went_through):
     known = Counter()
     for seed in seeds:
         world = world_of(seed)
         world.run()
         known += world.fates.known
+        went_through["worlds of fates"] += 1
     assert not {end.name for end in ENDS} - set(known), "the worlds do not reach every end"
 
 

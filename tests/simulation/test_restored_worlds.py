@@ -55,7 +55,9 @@ def failing(canary, worlds):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(4))
-def test_a_restore_in_the_middle_of_traffic_duplicates_nothing_and_loses_only_what_it_may(block):
+def test_a_restore_in_the_middle_of_traffic_duplicates_nothing_and_loses_only_what_it_may(
+    block, went_through
+):
     restores = 0
     for seed in range(block * WORLDS // 4, (block + 1) * WORLDS // 4):
         world = RestoredWorld(seed)
@@ -65,6 +67,7 @@ def test_a_restore_in_the_middle_of_traffic_duplicates_nothing_and_loses_only_wh
             print(f"\nrun it again: python -m dray.testing.restored_world {seed}")
             raise
         restores += world.restores
+        went_through["worlds of streams with restores"] += 1
     assert restores > WORLDS // 4
 
 

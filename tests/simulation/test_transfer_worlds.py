@@ -28,16 +28,18 @@ def run(seed: int) -> TransferWorld:
 
 
 @pytest.mark.parametrize("first", range(0, SHORT, BLOCK))
-def test_offered_files_arrive(first):
+def test_offered_files_arrive(first, went_through):
     for seed in range(first, first + BLOCK):
         run(seed)
+        went_through["worlds of file transfers"] += 1
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize("first", range(SHORT, LONG, 1_000))
-def test_offered_files_arrive_in_many_more_worlds(first):
+def test_offered_files_arrive_in_many_more_worlds(first, went_through):
     for seed in range(first, first + 1_000):
         run(seed)
+        went_through["worlds of file transfers"] += 1
 
 
 @pytest.mark.parametrize("seed", [145, 151, 175, 249, 345])
