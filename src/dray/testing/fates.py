@@ -132,6 +132,8 @@ class Fates:
     def found_told(self, where: str, message_id: str, what: MessageClass) -> None:
         """An acknowledgment message lies in an administration queue."""
         self._of(message_id)
+        if what == IN_DOUBT:
+            raise BrokenPromiseError(f"{message_id} was told to be in doubt, which nobody is told")
         self.told.setdefault(message_id, []).append((where, what))
 
     def check(self) -> None:
