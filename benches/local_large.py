@@ -4,24 +4,33 @@ Two states of a store: fresh, whose heap files the disk allocates as they grow, 
 and recycled, of which the first GiB was written before, as a file that is written again. A receive
 ends with a synced file, and stands beside a copy that is synced; one that does not wait for the
 disk (`sync=False`) stands beside a copy that does not either. Everything through the Unix socket,
-where files are lent, and once through TCP. The digest is a choice (docs/decisions/0074): what one
-core gives of it alone, which no receive can pass, stands beside the same copy.
+where files are lent, and once through TCP. Each limit is taken right before what it is the limit
+of: what lies in the page cache by then, and what of it has to go for the next GiB, is half of the
+rate of both. The digest is a choice (docs/decisions/0074): what one core gives of it alone, which
+no receive can pass, stands beside the same copy.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from benches.limits import copy_mb_s, digest_mb_s, make_payload, write_again_mb_s, write_fresh_mb_s
 from benches.processes import client
 from benches.results import Result
 from dray.cli.demo.processes import ManagerProcess
-from dray.large.digests import DIGESTS
 
 SEND_BAR = 0.7
 RECEIVE_BAR = 0.5
 WAYS = (("unix", "blake3"), ("unix", "sha256"), ("tcp", "blake3"))
 """Door and digest."""
+FRESH = "write+fdatasync, fresh file"
+FRESH_AGAIN = "write+fdatasync, another fresh file"
+WRITTEN_BEFORE = "write+fdatasync, file written before"
+COPY_SYNCED = "cp, synced"
+COPY = "cp, not synced"
 Rates = dict[str, list[float]]
 
 
@@ -30,77 +39,70 @@ def run(folder: Path, size: int, rounds: int) -> list[Result]:
     payload = make_payload(folder / "payload", size)
     found: Rates = {}
     for turn in range(rounds):
-        at = folder / f"round-{turn}"
-        at.mkdir()
-        for name, rate in (_limits(at, payload, size) | _ways(at, payload, size)).items():
-            found.setdefault(name, []).append(rate)
-    alone = [
-        Result(f"{digest} alone, one core", "MB/s", found[digest], "cp, not synced", found["copy"])
-        for digest in DIGESTS
-    ]
-    return [each for door, digest in WAYS for each in _results(found, door, digest)] + alone
+        for door, digest in WAYS:
+            at = folder / f"{door}-{digest}-{turn}"
+            at.mkdir()
+            for what, rate in _way(at, payload, door, digest).items():
+                found.setdefault(f"{door} {digest} {what}", []).append(rate)
+            shutil.rmtree(at)
+    return [each for door, digest in WAYS for each in _results(found, door, digest)]
 
 
 def _results(found: Rates, door: str, digest: str) -> list[Result]:
-    fresh, again = found["write fresh"], found["write again"]
-    sent, received, sent_again, unsynced = (
-        found[f"{door} {digest} {what}"]
-        for what in ("send fresh", "receive", "send recycled", "receive unsynced")
-    )
     way = f"{door}, {digest}"
-    bars = (SEND_BAR, RECEIVE_BAR) if door == "unix" else (None, None)
+    send_bar, receive_bar = (SEND_BAR, RECEIVE_BAR) if door == "unix" else (None, None)
+
+    def beside(what: str, step: str, limit: str, bar: float | None = None) -> Result:
+        rates, limits = found[f"{door} {digest} {step}"], found[f"{door} {digest} {limit}"]
+        return Result(what, "MB/s", rates, limit, limits, bar)
+
     return [
-        Result(f"send, {way}, fresh store", "MB/s", sent, "write+fdatasync, fresh file",
-               fresh, bars[0]),
-        Result(f"send, {way}, recycled store", "MB/s", sent_again, "write+fdatasync, fresh file",
-               fresh, bars[0]),
-        Result(f"send, {way}, recycled store", "MB/s", sent_again,
-               "write+fdatasync, file written before", again),
-        Result(f"receive, {way}, into a synced file", "MB/s", received, "cp, synced",
-               found["copy synced"], bars[1]),
-        Result(f"receive, {way}, not synced", "MB/s", unsynced, "cp, not synced",
-               found["copy"], bars[1]),
-    ]  # fmt: skip
+        beside(f"send, {way}, fresh store", "send fresh", FRESH, send_bar),
+        beside(f"send, {way}, recycled store", "send recycled", FRESH_AGAIN, send_bar),
+        beside(f"send, {way}, recycled store", "send recycled", WRITTEN_BEFORE),
+        beside(f"receive, {way}, into a synced file", "receive", COPY_SYNCED, receive_bar),
+        beside(f"receive, {way}, not synced", "receive unsynced", COPY, receive_bar),
+        beside(f"{digest} alone, one core", "digest", COPY),
+    ]
 
 
-def _limits(folder: Path, payload: Path, size: int) -> dict[str, float]:
-    return {
-        "write fresh": write_fresh_mb_s(folder, size),
-        "write again": write_again_mb_s(folder, size),
-        "copy synced": copy_mb_s(payload, folder, sync=True),
-        "copy": copy_mb_s(payload, folder),
-    } | {digest: digest_mb_s(digest, size) for digest in DIGESTS}
+def _way(folder: Path, payload: Path, door: str, digest: str) -> dict[str, float]:
+    """MB/s of each step of one way, and of the limit before it."""
+    size, out = payload.stat().st_size, folder / "out"
+    socket = folder / "s"
+    with ManagerProcess("local", folder, ["--socket", str(socket), "--quota", "64GiB"]) as manager:
+        with manager.connect() as connected:
+            for name in ("large", "statusq"):
+                connected.create_queue(name)
+        at = {"url": f"dray+unix://{socket}" if door == "unix" else manager.url, "queue": "large"}
 
+        def sent() -> float:
+            return _rate(size, "send_large", **at, path=str(payload), digest=digest)
 
-def _ways(folder: Path, payload: Path, size: int) -> dict[str, float]:
-    rates = {}
-    for door, digest in WAYS:
-        at = folder / f"{door}-{digest}"
-        at.mkdir()
-        with ManagerProcess("local", at, ["--socket", str(at / "s"), "--quota", "64GiB"]) as it:
-            url = f"dray+unix://{at / 's'}" if door == "unix" else it.url
-            seconds = _there_and_back(it, url, payload, digest=digest, out=at / "out")
-        for what, took in seconds.items():
-            rates[f"{door} {digest} {what}"] = size / took / 1e6
+        def received(*, sync: bool) -> float:
+            rate = _rate(size, "receive_large", **at, to=str(out), sync=sync)
+            out.unlink()
+            return rate
+
+        steps: dict[str, Callable[[], float]] = {
+            FRESH: lambda: write_fresh_mb_s(folder, size),
+            "send fresh": sent,
+            COPY_SYNCED: lambda: copy_mb_s(payload, folder, sync=True),
+            "receive": lambda: received(sync=True),
+            WRITTEN_BEFORE: lambda: write_again_mb_s(folder, size),
+            FRESH_AGAIN: lambda: write_fresh_mb_s(folder, size),
+            "send recycled": sent,
+            "digest": lambda: digest_mb_s(digest, size),
+            COPY: lambda: copy_mb_s(payload, folder),
+            "receive unsynced": lambda: received(sync=False),
+        }
+        rates = {}
+        for what, step in steps.items():
+            os.sync()
+            rates[what] = step()
     return rates
 
 
-def _there_and_back(
-    manager: ManagerProcess, url: str, payload: Path, *, digest: str, out: Path
-) -> dict[str, float]:
-    with manager.connect() as connected:
-        for name in ("large", "statusq"):
-            connected.create_queue(name)
-    sending = {"url": url, "queue": "large", "path": str(payload), "digest": digest}
-    sent = client("send_large", **sending)
-    received = client("receive_large", url=url, queue="large", to=str(out), sync=True)
-    out.unlink()
-    sent_again = client("send_large", **sending)
-    unsynced = client("receive_large", url=url, queue="large", to=str(out), sync=False)
-    out.unlink()
-    return {
-        "send fresh": sent["seconds"],
-        "receive": received["seconds"],
-        "send recycled": sent_again["seconds"],
-        "receive unsynced": unsynced["seconds"],
-    }
+def _rate(size: int, name: str, **arguments: object) -> float:
+    seconds: float = client(name, **arguments)["seconds"]
+    return size / seconds / 1e6
