@@ -22,11 +22,12 @@ CLI_OPENING = """# Command line
 
 Written by `tools/write_reference.py` from the program itself: do not edit.
 
-Every command speaks to one queue manager, found at `--url`, else at the environment variable
-`DRAY_URL`, else at `dray://127.0.0.1:7340`. With `--json` it prints JSON for programs,
-messages one object a line, anything else as one value; without it tables for people. Both options
-may stand before or after the command's name. Progress of anything long goes to standard error: a
-bar on a terminal, a plain line now and then elsewhere.
+Most commands speak to one queue manager, found at `--url`, else at the environment variable
+`DRAY_URL`, else at `dray://127.0.0.1:7340`; those with `--data` look into the data directory of one
+that is stopped. With `--json` they print JSON for programs, messages one object a line, anything
+else as one value; without it tables for people. Both options may stand before or after the
+command's name. Progress of anything long goes to standard error: a bar on a terminal, a plain line
+now and then elsewhere.
 
 | exit status | meaning |
 |---|---|

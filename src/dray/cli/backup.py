@@ -11,7 +11,7 @@ import click
 from dray import __version__
 from dray.cli.output import print_json
 from dray.cli.progress import progress
-from dray.cli.settings import Settings, everywhere
+from dray.cli.settings import Settings, takes_url_and_json
 from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file", metavar="FILE")
-@click.option("--data", metavar="DIR", help="Of a queue manager that is stopped.")
-@everywhere
+@click.option(
+    "--data", metavar="DIR", help="Of a queue manager that is stopped: back up this directory."
+)
+@takes_url_and_json
 @click.pass_obj
 def command(settings: Settings, file: str, data: str | None) -> None:
     """Write a backup of the queue manager to FILE, or to standard output if FILE is -.

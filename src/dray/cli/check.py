@@ -8,7 +8,7 @@ import click
 
 from dray.cli.output import print_json
 from dray.cli.progress import progress
-from dray.cli.settings import Settings, everywhere
+from dray.cli.settings import Settings, takes_json
 from dray.errors import StoreCorrupt
 from dray.model.sizes import human_size
 
@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--data", required=True, metavar="DIR", help="Of a queue manager that is stopped.")
-@everywhere
+@click.option(
+    "--data",
+    required=True,
+    metavar="DIR",
+    help="The data directory of a queue manager that is stopped.",
+)
+@takes_json
 @click.pass_obj
 def command(settings: Settings, data: str) -> int:
     """Check every checksum and cross-reference of a data directory, changing nothing.

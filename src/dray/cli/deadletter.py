@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import click
 
+from dray.cli.groups import Group
 from dray.cli.messages import look_at, print_messages
 from dray.cli.output import print_json, print_table, size_text
-from dray.cli.settings import Settings, everywhere
+from dray.cli.settings import Settings, takes_url_and_json
 from dray.model.names import DEAD_LETTER_QUEUES
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Look at the two dead-letter queues: of plain messages and of transactional ones."""
 
 
 @command.command(name="list")
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def list_queues(settings: Settings) -> None:
     """List both dead-letter queues with what is in them."""
@@ -34,7 +35,7 @@ def list_queues(settings: Settings) -> None:
 @click.option(
     "--max", "most", type=click.IntRange(1), default=20, help="Most messages  [default: 20]."
 )
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def show(settings: Settings, most: int) -> None:
     """List the first messages of both, each with the reason why it is there."""

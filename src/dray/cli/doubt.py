@@ -17,6 +17,8 @@ from dray.model.classes import TransactionStatus
 if TYPE_CHECKING:
     from dray.client.manager import Manager
 
+PATIENCE_S = 30.0
+"""A queue manager that was killed and is started again answers well within that."""
 RETRY_EVERY_S = 0.1
 DECIDED = frozenset({TransactionStatus.COMMITTED, TransactionStatus.ABORTED})
 

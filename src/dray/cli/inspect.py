@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dray.cli.groups import Group
 from dray.cli.output import print_json, print_table, time_text
-from dray.cli.settings import Settings, everywhere
+from dray.cli.settings import Settings, takes_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +19,7 @@ _MICROSECONDS = 1e6
 _COLUMNS = ["position ", "message", "queue", "part", "file", "byte ", "length ", "arrived", ""]
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Look into log, heap files and queues of a queue manager that is stopped.
 
@@ -37,7 +38,7 @@ def _data(function: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--max", "most", type=click.IntRange(min=1), default=50, help="Most groups  [default: 50]."
 )
-@everywhere
+@takes_json
 @click.pass_obj
 def log(settings: Settings, data: str, most: int) -> None:
     """Show the last groups of QMLog: what one sync after the other made true."""
@@ -57,7 +58,7 @@ def log(settings: Settings, data: str, most: int) -> None:
 @command.command()
 @click.argument("file")
 @_data
-@everywhere
+@takes_json
 @click.pass_obj
 def heap(settings: Settings, file: str, data: str) -> None:
     """Show the live records of the heap FILE, such as p0000001.mq, in their order."""
@@ -72,7 +73,7 @@ def heap(settings: Settings, file: str, data: str) -> None:
 @click.option(
     "--max", "most", type=click.IntRange(min=1), default=50, help="Most messages  [default: 50]."
 )
-@everywhere
+@takes_json
 @click.pass_obj
 def queue(settings: Settings, name: str, data: str, most: int) -> None:
     """Show the first messages of the queue NAME and where their bytes lie."""
@@ -84,7 +85,7 @@ def queue(settings: Settings, name: str, data: str, most: int) -> None:
 @command.command()
 @click.argument("message_id", metavar="ID")
 @_data
-@everywhere
+@takes_json
 @click.pass_obj
 def story(settings: Settings, message_id: str, data: str) -> None:
     """Tell the life of the message ID, as far as the log still holds it."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import click
 
+from dray.cli.groups import Group
 from dray.cli.messages import look_at, print_messages
 from dray.cli.output import print_json, print_table, size_text
-from dray.cli.settings import Settings, everywhere
+from dray.cli.settings import Settings, takes_url_and_json
 from dray.model.names import SYSTEM_JOURNAL
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Look at journals: what was received from a queue, and what was sent from here."""
 
 
 @command.command(name="list")
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def list_journals(settings: Settings) -> None:
     """List the journals that hold copies, and the source journal."""
@@ -45,7 +46,7 @@ def list_journals(settings: Settings) -> None:
 @click.option(
     "--max", "most", type=click.IntRange(1), default=20, help="Most messages  [default: 20]."
 )
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def show(settings: Settings, queue: str | None, most: int) -> None:
     """List the first messages of QUEUE's journal, or without QUEUE of the source journal."""

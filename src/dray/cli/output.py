@@ -22,11 +22,11 @@ def print_json(value: object) -> None:
     click.echo(msgspec.json.encode(value, enc_hook=str))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A table of texts; columns whose name ends in a space are aligned to the right."""
     cells = [[printable(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
-        _print_drawn(columns, cells, title)
+        _print_drawn(columns, cells)
     else:
         _print_plain(columns, cells)
 
@@ -62,11 +62,11 @@ def time_text(seconds: float | None) -> str:
     return moment.isoformat(" ", timespec="seconds")
 
 
-def _print_drawn(columns: Sequence[str], rows: list[list[str]], title: str) -> None:
+def _print_drawn(columns: Sequence[str], rows: list[list[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title or None, title_justify="left", header_style="bold")
+    table = Table(header_style="bold")
     for column in columns:
         justify: Any = "right" if column.endswith(" ") else "left"
         table.add_column(column.strip(), justify=justify, overflow="fold")

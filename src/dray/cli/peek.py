@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dray.cli.messages import look_at, print_messages
-from dray.cli.settings import Settings, everywhere
+from dray.cli.settings import Settings, takes_url_and_json
 
 
 @click.command()
@@ -13,7 +13,7 @@ from dray.cli.settings import Settings, everywhere
 @click.option(
     "--max", "most", type=click.IntRange(1), default=20, help="Most messages  [default: 20]."
 )
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def command(settings: Settings, queue: str, *, most: int) -> None:
     """List the first messages of QUEUE; a large message shows as its parts."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 import msgspec
 
+from dray.cli.groups import Group
 from dray.cli.output import print_json, print_record, print_table, size_text, time_text
-from dray.cli.settings import Settings, everywhere
+from dray.cli.settings import Settings, takes_url_and_json
 from dray.model.queue import DeliveryInfo, QueueInfo
 from dray.model.sizes import optional_size
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Create, list, show, delete and purge queues."""
 
@@ -24,7 +25,7 @@ def command() -> None:
 @click.option("--journal-quota", metavar="SIZE", help="Most bytes its journal may hold.")
 @click.option("--label", default="", help="What the queue is for.")
 @click.option("--exist-ok", is_flag=True, help="Let a queue of that name stand as it is.")
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def create(
     settings: Settings,
@@ -55,7 +56,7 @@ def create(
 
 
 @command.command("list")
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def list_queues(settings: Settings) -> None:
     """List all queues, the system's and outgoing ones too."""
@@ -70,7 +71,7 @@ def list_queues(settings: Settings) -> None:
 
 @command.command()
 @click.argument("name")
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def show(settings: Settings, name: str) -> None:
     """Show one queue as it stands."""
@@ -106,7 +107,7 @@ def _delivery(delivery: DeliveryInfo) -> dict[str, str]:
 
 @command.command()
 @click.argument("name")
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def delete(settings: Settings, name: str) -> None:
     """Delete the queue NAME with all its messages."""
@@ -117,7 +118,7 @@ def delete(settings: Settings, name: str) -> None:
 
 @command.command()
 @click.argument("name")
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def purge(settings: Settings, name: str) -> None:
     """Remove all messages of the queue NAME."""

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from dray.cli import standard_output_is_closed
-from dray.cli.doubt import was_committed
+from dray.cli.doubt import PATIENCE_S, was_committed
 from dray.cli.output import print_json
 from dray.cli.placing import directory, place
 from dray.cli.progress import progress
-from dray.cli.settings import Settings, everywhere
+from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import (
     InDoubt,
     LargeMessageMixing,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from dray.client.manager import Manager
     from dray.client.transaction import Transaction
 
-PATIENCE_IN_DOUBT_S = 30.0
 
 Taken = dict[str, object]
 
@@ -61,7 +60,7 @@ Taken = dict[str, object]
     is_flag=True,
     help="Do not wait for the disk: files may be lost if the machine fails soon after (with --to).",
 )
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def command(
     settings: Settings,
@@ -134,7 +133,7 @@ class Taker:
             with self._manager.transaction() as transaction:
                 return take(wait, transaction)
         except InDoubt as doubt:
-            if was_committed(self._settings.connect, doubt, PATIENCE_IN_DOUBT_S):
+            if was_committed(self._settings.connect, doubt, PATIENCE_S):
                 return {"in_doubt": doubt.transaction_id, "outcome": "committed"}
             raise TransactionAborted(
                 f"transaction {doubt.transaction_id} was aborted because the connection to the"

@@ -8,13 +8,13 @@ import click
 
 from dray.cli.backup import tell
 from dray.cli.progress import progress
-from dray.cli.settings import Settings, everywhere
+from dray.cli.settings import Settings, takes_json
 
 
 @click.command()
 @click.argument("file", metavar="FILE")
 @click.argument("directory", metavar="DIR")
-@everywhere
+@takes_json
 @click.pass_obj
 def command(settings: Settings, file: str, directory: str) -> None:
     """Make the data directory DIR from the backup FILE, or from standard input if FILE is -.

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from dray.cli.doubt import was_committed
+from dray.cli.doubt import PATIENCE_S, was_committed
 from dray.cli.output import print_json
 from dray.cli.progress import Progress, progress
-from dray.cli.settings import Settings, everywhere
+from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import (
     InDoubt,
     InvalidConfiguration,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from dray.client.transaction import Transaction
 
 STANDARD_INPUT = "-"
-PATIENCE_IN_DOUBT_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,13 @@ Send = Callable[[Batch, "Transaction | None"], list[Sent]]
 @click.option("--label", help="Label of the messages  [default: the file's name].")
 @click.option("--correlation-id", help="What the messages belong to.")
 @click.option("--app-specific", type=int, default=0, help="A number for the receiver.")
-@click.option("--priority", type=click.IntRange(0, PRIORITY_MAX), default=PRIORITY_DEFAULT)
+@click.option(
+    "--priority",
+    type=click.IntRange(0, PRIORITY_MAX),
+    default=PRIORITY_DEFAULT,
+    show_default=True,
+    help="Higher ones come first; in transactional queues all have 0.",
+)
 @click.option(
     "--dead-letter",
     is_flag=True,
@@ -110,7 +115,7 @@ Send = Callable[[Batch, "Transaction | None"], list[Sent]]
     metavar="STATE",
     help="Note in STATE how to go on; the same command does so (--large, one FILE).",
 )
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def command(
     settings: Settings,
@@ -198,7 +203,7 @@ def _in_one_transaction(settings: Settings, batch: Batch, send: Send) -> tuple[l
         with transaction:
             sent = send(batch, transaction)
     except InDoubt as doubt:
-        if not was_committed(settings.connect, doubt, PATIENCE_IN_DOUBT_S):
+        if not was_committed(settings.connect, doubt, PATIENCE_S):
             raise TransactionAborted(
                 f"transaction {doubt.transaction_id} was aborted because the connection to the"
                 " queue manager was lost; nothing was sent, so send again",

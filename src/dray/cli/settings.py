@@ -1,4 +1,4 @@
-"""What holds for every command: which queue manager, and output for people or for programs.
+"""What commands have in common: which queue manager, and output for people or for programs.
 
 Both options may stand before or after the command's name: `dray --json queue list` and
 `dray queue list --json` are the same.
@@ -37,21 +37,25 @@ class Settings:
         return dray.connect(self.url)
 
 
-def everywhere(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Give a command the global options too."""
-    function = click.option(
-        "--json",
-        is_flag=True,
-        expose_value=False,
-        callback=_note_json,
-        help="Print JSON for programs.",
-    )(function)
+def takes_url_and_json(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Give both options to a command that speaks to a queue manager."""
     return click.option(
         "--url",
         expose_value=False,
         callback=_note_url,
         metavar="URL",
         help="The queue manager to speak to.",
+    )(takes_json(function))
+
+
+def takes_json(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Give `--json` to a command that speaks to no queue manager, or to its own."""
+    return click.option(
+        "--json",
+        is_flag=True,
+        expose_value=False,
+        callback=_note_json,
+        help="Print JSON for programs.",
     )(function)
 
 

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dray.cli.groups import Group
 from dray.cli.output import print_json, print_record
 from dray.cli.progress import progress
-from dray.cli.settings import Settings, everywhere
+from dray.cli.settings import Settings, takes_url_and_json
 from dray.model.sizes import human_size, size_in_bytes
 
 if TYPE_CHECKING:
     from dray.spark import LandingSummary
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Land what is in queues with Spark."""
 
@@ -28,7 +29,7 @@ def command() -> None:
     "--idle", type=click.FloatRange(0), metavar="S", help="With --follow: end after S idle seconds."
 )
 @click.option("--batch", metavar="SIZE", help="Payload of one micro-batch  [default: 1GiB].")
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def land(
     settings: Settings, queue: str, *, out: str, follow: bool, idle: float | None, batch: str | None

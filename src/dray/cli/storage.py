@@ -12,26 +12,26 @@ from pathlib import Path
 import click
 import msgspec
 
+from dray.cli.groups import Group
 from dray.cli.output import print_json, print_table
 from dray.cli.progress import progress
-from dray.cli.settings import Settings
+from dray.cli.settings import Settings, takes_json
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Move a store, see what others did to it, mend its files of queues."""
 
 
 _data = click.option("--data", required=True, metavar="DIR", type=Path, help="The data directory.")
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
 @command.command()
 @click.argument("new", metavar="NEWDIR", type=Path)
 @_data
-@_as_json
+@takes_json
 @click.pass_obj
-def move(settings: Settings, new: Path, *, data: Path, as_json: bool) -> None:
+def move(settings: Settings, new: Path, *, data: Path) -> None:
     """Move the store of a stopped queue manager to NEWDIR, on any file system.
 
     Every file is copied, synced and read back before the old place gives up the store. Whenever
@@ -47,7 +47,7 @@ def move(settings: Settings, new: Path, *, data: Path, as_json: bool) -> None:
             shown.update(done, total)
 
         report = move_store(wanted, tell)
-    if as_json or settings.as_json:
+    if settings.as_json:
         print_json({"from": str(data), "to": str(new), **report._asdict()})
     elif report.finished:
         click.echo(f"the store was moved to {new} before; what was left in {data} is gone")
@@ -57,9 +57,9 @@ def move(settings: Settings, new: Path, *, data: Path, as_json: bool) -> None:
 
 @command.command()
 @_data
-@_as_json
+@takes_json
 @click.pass_obj
-def audit(settings: Settings, *, data: Path, as_json: bool) -> None:
+def audit(settings: Settings, *, data: Path) -> None:
     """List what others did to the storage folder, and check that no entry was changed."""
     from dray.errors import StoreCorrupt, StoreError
     from dray.store.audit import AUDIT_NAME, read_entries
@@ -69,7 +69,7 @@ def audit(settings: Settings, *, data: Path, as_json: bool) -> None:
     report = verify_audit(data)
     if report.intact and not path.exists():
         raise StoreError(f"{data} has no {AUDIT_NAME}: no queue manager with an audit ran there.")
-    if as_json or settings.as_json:
+    if settings.as_json:
         told = {**report._asdict(), "intact": report.intact, "entries": list(read_entries(path))}
         print_json(told)
     else:
@@ -87,9 +87,9 @@ def audit(settings: Settings, *, data: Path, as_json: bool) -> None:
 
 @command.command()
 @_data
-@_as_json
+@takes_json
 @click.pass_obj
-def rebuild(settings: Settings, *, data: Path, as_json: bool) -> None:
+def rebuild(settings: Settings, *, data: Path) -> None:
     """Make anew what is missing and can be made, so that a queue manager starts again.
 
     For a store that refuses to start because files of internal queues are missing (event 2020, 2051
@@ -117,7 +117,7 @@ def rebuild(settings: Settings, *, data: Path, as_json: bool) -> None:
         raise
     store.close(manager.snapshot())
     missing = [*store.report.missing, *manager.files_report.missing]
-    if as_json or settings.as_json:
+    if settings.as_json:
         print_json(msgspec.structs.replace(manager.files_report, missing=missing))
         return
     for notice in manager.notices():

@@ -21,7 +21,7 @@ import click
 
 from dray.cli.counting import counting
 from dray.cli.output import print_json, print_record
-from dray.cli.settings import Settings, everywhere
+from dray.cli.settings import Settings, takes_json
 from dray.errors import DrayError, InvalidConfiguration
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ SEEDS = 1 << 32
 @click.option("--seed", type=int, help="Draw everything from this seed  [default: by chance].")
 @click.option("--states", type=int, help="How many simulated failures  [default: half the time].")
 @click.option("--work", metavar="DIR", help="On which disk to kill  [default: the current one].")
-@everywhere
+@takes_json
 @click.pass_obj
 def command(
     settings: Settings,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dray.cli.groups import Group
 from dray.cli.output import print_json, print_table, size_text
 from dray.cli.progress import Progress, progress
-from dray.cli.settings import Settings, everywhere
+from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import Misuse, TargetUnwritable, TransferCancelled
 from dray.model.limits import (
     TRANSFER_REQUEST_TIMEOUT_S,
@@ -34,7 +35,7 @@ _of_a_consumer = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Offer a file to programs that take it while both run; list and steer what is unfinished."""
 
@@ -49,7 +50,13 @@ def command() -> None:
     help="Seconds in which consumers may ask for it  [default: 30].",
 )
 @click.option("--no-timeout", is_flag=True, help="Consumers may ask for as long as it is offered.")
-@click.option("--fragment-size", default="1MiB", metavar="SIZE", help="[default: 1MiB]")
+@click.option(
+    "--fragment-size",
+    default="1MiB",
+    metavar="SIZE",
+    show_default=True,
+    help="Most bytes of one fragment.",
+)
 @click.option(
     "--window",
     type=click.IntRange(1),
@@ -58,7 +65,7 @@ def command() -> None:
 )
 @click.option("--listen", metavar="HOST", help="Where consumers may connect directly.")
 @click.option("--relayed", is_flag=True, help="Only through the queue managers.")
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def offer(
     settings: Settings,
@@ -104,7 +111,7 @@ def offer(
     default=None,
     help="Connect to the producer, or never  [default: with drays:// only through TLS].",
 )
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def accept(
     settings: Settings, queue: str, *, target: str, timeout: float | None, direct: bool | None
@@ -115,7 +122,7 @@ def accept(
 
 
 @command.command("list")
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def list_transfers(settings: Settings) -> None:
     """List the transfers through this queue manager that can be resumed, both directions."""
@@ -131,7 +138,7 @@ def list_transfers(settings: Settings) -> None:
 @command.command()
 @click.argument("transfer_id", metavar="ID")
 @_of_a_consumer
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def suspend(settings: Settings, transfer_id: str, consumer: str) -> None:
     """Have the program that runs the transfer ID stop for now; `resume` goes on there."""
@@ -147,7 +154,7 @@ def suspend(settings: Settings, transfer_id: str, consumer: str) -> None:
 @command.command()
 @click.argument("transfer_id", metavar="ID")
 @_of_a_consumer
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
     """Go on with the transfer ID, an offer or a file that was being received.
@@ -175,7 +182,7 @@ def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
 @command.command()
 @click.argument("transfer_id", metavar="ID")
 @_of_a_consumer
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def cancel(settings: Settings, transfer_id: str, consumer: str) -> None:
     """Give up the transfer ID: what came of it is removed and its other end is told."""

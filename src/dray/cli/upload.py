@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dray.cli.groups import Group
 from dray.cli.output import print_json, print_table, size_text, time_text
-from dray.cli.settings import Settings, everywhere
+from dray.cli.settings import Settings, takes_url_and_json
 
 if TYPE_CHECKING:
     from dray.client.upload_state import UnfinishedUpload
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """List and drop what `dray send --resume` has begun and nobody has finished."""
 
 
 @command.command("list")
 @click.argument("queue")
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def list_uploads(settings: Settings, queue: str) -> None:
     """List the unfinished uploads to QUEUE, the oldest first."""
@@ -40,7 +41,7 @@ def list_uploads(settings: Settings, queue: str) -> None:
 @command.command()
 @click.argument("queue")
 @click.argument("sequence_id", metavar="ID")
-@everywhere
+@takes_url_and_json
 @click.pass_obj
 def drop(settings: Settings, queue: str, sequence_id: str) -> None:
     """Give up the upload ID to QUEUE, and the room it has.

@@ -28,6 +28,23 @@ def test_help_ends_with_0(capsys):
     assert run(["send", "--help"]) == 0
 
 
+def test_a_group_tells_each_of_its_commands_in_a_whole_sentence(capsys):
+    assert run(["journal", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "List the first messages of QUEUE's journal, or without QUEUE of the source" in told
+    assert "..." not in told.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize(
+    "command", [["check"], ["restore"], ["torture"], ["inspect", "log"], ["storage", "audit"]]
+)
+def test_a_command_that_speaks_to_no_queue_manager_offers_no_url(command, capsys):
+    assert run([*command, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "--json" in out
+    assert "--url" not in out
+
+
 def test_an_error_is_one_line_with_its_code():
     error = QueueNotFound("there is no queue\n  'orders'", queue="orders")
     assert one_line(error) == "dray: queue-not-found: there is no queue 'orders'"

@@ -27,7 +27,7 @@ from dray.cli.demo.verdict import judge, read_rows
 from dray.cli.output import print_json
 from dray.cli.placing import directory
 from dray.cli.progress import Progress, progress
-from dray.cli.settings import Settings, everywhere
+from dray.cli.settings import Settings, takes_json
 from dray.errors import DrayError, InvalidConfiguration
 
 QUEUE = "landing"
@@ -42,7 +42,7 @@ POLL_EVERY_S = 0.02
 @click.option("--lossy", is_flag=True, help="Drop fragments on purpose; the holes must be named.")
 @click.option("--work", metavar="DIR", help="Where to work  [default: a fresh one in ./demo-out].")
 @click.option("--keep", is_flag=True, help="Keep the queue managers' data too.")
-@everywhere
+@takes_json
 @click.pass_obj
 def command(
     settings: Settings, *, files: str | None, lossy: bool, work: str | None, keep: bool
