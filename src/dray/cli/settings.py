@@ -39,23 +39,34 @@ class Settings:
 
 def takes_url_and_json(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Give both options to a command that speaks to a queue manager."""
-    return click.option(
-        "--url",
-        expose_value=False,
-        callback=_note_url,
-        metavar="URL",
-        help="The queue manager to speak to.",
-    )(takes_json(function))
+    return _takes_both(function, url_is_shown=True)
 
 
 def takes_json(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Give `--json` to a command that speaks to no queue manager, or to its own."""
-    return click.option(
+    """Give `--json` to a command that speaks to no queue manager, or to its own.
+
+    A `--url` is taken and means nothing: it is global, and programs give it with every command.
+    """
+    return _takes_both(function, url_is_shown=False)
+
+
+def _takes_both(
+    function: Callable[Arguments, Result], *, url_is_shown: bool
+) -> Callable[Arguments, Result]:
+    function = click.option(
         "--json",
         is_flag=True,
         expose_value=False,
         callback=_note_json,
         help="Print JSON for programs.",
+    )(function)
+    return click.option(
+        "--url",
+        expose_value=False,
+        callback=_note_url,
+        metavar="URL",
+        hidden=not url_is_shown,
+        help="The queue manager to speak to.",
     )(function)
 
 

@@ -45,6 +45,15 @@ def test_a_command_that_speaks_to_no_queue_manager_offers_no_url(command, capsys
     assert "--url" not in out
 
 
+def test_a_url_is_global_and_means_nothing_to_a_command_that_needs_none(tmp_path, capsys):
+    at = ["--data", str(tmp_path)]
+    said = [
+        (run(["check", *at, *url]), capsys.readouterr())
+        for url in ([], ["--url", "dray://127.0.0.1:1"])
+    ]
+    assert said[0] == said[1]
+
+
 def test_an_error_is_one_line_with_its_code():
     error = QueueNotFound("there is no queue\n  'orders'", queue="orders")
     assert one_line(error) == "dray: queue-not-found: there is no queue 'orders'"
