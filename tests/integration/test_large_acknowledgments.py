@@ -1,4 +1,4 @@
-"""What became of a large message is told under the id that its sender has (R50)."""
+"""What became of a large message is told under the id and label that its sender gave it (R50)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import dray
 
 WITHIN_S = 60
+LABEL = "a.part.of.it"
 ALL = dray.Acknowledge.FULL_RECEIVE | dray.Acknowledge.FULL_REACH_QUEUE
 
 
@@ -41,13 +42,15 @@ def sender(request, destination, address, tmp_path):
 def send(sender, **options):
     manager, name = sender
     large = dray.LargeMessageQueue(manager.queue(name), fragment_size=100)
-    return large.send(b"x" * 350, administration_queue="admin", acknowledge=ALL, **options)
+    options = {"administration_queue": "admin", "acknowledge": ALL, **options}
+    return large.send(b"x" * 350, label=LABEL, **options)
 
 
 def told(sender, count):
     """Class and subject of what comes to the administration queue."""
     admin = sender[0].queue("admin")
     messages = [admin.receive(timeout=WITHIN_S) for _ in range(count)]
+    assert {message.label for message in messages} == {LABEL}
     return [(message.message_class, message.correlation_id) for message in messages]
 
 

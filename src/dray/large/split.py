@@ -29,6 +29,8 @@ _SOURCE_BYTES = 16
 HEADER_MARK_DEFAULT = -9998
 TRAILER_MARK_DEFAULT = -9999
 _MARK_MIN = -(1 << 31)
+_OF_PART = ".part."
+"""Between the label of a large message and the number of a part."""
 
 
 class LargeMessageParameters(msgspec.Struct, frozen=True):
@@ -97,6 +99,12 @@ def read_control(body: Buffer) -> Control:
             f" {' or '.join(DIGESTS)}"
         )
     return control
+
+
+def label_of_whole(label: str) -> str:
+    """The large message's label, by that of a fragment or trailer, which may have cut its end."""
+    whole, of_part, _ = label.rpartition(_OF_PART)
+    return whole if of_part else label
 
 
 class Split:
@@ -222,7 +230,7 @@ class Split:
         return _encode(control)
 
     def _label(self, number: int) -> str:
-        suffix = f".part.{number}"
+        suffix = f"{_OF_PART}{number}"
         return self._message.label[: LABEL_CHARACTERS_MAX - len(suffix)] + suffix
 
 

@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import StoreCorrupt, StoreFull
+from dray.large.split import label_of_whole
 from dray.manager.acknowledgments import wanted_by
 from dray.manager.express import lasting
 from dray.manager.facts import Confirmation
@@ -47,7 +48,7 @@ from dray.manager.index import (
 )
 from dray.manager.parts import watch_arrivals
 from dray.manager.system import COMPUTER_JOURNAL, DEAD_LETTERS, DEAD_TRANSACTIONAL
-from dray.model.classes import Acknowledge, MessageClass, QueueKind
+from dray.model.classes import Acknowledge, MessageClass, Part, QueueKind
 from dray.model.ids import ManagerId, join_id
 from dray.store.kinds import Kind, kind_of
 from dray.wire.record import HEADER_BYTES, Properties, RecordHeader, read_header, read_properties
@@ -81,6 +82,13 @@ class Wish(NamedTuple):
     label: str
     kind: Kind = Kind.RECOVERABLE
     """It lasts as long as the message that it is about (semantics 1.6)."""
+
+
+class _Subject(NamedTuple):
+    """What an acknowledgment is about, as its sender knows it."""
+
+    message_id: str
+    label: str
 
 
 class Departures:
@@ -184,17 +192,15 @@ class Departures:
             administration_queue = ""
         if way is None:
             if administration_queue:
-                message_id = _id_of(header)
-                self.wishes.append(
-                    Wish(administration_queue, message_class, message_id, properties.label, kind)
-                )
+                subject = _subject(header, properties)
+                self.wishes.append(Wish(administration_queue, message_class, *subject, kind))
             return
         if administration_queue or (final and header.copies & _KEPT):
             told = Confirmation(
                 header.number,
                 message_class,
                 administration_queue,
-                properties.label,
+                _subject(header, properties).label,
                 way.told_origin,
                 sequence=header.sequence,
             )
@@ -264,13 +270,15 @@ def arrival_wish(
     queue = properties.administration_queue
     if queue is None or not wanted_by(Acknowledge(header.acknowledge), arrived):
         return None
-    message_id = _id_of(header)
-    return Wish(queue, arrived, message_id, properties.label, kind)
+    return Wish(queue, arrived, *_subject(header, properties), kind)
 
 
-def _id_of(header: RecordHeader) -> str:
-    """The id by which its sender knows a message: of a large one that of its header."""
-    return join_id(ManagerId(header.source.hex()), header.sequence or header.number)
+def _subject(header: RecordHeader, properties: Properties) -> _Subject:
+    """What its sender knows a message by: a part of a large one by the id and label of that."""
+    label, number = properties.label, header.sequence or header.number
+    if header.part in {Part.FRAGMENT, Part.TRAILER}:
+        label = label_of_whole(label)
+    return _Subject(join_id(ManagerId(header.source.hex()), number), label)
 
 
 def record_of(store: Store, entry: Entry) -> tuple[RecordHeader, Properties]:

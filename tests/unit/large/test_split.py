@@ -14,6 +14,7 @@ from dray.large.split import (
     PartMessage,
     Split,
     check_fragment_size,
+    label_of_whole,
     read_control,
 )
 from dray.model.classes import Acknowledge, Part
@@ -167,3 +168,14 @@ def test_the_room_to_reserve_is_never_too_small_and_hardly_too_large(size, label
     records = [encode_record(part.message, bytes(16), 0, part.mark) for part in parts]
     used = sum(len(head) + len(body) for head, body in records)
     assert used <= bound <= used + 16 * len(parts)
+
+
+@pytest.mark.parametrize("label", ["", "blob", "disk.part.2"])
+def test_the_label_of_the_whole_is_in_those_of_fragment_and_trailer(label):
+    split = split_of(Message(label=label))
+    parts = [split.fragment(b"x"), split.trailer(bytes(32))]
+    assert [label_of_whole(part.message.label) for part in parts] == [label, label]
+
+
+def test_a_label_without_the_number_of_a_part_is_taken_as_it_is():
+    assert label_of_whole("by another program") == "by another program"
