@@ -153,3 +153,18 @@ def test_who_has_taken_an_offer_hears_that_it_was_cancelled(stage, run_by):
             assert stage.ended(offering)[0] == dray.TransferCancelled.exit_status
         assert stage.ended(cancelling)[0] == 0
         assert stage.unfinished() == []
+
+
+def test_r117_who_has_taken_an_offer_hears_that_its_file_changed_while_nobody_served_it(stage):
+    with dray.connect(stage.url) as manager:
+        offering = stage.start("offer", stage.file, "reports", "--no-timeout")
+        incoming = manager.accept_file("reports", timeout=PATIENCE_S, response_timeout=PATIENCE_S)
+        offering.send_signal(signal.SIGINT)
+        assert stage.ended(offering)[0] == 130
+        stage.file.write_bytes(b"another")
+        resuming = stage.start("resume", incoming.transfer_id)
+        with pytest.raises(dray.TransferSourceChanged):
+            incoming.save_to(stage.there)
+        status, _, err = stage.ended(resuming)
+        assert (status, err.count("transfer-source-changed")) == (28, 1)
+        assert stage.unfinished() == []

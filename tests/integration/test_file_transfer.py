@@ -181,6 +181,20 @@ def test_r117_an_offer_that_is_taken_up_is_of_the_same_file(stage):
     fresh.cancel()
 
 
+@pytest.mark.parametrize("consumers", ["one", "many"])
+def test_r117_who_has_taken_an_offer_hears_at_once_that_its_file_changed(stage, consumers):
+    offer = stage.offer(consumers=consumers)
+    incoming = stage.accept()
+    offer.close()
+    stage.source.write_bytes(b"another")
+    with pytest.raises(dray.TransferSourceChanged):
+        stage.offer(consumers=consumers)
+    with pytest.raises(dray.TransferSourceChanged) as caught:
+        incoming.save_to(stage.path / "target")
+    assert caught.value.transfer_id == offer.transfer_id
+    assert [each.unfinished_transfers() for each in (stage.here, stage.there)] == [[], []]
+
+
 def test_one_transfer_is_not_run_twice(stage):
     offer = stage.offer()
     with pytest.raises(dray.Misuse, match="another program"):

@@ -5,6 +5,8 @@ Interrupted, either end keeps what it needs, and `dray transfer resume` goes on 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,7 @@ from dray.cli.groups import Group
 from dray.cli.output import print_json, print_table, size_text
 from dray.cli.progress import Progress, progress
 from dray.cli.settings import Settings, takes_url_and_json
-from dray.errors import Misuse, TargetUnwritable, TransferCancelled
+from dray.errors import Misuse, TargetUnwritable, TransferCancelled, TransferSourceChanged
 from dray.model.limits import (
     TRANSFER_REQUEST_TIMEOUT_S,
     TRANSFER_RETRY_S_MAX,
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     from dray.client.manager import Manager
 
 _LINGER_S = 2 * TRANSFER_RETRY_S_MAX
-"""After a cancelled offer, for a consumer who waits for an answer: he asks that often at least."""
+"""After an offer that was cancelled, or whose file has changed, for a consumer who waits for an
+answer: he asks that often at least."""
 
 _of_a_consumer = click.option(
     "--consumer", default="", metavar="NUMBER", help="Only this one of an offer's consumers."
@@ -87,7 +90,7 @@ def offer(
     if no_timeout and timeout is not None:
         raise click.UsageError("either --timeout or --no-timeout, not both")
     limit = None if no_timeout else timeout or TRANSFER_REQUEST_TIMEOUT_S
-    with settings.connect() as manager:
+    with settings.connect() as manager, _those_told_who_wait(manager):
         offered = manager.offer_file(
             file,
             queue,
@@ -97,7 +100,7 @@ def offer(
             consumers="many" if many else "one",
             listen=None if relayed else listen or "auto",
         )
-        _serve(settings, manager, offered)
+        _serve(settings, offered)
 
 
 @command.command()
@@ -165,7 +168,8 @@ def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
 
     with settings.connect() as manager:
         try:
-            found = manager.resume_transfer(transfer_id)
+            with _those_told_who_wait(manager):
+                found = manager.resume_transfer(transfer_id)
         except Misuse:
             running = manager.running_transfer(transfer_id)
             if running is None:
@@ -174,7 +178,8 @@ def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
             _say(settings, "resumed", transfer_id)
             return
         if isinstance(found, Offer):
-            _serve(settings, manager, found)
+            with _those_told_who_wait(manager):
+                _serve(settings, found)
         else:
             _save(settings, found, Path())
 
@@ -199,16 +204,22 @@ def _say(settings: Settings, done: str, transfer_id: str) -> None:
         click.echo(f"{done} {transfer_id}")
 
 
-def _serve(settings: Settings, manager: Manager, offered: Offer) -> None:
+@contextmanager
+def _those_told_who_wait(manager: Manager) -> Iterator[None]:
+    """Stay, once an offer ended undone, for who has its reference and does not know that yet."""
+    try:
+        yield
+    except (TransferCancelled, TransferSourceChanged):
+        manager.linger(_LINGER_S)
+        raise
+
+
+def _serve(settings: Settings, offered: Offer) -> None:
     status = offered.status
     with progress(f"offering {status.label}", status.bytes_total) as bar:
         for each in offered:
             _show(bar, each)
-    try:
-        offered.wait()
-    except TransferCancelled:
-        manager.linger(_LINGER_S)
-        raise
+    offered.wait()
     done = [each for each in offered.consumers if not each.error]
     if settings.as_json:
         print_json({"offer": offered.status, "consumers": offered.consumers})

@@ -200,6 +200,8 @@ class Producer:
             return self._declined(message, now)
         if not isinstance(message, Handshake):
             return []
+        if self.error is not None:
+            return [Tell(Cancelled(message.key, self.error.code, str(self.error)))]
         if self._ended is not None:
             return [Tell(Refused(message.key, "the offer is over"))]
         sentence = self.discovery.ask(now)

@@ -25,6 +25,7 @@ PRODUCER: Final = (
     Step("none", "Handshake", "discovery admits it", "Keep, Joined", "waiting"),
     Step("none", "Handshake", "the offer is suspended", "Keep, Suspended", "suspended"),
     Step("none", "Handshake", "discovery is closed", "Refused", "none"),
+    Step("none", "Handshake", "the source has changed", "Cancelled with the error", "none"),
     Step("none", "Cancelled", "it is offered to one, and open", "Keep", "cancelled"),
     Step("none", "Cancelled", "the same, with an error", "Keep", "failed"),
     Step("waiting", "Wanted", "of this round", "go back to it", "sending"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 import dray
+from dray.client.awaited import transfers
+from dray.client.transfer.kept import all_offers
 from dray.model.transfer import TransferState
-from tests.contract.transfers.parties import SOON_S, WAYS, until
+from tests.contract.transfers.parties import SOON_S, WAYS, Saving, until
 
 
 @WAYS
@@ -169,3 +171,56 @@ def test_r117_a_change_while_it_is_sent_to_many_takes_the_reference_back(
         with pytest.raises(dray.TransferSourceChanged):
             ended()
     assert list(manager.queue(reports).messages()) == []
+
+
+def test_r117_who_has_the_reference_hears_that_the_file_changed_while_nobody_served_it(
+    *, manager, reports, source, offer_of, tmp_path
+):
+    offer = offer_of(source, reports)
+    incoming = manager.accept_file(source=reports, timeout=SOON_S)
+    offer.close()
+    source.write_bytes(b"another")
+    with pytest.raises(dray.TransferSourceChanged):
+        manager.resume_transfer(offer.transfer_id)
+    assert manager.unfinished_transfers() == [incoming.status]
+    with pytest.raises(dray.TransferSourceChanged) as caught:
+        incoming.save_to(tmp_path / "out")
+    assert caught.value.transfer_id == offer.transfer_id
+    assert manager.unfinished_transfers() == []
+
+
+def test_r117_a_consumer_of_an_earlier_life_hears_that_the_file_changed(
+    *, manager, source, halfway
+):
+    held, offer, _, saving = halfway("piece-stored")
+    offer.close()
+    source.write_bytes(b"another")
+    with pytest.raises(dray.TransferSourceChanged):
+        manager.resume_transfer(offer.transfer_id)
+    held.opened.set()
+    with pytest.raises(dray.TransferSourceChanged):
+        saving.join()
+
+
+def test_an_offer_that_is_cancelled_by_its_id_serves_nobody_before_it_is(
+    *, manager, reports, source, offer_of, tmp_path, monkeypatch, kept
+):
+    offer = offer_of(source, reports)
+    incoming = manager.accept_file(source=reports, timeout=SOON_S)
+    offer.close()
+    (folder,) = kept.iterdir()
+    savings, meanwhile = [], []
+    withdraw = transfers._withdraw
+
+    def late(*arguments):
+        savings.append(Saving(incoming, tmp_path / "out"))
+        until(lambda: any(each.consumers for each in all_offers(folder)))
+        until(lambda: incoming.status.state is not TransferState.DISCOVERING)
+        meanwhile.append(incoming.status.state)
+        return withdraw(*arguments)
+
+    monkeypatch.setattr(transfers, "_withdraw", late)
+    manager.cancel_transfer(offer.transfer_id)
+    with pytest.raises(dray.TransferCancelled):
+        savings[0].join()
+    assert meanwhile == [TransferState.SUSPENDED]

@@ -338,6 +338,8 @@ def test_r117_a_source_that_changed_ends_it_for_all():
     assert effects == [Keep(), Tell(Cancelled("a", "transfer-source-changed", "it changed"))]
     assert producer.state is TransferState.FAILED
     assert producer.error is CHANGED
+    over = Cancelled("late", "transfer-source-changed", "it changed")
+    assert producer.handle(Heard(Handshake("late", 0)), 3.0) == [Tell(over)]
 
 
 def test_a_spoilt_copy_is_sent_once_more_if_the_source_is_what_it_was():

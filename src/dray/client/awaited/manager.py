@@ -269,11 +269,11 @@ class Manager:
         await self._transfers.cancel(transfer_id, consumer_id)
 
     async def linger(self, seconds: float) -> None:
-        """Stay, at most for so long, for who has taken an offer that was cancelled by this handle.
+        """Stay, at most for so long, for who has taken an offer that ended undone in this handle.
 
-        He has its reference and has not asked for the file yet; he is told that the offer is over,
-        which nobody can do any more once this handle is closed. Returns at once if there can be no
-        such one.
+        It was cancelled, or its file has changed. Who has its reference and has not asked for the
+        file yet is told so when he does, by nobody any more once this handle is closed. Returns at
+        once if there can be no such one.
         """
         await self._transfers.linger(seconds)
 

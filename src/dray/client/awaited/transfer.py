@@ -150,8 +150,8 @@ class Offer:
         await self._link.runtime.offload(self._engine.stop)
 
     async def linger(self, seconds: float) -> None:
-        """Stay for so long, once it is cancelled, for who has taken it and has to be told so."""
-        if self.status.state is TransferState.CANCELLED:
+        """Stay for so long, once it ended undone, for who has taken it and has to be told so."""
+        if self.status.state in {TransferState.CANCELLED, TransferState.FAILED}:
             await self._link.runtime.offload(self._engine.ended_within, seconds)
 
     @property

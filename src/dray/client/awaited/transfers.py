@@ -5,11 +5,10 @@ from __future__ import annotations
 import secrets
 import socket
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
-
-import msgspec
 
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
@@ -18,9 +17,15 @@ from dray.client.blocking import BlockingRuntime, run
 from dray.client.link import Link
 from dray.client.requests import check_seconds, check_timeout
 from dray.client.steps import reached
-from dray.client.transfer.accepting import fragments_there
 from dray.client.transfer.board import Told
 from dray.client.transfer.direct import AUTOMATIC, listen_at
+from dray.client.transfer.kept import (
+    all_incoming,
+    all_offers,
+    kept_in,
+    taken_and_at_rest,
+    unfinished,
+)
 from dray.client.transfer.offering import Offering
 from dray.client.transfer.reference import (
     Reference,
@@ -36,10 +41,6 @@ from dray.client.transfer.state import (
     StateFile,
     folder_of,
     is_run,
-    kept_incoming,
-    kept_offers,
-    status_of_incoming,
-    status_of_offer,
 )
 from dray.client.transfer.state import Incoming as KeptIncoming
 from dray.errors import (
@@ -48,12 +49,13 @@ from dray.errors import (
     Misuse,
     QueueNotFound,
     ReceiveTimeout,
-    SourceUnreadable,
+    TransferSourceChanged,
 )
 from dray.model.classes import TransactionStatus
 from dray.model.limits import LABEL_CHARACTERS_MAX, TRANSFER_SILENCE_S
 from dray.model.names import parse_queue_address
 from dray.model.transfer import TransferState, TransferStatus
+from dray.transfer.events import ProducerEvent, SourceBroke, Suspend
 from dray.wire.frames import Outcome, OutcomeIs
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ class Transfers:
         check_terms(0, asked.fragment_size, asked.window_size, asked.consumers)
         folder = await self._folder()
         asked = asked._replace(path=await self._link.runtime.offload(asked.path.absolute))
-        for kept in await self._link.runtime.offload(_offers, folder):
+        for kept in await self._link.runtime.offload(all_offers, folder):
             if (kept.path, kept.queue) == (str(asked.path), asked.queue):
                 state = await self._lock_free(folder, kept.reference.transfer, OUT)
                 if state is not None:
@@ -126,7 +128,7 @@ class Transfers:
         check_seconds("response_timeout", manner.silence_s)
         name = str(parse_queue_address(source))
         folder = await self._folder()
-        for kept in await self._link.runtime.offload(_incoming, folder):
+        for kept in await self._link.runtime.offload(all_incoming, folder):
             if kept.queue != name or kept.reference.transfer in self._seen:
                 continue
             state = await self._lock_free(folder, kept.key, IN)
@@ -159,13 +161,13 @@ class Transfers:
         folder = await self._folder()
         runtime = self._link.runtime
         running = False
-        for offered in await runtime.offload(_offers, folder):
+        for offered in await runtime.offload(all_offers, folder):
             if offered.reference.transfer == transfer_id:
                 out = await self._lock_free(folder, transfer_id, OUT)
                 if out is not None:
                     return await self._take_up(offered, out, manner)
                 running = True
-        for kept in await runtime.offload(_incoming, folder):
+        for kept in await runtime.offload(all_incoming, folder):
             if kept.reference.transfer == transfer_id:
                 state = await self._lock_free(folder, kept.key, IN)
                 if state is not None:
@@ -181,14 +183,14 @@ class Transfers:
         folder = await self._folder()
         statuses = [each.status for each in self._running]
         live = {(each.transfer_id, each.direction): each for each in statuses}
-        found = await self._link.runtime.offload(_unfinished, folder)
+        found = await self._link.runtime.offload(unfinished, folder)
         now = [live.get((each.transfer_id, each.direction), each) for each in found]
         return [each for each in now if each.state not in _OVER]
 
     async def cancel(self, transfer_id: str, consumer_id: str) -> None:
         """Give up what is unfinished: here, or where it runs. An offered file need not be there."""
         runtime, folder = self._link.runtime, await self._folder()
-        for status, name in await runtime.offload(_kept_in, folder):
+        for status, name in await runtime.offload(kept_in, folder):
             if status.transfer_id != transfer_id:
                 continue
             state = await self._lock_free(folder, name, status.direction)
@@ -207,7 +209,7 @@ class Transfers:
     async def running(self, transfer_id: str) -> RunningTransfer | None:
         """One that a program runs now, an offer first; None if there is none of that id."""
         runtime, folder = self._link.runtime, await self._folder()
-        for status, name in await runtime.offload(_kept_in, folder):
+        for status, name in await runtime.offload(kept_in, folder):
             if status.transfer_id == transfer_id and await runtime.offload(
                 is_run, folder, name, status.direction
             ):
@@ -219,7 +221,7 @@ class Transfers:
         check_seconds("seconds", seconds)
         until = time.monotonic() + seconds
         folder = await self._folder()
-        at_rest = await self._link.runtime.offload(_taken_and_at_rest, folder)
+        at_rest = await self._link.runtime.offload(taken_and_at_rest, folder)
         for each in list(self._running):
             if isinstance(each, Offer) and each.transfer_id not in at_rest:
                 await each.linger(max(0.0, until - time.monotonic()))
@@ -234,28 +236,35 @@ class Transfers:
 
     async def _take_up(self, kept: Offered, state: StateFile, manner: Manner) -> Offer:
         """Go on with an offer of an earlier life of a program; the file must be what it was."""
-        runtime, reference = self._link.runtime, kept.reference
+        runtime = self._link.runtime
         try:
-            source = await runtime.offload(SourceFile, Path(kept.path))
-        except SourceUnreadable:
-            await runtime.offload(state.release)
+            source = await runtime.offload(_source_of, kept)
+        except TransferSourceChanged as error:
+            await self._give_up(kept, state, error)
+            raise
+        except BaseException:
+            state.release()
             raise
         try:
-            then = Identity(reference.size, kept.mtime_ns, kept.inode)
-            wanted = reference.fingerprint
-            same = source.identity == then and wanted == await runtime.offload(
-                source.scan, reference.fragment_size, wanted.kind
-            )
-            if not same:
-                # Nobody else is to take it and wait for what there is no more.
-                await runtime.offload(_withdraw, self._link.dialer, kept)
-                await runtime.offload(state.remove)
-                raise changed(Path(kept.path), reference.transfer)
             return await self._begin(kept, state, source, manner)
         except BaseException:
             source.close()
+            raise
+
+    async def _give_up(self, kept: Offered, state: StateFile, error: TransferSourceChanged) -> None:
+        """End an offer of what there is no more, and tell whoever has its reference."""
+        runtime = self._link.runtime
+        try:
+            was_there = await runtime.offload(_withdraw, self._link.dialer, kept)
+            if was_there and kept.reference.consumers == "one":
+                await runtime.offload(state.remove)
+                return
+        except BaseException:
             state.release()
             raise
+        offer = self._served(kept, state, Manner(listen=None), first=SourceBroke(error))
+        with suppress(TransferSourceChanged):
+            await offer.wait()
 
     async def _begin(
         self, kept: Offered, state: StateFile, source: SourceFile, manner: Manner
@@ -279,9 +288,11 @@ class Transfers:
         state: StateFile,
         manner: Manner,
         *,
-        source: SourceFile | None,
+        source: SourceFile | None = None,
         listener: socket.socket | str | None = None,
+        first: ProducerEvent | None = None,
     ) -> Offer:
+        """Run an offer; without its source, `first` keeps it from being served to anybody."""
         engine = Offering(
             self._link.dialer,
             kept,
@@ -292,6 +303,8 @@ class Transfers:
             withdraw=partial(_withdraw, self._link.dialer, kept),
             told=manner.told,
         )
+        if first is not None and not engine.core.state.final:
+            engine.submit(engine.do(first))
         engine.start()
         offer = Offer(self._link, engine)
         self._running = [each for each in self._running if not each.at_rest]
@@ -302,10 +315,10 @@ class Transfers:
         """Cancel what no program runs: take it up for as long as it takes to say so."""
         runtime = self._link.runtime
         given: Offer | Incoming | None = None
-        for offered in await runtime.offload(_offers, folder):
+        for offered in await runtime.offload(all_offers, folder):
             if offered.reference.transfer == name:
-                given = self._served(offered, state, Manner(listen=None), source=None)
-        for kept in await runtime.offload(_incoming, folder):
+                given = self._served(offered, state, Manner(listen=None), first=Suspend())
+        for kept in await runtime.offload(all_incoming, folder):
             if kept.key == name:
                 given = self._given(kept, state, Manner())
         if given is None:
@@ -431,6 +444,22 @@ def _offered(asked: Asked, source: SourceFile) -> Offered:
     )
 
 
+def _source_of(kept: Offered) -> SourceFile:
+    """The file of an earlier life's offer, read anew.
+
+    Raises `SourceUnreadable`, `TransferSourceChanged`.
+    """
+    source, reference = SourceFile(Path(kept.path)), kept.reference
+    try:
+        then, wanted = Identity(reference.size, kept.mtime_ns, kept.inode), reference.fingerprint
+        if source.identity != then or wanted != source.scan(reference.fragment_size, wanted.kind):
+            raise changed(source.path, reference.transfer)
+    except BaseException:
+        source.close()
+        raise
+    return source
+
+
 def _not_unfinished(transfer_id: str) -> Misuse:
     return Misuse(f"file transfer {transfer_id!r} is not unfinished here")
 
@@ -449,41 +478,3 @@ def _withdraw(dialer: Dialer, kept: Offered) -> bool:
     finally:
         run(link.close())
     return True
-
-
-def _kept_in(folder: Path) -> list[tuple[TransferStatus, str]]:
-    """What is kept, offers first, and by which name."""
-    found = [(status_of_offer(kept), kept.reference.transfer) for kept in kept_offers(folder)]
-    found += [
-        (status_of_incoming(kept, fragments_there(kept)), kept.key)
-        for kept in kept_incoming(folder)
-        if not kept.verified
-    ]
-    return found
-
-
-def _unfinished(folder: Path) -> list[TransferStatus]:
-    """What is kept; what nobody runs any more is suspended, whatever it was when that ended."""
-    return [
-        status
-        if status.state.final or is_run(folder, name, status.direction)
-        else msgspec.structs.replace(status, state=TransferState.SUSPENDED)
-        for status, name in _kept_in(folder)
-    ]
-
-
-def _taken_and_at_rest(folder: Path) -> set[str]:
-    """Transfers to one that was taken here and is not being received: nobody waits for them."""
-    return {
-        kept.reference.transfer
-        for kept in kept_incoming(folder)
-        if kept.reference.consumers == "one" and not is_run(folder, kept.key, IN)
-    }
-
-
-def _offers(folder: Path) -> list[Offered]:
-    return list(kept_offers(folder))
-
-
-def _incoming(folder: Path) -> list[KeptIncoming]:
-    return list(kept_incoming(folder))

@@ -52,7 +52,6 @@ from dray.wire.transfer_frames import (
     Handshake,
     Joined,
     Piece,
-    Refused,
     encode_message,
 )
 
@@ -281,7 +280,7 @@ class Offering(Engine):
             reached("joined-told")
         elif isinstance(message, Farewell):
             reached("farewell-told")
-        elif isinstance(message, Refused):
+        elif message.key not in self.core.copies:
             self._refused_at = self.now
 
     def _send(self, key: str, number: int) -> None:
@@ -364,12 +363,17 @@ class Offering(Engine):
         """How long somebody may have the reference who has not asked for anything yet."""
         assert self._over_at is not None
         if not self.core.discovery.many:
-            if self.core.copies or self._back_again:
+            if self._back_again or (self.core.copies and not self._unheard()):
                 return self._over_at
             if self._refused_at is not None:
                 # It was the only one; he asks again if he has not heard it.
                 return min(self._refused_at + _LINGER_S, self._over_at + _LINGER_TAKEN_S)
         return self._over_at + _LINGER_TAKEN_S
+
+    def _unheard(self) -> bool:
+        """Whether a consumer of an earlier life has not asked yet why it is told nothing."""
+        broken = self.core.error is not None
+        return broken and not all(each.heard_at for each in self.core.copies.values())
 
     def _is_told(self, now: float) -> bool:
         assert self._over_at is not None
