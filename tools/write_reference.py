@@ -1,4 +1,4 @@
-"""Write the reference pages that the code itself can tell: the command line and the errors.
+"""Write the reference pages that the code itself can tell: commands, errors, modules.
 
     python tools/write_reference.py
 
@@ -7,6 +7,7 @@ A test fails while a page differs from what this would write.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from dray.errors import DrayError
 
 HOUSE = Path(__file__).resolve().parent.parent
 REFERENCE = HOUSE / "docs" / "reference"
+SOURCE = HOUSE / "src" / "dray"
 
 CLI_OPENING = """# Command line
 
@@ -50,12 +52,42 @@ says whether the very same call may succeed later. The command line prints
 |---|---|---|---|---|---|---|
 """
 
+MODULES_OPENING = """# Where is what
+
+Written by `tools/write_reference.py` from the first sentence of each module: do not edit.
+
+The packages stand in the order of the [layers](../../ARCHITECTURE.md), those that others rest on
+last. How they work together is told in [Architecture](../../ARCHITECTURE.md) and on the pages of
+[explanation](../explanation).
+"""
+
+PACKAGES = (
+    ("", "The doors: what programs import, and what several layers share"),
+    ("cli", "Command line"),
+    ("cli/demo", "`dray demo`"),
+    ("spark", "Spark"),
+    ("testing", "Simulated surroundings"),
+    ("client", "Clients"),
+    ("client/awaited", "Clients: every operation, written once"),
+    ("client/transfer", "Clients: file transfers"),
+    ("daemon", "The daemon: the only place that waits"),
+    ("manager", "The queue manager"),
+    ("delivery", "Delivery between queue managers"),
+    ("large", "Large messages"),
+    ("transfer", "File transfer: the cores"),
+    ("store", "The store"),
+    ("wire", "The wire"),
+    ("model", "The nouns"),
+)
+"""Each folder of the source with a heading."""
+
 
 def main() -> None:
-    """Write both pages."""
+    """Write all pages."""
     REFERENCE.mkdir(parents=True, exist_ok=True)
     (REFERENCE / "cli.md").write_text(command_line_page(), encoding="utf-8")
     (REFERENCE / "errors.md").write_text(errors_page(), encoding="utf-8")
+    (REFERENCE / "modules.md").write_text(modules_page(), encoding="utf-8")
 
 
 def command_line_page() -> str:
@@ -72,6 +104,28 @@ def command_line_page() -> str:
 def errors_page() -> str:
     """The page about all errors, in the order of the tree."""
     return ERRORS_OPENING + "".join(f"| {' | '.join(row)} |\n" for row in _errors(DrayError))
+
+
+def modules_page() -> str:
+    """The page about all modules, folder by folder."""
+    sections = [MODULES_OPENING]
+    for folder, title in PACKAGES:
+        sections.append(f"## {title}\n\n| `dray/{folder}` | |\n|---|---|")
+        modules = sorted((SOURCE / folder).glob("*.py"), key=lambda each: each.stem)
+        sections.append("\n".join(_module(each) for each in modules) + "\n")
+    return "\n".join(sections)
+
+
+def _module(path: Path) -> str:
+    """A row: the module's name and the first sentence of its docstring."""
+    told = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    words: list[str] = []
+    for word in told.partition("\n\n")[0].split():
+        words.append(word)
+        if word.endswith("."):
+            break
+    sentence = " ".join(words).replace("|", "\\|")
+    return f"| `{path.name}` | {sentence} |"
 
 
 def _command(command: click.Command, context: click.Context) -> Iterator[str]:

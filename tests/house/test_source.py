@@ -13,6 +13,7 @@ import pytest
 import dray
 from dray import errors
 from tests.house import ratchets
+from tools.write_reference import PACKAGES, REFERENCE, modules_page
 
 HOUSE = Path(__file__).parents[2]
 SOURCE = HOUSE / "src" / "dray"
@@ -91,6 +92,15 @@ def test_every_package_stands_inside_its_fence(contract, wanted):
     fenced = {name.removeprefix("dray.") for name in sources}
     present = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert not list(ratchets.unfenced(present, wanted, fenced))
+
+
+def test_the_page_of_modules_is_what_the_source_says():
+    assert {folder for folder, _ in PACKAGES} == {
+        path.parent.relative_to(SOURCE).as_posix().removeprefix(".") for path in source_files()
+    }
+    assert (REFERENCE / "modules.md").read_text("utf-8") == modules_page(), (
+        "run tools/write_reference.py"
+    )
 
 
 def test_every_test_that_a_page_names_is_there():

@@ -1,4 +1,4 @@
-"""Sub-queues come when they are first opened and go when nobody has any use for them (1.10).
+"""Sub-queues come when they are first opened and go when nobody has any use (semantics 1.10).
 
 made       by whoever opens the name; it counts as open on each session that has opened it
 open       stays, also while it is empty
