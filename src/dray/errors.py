@@ -19,7 +19,7 @@ DrayError
 │   ├── StoreFull               ├── BackupDamaged         └── StoreMoved
 ├── PeerError
 │   ├── ConnectionLost          ├── ProtocolError         ├── AddressInUse
-│   ├── TransferTimeout        ├── TransferCancelled     └── TransferRefused
+│   ├── TransferTimeout         ├── TransferCancelled     └── TransferRefused
 └── LargeMessageError
     ├── LargeMessageHole        └── LargeMessageCorrupt
 
@@ -60,7 +60,7 @@ class Misuse(DrayError):
 
 
 class InvalidQueueName(Misuse):
-    """The name breaks the rules of R-names: 1 to 124 characters, none of the reserved ones."""
+    r"""No name for a queue: 1 to 124 characters, 32 of a sub-queue, without `\ ; + , " /`."""
 
     code = "invalid-queue-name"
     exit_status = 10

@@ -30,6 +30,7 @@ CLOCK_AND_CHANCE_CALLS = frozenset(
 # Below src/dray. One module gives the cores their time; the others only wait for people or peers.
 CLOCK_AND_CHANCE_ALLOWED = ("daemon/timekeeper.py", "cli/", "client/", "spark/", "testing/")
 PRINT_ALLOWED = ("cli/",)
+UNITS = frozenset({"KIB", "MIB", "GIB"})
 
 # A path that only exists on the machine where it was written.
 MACHINE_PATH = re.compile(r"(?<![\w.}:/-])/(?:home|root|work|Users|mnt|data\d*)/\w")
@@ -96,6 +97,19 @@ def clock_and_chance(path: str, source: str) -> Iterator[str]:
                 continue
         for name in used:
             yield f"{path}:{node.lineno}: {name} belongs to daemon/timekeeper.py"
+
+
+def bounds_without_reason(path: str, source: str) -> Iterator[str]:
+    """A bound says beside it where it comes from; units may stand together."""
+    if PurePosixPath(path).name != "limits.py":
+        return
+    body = ast.parse(source).body
+    for node, follower in zip(body, [*body[1:], None], strict=True):
+        told = isinstance(follower, ast.Expr) and isinstance(follower.value, ast.Constant)
+        if isinstance(node, ast.AnnAssign) and not told:
+            name = ast.unparse(node.target)
+            if name not in UNITS:
+                yield f"{path}:{node.lineno}: {name} has no reason"
 
 
 def machine_paths(path: str, text: str) -> Iterator[str]:

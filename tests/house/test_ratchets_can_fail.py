@@ -25,6 +25,12 @@ SAMPLES = [
     (ratchets.clock_and_chance, "model/a.py", "os.urandom(16)", "os.fsync(16)"),
     (ratchets.clock_and_chance, "model/a.py", "datetime.datetime.now(UTC)", "clock.now()"),
     (ratchets.clock_and_chance, "daemon/timekeeper_too.py", "import time", "import os"),
+    (
+        ratchets.bounds_without_reason,
+        "daemon/limits.py",
+        'FEW: Final = 4\nMANY: Final = 9\n"""Why nine."""\n',
+        'KIB: Final = 1 << 10\nFEW: Final = 4\n"""Why four."""\n',
+    ),
     (ratchets.machine_paths, "a.md", "see /" + "home/someone/x", "see /" + "run/dray.sock"),
     (ratchets.machine_paths, "a.md", "cd /" + "root/x", "https://host/" + "root/x"),
     (ratchets.unfinished, "a.py", "# TO" + "DO: later", "# to" + "do lists are messages too"),

@@ -56,6 +56,7 @@ def all_errors(root: type) -> Iterator[type]:
         ratchets.forbidden_name,
         ratchets.prints,
         ratchets.clock_and_chance,
+        ratchets.bounds_without_reason,
     ],
 )
 def test_source_keeps_the_rule(ratchet):
@@ -83,6 +84,13 @@ def test_every_error_has_a_code_and_stands_at_the_front_door():
     classes = list(dict.fromkeys(all_errors(errors.DrayError)))
     exported = {error.__name__ for error in classes if getattr(dray, error.__name__, None) is error}
     assert not list(ratchets.weak_errors(classes, exported))
+
+
+def test_the_tree_of_errors_is_drawn_whole():
+    drawn = re.findall(r"[├└]── (\w+)", errors.__doc__)
+    assert sorted(["DrayError", *drawn]) == sorted(
+        error.__name__ for error in errors.every_error().values()
+    )
 
 
 @pytest.mark.parametrize(("contract", "wanted"), [("cores", CORES), ("fence", WIRE_ONLY)])

@@ -129,9 +129,11 @@ DESCRIPTORS_FOR_LINKS: Final = 128
 SESSIONS_OF_EMBEDDED_MIN: Final = 16
 """In somebody else's process the limit is not ours to raise, and a few callers must always fit."""
 KEEPALIVE_IDLE_S: Final = 30
+"""After so long a silence the kernel asks whether the machine is still there."""
 KEEPALIVE_INTERVAL_S: Final = 10
+"""So often, while it is not answered."""
 KEEPALIVE_PROBES: Final = 3
-"""A machine that vanished is noticed after a minute."""
+"""So many times: a machine that vanished is noticed after a minute."""
 LINK_SILENCE_MS: Final = 60_000
 """The same for a link on which bytes are under way (`TCP_USER_TIMEOUT`)."""
 LINK_BUFFER_BYTES: Final = 32 << 20
@@ -148,12 +150,15 @@ STOP_S: Final = 5.0
 ACCEPT_RETRY_S: Final = 1.0
 """Pause after running out of descriptors."""
 ACCEPTS_PER_PASS: Final = 64
-BACKLOG: Final = 512
+"""Callers let in before those that are here already are served again."""
+CALLERS_UNACCEPTED_MAX: Final = 512
+"""Callers that the kernel keeps waiting at the door: eight passes' worth."""
 TICK_S_MIN: Final = 0.001
 """No deadline is served more often than this."""
 TICK_S_MAX: Final = 60.0
 """The longest sleep, so that a clock that is set forward is noticed."""
 TICK_S_AFTER_FAILURE: Final = 1.0
+"""Until the manager is asked again to do what it failed to do when its time had come."""
 UNIX_PATH_BYTES_MAX: Final = 107
 """What the kernel's address structure holds."""
 CHECKPOINT_RETRY_S: Final = 1.0

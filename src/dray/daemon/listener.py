@@ -11,7 +11,12 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from dray.daemon.limits import ACCEPT_RETRY_S, ACCEPTS_PER_PASS, BACKLOG, UNIX_PATH_BYTES_MAX
+from dray.daemon.limits import (
+    ACCEPT_RETRY_S,
+    ACCEPTS_PER_PASS,
+    CALLERS_UNACCEPTED_MAX,
+    UNIX_PATH_BYTES_MAX,
+)
 from dray.errors import AddressInUse, InvalidConfiguration
 
 _log = logging.getLogger(__name__)
@@ -77,7 +82,7 @@ def listen_tcp(host: str, port: int) -> tuple[socket.socket, str]:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
-        sock.listen(BACKLOG)
+        sock.listen(CALLERS_UNACCEPTED_MAX)
     except OSError as error:
         sock.close()
         if error.errno == errno.EADDRINUSE:
@@ -108,7 +113,7 @@ def listen_unix(path: str) -> tuple[socket.socket, str]:
         sock.bind(str(where))
         # Nobody can connect between these two lines: a socket that does not listen refuses.
         where.chmod(_OWNER_ONLY)
-        sock.listen(BACKLOG)
+        sock.listen(CALLERS_UNACCEPTED_MAX)
     except OSError as error:
         sock.close()
         raise InvalidConfiguration(f"cannot listen on {where}: {error.strerror}") from error

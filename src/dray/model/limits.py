@@ -7,6 +7,7 @@ from typing import Final
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
+"""Units, no bounds."""
 
 MESSAGE_BYTES_MAX: Final = 4 * MIB
 """A message with its properties fits one heap file (S3-13)."""
@@ -31,6 +32,7 @@ BATCH_MESSAGES_MAX: Final = 10_000
 QUEUE_NAME_CHARACTERS_MAX: Final = 124
 """MSMQ's bound (semantics 1.1)."""
 SUB_QUEUE_NAME_CHARACTERS_MAX: Final = 32
+"""MSMQ's bound (semantics 1.1)."""
 NAMES_REMEMBERED: Final = 512
 """Names of queues that were taken apart and checked need not be again: those used of late."""
 NAME_CHARACTERS_REMEMBERED_MAX: Final = 512
@@ -38,12 +40,15 @@ NAME_CHARACTERS_REMEMBERED_MAX: Final = 512
 LABEL_CHARACTERS_MAX: Final = 249
 """MSMQ's bound (semantics 1.3)."""
 CORRELATION_ID_CHARACTERS_MAX: Final = 255
+"""A message id has 52 at most; programs may make longer ones of their own."""
 TIME_TO_LIVE_S_MAX: Final = 1e10
 """Three centuries: in microseconds since 1970 it still fits the 63 bits of an expiry."""
 PROPERTIES_BYTES_MAX: Final = 64 * KIB
 """Label, ids, queue names and extension together."""
 PRIORITY_MAX: Final = 7
+"""MSMQ's bound (semantics 1.3), from 0."""
 PRIORITY_DEFAULT: Final = 3
+"""MSMQ's default (semantics 1.3)."""
 QUOTA_BYTES_DEFAULT: Final = 8 * GIB
 """Computer quota and computer journal quota (S3-4)."""
 LOW_WATER_BYTES: Final = 64 * MIB
@@ -61,6 +66,7 @@ TRANSACTIONS_REMEMBERED: Final = 65_536
 TRANSACTION_OPERATIONS_MAX: Final = 4_000_000
 """Messages in one transaction: 16 TB of fragments; bounds the memory of an open transaction."""
 WAITERS_PER_QUEUE_MAX: Final = 10_000
+"""Receives that wait at one queue: as many as there may be sessions."""
 UPLOADS_MAX: Final = 256
 """Unfinished uploads of a manager: each has room reserved that nobody else can use."""
 UPLOAD_AGE_S_MAX: Final = 7 * 86400.0
@@ -78,11 +84,14 @@ STATUSES_SEEN_MAX: Final = 1_000
 STATUS_BYTES_MAX: Final = 64 * KIB
 """A status message names a queue, a sub-queue and what is missing; what is longer is none."""
 SESSIONS_MAX: Final = 10_000
+"""Callers at a time; what each may hold is measured by this number (`daemon/limits.py`)."""
 QUEUES_MAX: Final = 100_000
+"""Queues and sub-queues, which any caller can make: each has a text file in one folder."""
 LINK_WINDOW_BYTES: Final = 64 * MIB
 """Unacknowledged bytes between two managers: 100 MB/s at 100 ms wants 10 MB, a disk beside it that
 takes 50 ms for a sync 15 MB; 64 MiB let 300 MB/s through such a line (docs/decisions/0095)."""
 LINK_WINDOW_MESSAGES: Final = 20_000
+"""The same for small messages: two frames of the most that one may carry."""
 CONFIRMATIONS_AHEAD_MAX: Final = 10_000
 """Confirmations of one stream that are under way; a source takes them a frame at a time."""
 ENDS_REMEMBERED_MAX: Final = 10_000
@@ -109,11 +118,13 @@ RECONNECT_DELAY_S: Final = 5.0
 TRANSFER_WINDOW: Final = 50
 """Fragments under way by default; of 1 MiB each, 500 MB/s at 100 ms."""
 TRANSFER_REQUEST_TIMEOUT_S: Final = 30.0
+"""How long consumers may ask for an offer that says nothing else of it (S1-2)."""
 TRANSFER_FRAGMENT_BYTES_MAX: Final = FRAME_BODY_BYTES_MAX
 """A fragment of a file transfer travels in one frame."""
 TRANSFER_FRAGMENTS_MAX: Final = 1 << 26
 """Their checksums are held while a file is offered, 4 bytes each: 256 MiB for 64 TiB."""
 TRANSFER_WINDOW_MAX: Final = 1 << 16
+"""Of 1 MiB each 64 GiB under way: more than any line holds."""
 TRANSFER_KEY_CHARACTERS_MAX: Final = 64
 """Ids are 32 hexadecimal digits; what others make up for them is bounded, too."""
 TRANSFER_CONSUMERS_MAX: Final = 1_000
@@ -130,6 +141,7 @@ TRANSFER_FAREWELL_S: Final = 10.0
 BOXES_MAX: Final = 10_000
 """Boxes known at one queue manager: two a transfer."""
 BOX_CHARACTERS_MAX: Final = 2 * TRANSFER_KEY_CHARACTERS_MAX + 1
+"""A box is named by two keys and what stands between them."""
 RELAYED_BYTES_MAX: Final = 16 * MIB
 """Posted frames on their way to one connection; what would be more is dropped, and sent again."""
 RELAY_WINDOW_BYTES: Final = 4 * MIB
