@@ -7,8 +7,6 @@ and one that is gone costs little. The caller draws the jitter, as cores draw no
 
 from __future__ import annotations
 
-from dray.model.limits import RECONNECT_DELAY_S
-
 FIRST_DELAY_S = 0.2
 _DOUBLINGS_MAX = 32
 
@@ -16,19 +14,16 @@ _DOUBLINGS_MAX = 32
 class Backoff:
     """The waiting time before each further attempt."""
 
-    def __init__(
-        self, ceiling_s: float = RECONNECT_DELAY_S, first_s: float = FIRST_DELAY_S
-    ) -> None:
+    def __init__(self, ceiling_s: float) -> None:
         """Begin without a failure; no wait is longer than `ceiling_s`."""
         self._ceiling_s = ceiling_s
-        self._first_s = min(first_s, ceiling_s)
         self.failures = 0
 
     def failed(self, now: float, jitter: float = 1.0) -> float:
         """Take note of a failure; give when to try again. `jitter`, at most 1, scales it."""
         doublings = min(self.failures, _DOUBLINGS_MAX)
         self.failures += 1
-        return now + min(self._ceiling_s, self._first_s * (1 << doublings)) * min(jitter, 1.0)
+        return now + min(self._ceiling_s, FIRST_DELAY_S * (1 << doublings)) * min(jitter, 1.0)
 
     def succeeded(self) -> None:
         """A connection was made and welcomed: the next failure waits the shortest time again."""
