@@ -32,7 +32,6 @@ from dray.manager.index import (
     COPY_JOURNAL,
     MARK_SINGLE,
     TAIL_BYTES,
-    WANTS_ACKNOWLEDGMENTS,
     any_asks_in,
     copies_of,
     entries_in,
@@ -114,14 +113,6 @@ class Departures:
         if copies and queue.kind not in _KEEPERS:
             self._tell(queue, unpack(packed), tail, message_class, kept=kept)
 
-    def arrive(self, entry: Entry) -> None:
-        """A message has reached its queue: positive arrival acknowledgments."""
-        if entry.copies & WANTS_ACKNOWLEDGMENTS:
-            header, properties = record_of(self._context.store, entry)
-            arrived = MessageClass.ACK_REACH_QUEUE
-            way = self._context.state.ways.numbered(entry.stream)
-            self.tell(header, properties, arrived, way=way, final=False)
-
     def confirmed(self, packed: bytes, message_class: int) -> None:
         """A message that was delivered leaves the order queue, by what its destination tells."""
         copies, tail = unpack(packed).copies, with_way(tail_of(packed), 0)
@@ -186,7 +177,10 @@ class Departures:
         final: bool = True,
         kind: Kind = Kind.RECOVERABLE,
     ) -> None:
-        """Note the acknowledgment message asked for, and what the source has to know."""
+        """Note the acknowledgment message asked for, and what the source has to know.
+
+        `way` is None for what was sent from here; `final` says that the message has left for good.
+        """
         administration_queue = properties.administration_queue or ""
         if not wanted_by(Acknowledge(header.acknowledge), message_class):
             administration_queue = ""

@@ -132,6 +132,7 @@ TRANSFER_CONSUMERS_MAX: Final = 1_000
 TRANSFER_RETRY_S: Final = 2.0
 """A consumer that hears nothing for so long asks again; doubled each time, up to the next."""
 TRANSFER_RETRY_S_MAX: Final = 8.0
+"""The longest of these waits."""
 TRANSFER_ACK_DELAY_S: Final = 0.2
 """What was written is acknowledged after so long, be it less than a quarter of a window."""
 TRANSFER_SILENCE_S: Final = 30.0

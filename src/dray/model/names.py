@@ -43,7 +43,7 @@ _PATHS = {
     "xactdeadletter$": DEAD_LETTER_QUEUES[1],
 }
 _JOURNAL_OF_QUEUE = "\\journal$"
-_SCHEMES = ("dray", "drays")
+_SCHEME, _SECURE_SCHEME = "dray", "drays"
 
 
 class QueueAddress(NamedTuple):
@@ -71,7 +71,8 @@ class QueueAddress(NamedTuple):
         if not self.remote:
             return self.local_name
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{_SCHEMES[self.secure]}://{host}:{self.port}/{self.local_name}"
+        scheme = _SECURE_SCHEME if self.secure else _SCHEME
+        return f"{scheme}://{host}:{self.port}/{self.local_name}"
 
 
 def parse_queue_address(text: str) -> QueueAddress:
@@ -138,7 +139,7 @@ def _remote(text: str) -> QueueAddress:
     if parts.query or parts.fragment:
         raise _no_address(text)
     queue, sub_queue = _split(parts.path.removeprefix("/"))
-    secure = parts.scheme.lower() == _SCHEMES[True]
+    secure = parts.scheme.lower() == _SECURE_SCHEME
     return QueueAddress(queue, sub_queue, _host(parts, text), port, secure)
 
 
