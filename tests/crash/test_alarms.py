@@ -10,8 +10,9 @@ from dray.errors import StoreCorrupt
 from dray.store.checkpoint import ORIGIN, PAIRS, Snapshots
 from dray.store.decisions import Act
 from dray.store.qmlog import Log, LogReader
-from dray.store.recovery import Replay, Survey
+from dray.store.recovery import Replay
 from dray.store.store import Store
+from dray.store.survey import Survey
 from dray.store.syncing import Checkpoint, Sync
 from dray.testing.disk import crash_states
 from tests.crash.workload import Findings, check_every_crash, recorded_workload

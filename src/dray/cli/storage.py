@@ -100,7 +100,7 @@ def rebuild(settings: Settings, *, data: Path) -> None:
     from dray.errors import StoreError
     from dray.manager.events import ManagerConfig
     from dray.manager.turn import Manager
-    from dray.store.recovery import LOG_NAME
+    from dray.store.decisions import LOG_NAME
     from dray.store.store import Store
     from dray.store.whereabouts import check_whereabouts
 

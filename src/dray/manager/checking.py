@@ -36,8 +36,8 @@ from dray.manager.offline import Offline
 from dray.manager.parts import find_parts
 from dray.manager.quarantine import QUARANTINE_NAME
 from dray.model.ids import ManagerId, join_id
+from dray.store.decisions import LOG_NAME
 from dray.store.heap import Extent, file_name, numbers_of
-from dray.store.recovery import LOG_NAME
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header
 
 if TYPE_CHECKING:

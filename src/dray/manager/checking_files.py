@@ -11,7 +11,7 @@ from dray.store.checkpoint import PAIRS, CheckpointState
 from dray.store.disk import LOCK_NAME
 from dray.store.lqs import FOLDER, NotAFileOfOursError, decode, file_name
 from dray.store.manifest import is_own_name, verify_audit
-from dray.store.recovery import Sight, look
+from dray.store.survey import Sight, look
 
 if TYPE_CHECKING:
     from dray.manager.findings import Findings

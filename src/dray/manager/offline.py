@@ -20,7 +20,8 @@ from dray.store.heap import Extent
 from dray.store.maps import Disagreement
 from dray.store.qmlog import Chain, LogReader
 from dray.store.reading import HeapReader, ReadOnlyDisk
-from dray.store.recovery import History, Replay, survey
+from dray.store.recovery import History, Replay
+from dray.store.survey import survey
 from dray.wire.record import read_header
 
 

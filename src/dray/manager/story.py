@@ -32,9 +32,9 @@ from dray.manager.offline import Offline
 from dray.manager.state import State
 from dray.manager.system import ORDER_QUEUE
 from dray.model.ids import split_id
+from dray.store.decisions import LOG_NAME
 from dray.store.heap import file_name
 from dray.store.qmlog import LogReader
-from dray.store.recovery import LOG_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

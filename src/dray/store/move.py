@@ -27,6 +27,7 @@ from crc32c import crc32c
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull
 from dray.store.audit import AUDIT_NAME, AuditLog
+from dray.store.decisions import LOG_NAME
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, MESSAGE_FILE_UNREADABLE, NO_ROOM, RealDisk
 from dray.store.manifest import (
     MANIFEST_NAME,
@@ -38,7 +39,6 @@ from dray.store.manifest import (
     take_stock,
     write_manifest,
 )
-from dray.store.recovery import LOG_NAME
 from dray.store.whereabouts import MOVED_NAME, MOVING_NAME, Moved, Moving, read_mark
 
 _PIECE: Final = 1 << 20

@@ -14,7 +14,8 @@ from dray.store.heap import Heap
 from dray.store.kinds import file_name
 from dray.store.pairs import Pairs
 from dray.store.qmlog import Chain, Log
-from dray.store.recovery import Load, RecoveryReport, Replay, Survey
+from dray.store.recovery import Load, RecoveryReport, Replay
+from dray.store.survey import Survey
 
 
 class Opening:

@@ -14,7 +14,8 @@ from dray.store.decisions import LogState
 from dray.store.disk import Disk, File
 from dray.store.limits import CHECKPOINT_BYTES
 from dray.store.maps import END_AT, MAP_NAMES, encode_end, map_name
-from dray.store.recovery import Replay, Survey
+from dray.store.recovery import Replay
+from dray.store.survey import Survey
 
 Pair = tuple[str, ...]
 

@@ -1,9 +1,9 @@
 """Recovery: the store's state rebuilt from checkpoints and log, and what had to be left aside.
 
-`decisions` says whether to start at all. Here it is found out which checkpoint files go together,
-where the log ends, which groups at its end must be cut because their payload never arrived, and
-which live extents cannot be read. Those are put into quarantine, by name: nothing is given up
-because it could not be read. docs/explanation/recovery.md tells why all this is right.
+`survey` and `decisions` say whether to start at all and which checkpoint files go together. Here it
+is found out where the log ends, which groups at its end must be cut because their payload never
+arrived, and which live extents cannot be read. Those are put into quarantine, by name: nothing is
+given up because it could not be read. docs/explanation/recovery.md tells why all this is right.
 """
 
 from __future__ import annotations
@@ -17,40 +17,26 @@ from crc32c import crc32c
 from dray.errors import StoreCorrupt
 from dray.store.checkpoint import (
     NAMES,
-    ORIGIN,
-    PAIRS,
     SEQUENCES,
     TRANSACTIONS,
-    CheckpointState,
-    Mark,
     Snapshots,
-    examine,
-    is_cut,
     read_snapshot,
 )
 from dray.store.decisions import (
-    CHECKPOINTS_LOST,
     HALVES_APART,
     LOG_DAMAGED,
     LOG_NAME,
     LOST_EVENTS,
     Act,
-    Finding,
-    LogState,
-    Pair,
-    Row,
-    decide,
-    event_of,
     refusal,
 )
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, Disk, File
-from dray.store.group import HEADER_BYTES, Range, decode_header
-from dray.store.heap import Extent, Occupancy, file_name, numbers_of
+from dray.store.group import Range
+from dray.store.heap import Extent, Occupancy, file_name
 from dray.store.limits import LOG_SCAN_BYTES
-from dray.store.maps import MAP_NAMES, Disagreement, compare, read_end, read_map
+from dray.store.maps import Disagreement, compare, read_end, read_map
 from dray.store.qmlog import Chain, LogReader
-
-__all__ = ["CHECKPOINTS_LOST", "LOG_NAME", "History", "RecoveryReport", "Replay", "refusal"]
+from dray.store.survey import Survey
 
 
 class History(NamedTuple):
@@ -114,131 +100,6 @@ class RecoveryReport:
             for name, count in sorted(by_file.items())
         ]
         return [*found, *self.disagreements]
-
-
-class Survey(NamedTuple):
-    """What was found, before anything is touched."""
-
-    row: Row
-    marks: tuple[Mark, ...]
-    """Of all whole checkpoint files."""
-    damaged: tuple[str, ...]
-    missing: tuple[str, ...]
-    capacity: int
-    log: LogState
-    heap_files: frozenset[int]
-
-    def whole(self, pair: tuple[str, ...]) -> list[Mark]:
-        """The whole files of a pair, the newest first."""
-        mine = (mark for mark in self.marks if mark.name in pair)
-        return sorted(mine, key=lambda mark: -mark.generation)
-
-    def chosen(self) -> dict[tuple[str, ...], Mark]:
-        """Which file of each pair is used: the newest two that were written together.
-
-        A crash between the two leaves one pair a generation ahead, and what only its snapshot had
-        nobody was told; only where damage has left no two of a generation, the newest of each.
-        """
-        if self.row.act is not Act.REPLAY_AFTER:
-            return dict.fromkeys(PAIRS, ORIGIN)
-        whole = {pair: self.whole(pair) for pair in PAIRS}
-        for mark in whole[TRANSACTIONS]:
-            for other in whole[SEQUENCES]:
-                if mark.generation == other.generation:
-                    return {TRANSACTIONS: mark, SEQUENCES: other}
-        return {pair: marks[0] for pair, marks in whole.items()}
-
-
-class Sight(NamedTuple):
-    """What each file looks like by itself, before anything is concluded."""
-
-    states: dict[str, CheckpointState]
-    marks: tuple[Mark, ...]
-    missing: tuple[str, ...]
-    log: LogState
-    capacity: int
-    log_is_short: bool
-
-    @property
-    def damaged(self) -> list[str]:
-        """Checkpoint files that are damaged."""
-        return [name for name, each in self.states.items() if each is CheckpointState.DAMAGED]
-
-    def worth(self, pair: tuple[str, ...]) -> Pair:
-        """What the two files of a pair are worth together."""
-        states = {self.states[name] for name in pair}
-        gone = [name for name in pair if name in self.missing]
-        if CheckpointState.VALID in states:
-            return Pair.USABLE
-        if CheckpointState.DAMAGED not in states:
-            return Pair.GONE if len(gone) == len(pair) else Pair.NONE
-        return Pair.TORN if CheckpointState.ABSENT in states and not gone else Pair.RUINED
-
-
-def look(disk: Disk) -> Sight:
-    """Look at checkpoint files, maps and log. Raises StoreCorrupt for what is no file."""
-    _check_places(disk)
-    examined = {name: examine(disk, name) for name in NAMES}
-    marks = tuple(mark for _, mark in examined.values() if mark is not None)
-    states = {name: state for name, (state, _) in examined.items()}
-    log, capacity, short = _look_at_log(disk, marks[0].capacity if marks else 0)
-    if not marks and log in {LogState.ABSENT, LogState.BLANK}:
-        return Sight(states, marks, (), log, capacity, short)
-    # All of them were made, and durably, before the first group was written.
-    missing = tuple(name for name in (*NAMES, *MAP_NAMES) if not disk.exists(name))
-    for name, state in states.items():
-        if state is CheckpointState.ABSENT and name not in missing and is_cut(disk, name):
-            states[name] = CheckpointState.DAMAGED
-    return Sight(states, marks, missing, log, capacity, short)
-
-
-def survey(disk: Disk, *, rebuild: bool = False) -> Survey:
-    """Look at every file of the store. Raises StoreCorrupt if the row found says so.
-
-    With `rebuild` a log that has everything stands in for a checkpoint pair that is gone.
-    """
-    seen = look(disk)
-    heap_files = frozenset(numbers_of(disk.names()))
-    finding = Finding(seen.worth(TRANSACTIONS), seen.worth(SEQUENCES), seen.log, bool(heap_files))
-    row = decide(finding, rebuild=rebuild)
-    if row.act is Act.REFUSE:
-        raise refusal(row.event, row.file, row.why)
-    damaged = (*seen.damaged, *[LOG_NAME] * seen.log_is_short)
-    return Survey(row, seen.marks, damaged, seen.missing, seen.capacity, seen.log, heap_files)
-
-
-def _check_places(disk: Disk) -> None:
-    """Raise StoreCorrupt for a folder or the like in the place of a file of the store."""
-    for name in disk.not_files():
-        event = event_of(name)
-        if event:
-            why = "it is no file but a folder or the like; move it away and start again"
-            raise refusal(event, name, why)
-
-
-def _look_at_log(disk: Disk, capacity: int) -> tuple[LogState, int, bool]:
-    if not disk.exists(LOG_NAME):
-        return LogState.ABSENT, 0, False
-    file = disk.open(LOG_NAME)
-    try:
-        size = file.size()
-        capacity = capacity or _capacity_at_origin(file) or size
-        reader = LogReader(file, capacity)
-        short = size < capacity
-        if not capacity or reader.is_blank():
-            return LogState.BLANK, capacity, short
-        if reader.group_at(0) is not None:
-            return LogState.ORIGIN, capacity, short
-        return LogState.LATER, capacity, short
-    finally:
-        file.close()
-
-
-def _capacity_at_origin(file: File) -> int:
-    header = bytearray(HEADER_BYTES)
-    file.read_into(memoryview(header), 0)
-    group = decode_header(header)
-    return 0 if group is None else group.capacity
 
 
 class Replay:

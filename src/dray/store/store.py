@@ -42,7 +42,8 @@ from dray.store.lqs import QueueFiles
 from dray.store.opening import Opening
 from dray.store.pairs import Pairs
 from dray.store.qmlog import Log
-from dray.store.recovery import Load, RecoveryReport, survey
+from dray.store.recovery import Load, RecoveryReport
+from dray.store.survey import survey
 from dray.store.syncing import Checkpoint, Draft, LiveMap, Reached, Sync
 
 

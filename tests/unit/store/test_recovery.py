@@ -16,7 +16,7 @@ from dray.store.disk import RealDisk
 from dray.store.kinds import file_name
 from dray.store.maps import MAP_NAMES
 from dray.store.reading import ReadOnlyDisk
-from dray.store.recovery import survey
+from dray.store.survey import survey
 from dray.testing.disk import Fate, SimDisk
 from tests.unit.store.ledger import HEAP_BYTES, LOG_BYTES, Ledger, busy_turn, opened, small_store
 
