@@ -9,6 +9,7 @@ import pytest
 from dray.errors import StoreCorrupt
 from dray.store.checkpoint import ORIGIN, PAIRS, Snapshots
 from dray.store.decisions import Act
+from dray.store.opening import Opening
 from dray.store.qmlog import Log, LogReader
 from dray.store.recovery import Replay
 from dray.store.store import Store
@@ -86,6 +87,11 @@ def begin_without_an_opening(self, flag):
     return True
 
 
+def make_only_the_log_durable(self, log, chain):
+    log.file.sync()
+    self._disk.sync_directory()
+
+
 @pytest.mark.parametrize(
     ("owner", "name", "broken"),
     [
@@ -98,6 +104,7 @@ def begin_without_an_opening(self, flag):
         (Checkpoint, "run", leave_the_checkpoint_unsynced),
         (Ledger, "snapshot", draw_the_state_late),
         (Log, "write_mark", begin_without_an_opening),
+        (Opening, "_make_durable", make_only_the_log_durable),
         pytest.param(Survey, "chosen", mix_generations, marks=pytest.mark.torture),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from dray.errors import StoreFull
+from dray.store.checkpoint import PAIRS
 from dray.store.syncing import Checkpoint, Sync
 from dray.testing.disk import CrashState, Fate, Operation, SimDisk, crash_states
 from tests.unit.store.ledger import Ledger, busy_turn, small_store
@@ -165,6 +166,9 @@ def check_crash(
     report = store.recover(ledger.load)
     assert ledger.turn in allowed, (state.done, state.fate, report)
     assert ledger.state() == recording.states[ledger.turn], (state.done, state.fate, report)
+    assert (report.missing, report.cut) == ((), ()), (state.done, state.fate, report)
+    damaged = set(report.damaged)
+    assert all(len(damaged.intersection(pair)) <= 1 for pair in PAIRS), report
     ledger.check(store)
     findings.crashes += 1
     findings.cut_groups += report.cut_groups

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dray.store.checkpoint import NAMES, CheckpointState, examine
 from dray.store.disk import RealDisk
+from dray.store.reading import ReadOnlyDisk
 from dray.testing.desk import MANAGER_ID, PEER_ID, Desk
 from dray.testing.storage_peer import SEQUENCE, STREAM
 from dray.wire import frames
@@ -56,6 +58,16 @@ def test_there_is_one_of_each_kind_of_file():
         "MQTrans.lg1", "MQTrans.lg2", "MQInSeqs.lg1", "MQInSeqs.lg2",
     } <= names  # fmt: skip
     assert "lqs/00000002" in {name.rpartition(".")[0] for name in names}
+
+
+def test_its_checkpoints_become_those_of_this_version(desk, tmp_path):
+    for _ in range(2):
+        desk.store.checkpoint(desk.manager.snapshot())
+    disk = ReadOnlyDisk(tmp_path)
+    states = {name: examine(disk, name) for name in NAMES}
+    assert {state for state, _ in states.values()} == {CheckpointState.VALID}
+    for name, (_, mark) in states.items():
+        assert mark.size == (tmp_path / "storage" / name).stat().st_size
 
 
 def test_its_express_messages_are_gone_and_their_files(desk, tmp_path):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from dray.manager.lqs import EVENTS, describe, path_of
 from dray.store.audit import AUDIT_NAME
 from dray.store.checkpoint import PAIRS, CheckpointState
+from dray.store.decisions import LogState
 from dray.store.disk import LOCK_NAME
 from dray.store.lqs import FOLDER, NotAFileOfOursError, decode, file_name
 from dray.store.manifest import is_own_name, verify_audit
@@ -26,23 +27,32 @@ def check_checkpoints(disk: ReadOnlyDisk, findings: Findings) -> None:
     """Each file of the pair by itself: either alone must be able to start the store."""
     seen = look(disk)
     for name in seen.damaged:
-        remedy = "the other one of the pair is used; the next checkpoint replaces this one"
-        findings.damage(name, "its checksum does not fit", remedy=remedy)
+        findings.damage(
+            name,
+            "its header is gone, or its checksum does not fit",
+            remedy=f"{_instead_of(name, seen)}; the next checkpoint replaces this one",
+        )
     for name in seen.missing:
-        findings.damage(name, "it is missing", remedy=_instead_of(name, seen))
+        remedy = f"{_instead_of(name, seen)}; a start makes this one anew"
+        findings.damage(name, "it is missing", remedy=remedy)
+    for name in seen.cut:
+        remedy = "it can be used; the checkpoint after next replaces it"
+        findings.damage(name, "it was cut off behind its content, which is whole", remedy=remedy)
     for name in disk.names():
         if not is_own_name(name) and name != LOCK_NAME:
             findings.note(name, "no queue manager gives such a name to a file")
 
 
 def _instead_of(name: str, seen: Sight) -> str:
-    """What a start does without a checkpoint file or a map."""
+    """What a start uses in the place of a checkpoint file or a map."""
     pair = next((pair for pair in PAIRS if name in pair), ())
     whole = [other for other in pair if seen.states[other] is CheckpointState.VALID]
-    used = (
-        f"{whole[0]} is used" if whole else "the log has all of it" if pair else "it is not needed"
-    )
-    return f"{used}; a start makes this one anew"
+    if not pair:
+        return "it is not needed"
+    if whole:
+        return f"{whole[0]} is used"
+    # Of a pair that has lost both, a start refuses and says what to do.
+    return "the log has all of it" if seen.log.state is LogState.ORIGIN else "nothing can be used"
 
 
 def check_queue_files(offline: Offline, findings: Findings) -> None:

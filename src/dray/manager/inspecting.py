@@ -15,12 +15,12 @@ from dray.manager.offline import Offline
 from dray.model.classes import Part
 from dray.model.ids import ManagerId, join_id
 from dray.store.decisions import LOG_NAME
-from dray.store.group import OPENING, SEAL, facts_of, ranges_of
+from dray.store.group import HEADED, OPENING, SEAL, facts_of, ranges_of
 from dray.store.heap import file_name, numbers_of
 from dray.store.kinds import express_files
 from dray.store.qmlog import LogReader
 
-_MARKS = {0: "", OPENING: "opening", SEAL: "seal"}
+_MARKS = {0: "", OPENING: "opening", OPENING | HEADED: "opening", SEAL: "seal"}
 
 
 class GroupSeen(msgspec.Struct, kw_only=True):

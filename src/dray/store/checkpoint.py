@@ -2,22 +2,28 @@
 
     offset  bytes  field        all numbers little-endian
     0       4      magic        "DCKP" in MQTrans, "DSEQ" in MQInSeqs
-    4       2      version      1
+    4       2      version      2; files of version 1 are read
     6       2      reserved     0
-    8       8      generation   1, 2, 3...; the same in both pairs for what belongs together
+    8       8      generation   1, 2, 3...; the same in both pairs for what belongs together;
+                                0 in a file that was made and into which none was written yet
     16      8      lsn          replay the log from here
     24      8      facts        facts contained in the snapshot, counted since the store was made
     32      8      capacity     size of QMLog
     40      8      length       of the snapshot
     48      4      epoch        life of the store that wrote it
     52      4      waiting      facts of the snapshot that no group held yet
-    56      4      crc32c       of the snapshot, continued over bytes 0-55
+    56      4      crc32c       of the snapshot, continued over bytes 0-55 and 60-511
     60      4      reserved     0
+    64      8      size         of the file when this was written
+    72      440    reserved     0
     512     length snapshot     opaque; whatever its owner gave
+
+In version 1 everything behind the CRC32C was zeros and was not covered by it.
 
 The snapshot is written first and the header last, in one sector, after the log and the heap files
 it speaks of were synced. So a header that fits its snapshot proves the whole, and until then the
-other file of the pair is whole.
+other file of the pair is whole. A file is made with a header too, of generation 0, before the log
+has its first group: so one without any header is no file that was never written, but a damaged one.
 
 MQInSeqs has how far each incoming stream was accepted and what its source is still to be told,
 MQTrans everything else. Both are written at every checkpoint and say from which fact on the log is
@@ -41,10 +47,12 @@ SEQUENCES: Final = ("MQInSeqs.lg1", "MQInSeqs.lg2")
 PAIRS: Final = (TRANSACTIONS, SEQUENCES)
 NAMES: Final = (*TRANSACTIONS, *SEQUENCES)
 _MAGICS: Final = {**dict.fromkeys(TRANSACTIONS, b"DCKP"), **dict.fromkeys(SEQUENCES, b"DSEQ")}
-VERSION: Final = 1
-_HEADER: Final = struct.Struct("<4sHHQQQQQIIII")
+VERSION: Final = 2
+VERSION_WITHOUT_SIZE: Final = 1
+_HEADER: Final = struct.Struct("<4sHHQQQQQIIIIQ")
 _CRC_OFFSET: Final = 56
 _CRC: Final = struct.Struct("<I")
+_COVERED_FROM: Final = _CRC_OFFSET + _CRC.size
 _LENGTH: Final = struct.Struct("<Q")
 
 
@@ -73,7 +81,8 @@ class Snapshots(NamedTuple):
 class CheckpointState(Enum):
     """What one file of the pair is worth."""
 
-    ABSENT = "absent"
+    ABSENT = "absent, or without a header"
+    UNUSED = "made, and nothing was written into it yet"
     VALID = "valid"
     DAMAGED = "damaged"
 
@@ -89,6 +98,8 @@ class Mark(NamedTuple):
     length: int
     epoch: int
     waiting: int
+    size: int = 0
+    """Of the file; 0 if a version wrote it that did not say."""
 
 
 ORIGIN: Final = Mark("", generation=0, lsn=0, facts=0, capacity=0, length=0, epoch=0, waiting=0)
@@ -115,27 +126,10 @@ class SnapshotWriter:
         self._flush(buffer)
 
     def finish(self, mark: Mark) -> Mark:
-        """Write the header that makes it a checkpoint; give `mark` with the length filled in."""
-        mark = mark._replace(length=self._length)
-        image = bytearray(SECTOR_BYTES)
-        _HEADER.pack_into(
-            image,
-            0,
-            _MAGICS[self.file.name],
-            VERSION,
-            0,
-            mark.generation,
-            mark.lsn,
-            mark.facts,
-            mark.capacity,
-            mark.length,
-            mark.epoch,
-            mark.waiting,
-            0,
-            0,
-        )
-        _CRC.pack_into(image, _CRC_OFFSET, crc32c(memoryview(image)[:_CRC_OFFSET], self._crc))
-        self.file.write(image, 0)
+        """Write the header that makes it a checkpoint; give `mark` with its lengths filled in."""
+        size = max(self.file.size(), SECTOR_BYTES + self._length)
+        mark = mark._replace(length=self._length, size=size)
+        self.file.write(_header(self.file.name, mark, self._crc), 0)
         return mark
 
     def _flush(self, buffer: bytearray) -> None:
@@ -145,15 +139,26 @@ class SnapshotWriter:
             self._crc = crc32c(buffer, self._crc)
 
 
+def birth_mark(name: str) -> bytes:
+    """The first sector of a checkpoint file of that name into which nothing was written yet."""
+    return bytes(_header(name, ORIGIN._replace(size=CHECKPOINT_BYTES), crc=0))
+
+
 def examine(disk: Disk, name: str) -> tuple[CheckpointState, Mark | None]:
-    """Read and check one file of the pair. One that was allocated but never written is absent."""
+    """Read and check one file of the pair.
+
+    One that a crash left without its header, or with a part of the one it is made with, is absent.
+    """
     if not disk.exists(name):
         return CheckpointState.ABSENT, None
     file = disk.open(name)
     try:
         header = bytearray(SECTOR_BYTES)
         file.read_into(memoryview(header), 0)
-        if not any(header):
+        born = birth_mark(name)
+        if header == born:
+            return CheckpointState.UNUSED, None
+        if born.startswith(header.rstrip(b"\0")):
             return CheckpointState.ABSENT, None
         mark = _valid_mark(file, header)
     finally:
@@ -161,11 +166,11 @@ def examine(disk: Disk, name: str) -> tuple[CheckpointState, Mark | None]:
     return (CheckpointState.DAMAGED if mark is None else CheckpointState.VALID), mark
 
 
-def is_cut(disk: Disk, name: str) -> bool:
-    """Whether a file of the pair is shorter than it was made."""
+def is_cut(disk: Disk, name: str, mark: Mark | None) -> bool:
+    """Whether a file of the pair is shorter than it was made, or than its header says."""
     file = disk.open(name)
     try:
-        return file.size() < CHECKPOINT_BYTES
+        return file.size() < max(CHECKPOINT_BYTES, mark.size if mark is not None else 0)
     finally:
         file.close()
 
@@ -181,16 +186,50 @@ def read_snapshot(disk: Disk, mark: Mark) -> bytes:
     return bytes(snapshot)
 
 
+def _header(name: str, mark: Mark, crc: int) -> bytearray:
+    """The first sector; `crc` is the snapshot's."""
+    image = bytearray(SECTOR_BYTES)
+    _HEADER.pack_into(
+        image,
+        0,
+        _MAGICS[name],
+        VERSION,
+        0,
+        mark.generation,
+        mark.lsn,
+        mark.facts,
+        mark.capacity,
+        mark.length,
+        mark.epoch,
+        mark.waiting,
+        0,
+        0,
+        mark.size,
+    )
+    _CRC.pack_into(image, _CRC_OFFSET, _header_crc(image, crc, VERSION))
+    return image
+
+
+def _header_crc(image: bytearray, crc: int, version: int) -> int:
+    """The checksum of a header, continued from that of its snapshot."""
+    view = memoryview(image)
+    crc = crc32c(view[:_CRC_OFFSET], crc)
+    return crc if version == VERSION_WITHOUT_SIZE else crc32c(view[_COVERED_FROM:], crc)
+
+
 def _valid_mark(file: File, header: bytearray) -> Mark | None:
-    (magic, version, _, generation, lsn, facts, capacity, length, epoch, waiting, crc, _) = (
+    (magic, version, _, generation, lsn, facts, capacity, length, epoch, waiting, crc, _, size) = (
         _HEADER.unpack_from(header)
     )
-    if magic != _MAGICS[file.name] or version != VERSION or SECTOR_BYTES + length > file.size():
+    if magic != _MAGICS[file.name] or version not in {VERSION, VERSION_WITHOUT_SIZE}:
         return None
-    found = crc32c(memoryview(header)[:_CRC_OFFSET], _snapshot_crc(file, length))
-    if found != crc:
+    if SECTOR_BYTES + length > file.size():
         return None
-    return Mark(file.name, generation, lsn, facts, capacity, length, epoch, waiting)
+    if _header_crc(header, _snapshot_crc(file, length), version) != crc:
+        return None
+    if version == VERSION_WITHOUT_SIZE:
+        size = 0
+    return Mark(file.name, generation, lsn, facts, capacity, length, epoch, waiting, size)
 
 
 def _snapshot_crc(file: File, length: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dray.store.decisions import LOG_NAME, Act
 from dray.store.disk import Disk, File
-from dray.store.group import OPENING
+from dray.store.group import HEADED, OPENING
 from dray.store.heap import Heap
 from dray.store.kinds import file_name
 from dray.store.pairs import Pairs
@@ -54,9 +54,9 @@ class Opening:
             next_fact=chain.next_fact,
         )
         self._make_durable(log, chain)
-        _begin_life(log, chain)
+        _begin_life(log, chain, OPENING | HEADED if fresh else OPENING)
         self.checkpoint_is_wanted = bool(
-            replay.damaged or self._found.missing or not self._pairs.complete
+            replay.damaged or self._found.missing or self._found.cut or not self._pairs.complete
         )
         return log, replay.report(chain, log.epoch)
 
@@ -77,9 +77,9 @@ class Opening:
         self._disk.sync_directory()
 
 
-def _begin_life(log: Log, chain: Chain) -> None:
+def _begin_life(log: Log, chain: Chain, flags: int) -> None:
     log.epoch = chain.epoch + 1
     # Without room for it, `fits` asks for a checkpoint first, which carries the epoch as well.
-    if log.write_mark(OPENING):
+    if log.write_mark(flags):
         log.file.sync()
         log.durable = log.head

@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dray.store.checkpoint import ORIGIN, PAIRS, SEQUENCES, TRANSACTIONS, Mark, SnapshotWriter
+from dray.store.checkpoint import (
+    NAMES,
+    ORIGIN,
+    PAIRS,
+    SEQUENCES,
+    TRANSACTIONS,
+    Mark,
+    SnapshotWriter,
+    birth_mark,
+)
 from dray.store.decisions import LogState
 from dray.store.disk import Disk, File
 from dray.store.limits import CHECKPOINT_BYTES
@@ -33,8 +42,10 @@ class Pairs:
 
     def open(self, found: Survey, replay: Replay) -> None:
         """Go on with what recovery used; make files that are missing. Raises StoreFull."""
-        for name in (*PAIRS[0], *PAIRS[1], *MAP_NAMES):
+        for name in (*NAMES, *MAP_NAMES):
             self._files[name] = self._disk.open(name, size=CHECKPOINT_BYTES)
+        for name in found.unheaded:
+            self._files[name].write(birth_mark(name), 0)
         self._generation = max([mark.generation for mark in found.marks], default=0)
         for pair, used in replay.used.items():
             older = [mark for mark in found.whole(pair) if mark.generation < used.generation]

@@ -74,6 +74,8 @@ class RecoveryReport:
     """Files that are damaged but were not needed."""
     missing: tuple[str, ...]
     """Checkpoint files and maps that are gone and were not needed."""
+    cut: tuple[str, ...]
+    """Checkpoint files that are shorter than they were, and whole all the same."""
     groups: int
     facts: int
     """Facts replayed after the checkpoint."""
@@ -90,6 +92,7 @@ class RecoveryReport:
         """What an operator should know, a sentence each."""
         found = [f"{name} is damaged and was not needed" for name in self.damaged]
         found += [f"{name} is missing and was not needed" for name in self.missing]
+        found += [f"{name} was cut off behind its content, which is whole" for name in self.cut]
         by_file: dict[str, int] = {}
         for extent in self.quarantined:
             name = file_name(extent.file)
@@ -205,6 +208,7 @@ class Replay:
             sequences=self.used[SEQUENCES].name,
             damaged=tuple(self.damaged),
             missing=self._found.missing,
+            cut=self._found.cut,
             groups=chain.groups,
             facts=chain.next_fact - self.mark.facts,
             cut_groups=self.cuts,

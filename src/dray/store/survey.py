@@ -6,7 +6,7 @@ together is put to the table in `decisions`, which starts the store or refuses (
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dray.store.checkpoint import (
     NAMES,
@@ -31,10 +31,12 @@ from dray.store.decisions import (
     refusal,
 )
 from dray.store.disk import Disk, File
-from dray.store.group import HEADER_BYTES, decode_header
+from dray.store.group import HEADED, HEADER_BYTES, decode_header
 from dray.store.heap import numbers_of
 from dray.store.maps import MAP_NAMES
 from dray.store.qmlog import LogReader
+
+_UNWRITTEN: Final = {CheckpointState.ABSENT, CheckpointState.UNUSED}
 
 
 class Survey(NamedTuple):
@@ -45,6 +47,9 @@ class Survey(NamedTuple):
     """Of all whole checkpoint files."""
     damaged: tuple[str, ...]
     missing: tuple[str, ...]
+    cut: tuple[str, ...]
+    unheaded: tuple[str, ...]
+    """Checkpoint files that are missing or have no header, and get the one they are made with."""
     capacity: int
     log: LogState
     heap_files: frozenset[int]
@@ -70,15 +75,27 @@ class Survey(NamedTuple):
         return {pair: marks[0] for pair, marks in whole.items()}
 
 
+class LogSight(NamedTuple):
+    """What QMLog looks like."""
+
+    state: LogState
+    capacity: int = 0
+    is_short: bool = False
+    headed: bool = False
+    """Whether every checkpoint file must have a header, were it only the one it was made with."""
+
+
 class Sight(NamedTuple):
     """What each file looks like by itself, before anything is concluded."""
 
     states: dict[str, CheckpointState]
     marks: tuple[Mark, ...]
     missing: tuple[str, ...]
-    log: LogState
-    capacity: int
-    log_is_short: bool
+    cut: tuple[str, ...]
+    """Whole checkpoint files that were cut off behind their content."""
+    unheaded: tuple[str, ...]
+    """Checkpoint files that are missing or have no header."""
+    log: LogSight
 
     @property
     def damaged(self) -> list[str]:
@@ -93,24 +110,28 @@ class Sight(NamedTuple):
             return Pair.USABLE
         if CheckpointState.DAMAGED not in states:
             return Pair.GONE if len(gone) == len(pair) else Pair.NONE
-        return Pair.TORN if CheckpointState.ABSENT in states and not gone else Pair.RUINED
+        return Pair.TORN if states & _UNWRITTEN and not gone else Pair.RUINED
 
 
 def look(disk: Disk) -> Sight:
     """Look at checkpoint files, maps and log. Raises StoreCorrupt for what is no file."""
     _check_places(disk)
     examined = {name: examine(disk, name) for name in NAMES}
-    marks = tuple(mark for _, mark in examined.values() if mark is not None)
+    marks = {name: mark for name, (_, mark) in examined.items() if mark is not None}
     states = {name: state for name, (state, _) in examined.items()}
-    log, capacity, short = _look_at_log(disk, marks[0].capacity if marks else 0)
-    if not marks and log in {LogState.ABSENT, LogState.BLANK}:
-        return Sight(states, marks, (), log, capacity, short)
+    unheaded = tuple(name for name in NAMES if states[name] is CheckpointState.ABSENT)
+    log = _look_at_log(disk, next((mark.capacity for mark in marks.values()), 0))
+    if not marks and log.state in {LogState.ABSENT, LogState.BLANK}:
+        return Sight(states, (), missing=(), cut=(), unheaded=unheaded, log=log)
     # All of them were made, and durably, before the first group was written.
     missing = tuple(name for name in (*NAMES, *MAP_NAMES) if not disk.exists(name))
+    short = [name for name in NAMES if name not in missing and is_cut(disk, name, marks.get(name))]
     for name, state in states.items():
-        if state is CheckpointState.ABSENT and name not in missing and is_cut(disk, name):
+        lost_its_header = log.headed and state is CheckpointState.ABSENT
+        if name not in missing and state in _UNWRITTEN and (lost_its_header or name in short):
             states[name] = CheckpointState.DAMAGED
-    return Sight(states, marks, missing, log, capacity, short)
+    cut = tuple(name for name in short if name in marks)
+    return Sight(states, tuple(marks.values()), missing, cut, unheaded, log)
 
 
 def survey(disk: Disk, *, rebuild: bool = False) -> Survey:
@@ -120,12 +141,23 @@ def survey(disk: Disk, *, rebuild: bool = False) -> Survey:
     """
     seen = look(disk)
     heap_files = frozenset(numbers_of(disk.names()))
-    finding = Finding(seen.worth(TRANSACTIONS), seen.worth(SEQUENCES), seen.log, bool(heap_files))
+    pairs = seen.worth(TRANSACTIONS), seen.worth(SEQUENCES)
+    finding = Finding(*pairs, seen.log.state, bool(heap_files))
     row = decide(finding, rebuild=rebuild)
     if row.act is Act.REFUSE:
         raise refusal(row.event, row.file, row.why)
-    damaged = (*seen.damaged, *[LOG_NAME] * seen.log_is_short)
-    return Survey(row, seen.marks, damaged, seen.missing, seen.capacity, seen.log, heap_files)
+    damaged = (*seen.damaged, *[LOG_NAME] * seen.log.is_short)
+    return Survey(
+        row,
+        seen.marks,
+        damaged,
+        missing=seen.missing,
+        cut=seen.cut,
+        unheaded=seen.unheaded,
+        capacity=seen.log.capacity,
+        log=seen.log.state,
+        heap_files=heap_files,
+    )
 
 
 def _check_places(disk: Disk) -> None:
@@ -137,9 +169,9 @@ def _check_places(disk: Disk) -> None:
             raise refusal(event, name, why)
 
 
-def _look_at_log(disk: Disk, capacity: int) -> tuple[LogState, int, bool]:
+def _look_at_log(disk: Disk, capacity: int) -> LogSight:
     if not disk.exists(LOG_NAME):
-        return LogState.ABSENT, 0, False
+        return LogSight(LogState.ABSENT)
     file = disk.open(LOG_NAME)
     try:
         size = file.size()
@@ -147,10 +179,12 @@ def _look_at_log(disk: Disk, capacity: int) -> tuple[LogState, int, bool]:
         reader = LogReader(file, capacity)
         short = size < capacity
         if not capacity or reader.is_blank():
-            return LogState.BLANK, capacity, short
-        if reader.group_at(0) is not None:
-            return LogState.ORIGIN, capacity, short
-        return LogState.LATER, capacity, short
+            return LogSight(LogState.BLANK, capacity, short)
+        first = reader.group_at(0)
+        if first is not None:
+            return LogSight(LogState.ORIGIN, capacity, short, bool(first[0].flags & HEADED))
+        # No group was overwritten before both files of each pair had been written.
+        return LogSight(LogState.LATER, capacity, short, headed=True)
     finally:
         file.close()
 

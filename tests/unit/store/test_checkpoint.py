@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import struct
 from random import Random
 
 import pytest
+from crc32c import crc32c
 
 from dray.store.checkpoint import (
     NAMES,
     CheckpointState,
     Mark,
     SnapshotWriter,
+    birth_mark,
     examine,
+    is_cut,
     read_snapshot,
 )
-from dray.store.limits import CHECKPOINT_BUFFER_BYTES
+from dray.store.limits import CHECKPOINT_BUFFER_BYTES, CHECKPOINT_BYTES, SECTOR_BYTES
 from dray.testing.disk import Fate, SimDisk
 
 NAME = NAMES[0]
@@ -55,7 +59,7 @@ def test_what_was_never_written_is_absent(disk):
 
 def test_any_changed_byte_is_damage(disk):
     write(disk, [b"snapshot"])
-    for offset in [*range(60), *range(512, 520)]:
+    for offset in range(520):
         copy = disk.after_crash(Fate.KEPT)
         copy.damage(NAME, offset, bytes([disk.image(NAME)[offset] ^ 1]))
         assert examine(copy, NAME) == (CheckpointState.DAMAGED, None)
@@ -63,12 +67,56 @@ def test_any_changed_byte_is_damage(disk):
 
 def test_every_cut_is_damage(disk):
     write(disk, [b"snapshot"])
-    for size in range(1, 520):
+    told_apart_from_a_birth = 9
+    for size in range(520):
         copy = disk.after_crash(Fate.KEPT)
         copy.cut_off(NAME, size)
+        seen = CheckpointState.ABSENT if size < told_apart_from_a_birth else CheckpointState.DAMAGED
+        assert examine(copy, NAME) == (seen, None)
+
+
+def test_a_cut_behind_the_snapshot_is_known_by_the_size_in_the_header(disk):
+    write(disk, [bytes(3 * CHECKPOINT_BYTES)])
+    _, grown = examine(disk, NAME)
+    mark = write(disk, [b"smaller"])
+    assert mark.size == grown.size == SECTOR_BYTES + 3 * CHECKPOINT_BYTES
+    assert not is_cut(disk, NAME, mark)
+    disk.cut_off(NAME, mark.size - 1)
+    assert examine(disk, NAME) == (CheckpointState.VALID, mark)
+    assert is_cut(disk, NAME, mark)
+
+
+def test_one_that_was_made_and_not_written_is_unused(disk):
+    disk.open(NAME, size=CHECKPOINT_BYTES).write(birth_mark(NAME), 0)
+    assert examine(disk, NAME) == (CheckpointState.UNUSED, None)
+    assert not is_cut(disk, NAME, None)
+
+
+def test_a_birth_that_a_crash_tore_is_as_if_it_had_not_begun(disk):
+    for size in range(72):
+        disk.damage(disk.open(NAME, size=CHECKPOINT_BYTES).name, 0, bytes(SECTOR_BYTES))
+        disk.open(NAME).write(birth_mark(NAME)[:size], 0)
+        assert examine(disk, NAME)[0] in {CheckpointState.ABSENT, CheckpointState.UNUSED}
+
+
+def test_any_changed_byte_of_an_unused_one_is_damage(disk):
+    disk.open(NAME, size=CHECKPOINT_BYTES).write(birth_mark(NAME), 0)
+    for offset in range(SECTOR_BYTES):
+        copy = disk.after_crash(Fate.KEPT)
+        copy.damage(NAME, offset, bytes([disk.image(NAME)[offset] ^ 0x80]))
         assert examine(copy, NAME) == (CheckpointState.DAMAGED, None)
-    disk.cut_off(NAME, 0)
-    assert examine(disk, NAME) == (CheckpointState.ABSENT, None)
+
+
+def test_one_of_the_first_version_is_read_and_says_no_size(disk):
+    snapshot = b"what the first version wrote"
+    header = bytearray(SECTOR_BYTES)
+    fields = (b"DCKP", 1, 0, 5, 512, 9, 1 << 16, len(snapshot), 2, 1)
+    struct.pack_into("<4sHHQQQQQII", header, 0, *fields)
+    struct.pack_into("<I", header, 56, crc32c(header[:56], crc32c(snapshot)))
+    disk.open(NAME, size=CHECKPOINT_BYTES).write(bytes(header) + snapshot, 0)
+    mark = MARK._replace(length=len(snapshot), size=0)
+    assert examine(disk, NAME) == (CheckpointState.VALID, mark)
+    assert read_snapshot(disk, mark) == snapshot
 
 
 def test_a_half_overwritten_one_is_damage(disk):

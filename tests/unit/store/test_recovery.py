@@ -10,7 +10,14 @@ from random import Random
 import pytest
 
 from dray.errors import StoreCorrupt, StoreLocked
-from dray.store.checkpoint import NAMES, SEQUENCES, TRANSACTIONS
+from dray.store.checkpoint import (
+    NAMES,
+    SEQUENCES,
+    TRANSACTIONS,
+    CheckpointState,
+    birth_mark,
+    examine,
+)
 from dray.store.decisions import TABLE, Act, Finding, LogState, Pair, decide
 from dray.store.disk import RealDisk
 from dray.store.kinds import file_name
@@ -59,7 +66,8 @@ def spoil_pair(disk: SimDisk, names: tuple[str, ...], pair: Pair) -> None:
         if pair is Pair.GONE:
             disk.lose(name)
         elif pair is Pair.NONE or (pair is Pair.TORN and name == names[1]):
-            disk.damage(name, 0, bytes(len(disk.image(name))))
+            unused = birth_mark(name)
+            disk.damage(name, 0, unused + bytes(len(disk.image(name)) - len(unused)))
         elif pair in {Pair.TORN, Pair.RUINED}:
             disk.damage(name, 520, b"\xff\xff\xff\xff")
             disk.damage(name, 0, b"????")
@@ -191,7 +199,7 @@ def test_a_file_that_is_missing_before_the_first_checkpoint_is_told_by_name(name
 @pytest.mark.parametrize("names", [TRANSACTIONS, SEQUENCES])
 def test_the_only_written_file_of_a_pair_is_missed_by_name_and_the_log_has_it_all(names):
     disk, before = used(checkpoints=1, later=False)
-    (written,) = (name for name in names if any(disk.image(name)))
+    (written,) = (name for name in names if examine(disk, name)[0] is CheckpointState.VALID)
     disk.lose(written)
     store, ledger = opened(disk)
     assert store.report.notices() == [f"{written} is missing and was not needed"]
@@ -199,14 +207,17 @@ def test_the_only_written_file_of_a_pair_is_missed_by_name_and_the_log_has_it_al
 
 
 def test_a_store_that_was_killed_while_it_was_made_misses_nothing():
-    """At any of its writes, while no file but the log is needed yet."""
-    for made in range(len(NAMES) + len(MAP_NAMES)):
-        disk = SimDisk(Random(1))
-        disk.open("QMLog", size=LOG_BYTES).close()
-        for name in (*NAMES, *MAP_NAMES)[:made]:
-            disk.open(name).close()
-        store, _ = opened(disk)
-        assert (store.report.act, store.report.notices()) == (Act.FRESH, [])
+    """At any of its writes, and within the headers, while no file but the log is needed yet."""
+    for made in range(len(NAMES) + len(MAP_NAMES) + 1):
+        for torn in range(0, 77, 4):
+            disk = SimDisk(Random(1))
+            disk.open("QMLog", size=LOG_BYTES).close()
+            for name in (*NAMES, *MAP_NAMES)[:made]:
+                disk.open(name).close()
+            for name in NAMES[:made]:
+                disk.open(name).write(birth_mark(name)[:torn], 0)
+            store, _ = opened(disk)
+            assert (store.report.act, store.report.notices()) == (Act.FRESH, [])
 
 
 @pytest.mark.parametrize("name", NAMES)

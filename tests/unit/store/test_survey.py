@@ -1,0 +1,102 @@
+"""What each file of the store is worth before anything is touched: zeroed, cut, or of old."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from dray.errors import StoreCorrupt
+from dray.store.checkpoint import NAMES, SEQUENCES, TRANSACTIONS, CheckpointState, examine
+from dray.testing.disk import Fate, SimDisk
+from tests.unit.store.ledger import LOG_BYTES, Ledger, busy_turn, opened, small_store
+
+
+def used(*, checkpoints: int, later: bool = False) -> tuple[SimDisk, Ledger]:
+    """A store after so many checkpoints, in its first lap of the log or `later`."""
+    rng = Random(5)
+    disk = SimDisk(rng)
+    store, ledger = opened(disk)
+    while store.counters.checkpoints < checkpoints or (later and store._log.head < LOG_BYTES):
+        busy_turn(store, ledger, rng)
+        if store.checkpoint_due or not later:
+            store.checkpoint(ledger.snapshot())
+        store.sync()
+    store.close()
+    return disk.crash(Fate.KEPT), ledger
+
+
+def zero(disk: SimDisk, name: str) -> None:
+    disk.damage(name, 0, bytes(len(disk.image(name))))
+
+
+def images(disk: SimDisk) -> dict[str, bytes]:
+    return {name: disk.image(name) for name in disk.names() if name != "lock"}
+
+
+@pytest.mark.parametrize("names", [TRANSACTIONS, SEQUENCES])
+@pytest.mark.parametrize("checkpoints", [0, 1, 2])
+def test_a_pair_that_was_zeroed_in_place_is_refused_though_the_log_has_everything(
+    names, checkpoints
+):
+    disk, _ = used(checkpoints=checkpoints)
+    for name in names:
+        zero(disk, name)
+    before = images(disk)
+    with pytest.raises(StoreCorrupt, match="both are damaged") as caught:
+        small_store(disk).recover(Ledger().load)
+    assert caught.value.event == (2064 if names == TRANSACTIONS else 2053)
+    assert caught.value.file == " and ".join(names)
+    assert images(disk) == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("checkpoints", "later"), [(0, False), (1, False), (2, False), (5, True)], ids=str
+)
+def test_one_that_was_zeroed_in_place_is_told_once_and_the_rest_starts(name, checkpoints, later):
+    disk, before = used(checkpoints=checkpoints, later=later)
+    zero(disk, name)
+    store, ledger = opened(disk)
+    assert store.report.notices() == [f"{name} is damaged and was not needed"]
+    assert store.checkpoint_due
+    assert ledger.state() == before.state()
+    store, ledger = opened(disk.crash(Fate.KEPT))
+    assert (store.report.notices(), ledger.state()) == ([], before.state())
+
+
+@pytest.mark.parametrize("names", [*[(name,) for name in NAMES], TRANSACTIONS, SEQUENCES, NAMES])
+def test_one_that_was_cut_behind_its_content_is_used_and_told_until_it_is_written_again(names):
+    disk, before = used(checkpoints=5, later=True)
+    for name in names:
+        _, mark = examine(disk, name)
+        disk.cut_off(name, 512 + mark.length)
+    store, ledger = opened(disk)
+    told = [f"{name} was cut off behind its content, which is whole" for name in names]
+    assert store.report.notices() == told
+    assert store.checkpoint_due
+    assert ledger.state() == before.state()
+    for _ in range(2):
+        store.checkpoint(ledger.snapshot())
+    store.close()
+    store, ledger = opened(disk)
+    assert (store.report.notices(), ledger.state()) == ([], before.state())
+
+
+def test_a_store_that_was_made_without_headers_still_starts_from_its_log(monkeypatch):
+    """As an older version made it: zeros are what was never written then."""
+    monkeypatch.setattr("dray.store.opening.HEADED", 0)
+    disk, before = used(checkpoints=0)
+    for name in NAMES:
+        zero(disk, name)
+    store, ledger = opened(disk)
+    assert (store.report.notices(), ledger.state()) == ([], before.state())
+
+
+def test_what_was_never_written_has_the_header_it_was_made_with():
+    disk, _ = used(checkpoints=1)
+    states = {name: examine(disk, name)[0] for name in NAMES}
+    written, unused = CheckpointState.VALID, CheckpointState.UNUSED
+    assert sorted(each.name for each in states.values()) == sorted(
+        [written.name, written.name, unused.name, unused.name]
+    )
