@@ -15,6 +15,7 @@ from dray.model.classes import Acknowledge, MessageClass
 from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId, join_id
 from dray.model.message import Buffer, Message
 from dray.model.names import SYSTEM, parse_queue_address
+from dray.wire.frames import MARK_FIRST, MARK_LAST
 from dray.wire.record import (
     FLAG_DEAD_LETTER,
     FLAG_JOURNAL,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 _Send = TypeVar("_Send", bound=Callable[..., Any])
 _MICROSECONDS = 1_000_000
 _SOURCE_BYTES = 16
-_MARK_FIRST, _MARK_LAST = 1, 2
 
 
 class SendProperties(TypedDict, total=False):
@@ -179,8 +179,8 @@ def arrived(envelope: Envelope, record: memoryview, destination: str) -> Arrived
         lookup_id=LookupId(envelope.lookup_id),
         message_class=_class_of(envelope.message_class),
         transaction_id=TransactionId(join_id(source, transaction)) if transaction else None,
-        first_in_transaction=bool(marks & _MARK_FIRST),
-        last_in_transaction=bool(marks & _MARK_LAST),
+        first_in_transaction=bool(marks & MARK_FIRST),
+        last_in_transaction=bool(marks & MARK_LAST),
         sent_time=envelope.sent_us / _MICROSECONDS,
         arrived_time=envelope.arrived_us / _MICROSECONDS,
         source=source,

@@ -19,15 +19,7 @@ from dray.manager.express import admit, kind_in
 from dray.manager.facts import Accepted
 from dray.manager.going_on import check_ends, watch_ends, what_goes_on
 from dray.manager.happening import bury
-from dray.manager.index import (
-    COPY_DEAD_LETTER,
-    MARK_LAST,
-    MARK_SINGLE,
-    is_express,
-    pack_tail,
-    with_class,
-    with_hops,
-)
+from dray.manager.index import COPY_DEAD_LETTER, is_express, pack_tail, with_class, with_hops
 from dray.manager.parts import seen_in_record
 from dray.manager.placing import Span, check_records, place_all
 from dray.manager.telling import tell_source
@@ -38,7 +30,16 @@ from dray.model.limits import HOPS_MAX
 from dray.model.names import parse_queue_address
 from dray.store.heap import Extent
 from dray.store.kinds import Kind
-from dray.wire.frames import Data, Envelope, OpenStream, Passed, StreamRefused, StreamState
+from dray.wire.frames import (
+    MARK_LAST,
+    MARK_SINGLE,
+    Data,
+    Envelope,
+    OpenStream,
+    Passed,
+    StreamRefused,
+    StreamState,
+)
 from dray.wire.record import RecordHeader, read_properties
 
 if TYPE_CHECKING:

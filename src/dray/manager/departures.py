@@ -30,7 +30,6 @@ from dray.manager.facts import Confirmation
 from dray.manager.index import (
     COPY_DEAD_LETTER,
     COPY_JOURNAL,
-    MARK_SINGLE,
     TAIL_BYTES,
     any_asks_in,
     copies_of,
@@ -50,6 +49,7 @@ from dray.manager.system import COMPUTER_JOURNAL, DEAD_LETTERS, DEAD_TRANSACTION
 from dray.model.classes import Acknowledge, MessageClass, Part, QueueKind
 from dray.model.ids import ManagerId, join_id
 from dray.store.kinds import Kind, kind_of
+from dray.wire.frames import MARK_SINGLE
 from dray.wire.record import HEADER_BYTES, Properties, RecordHeader, read_header, read_properties
 
 if TYPE_CHECKING:

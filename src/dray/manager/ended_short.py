@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dray.manager.index import MARK_FIRST, MARK_LAST, lookup_id_of, marks_of, tail_of, way_of
+from dray.manager.index import lookup_id_of, marks_of, tail_of, way_of
 from dray.manager.ways import Way
 from dray.model.limits import ENDED_SHORT_MAX
+from dray.wire.frames import MARK_FIRST, MARK_LAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dray.errors import ProtocolError
-from dray.manager.index import MARK_FIRST, MARK_LAST
 from dray.manager.ways import Way
+from dray.wire.frames import MARK_FIRST, MARK_LAST
 
 if TYPE_CHECKING:
     from dray.manager.arrivals import Arrival, Judged

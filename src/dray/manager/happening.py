@@ -16,9 +16,6 @@ from dray.manager.departures import RECEIVED, Departures, Wish, entries_at
 from dray.manager.express import admit
 from dray.manager.facts import Committed, pack_lookups
 from dray.manager.index import (
-    MARK_FIRST,
-    MARK_LAST,
-    MARK_SINGLE,
     extent_of,
     is_express,
     is_express_entry,
@@ -32,6 +29,7 @@ from dray.manager.parts import part_seen, watch_arrivals
 from dray.manager.system import DEAD_LETTERS
 from dray.model.classes import Part, QueueKind
 from dray.store.kinds import Kind, kind_of
+from dray.wire.frames import MARK_FIRST, MARK_LAST, MARK_SINGLE
 
 if TYPE_CHECKING:
     from dray.large.join import PartSeen

@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from dray.store.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
+from dray.wire.frames import MARK_FIRST, MARK_LAST
 
 _KEY = struct.Struct(">BQ")
 _TAIL_FORM = "IIIIQQQQQIIBHBBB"
@@ -82,11 +83,6 @@ FOLLOWING_MAX = (1 << 32 - ORDINAL_BITS) - 1
 COPY_DEAD_LETTER = 1
 COPY_JOURNAL = 2
 WANTS_ACKNOWLEDGMENTS = 4
-
-MARK_FIRST = 1
-MARK_LAST = 2
-MARK_SINGLE = 4
-"""Sent outside a transaction: a group of its own, welcome in queues of either kind."""
 
 
 class Entry(NamedTuple):

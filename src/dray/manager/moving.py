@@ -9,7 +9,7 @@ from dray.manager.costs import MOVED_BYTES, REJECTED_BYTES, cost_of_receiving
 from dray.manager.departures import entries_at
 from dray.manager.envelopes import bodies_in, envelopes_in
 from dray.manager.happening import Happening, forget_parts
-from dray.manager.index import MARK_LAST, lookup_id_of, unpack
+from dray.manager.index import lookup_id_of, unpack
 from dray.manager.parts import part_seen
 from dray.manager.receiving import (
     Waiter,
@@ -21,7 +21,7 @@ from dray.manager.receiving import (
 from dray.manager.transactions import OpenTransaction, hold_part, open_transaction
 from dray.model.classes import Part
 from dray.model.limits import FRAME_BODY_BYTES_MAX
-from dray.wire.frames import Done, Move, ReceiveTransaction, Reject, TransactionMessages
+from dray.wire.frames import MARK_LAST, Done, Move, ReceiveTransaction, Reject, TransactionMessages
 
 if TYPE_CHECKING:
     from dray.manager.context import Context, Session

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from dray.errors import ProtocolError, StoreCorrupt
 from dray.large.join import PartSeen, SequenceKey
-from dray.manager.index import MARK_LAST, Entry, unpack
+from dray.manager.index import Entry, unpack
 from dray.model.classes import Part
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
 from dray.store.heap import file_name
+from dray.wire.frames import MARK_LAST
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_properties
 
 if TYPE_CHECKING:

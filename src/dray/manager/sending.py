@@ -26,7 +26,6 @@ from dray.manager.context import MICROSECONDS
 from dray.manager.costs import cost_of_sending
 from dray.manager.departures import Wish, arrival_wish
 from dray.manager.happening import Staged
-from dray.manager.index import MARK_SINGLE
 from dray.manager.parts import seen_in_record
 from dray.manager.refusals import tell_of_full_queue
 from dray.manager.transactions import (
@@ -40,7 +39,7 @@ from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.store.heap import Extent
 from dray.store.kinds import Kind, kind_of
 from dray.wire.file_frames import SendFile
-from dray.wire.frames import Done, Reserve, Send
+from dray.wire.frames import MARK_SINGLE, Done, Reserve, Send
 from dray.wire.record import (
     FLAG_TIMED,
     HEADER_BYTES,

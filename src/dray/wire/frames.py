@@ -48,6 +48,9 @@ from dray.wire.large_frames import (
     UploadState,
 )
 from dray.wire.message_frames import (
+    MARK_FIRST,
+    MARK_LAST,
+    MARK_SINGLE,
     Abort,
     Commit,
     Envelope,
@@ -106,6 +109,9 @@ __all__ = [
     "FRAME_HEADER_BYTES",
     "FRAME_TYPES",
     "MAGIC",
+    "MARK_FIRST",
+    "MARK_LAST",
+    "MARK_SINGLE",
     "VERSION",
     "Abort",
     "AttachBox",

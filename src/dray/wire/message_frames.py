@@ -89,10 +89,17 @@ class Receive(Head, frozen=True):
     guarded: bool = True
 
 
+MARK_FIRST = 1
+MARK_LAST = 2
+"""The first and the last of what its transaction has sent to the queue."""
+MARK_SINGLE = 4
+"""Sent outside a transaction: a group of its own, welcome in queues of either kind."""
+
+
 class Envelope(msgspec.Struct, array_like=True, frozen=True):
     """What managers know of one record.
 
-    Times in microseconds since the epoch; `marks`: 1 first and 2 last in its transaction;
+    Times in microseconds since the epoch; `marks` are the bits above;
     `ordinal` its place in its transaction, from 1, and `following` how many come behind it there,
     1023 for that many or more. Between managers only, `number` is its number in the stream,
     `move_count` how many managers have forwarded it, `remaining_us` the time until it expires in
