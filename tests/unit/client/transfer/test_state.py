@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.client.awaited.transfers import _unfinished
+from dray.client.transfer.kept import unfinished
 from dray.client.transfer.reference import Reference
 from dray.client.transfer.state import (
     IN,
@@ -81,10 +81,10 @@ def test_whether_a_program_runs_it_can_be_asked_without_being_in_its_way(tmp_pat
 def test_what_a_killed_program_was_sending_is_suspended(tmp_path):
     state = StateFile(tmp_path, "a" * 32, OUT)
     state.write(offered(state=TransferState.SENDING))
-    assert [each.state for each in _unfinished(tmp_path)] == [TransferState.SENDING]
+    assert [each.state for each in unfinished(tmp_path)] == [TransferState.SENDING]
     # A kill releases the lock and changes nothing else.
     state.release()
-    assert [each.state for each in _unfinished(tmp_path)] == [TransferState.SUSPENDED]
+    assert [each.state for each in unfinished(tmp_path)] == [TransferState.SUSPENDED]
 
 
 def test_fields_of_a_later_version_are_passed_over(tmp_path):
