@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import crc32c
 
 from dray.errors import ProtocolError, StoreCorrupt, TargetUnwritable
+from dray.folders import sync_folder
 from dray.model.backup import BackupReport
 from dray.wire.archive import RUN, About, ArchiveWriter
 from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead
@@ -54,7 +55,7 @@ def whole_or_absent(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         sentence = f"{path} cannot be written: {error.strerror or error}."
         raise TargetUnwritable(sentence, path=str(path)) from error
@@ -131,11 +132,3 @@ def _file_at(runs: bytes, at: int) -> str:
             return f"heap file {file} at byte {offset + at}"
         at -= length
     return "a heap file"
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from dray.client.steps import reached
 from dray.errors import TargetUnwritable
+from dray.folders import sync_folder
 from dray.model.limits import MIB
 
 _SYNC_BYTES = 32 * MIB
@@ -126,7 +127,7 @@ class PartialFile:
             self._close()
             reached("file-named")
             if self._sync:
-                sync_directory(self.target.parent)
+                sync_folder(self.target.parent)
                 reached("directory-synced")
         except OSError as error:
             raise self._unwritable(error) from error
@@ -218,12 +219,3 @@ def is_still(partial: Path, descriptor: int) -> bool:
         return os.path.samestat(partial.stat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
-
-
-def sync_directory(path: Path) -> None:
-    """Make names in it durable; raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dray.client.partial_file import sync_directory
 from dray.client.steps import reached
 from dray.errors import Misuse, SourceChanged, TargetUnwritable
+from dray.folders import sync_folder
 
 if TYPE_CHECKING:
     from dray.client.sources import AwaitedChunkSource, Source
@@ -159,7 +159,7 @@ class StateFile:
                 os.fsync(file.fileno())
             reached("state-written")
             partial.replace(self.path)
-            sync_directory(self.path.parent)
+            sync_folder(self.path.parent)
         except OSError as error:
             raise self._unwritable(error) from error
         reached("state-named")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from dray.client.partial_file import sync_directory
+from dray.folders import sync_folder
 from dray.spark.payload import Placement, Target, payload_name
 from dray.spark.schema import LARGE, PULLED, batch_of
 
@@ -44,7 +44,7 @@ class PullInto(NamedTuple):
             for batch in batches:
                 pulled = [self._pull(row) for row in _rows(batch)]
                 # Names must outlast a crash before the table says that they are there.
-                sync_directory(self.directory)
+                sync_folder(self.directory)
                 yield batch_of(pulled, PULLED)
         finally:
             self.puller.close()

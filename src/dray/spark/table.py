@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from dray.client.partial_file import sync_directory
 from dray.errors import StoreCorrupt, StoreLocked
+from dray.folders import sync_folder
 from dray.spark.payload import PARTIAL_SUFFIX, remove_partials
 from dray.spark.positions import Progress
 from dray.spark.schema import LANDED
@@ -104,7 +104,7 @@ class LandedTable:
             ) from error
         finally:
             partial.unlink(missing_ok=True)
-        sync_directory(self.directory)
+        sync_folder(self.directory)
         self.reached = reached
         self._known = pa.chunked_array([*self._known.chunks, *rows["sequence_id"].chunks])
         return path

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias, cast
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StorePoisoned
+from dray.folders import sync_folder
 from dray.store.whereabouts import check_whereabouts
 
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
@@ -290,7 +291,7 @@ class RealDisk:
         check_whereabouts(self.path)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            _sync_folder(self.path)
+            sync_folder(self.path)
         except OSError as error:
             raise self._unusable(error) from error
 
@@ -383,7 +384,7 @@ class RealDisk:
         """Flush the folder itself."""
         with translated(folder or FOLDER_NAME, "sync"):
             self._make_folder(f"{folder}/")
-            _sync_folder(self._folder / folder)
+            sync_folder(self._folder / folder)
 
     def _unusable(self, error: OSError) -> StoreError:
         """Nothing of a store was touched yet: another user's, read-only, no folder..."""
@@ -397,7 +398,7 @@ class RealDisk:
         if not folder.exists():
             self._tell(comes=os.path.dirname(name))
             folder.mkdir(exist_ok=True)
-            _sync_folder(self._folder)
+            sync_folder(self._folder)
 
     def _tell(self, *, goes: str = "", comes: str = "") -> None:
         if self._changes is not None:
@@ -428,11 +429,3 @@ class RealDisk:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dray.errors import StoreCorrupt
+from dray.folders import sync_folder
 from dray.store.audit import AUDIT_NAME, ORIGIN, ChainReport, verify_chain
 from dray.store.decisions import LOG_LOST, LOG_NAME
 from dray.store.disk import FOLDER_NAME, LOCK_NAME
@@ -206,15 +207,6 @@ def replace_file(path: Path, image: bytes) -> None:
         os.close(descriptor)
     new.replace(path)
     sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _what_changed(was: FileMark, now: FileMark) -> str:

@@ -26,6 +26,7 @@ import msgspec
 from crc32c import crc32c
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull
+from dray.folders import sync_folder
 from dray.store.audit import AUDIT_NAME, AuditLog
 from dray.store.decisions import LOG_NAME
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, MESSAGE_FILE_UNREADABLE, NO_ROOM, RealDisk
@@ -35,7 +36,6 @@ from dray.store.manifest import (
     identity_of,
     read_manifest,
     replace_file,
-    sync_folder,
     take_stock,
     write_manifest,
 )

@@ -14,13 +14,13 @@ So `old/moved.json` coming to be, in one rename, is the moment of the move. Both
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
 from dray.errors import StoreError, StoreMoved
+from dray.folders import sync_folder
 
 MOVED_NAME: Final = "moved.json"
 MOVING_NAME: Final = "moving.json"
@@ -59,7 +59,7 @@ def check_whereabouts(data: Path) -> None:
             to=moving.source,
         )
     (data / MOVING_NAME).unlink(missing_ok=True)
-    _sync_folder(data)
+    sync_folder(data)
 
 
 def refuse_if_moved(data: Path) -> None:
@@ -93,11 +93,3 @@ def read_mark(path: Path, kind: type[Mark]) -> Mark | None:
             directory=str(path.parent),
             to="",
         ) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -21,9 +21,9 @@ from typing import TypeVar
 
 import msgspec
 
-from dray.client.partial_file import sync_directory
 from dray.client.transfer.reference import Reference
 from dray.errors import Misuse, TargetUnwritable
+from dray.folders import sync_folder
 from dray.model.transfer import TransferState, TransferStatus
 
 OUT, IN = "out", "in"
@@ -112,7 +112,7 @@ class StateFile:
             finally:
                 os.close(descriptor)
             fresh.replace(self._path)
-            sync_directory(self._path.parent)
+            sync_folder(self._path.parent)
         except OSError as error:
             raise _unwritable(self._path, error) from error
 

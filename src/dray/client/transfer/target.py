@@ -16,9 +16,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from dray.client.partial_file import is_in_the_way, is_still, open_alone, sync_directory
+from dray.client.partial_file import is_in_the_way, is_still, open_alone
 from dray.client.transfer.fingerprint import Fingerprint
 from dray.errors import TargetUnwritable
+from dray.folders import sync_folder
 from dray.large.digests import DIGESTS, Digest
 from dray.model.limits import MIB
 from dray.transfer.events import Terms
@@ -202,7 +203,7 @@ class TargetFile:
         try:
             os.fsync(self._descriptor)
             self._partial.replace(self.target)
-            sync_directory(self.target.parent)
+            sync_folder(self.target.parent)
         except OSError as error:
             raise self._unwritable(error) from error
 
