@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -30,7 +31,10 @@ from dray.wire import frames
 SIZES = Sizes(heap_file_bytes=32 << 10, log_bytes=32 << 10, queue_files=True)
 QUEUES = ("plain", "journaled", "large")
 PAGE, SECTOR = 4096, 512
+PARTS = 16
 Contents = dict[str, list[bytes]]
+Damage = tuple[str, int, bytes | None]
+"""What is done, where, and the new bytes; without any the file is cut there."""
 
 pytestmark = pytest.mark.slow
 
@@ -125,7 +129,7 @@ def one_by_one(desk: Desk, session: int, number: int, after: int) -> Iterator[by
         yield body if crc32c.crc32c(body) == envelope.crc else b""
 
 
-def damages(path: Path, rng: Random, *, every: int) -> Iterator[tuple[str, int, bytes | None]]:
+def damages(path: Path, rng: Random, *, every: int) -> Iterator[Damage]:
     """Offset and new bytes, or where to cut; at boundaries of the format and by chance."""
     size = path.stat().st_size
     image = path.read_bytes()
@@ -140,6 +144,19 @@ def damages(path: Path, rng: Random, *, every: int) -> Iterator[tuple[str, int, 
         yield "noise", start, rng.randbytes(min(SECTOR, size - start))
     for length in sorted(each for each in boundaries | by_chance if 0 <= each < size):
         yield "cut", length, None
+
+
+def damages_of_a_part(path: Path, rng: Random, *, part: int) -> Iterator[Damage]:
+    """A bit of each so many bytes flipped, a cut at some of them, noise in each so many sectors."""
+    size = path.stat().st_size
+    image = path.read_bytes()
+    used = len(image.rstrip(b"\0"))
+    for offset in range(part, used, PARTS):
+        yield "flip", offset, bytes([image[offset] ^ 1 << rng.randrange(8)])
+    for offset in range(part, used, 8 * PARTS):
+        yield "cut", offset, None
+    for start in range(part * SECTOR, used, PARTS * SECTOR):
+        yield "noise", start, rng.randbytes(min(SECTOR, size - start))
 
 
 def in_memory(folder: Path) -> SimDisk:
@@ -195,6 +212,9 @@ def outcome(disk: Disk, told: Contents) -> str:
         return "refused"
     now = held(desk)
     aside = sum(put_aside(notice) for notice in desk.manager.notices())
+    # A log that was full is free before the older of two checkpoints.
+    while desk.store.checkpoint_due:
+        desk.store.checkpoint(desk.manager.snapshot())
     desk.store.close(desk.manager.snapshot())
     assert now.keys() == told.keys()
     unreadable = refused = 0
@@ -209,8 +229,14 @@ def outcome(disk: Disk, told: Contents) -> str:
 
 
 def every_outcome(
-    tmp_path: Path, told: Contents, prefixes: tuple[str, ...], every: int, *, real: bool = False
+    tmp_path: Path,
+    told: Contents,
+    prefixes: tuple[str, ...],
+    drawn: Callable[[Path, Random], Iterator[Damage]],
+    *,
+    real: bool = False,
 ) -> Counter:
+    """How many damages, as they are drawn for each file, came to what."""
     rng = Random(7)
     seen: Counter[str] = Counter()
     folder = tmp_path / "data" / FOLDER_NAME
@@ -219,7 +245,7 @@ def every_outcome(
     names = [name for name, path in paths.items() if path.is_file() and name.startswith(prefixes)]
     assert names, f"no file begins with any of {prefixes}"
     for name in names:
-        for what, offset, data in damages(paths[name], rng, every=every):
+        for what, offset, data in drawn(paths[name], rng):
             if real:
                 disk = damaged_for_real(folder, tmp_path / "copy", name, (offset, data))
             else:
@@ -239,7 +265,7 @@ def every_outcome(
 )
 def test_a_damaged_log_is_refused_or_harmless(tmp_path, checkpoints, closed, went_through):
     told = fill(tmp_path / "data", checkpoints=checkpoints, closed=closed)
-    seen = every_outcome(tmp_path, told, ("QMLog",), every=60)
+    seen = every_outcome(tmp_path, told, ("QMLog",), partial(damages, every=60))
     went_through["damages"] = seen.total()
     assert seen["refused"] > 10
     assert not seen["told at the message"]
@@ -250,21 +276,21 @@ def test_a_damaged_checkpoint_changes_nothing_as_long_as_the_log_is_whole(
     tmp_path, checkpoints, went_through
 ):
     told = fill(tmp_path / "data", checkpoints=checkpoints)
-    seen = every_outcome(tmp_path, told, ("MQTrans", "MQInSeqs"), every=30)
+    seen = every_outcome(tmp_path, told, ("MQTrans", "MQInSeqs"), partial(damages, every=30))
     went_through["damages"] = seen.total()
     assert seen.keys() == {"whole"}
 
 
 def test_damaged_message_files_are_told_at_the_message_and_nowhere_else(tmp_path, went_through):
     told = fill(tmp_path / "data", checkpoints=3)
-    seen = every_outcome(tmp_path, told, ("p", "j", "r", "l0"), every=25)
+    seen = every_outcome(tmp_path, told, ("p", "j", "r", "l0"), partial(damages, every=25))
     went_through["damages"] = seen.total()
     assert seen["told at the message"] > 10
 
 
 def test_damaged_files_of_queues_are_mended_or_refused(tmp_path, went_through):
     told = fill(tmp_path / "data", checkpoints=3)
-    seen = every_outcome(tmp_path, told, ("lqs/",), every=6)
+    seen = every_outcome(tmp_path, told, ("lqs/",), partial(damages, every=6))
     went_through["damages"] = seen.total()
     assert seen["whole"] > 10
 
@@ -274,6 +300,19 @@ def test_damaged_files_of_queues_are_mended_or_refused(tmp_path, went_through):
 @pytest.mark.parametrize("prefix", ["QMLog", "MQTrans", "MQInSeqs", "p", "lqs/"])
 def test_a_real_disk_with_damaged_files_is_no_different(tmp_path, prefix, went_through):
     told = fill(tmp_path / "data", checkpoints=3)
-    seen = every_outcome(tmp_path, told, (prefix,), every=10, real=True)
+    seen = every_outcome(tmp_path, told, (prefix,), partial(damages, every=10), real=True)
     went_through["damages"] = seen.total()
     assert sum(seen.values()) > 10
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_byte_of_any_file_can_be_damaged_without_a_word(tmp_path, part, went_through):
+    """Each part looks at other bytes; at directories that were closed or not, of every age."""
+    checkpoints, closed = (0, 1, 3)[part % 3], part % 2 == 0
+    told = fill(tmp_path / "data", checkpoints=checkpoints, closed=closed)
+    kinds = ("QMLog", "MQTrans", "MQInSeqs", "p", "j", "l0", "lqs/")
+    seen = every_outcome(tmp_path, told, kinds, partial(damages_of_a_part, part=part))
+    went_through["damages"] = seen.total()
+    assert seen.keys() == {"whole", "refused", "told at the message"}

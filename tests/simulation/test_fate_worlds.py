@@ -10,7 +10,7 @@ from dray.delivery.incoming import IncomingStreams, Position
 from dray.delivery.outgoing import OutgoingStream
 from dray.manager import departures
 from dray.manager.links import Links
-from dray.model.classes import MessageClass
+from dray.model.classes import Acknowledge, MessageClass
 from dray.testing.fate_plan import FatePlan, swarm_plan
 from dray.testing.fate_world import FateWorld, swarm_world
 from dray.testing.network import Faults
@@ -21,6 +21,8 @@ from tests.simulation.hash_seeds import digests_of
 LARGE, SWARM = 50, 200
 """Worlds of a block: enough to reach every end."""
 CANARY_WORLDS = 300
+RARE_CANARY_WORLDS = 3_000
+"""For what one world in 150 or so notices."""
 ENDS = (
     MessageClass.ACK_RECEIVE,
     MessageClass.NACK_BAD_DST_Q,
@@ -114,6 +116,26 @@ def test_the_swarm_notices_when_a_defence_is_out(monkeypatch, broken):
         monkeypatch.setattr(target, name, instead)
     monkeypatch.setattr("dray.testing.world.STEPS_MAX", 15_000)
     assert some_world_notices()
+
+
+def wants_to_be_told_of_doubts(asked, message_class, wanted_by=departures.wanted_by):
+    if message_class == MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER:
+        return bool(asked & Acknowledge.NEGATIVE_RECEIVE)
+    return wanted_by(asked, message_class)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize(
+    ("target", "name", "instead"),
+    [
+        (OutgoingStream, "began_anew", lambda _: None),
+        (departures, "wanted_by", wants_to_be_told_of_doubts),
+    ],
+    ids=["doubts forgotten at a restart", "tells of doubts"],
+)
+def test_the_swarm_notices_at_length_when_a_defence_is_out(monkeypatch, target, name, instead):
+    monkeypatch.setattr(target, name, instead)
+    assert some_world_notices(worlds=RARE_CANARY_WORLDS)
 
 
 @pytest.mark.slow
