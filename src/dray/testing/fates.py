@@ -278,6 +278,8 @@ class Fates:
             raise BrokenPromiseError(f"{message_id} was acknowledged twice: {told}")
         if end is None:
             # Nothing was asked that could tell, or only whether it would get there.
+            if told and not wanted & Acknowledge.POSITIVE_ARRIVAL:
+                raise BrokenPromiseError(f"{message_id} was told {told}, nobody asked for it")
             return
         expected = set()
         arrived = not end & _NEGATIVE or bool(end & _OF_RECEIVE)
