@@ -38,6 +38,8 @@ def matrix(steps: tuple[str, ...]) -> list[tuple[str, int]]:
 class Stage:
     """A queue manager's queue, a file to send, a file to receive."""
 
+    kills = 0
+
     def __init__(self, path: Path, manager: ManagerProcess, url: str, name: str) -> None:
         self.path, self.manager, self.url, self.name = path, manager, url, name
         (path / "body").write_bytes(BODY)
@@ -65,6 +67,7 @@ class Stage:
             timeout=WITHIN_S,
         )
         assert ended.returncode == (-9 if step else 0), ended.stderr.decode()
+        self.kills += bool(step)
         return None if step else json.loads(ended.stdout)
 
     def count(self) -> int:
@@ -110,11 +113,13 @@ def manager(tmp_path_factory):
 
 
 @pytest.fixture(params=["tcp", "lent"])
-def stage(request, tmp_path, manager):
+def stage(request, tmp_path, manager, went_through):
     socket = manager.data.parent / "s"
     url = f"dray+unix://{socket}" if request.param == "lent" else manager.url
     (tmp_path / "files").mkdir()
-    return Stage(tmp_path / "files", manager, url, f"q-{tmp_path.name[-60:]}")
+    stage = Stage(tmp_path / "files", manager, url, f"q-{tmp_path.name[-60:]}")
+    yield stage
+    went_through["kills"] = stage.kills
 
 
 def kill_a_sender(stage: Stage, step: str, count: int) -> None:

@@ -237,7 +237,9 @@ def dry_steps(path: Path, name: str) -> dict[str, list[str]]:
     return plan.steps
 
 
-def kill_at_each(path: Path, name: str, *, party: str, every: int) -> None:
+def kill_at_each(path: Path, name: str, *, party: str, every: int) -> int:
+    """Kill one party at its steps, each time in a new world; how many kills it was."""
+    kills = 0
     steps = dry_steps(path / "dry", name)[party]
     assert len(steps) > 4, "a scenario has steps"
     for moment in KILLS[party]:
@@ -247,18 +249,20 @@ def kill_at_each(path: Path, name: str, *, party: str, every: int) -> None:
             assert killed, where
             check(net, name, where, killed=True)
             net.close()
+            kills += 1
+    return kills
 
 
 @pytest.mark.parametrize(("name", "party"), [*itertools.product(SCENARIOS, KILLS)])
 @pytest.mark.torture
-def test_every_party_killed_at_every_step(tmp_path, name, party):
-    kill_at_each(tmp_path, name, party=party, every=1)
+def test_every_party_killed_at_every_step(tmp_path, name, party, went_through):
+    went_through["simulated kills"] = kill_at_each(tmp_path, name, party=party, every=1)
 
 
 @pytest.mark.parametrize("party", HOSTS)
-def test_queue_managers_killed_at_some_of_their_steps(tmp_path, party):
+def test_queue_managers_killed_at_some_of_their_steps(tmp_path, party, went_through):
     """What the whole matrix does, at a few steps of its longest scenario."""
-    kill_at_each(tmp_path, "repair", party=party, every=12)
+    went_through["simulated kills"] = kill_at_each(tmp_path, "repair", party=party, every=12)
 
 
 def test_the_page_lists_the_steps(tmp_path):

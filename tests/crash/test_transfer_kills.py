@@ -86,7 +86,8 @@ def manager(tmp_path_factory):
 
 
 @pytest.fixture(params=[False, True], ids=["direct", "relayed"])
-def stage(request, tmp_path, manager):
+def stage(request, tmp_path, manager, went_through):
+    went_through["kills"] = 1
     return Stage(tmp_path, manager, f"q-{tmp_path.name[-60:]}", relayed=request.param)
 
 
