@@ -155,6 +155,8 @@ class Turns:
         try:
             effects = self._manager.handle(event, self._clock.now())
         except StorePoisoned as error:
+            if isinstance(event, Request):
+                self._gathered.append(Answer(event.session, event.frame.request_id, failure(error)))
             self.fail(error)
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
@@ -312,10 +314,9 @@ class Turns:
         self._release(turn)
 
     def _synced(self, error: BaseException | None) -> None:
-        if self._failed:
-            return
         if error is not None:
             self.fail(error)
+        if self._failed:
             return
         self._halves_left -= 1
         if self._halves_left:
@@ -364,10 +365,9 @@ class Turns:
             self._keeper.submit(checkpoint.run, partial(self._checkpointed, checkpoint))
 
     def _checkpointed(self, checkpoint: Checkpoint, error: BaseException | None) -> None:
-        if self._failed:
-            return
         if error is not None:
             self.fail(error)
+        if self._failed:
             return
         self._store.end_checkpoint(checkpoint)
         if checkpoint.refused is None:
@@ -398,10 +398,9 @@ class Turns:
             self._keeper.submit(flush.run, partial(self._flushed, flush))
 
     def _flushed(self, flush: Flush, error: BaseException | None) -> None:
-        if self._failed:
-            return
         if error is not None:
             self.fail(error)
+        if self._failed:
             return
         self._flushing = False
         self._store.flushed(flush.files)

@@ -33,6 +33,7 @@ from dray.store.whereabouts import check_whereabouts
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
 
 LOCK_NAME: Final = "lock"
+_PID_CHARACTERS: Final = 31
 FOLDER_NAME: Final = "storage"
 NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -304,7 +305,8 @@ class RealDisk:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            told = os.pread(descriptor, _PID_CHARACTERS, 0).decode("ascii", "replace")
+            owner = told.strip() or "unknown"
             os.close(descriptor)
             sentence = f"{self.path} belongs to process {owner}, which is alive."
             raise StoreLocked(sentence, directory=str(self.path), pid=owner) from error
@@ -314,8 +316,12 @@ class RealDisk:
         except StoreError:
             os.close(descriptor)
             raise
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        try:
+            # As long each time, over the one before: a full disk keeps nobody out of his store.
+            os.pwrite(descriptor, b"%-*d\n" % (_PID_CHARACTERS, os.getpid()), 0)
+        except OSError as error:
+            os.close(descriptor)
+            raise _translation(error, LOCK_NAME, "write") from error
         self._lock = descriptor
 
     def open(self, name: str, *, size: int = 0) -> RealFile:

@@ -372,9 +372,10 @@ def test_a_failed_early_flush_ends_the_daemon(echo, wait_until):
         echo.daemon.stop()
 
 
-def test_a_write_that_poisons_the_store_ends_the_daemon(echo):
+def test_a_write_that_poisons_the_store_ends_the_daemon_and_who_asked_for_it_is_told(echo):
     with echo.client() as client:
         client.say(frames.DeleteQueue("q"))
+        assert client.hear_head(frames.Failed).error == StorePoisoned.code
         assert client.is_hung_up()
     with pytest.raises(StorePoisoned, match="the disk is gone"):
         echo.daemon.stop()

@@ -142,6 +142,31 @@ def test_a_live_process_keeps_others_out_and_is_named(tmp_path):
     disk.close()
 
 
+def test_the_lock_is_taken_again_in_the_room_that_it_has(tmp_path, monkeypatch):
+    """A full disk keeps nobody out of a store that is there; of a new one it is told."""
+    path = tmp_path / "storage" / "lock"
+    disk = RealDisk(tmp_path)
+
+    def pwrite(descriptor, data, offset):
+        if offset + len(data) > os.fstat(descriptor).st_size:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real_pwrite(descriptor, data, offset)
+
+    real_pwrite = os.pwrite
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", pwrite)
+        with pytest.raises(StoreFull, match="There is no room to write lock"):
+            disk.lock()
+    disk.lock()
+    disk.close()
+    size = path.stat().st_size
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    disk.lock()
+    disk.close()
+    assert (path.read_text().split(), path.stat().st_size) == (["7"], size)
+
+
 def test_a_data_directory_that_cannot_be_locked_is_no_failed_disk(tmp_path):
     """Another user's, or one that is read-only; nothing of the store was touched."""
     (tmp_path / "storage" / "lock").mkdir(parents=True)
