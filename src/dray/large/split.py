@@ -79,6 +79,13 @@ class PartMessage(NamedTuple):
     mark: PartMark
 
 
+class Room(NamedTuple):
+    """Bytes that the records of all parts take together, and those of the longest."""
+
+    size: int
+    longest: int
+
+
 def check_fragment_size(size: object) -> int:
     """Give the fragment size to use: 0 means the largest; raises `ValueError` out of bounds."""
     if type(size) is not int or not 0 <= size <= FRAGMENT_BYTES_MAX:
@@ -169,13 +176,15 @@ class Split:
         """How many fragments a body of `size` bytes has; an empty one has one."""
         return max(1, -(-size // self._fragment_size))
 
-    def record_bytes_max(self, size: int) -> int:
-        """No less than the records of all parts take together, for a body of `size` bytes."""
+    def room_for(self, size: int) -> Room:
+        """What the parts of a body of `size` bytes take, and no less."""
         count = self.fragments_of(size)
-        ends = self.header(size), self._trailer(count, size, bytes(DIGEST_BYTES))
+        parts = self.header(size), self._trailer(count, size, bytes(DIGEST_BYTES))
+        ends = [_record_bytes(each) for each in parts]
         # The last fragment has the longest label.
         per_fragment = _record_bytes(self._fragment(b"", count))
-        return sum(map(_record_bytes, ends)) + count * per_fragment + size
+        longest = max(per_fragment + min(size, self._fragment_size), *ends)
+        return Room(sum(ends) + count * per_fragment + size, longest)
 
     def skip(self, size: int) -> None:
         """Pass over a fragment of `size` bytes that is there already."""

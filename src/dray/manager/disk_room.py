@@ -75,8 +75,9 @@ class DiskRoom:
             return promise.size
         file_bytes = self._store.heap_file_bytes
         used_of_file = file_bytes // promise.longest * promise.longest
-        files, rest = divmod(promise.size, used_of_file)
-        return files * file_bytes + (file_bytes if 2 * rest > file_bytes else rest)
+        if promise.size <= used_of_file:
+            return promise.size
+        return -(-promise.size // used_of_file) * file_bytes
 
     def change(self, before: Promise, after: Promise) -> None:
         """A promise has become another one."""

@@ -16,12 +16,12 @@ from dray.manager.facts import Prepared, pack_lookups, unpack_lookups
 from dray.manager.happening import Staged, packed_tails
 from dray.manager.index import WANTS_ACKNOWLEDGMENTS, split_tails, unpack, with_key
 from dray.manager.parts import part_seen
+from dray.manager.reservations import give_up_reservations
 from dray.manager.transactions import (
     OpenTransaction,
     abort,
     check_not_barred,
     commit_open,
-    give_up_reservations,
     hold_part,
     reason_to_abort,
 )

@@ -28,6 +28,7 @@ from dray.manager.departures import Wish, arrival_wish
 from dray.manager.happening import Staged
 from dray.manager.parts import seen_in_record
 from dray.manager.refusals import tell_of_full_queue
+from dray.manager.reservations import check_room, place_of_reserved, promised, reserve
 from dray.manager.transactions import (
     OpenTransaction,
     check_not_barred,
@@ -139,12 +140,9 @@ def handle_reserve(context: Context, session: Session, request_id: int, head: Re
     """Set room aside for a large message, so that it cannot fail for want of it at the end."""
     queue = context.state.queues.numbered(head.queue)
     transaction = open_transaction(context, session, head.transaction)
-    if head.size < 0:
-        raise ProtocolError("a negative number of bytes was to be reserved")
-    context.ledger.check(queue, head.size)
-    context.disk_room.check(head.size)
-    context.ledger.stage(queue, head.size)
-    transaction.reserved[queue.number] = transaction.reserved.get(queue.number, 0) + head.size
+    more = promised(context, head.size, head.longest)
+    check_room(context, queue, more)
+    reserve(context, transaction, queue, more)
     context.answer(session, request_id, Done())
 
 
@@ -152,10 +150,9 @@ def _make_room(
     context: Context, queue: Queue, transaction: OpenTransaction | None, count: int
 ) -> None:
     """Count bytes about to be placed: first against what was reserved, then against the quotas."""
-    reserved = transaction.reserved.get(queue.number, 0) if transaction is not None else 0
-    if transaction is not None and reserved:
-        transaction.reserved[queue.number] = max(0, reserved - count)
-    beyond = max(0, count - reserved)
+    beyond = count
+    if transaction is not None:
+        beyond = place_of_reserved(context, transaction, queue, count)
     if beyond:
         context.ledger.check(queue, beyond)
         context.disk_room.check(beyond)

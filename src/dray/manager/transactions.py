@@ -23,12 +23,14 @@ from dray.errors import DrayError, ProtocolError, TransactionAborted, Transactio
 from dray.large.join import LargeParts, PartSeen, SequenceKey
 from dray.manager.context import Context, Session
 from dray.manager.departures import entries_at
+from dray.manager.disk_room import Promise
 from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_lookups
 from dray.manager.happening import Happening, Staged, forget_parts
 from dray.manager.index import expires_us_of, unpack
 from dray.manager.parts import part_seen
 from dray.manager.purging import carry_on, leave_all
 from dray.manager.queues import Queue
+from dray.manager.reservations import give_up_reservations
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import (
     MESSAGE_NUMBER_MAX,
@@ -54,7 +56,7 @@ class OpenTransaction:
         """Positions by the queues they move from and to."""
         self.rejected: set[tuple[int, int]] = set()
         """Queue and position of what was received and marked as rejected."""
-        self.reserved: dict[int, int] = {}
+        self.reserved: dict[int, Promise] = {}
         """Bytes that large messages have reserved and not yet used, by queue."""
         self.upload = False
         """Whether it keeps what is marked in it (`uploads.py`)."""
@@ -344,13 +346,6 @@ def hold_part(parts: LargeParts, seen: PartSeen, by: int) -> None:
     assembly = parts.get(seen.key)
     if assembly is not None:
         assembly.held += by
-
-
-def give_up_reservations(context: Context, transaction: OpenTransaction) -> None:
-    """Count no longer what was reserved and not used."""
-    for number, reserved in transaction.reserved.items():
-        context.ledger.give_back(number, context.state.queues.get(number), reserved)
-    transaction.reserved.clear()
 
 
 def _forget(context: Context, transaction: OpenTransaction) -> None:

@@ -22,10 +22,18 @@ from typing import TYPE_CHECKING
 from dray.errors import MessageNotFound, Misuse, ProtocolError, TransactionSequence
 from dray.manager.admin import outcome_of
 from dray.manager.context import MICROSECONDS
+from dray.manager.disk_room import Promise
 from dray.manager.facts import UploadBegun, UploadMarked
 from dray.manager.happening import packed_tails
 from dray.manager.index import split_tails
 from dray.manager.prepared import staged_from
+from dray.manager.reservations import (
+    NOTHING,
+    check_room,
+    promised,
+    reserve,
+    reserve_again,
+)
 from dray.manager.transactions import OpenTransaction, abort, give_back, open_transaction
 from dray.model.ids import split_id
 from dray.model.limits import UPLOAD_AGE_S_MAX, UPLOAD_SOURCE_BYTES_MAX, UPLOADS_MAX
@@ -51,7 +59,8 @@ OPEN = "open"
 def handle_begin(context: Context, session: Session, request_id: int, head: UploadBegin) -> None:
     """Begin an upload: a transaction that keeps what is marked in it."""
     queue = context.state.queues.numbered(head.queue)
-    if head.reserve < 0 or len(head.source) > UPLOAD_SOURCE_BYTES_MAX:
+    room = promised(context, head.reserve, head.longest)
+    if len(head.source) > UPLOAD_SOURCE_BYTES_MAX:
         raise ProtocolError("an upload was begun with values out of bounds")
     if head.number in context.transactions or context.state.has_committed(head.number):
         raise TransactionSequence(
@@ -62,11 +71,9 @@ def handle_begin(context: Context, session: Session, request_id: int, head: Uplo
         raise Misuse(
             f"{UPLOADS_MAX} uploads are unfinished here; resume or drop some of them first"
         )
-    context.ledger.check(queue, head.reserve)
-    context.disk_room.check(head.reserve)
+    check_room(context, queue, room)
     transaction = open_transaction(context, session, head.number)
-    context.ledger.stage(queue, head.reserve)
-    transaction.reserved[queue.number] = head.reserve
+    reserve(context, transaction, queue, room)
     transaction.upload = True
     source = bytes(head.source)
     context.record(UploadBegun(head.number, queue.number, source, head.reserve, context.now_us))
@@ -204,12 +211,12 @@ def drop_old(context: Context) -> None:
 
 def _reserve_again(context: Context, transaction: OpenTransaction, upload: Upload) -> None:
     """Keep of the room that was reserved what the marked parts do not take."""
-    queue = context.state.queues.get(upload.queue)
-    wanted = max(0, upload.reserved - upload.bytes_placed)
-    before = transaction.reserved.get(upload.queue, 0)
-    transaction.reserved[upload.queue] = wanted
-    if queue is not None:
-        context.ledger.stage(queue, wanted - before)
+    before = transaction.reserved.get(upload.queue, NOTHING)
+    placed = transaction.sends.get(upload.queue, [])
+    # After a start only what was placed tells how long its records are.
+    longest = max([before.longest, *(each.extent.length for each in placed)])
+    wanted = Promise(max(0, upload.reserved - upload.bytes_placed), longest)
+    reserve_again(context, transaction, upload.queue, wanted=wanted)
 
 
 def _state(context: Context, upload: Upload | None) -> UploadState:

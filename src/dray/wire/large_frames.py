@@ -132,7 +132,8 @@ class UploadBegin(Head, frozen=True):
     """Begin an upload that can be resumed, in a queue. Answered by UploadState.
 
     `number` is that of the large message's header and of the transaction; `source` is what the
-    client wants to know again of where the body comes from.
+    client wants to know again of where the body comes from. Room for `reserve` bytes is set aside,
+    in records of at most `longest` each; 0 if nobody knows.
     """
 
     code = 100
@@ -140,6 +141,7 @@ class UploadBegin(Head, frozen=True):
     number: int
     reserve: int
     source: bytes
+    longest: int = 0
 
 
 class UploadResume(Head, frozen=True):

@@ -23,12 +23,16 @@ class Send(Head, frozen=True):
 
 
 class Reserve(Head, frozen=True):
-    """Set aside room for `size` bytes that a transaction is going to send. Answered by Done."""
+    """Set aside room for `size` bytes that a transaction is going to send. Answered by Done.
+
+    In records of at most `longest` bytes each; 0 if nobody knows.
+    """
 
     code = 35
     queue: int
     transaction: int
     size: int
+    longest: int = 0
 
 
 class Commit(Head, frozen=True):

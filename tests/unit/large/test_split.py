@@ -161,13 +161,14 @@ def test_any_bytes_give_a_control_record_or_a_protocol_error(data):
 def test_the_room_to_reserve_is_never_too_small_and_hardly_too_large(size, label, correlation_id):
     message = Message(label=label, correlation_id=correlation_id)
     split = split_of(message)
-    bound = split.record_bytes_max(size)
+    bound, longest = split.room_for(size)
     pieces = [bytes(min(1000, size - at)) for at in range(0, max(1, size), 1000)]
     assert len(pieces) == split.fragments_of(size)
     parts = [split.header(size), *map(split.fragment, pieces), split.trailer(bytes(32))]
     records = [encode_record(part.message, bytes(16), 0, part.mark) for part in parts]
-    used = sum(len(head) + len(body) for head, body in records)
-    assert used <= bound <= used + 16 * len(parts)
+    sizes = [len(head) + len(body) for head, body in records]
+    assert sum(sizes) <= bound <= sum(sizes) + 16 * len(parts)
+    assert max(sizes) <= longest <= max(sizes) + 16
 
 
 @pytest.mark.parametrize("label", ["", "blob", "disk.part.2"])

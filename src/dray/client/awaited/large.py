@@ -281,9 +281,7 @@ class LargeMessageQueue:
             if source.size != SIZE_UNKNOWN and split.fragments_of(source.size) > 1:
                 # What there is no room for fails now, not at its last fragment.
                 _, number = await transaction.join()
-                await connection.ask(
-                    Reserve(queue, number, split.record_bytes_max(source.size)), Done
-                )
+                await connection.ask(Reserve(queue, number, *split.room_for(source.size)), Done)
             async with RollingDigest(
                 runtime, behind=PIECES_ALIVE - 1, kind=self._digest_kind
             ) as digest:

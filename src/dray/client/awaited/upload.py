@@ -134,8 +134,8 @@ class Upload:
         await self._link.runtime.offload(file.write, note)
         size = what.source.size
         split = self._split(what, number)
-        room = split.record_bytes_max(size) if size != SIZE_UNKNOWN else 0
-        begin = UploadBegin(self._queue, number, room, encode_origin(origin))
+        room, longest = split.room_for(size) if size != SIZE_UNKNOWN else (0, 0)
+        begin = UploadBegin(self._queue, number, room, encode_origin(origin), longest)
         begun = await self._connection.ask(begin, UploadState)
         reached("upload-begun")
         return begun
