@@ -6,7 +6,7 @@ megabytes. So the bytes that are written and not yet synced are kept below what 
 measured to take in `BACKLOG_S`; above that no memory is given for another large body, which leaves
 it with its sender. Small frames always come in.
 
-    bytes not yet synced     a large body that begins          flushing (`turns.py`)
+    bytes not yet synced     a large body that begins          flushing (`flushing.py`)
     up to the bound          has its memory at once            4 MiB at a time, as they come
     above the bound          waits; its connection is not      one flush after the other
                              read from, no file is fetched
@@ -25,7 +25,6 @@ from dray.daemon.limits import (
     BACKLOG_RATE_S,
     BACKLOG_S,
 )
-from dray.store.disk import File
 
 Told = Callable[[], object]
 
@@ -83,20 +82,3 @@ class Backlog:
         """Hold nobody back any more: the store takes nothing, whatever comes."""
         self._lifted = True
         self.shrank()
-
-
-class Flush:
-    """Heap files that are synced before any turn asks for it, and how long that took."""
-
-    def __init__(self, files: list[File], size: int, time: Callable[[], float]) -> None:
-        """Sync `files`, which have `size` unsynced bytes; `time` is the loop's."""
-        self.files, self.size = files, size
-        self.seconds = 0.0
-        self._time = time
-
-    def run(self) -> None:
-        """Sync them, in any thread. Raises StorePoisoned."""
-        began = self._time()
-        for file in self.files:
-            file.sync()
-        self.seconds = self._time() - began

@@ -26,7 +26,8 @@ from functools import partial
 from itertools import cycle, islice
 from typing import NamedTuple
 
-from dray.daemon.backlog import Backlog, Flush
+from dray.daemon.backlog import Backlog
+from dray.daemon.flushing import Flushing
 from dray.daemon.limits import (
     CHECKPOINT_RETRY_S,
     GATHERED_BYTES_MAX,
@@ -57,7 +58,6 @@ from dray.manager.events import (
     SessionClosed,
     Tick,
 )
-from dray.store.limits import HEAP_FILE_BYTES
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync
 from dray.wire.frames import failure
@@ -116,8 +116,7 @@ class Turns:
         self._overfull = False
         self._failed = False
         self._checkpointing = False
-        self._flushing = False
-        self._bytes_since_flush = 0
+        self._flushing = Flushing(store, backlog, self._keeper, time=loop.time, failed=self.fail)
         self._quiet: asyncio.TimerHandle | None = None
         self._stopping = False
         self._timer: asyncio.TimerHandle | None = None
@@ -147,7 +146,7 @@ class Turns:
     def _decide(self, event: Event) -> None:
         if isinstance(event, Request | LinkFrame):
             self._gathered_bytes += len(event.frame.body)
-            self._bytes_since_flush += len(event.frame.body)
+            self._flushing.came(len(event.frame.body))
         elif isinstance(event, LinkDown):
             event = event._replace(jitter=draw_jitter())
         elif isinstance(event, SessionClosed):
@@ -235,8 +234,7 @@ class Turns:
             self._performer.perform(at_once)
         if self._running is None and not self._more_will_come():
             self._begin()
-        if self._bytes_since_flush >= HEAP_FILE_BYTES:
-            self._flush_early()
+        self._flushing.go_on()
         self._weigh()
         self._set_timer()
         for notice in self._manager.notices():
@@ -386,29 +384,6 @@ class Turns:
             self._begin()
             self._weigh()
 
-    def _flush_early(self) -> None:
-        """Sync heap files while the rest of a large transaction still comes."""
-        if self._flushing:
-            return
-        files = self._store.flush_hint()
-        self._bytes_since_flush = 0
-        if files:
-            self._flushing = True
-            flush = Flush(files, self._store.handed_out_bytes, self._loop.time)
-            self._keeper.submit(flush.run, partial(self._flushed, flush))
-
-    def _flushed(self, flush: Flush, error: BaseException | None) -> None:
-        if error is not None:
-            self.fail(error)
-        if self._failed:
-            return
-        self._flushing = False
-        self._store.flushed(flush.files)
-        self._backlog.took(flush.size, flush.seconds)
-        if self._bytes_since_flush >= HEAP_FILE_BYTES or self._backlog.is_full:
-            self._flush_early()
-        self._backlog.shrank()
-
     def _rest(self) -> None:
         """Everything is said and done: seal the log if it stays quiet."""
         if self._quiet is None:
@@ -429,6 +404,7 @@ class Turns:
         if self._failed:
             return
         self._failed = True
+        self._flushing.give_up()
         self._backlog.lift()
         reason = error if isinstance(error, DrayError) else INTERNAL
         told, self._at_once = self._at_once, []

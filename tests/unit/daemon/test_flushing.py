@@ -1,0 +1,100 @@
+"""Heap files are synced as payload comes: by a file's worth, one flush at a time, until the end."""
+
+from random import Random
+
+import pytest
+
+from dray.daemon.backlog import Backlog
+from dray.daemon.flushing import Flushing
+from dray.errors import StorePoisoned
+from dray.store.kinds import Kind
+from dray.store.limits import HEAP_FILE_BYTES
+from dray.store.store import Store
+from dray.testing.disk import SimDisk
+
+BODY = memoryview(b"x" * HEAP_FILE_BYTES)
+
+
+class Line:
+    """A worker whose jobs are done when the test says so."""
+
+    def __init__(self):
+        self.jobs = []
+
+    def submit(self, job, outcome):
+        self.jobs.append((job, outcome))
+
+    def end_one(self, error=None):
+        job, outcome = self.jobs.pop(0)
+        if error is None:
+            job()
+        outcome(error)
+
+
+class Desk:
+    """A store, and payload that comes to it."""
+
+    def __init__(self):
+        self.store = Store(SimDisk(Random(1)))
+        self.line, self.errors = Line(), []
+        backlog = Backlog(lambda: self.store.unsynced_bytes, lambda told: told())
+        self.flushing = Flushing(
+            self.store, backlog, self.line, time=lambda: 0.0, failed=self.errors.append
+        )
+
+    def comes(self, size):
+        self.store.place(BODY[:size], Kind.RECOVERABLE)
+        self.flushing.came(size)
+        self.flushing.go_on()
+
+
+@pytest.fixture
+def desk():
+    desk = Desk()
+    yield desk
+    desk.store.close()
+
+
+def test_nothing_is_flushed_before_a_file_full_has_come(desk):
+    desk.comes(HEAP_FILE_BYTES - 1)
+    assert not desk.line.jobs
+    desk.comes(1)
+    assert len(desk.line.jobs) == 1
+
+
+def test_the_next_flush_begins_where_the_last_has_ended(desk):
+    desk.comes(HEAP_FILE_BYTES)
+    desk.comes(HEAP_FILE_BYTES)
+    assert len(desk.line.jobs) == 1
+    desk.line.end_one()
+    assert len(desk.line.jobs) == 1
+    desk.line.end_one()
+    assert not desk.line.jobs
+    assert desk.store.unsynced_bytes == 0
+
+
+def test_a_flush_that_failed_is_told_and_is_the_last(desk):
+    desk.comes(HEAP_FILE_BYTES)
+    gone = StorePoisoned("the disk is gone")
+    desk.line.end_one(gone)
+    assert desk.errors == [gone]
+    desk.comes(HEAP_FILE_BYTES)
+    assert not desk.line.jobs
+
+
+def test_behind_the_end_none_begins_and_only_a_failure_is_told(desk):
+    desk.comes(HEAP_FILE_BYTES)
+    desk.flushing.give_up()
+    gone = StorePoisoned("the disk is gone")
+    desk.line.end_one(gone)
+    assert desk.errors == [gone]
+    desk.comes(HEAP_FILE_BYTES)
+    assert not desk.line.jobs
+
+
+def test_behind_the_end_a_flush_that_succeeds_is_passed_over(desk):
+    desk.comes(HEAP_FILE_BYTES)
+    desk.flushing.give_up()
+    unsynced = desk.store.unsynced_bytes
+    desk.line.end_one()
+    assert desk.store.unsynced_bytes == unsynced
