@@ -141,20 +141,6 @@ def handle_open(context: Context, session: Session, request_id: int, head: OpenQ
     context.answer(session, request_id, opened)
 
 
-def _let_go(context: Context, queue: Queue) -> Iterator[None]:
-    """Work: tell the senders of what is in a queue, if they asked for it, that it is deleted (R55).
-
-    Of what a transaction holds too: that transaction cannot commit any more.
-    """
-    if queue.outgoing:
-        yield from give_up(context, queue)
-    why = MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_DELETED
-    while asked := [lookup_id_of(each) for each in queue.index.everything() if copies_of(each)]:
-        yield from leave_all(context, queue, asked, why, held=True)
-        if context.state.queues.get(queue.number) is not queue:
-            return
-
-
 def resolve(context: Context, name: str) -> Queue:
     """Find the queue of a name; outgoing queues, journals and sub-queues are made when needed."""
     address = _seen_from_here(context, name)
@@ -220,6 +206,20 @@ def _delete(context: Context, queue: Queue, answer: Callable[[], None]) -> Itera
             context.refuse(waiter.session, waiter.request_id, gone)
         each.waiters.clear()
     answer()
+
+
+def _let_go(context: Context, queue: Queue) -> Iterator[None]:
+    """Work: tell the senders of what is in a queue, if they asked for it, that it is deleted (R55).
+
+    Of what a transaction holds too: that transaction cannot commit any more.
+    """
+    if queue.outgoing:
+        yield from give_up(context, queue)
+    why = MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_DELETED
+    while asked := [lookup_id_of(each) for each in queue.index.everything() if copies_of(each)]:
+        yield from leave_all(context, queue, asked, why, held=True)
+        if context.state.queues.get(queue.number) is not queue:
+            return
 
 
 def _drop_uploads(context: Context, family: list[Queue]) -> None:

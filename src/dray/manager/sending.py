@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from dray.manager.costs import cost_of_sending
 from dray.manager.departures import Wish, arrival_wish
 from dray.manager.happening import Staged
 from dray.manager.parts import seen_in_record
+from dray.manager.placing import place_batch
 from dray.manager.refusals import tell_of_full_queue
 from dray.manager.reservations import check_room, place_of_reserved, promised, reserve
 from dray.manager.transactions import (
@@ -190,7 +191,7 @@ def _stage(
         # At an outgoing queue the batch is one group, all as lasting as the most lasting of it.
         kinds = found if len(set(found)) == 1 or not queue.outgoing else kinds
     try:
-        places = _placed(context, body, head.sizes, kinds)
+        places = place_batch(context.store, body, head.sizes, kinds)
     except StoreFull:
         context.ledger.stage(queue, -len(body))
         raise
@@ -222,32 +223,6 @@ def _stage(
         )
         offset += place.length
     return staged
-
-
-def _placed(
-    context: Context, body: memoryview, sizes: list[int], kinds: list[Kind]
-) -> list[Extent]:
-    """Write a batch into the heap, neighbours of a kind in one piece; all of it or nothing."""
-    pieces: list[Extent] = []
-    found: list[Extent] = []
-    offset = at = 0
-    try:
-        for kind, run in groupby(kinds):
-            run_sizes = sizes[at : (at := at + len(list(run)))]
-            end = offset + sum(run_sizes)
-            piece = context.store.place(body[offset:end], kind)
-            pieces.append(piece)
-            file = piece.file
-            starts = accumulate(run_sizes, initial=piece.offset)
-            found += [
-                Extent(file, start, size) for start, size in zip(starts, run_sizes, strict=False)
-            ]
-            offset = end
-    except StoreFull:
-        for piece in pieces:
-            context.store.discard(piece)
-        raise
-    return found
 
 
 def _arrival(header: RecordHeader, body: memoryview, offset: int, place: Extent) -> Wish | None:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from dray.errors import StoreFull
-from dray.manager.placing import Span, place_all
+from dray.manager.placing import Span, place_all, place_batch
 from dray.store.heap import Extent
 from dray.store.kinds import Kind, kind_of
 from dray.store.recovery import History
@@ -96,3 +96,33 @@ def test_without_room_for_all_nothing_is_kept(disk, store):
 def test_no_records_take_no_place(store):
     assert place_all(store, BODY, []) == []
     assert store.place(b"x") == Extent(1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        [Kind.RECOVERABLE] * 3,
+        [Kind.EXPRESS] * 3,
+        [Kind.RECOVERABLE, Kind.EXPRESS, Kind.RECOVERABLE],
+    ],
+)
+def test_a_batch_lies_as_its_records_would_one_by_one(store, kinds):
+    sizes = [10, 300, 1]
+    places = place_batch(store, BODY[: sum(sizes)], sizes, kinds)
+    assert [kind_of(place.file) for place in places] == kinds
+    assert [store.read(place) for place in places] == [
+        bytes(BODY[:10]),
+        bytes(BODY[10:310]),
+        bytes(BODY[310:311]),
+    ]
+
+
+def test_of_a_batch_that_does_not_fit_the_disk_nothing_is_kept(disk, store):
+    store.place(BODY[:10], Kind.RECOVERABLE)
+    before = store.live_bytes
+    disk.full_after(0)
+    sizes = [10, 10, HEAP_BYTES]
+    kinds = [Kind.EXPRESS, Kind.RECOVERABLE, Kind.JOURNAL]
+    with pytest.raises(StoreFull):
+        place_batch(store, BODY[: sum(sizes)], sizes, kinds)
+    assert store.live_bytes == before
