@@ -1,15 +1,11 @@
 """Transactions: what they gather, how they commit and how they abort.
 
-    state      event                     next       what happens
-    (none)     first operation           open       bound to the session that began it
-    open       send                      open       record placed in the heap, in no queue yet
-    open       receive                   open       entry held: invisible, not gone
-    open       a send is refused         doomed     nothing more is placed
-    open       prepare                   prepared   see prepared.py
-    open       commit                    (none)     one fact: messages join, then messages leave
-    open       abort, session lost       (none)     places given up, held entries back in place
-    open       idle for too long         (none)     the same; its next use is told
-    doomed     commit                    (none)     as abort; the answer is what doomed it
+    open        bound to the session that began it by its first operation
+    doomed      a send was refused: nothing more is placed, and its commit is answered with why
+    prepared    of two phases, see `prepared.py`
+
+Every step is in `tables.py`, drawn in docs/explanation/transactions.md. A commit is one fact:
+messages join, then messages leave. An abort gives up places and puts back what was held.
 
 Positions are given at commit, so groups stand in commit order (S4-1). A crash aborts: nothing of an
 open transaction is durable (R3).
