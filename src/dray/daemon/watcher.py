@@ -142,6 +142,10 @@ class AuditedDisk(RealDisk):
                 sentence = f"{self.path}: the manifest cannot be written: {error.strerror}."
                 raise StoreError(sentence, directory=str(self.path)) from error
 
+    def had_store(self) -> bool:
+        """Whether the manifest told so when this life began."""
+        return self._guard is not None and self._guard.had_store
+
     def close(self) -> None:
         """Stop watching, write the manifest, and give up the lock."""
         guard, self._guard = self._guard, None
@@ -153,11 +157,14 @@ class AuditedDisk(RealDisk):
 class UnwatchedDisk(RealDisk):
     """A disk without an audit, whose work no later audit may take for a stranger's."""
 
+    _had_store = False
+
     def lock(self) -> None:
         """Lock, and note in the manifest that a manager runs. Raises StoreLocked, StoreError."""
         super().lock()
         try:
             manifest = read_manifest(self.path)
+            self._had_store = manifest is not None and had_store(manifest)
             if manifest is not None and manifest.closed:
                 manifest.closed = False
                 manifest.store = had_store(manifest)
@@ -169,6 +176,10 @@ class UnwatchedDisk(RealDisk):
             super().close()
             sentence = f"{self.path}: the manifest cannot be written: {error.strerror}."
             raise StoreError(sentence, directory=str(self.path)) from error
+
+    def had_store(self) -> bool:
+        """Whether an audit's manifest told so when this life began."""
+        return self._had_store
 
 
 class Guard:
@@ -182,6 +193,8 @@ class Guard:
         self._clock = Timekeeper()
         self._strangers: dict[str, FileMark] = {}
         self._store = False
+        self.had_store = False
+        """Whether the manifest told of a store when this life began."""
         self._noting = threading.Lock()
         self._drained = threading.Event()
         self._observer: BaseObserver | None = None
@@ -234,7 +247,7 @@ class Guard:
                 self._tell("deleted", "manifest.json", detail, seen="start")
             return
         now = take_stock(self._data)
-        self._store = had_store(manifest)
+        self._store = self.had_store = had_store(manifest)
         if self._store:
             check_not_emptied(now)
         self._check_audit(manifest)

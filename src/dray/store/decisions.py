@@ -117,6 +117,12 @@ _BOTH_GONE: Final = (
     f"both are missing; bring them back, or restore a backup, or run {_FROM_THE_LOG}"
 )
 
+NOT_A_BIRTH: Final = (
+    "it is absent or blank, and manifest.json tells that a store was here before; bring it back, or"
+    " restore a backup, or remove manifest.json to begin a new store"
+)
+"""Why a store is not made anew, were the row to say so."""
+
 
 def _refuse(
     transactions: frozenset[Pair],

@@ -129,6 +129,10 @@ class Disk(Protocol):
         """What has a name in the folder and is no file: folders and the like; sorted."""
         ...
 
+    def had_store(self) -> bool:
+        """Whether something tells that a store was here before; asked behind `lock`."""
+        ...
+
     def rename(self, old: str, new: str) -> None:
         """Give `old` the name `new`, in place of what had it."""
         ...
@@ -372,6 +376,10 @@ class RealDisk:
         """What is in the folder and is no file."""
         with translated(FOLDER_NAME, "list"), os.scandir(self._folder) as entries:
             return sorted(entry.name for entry in entries if not entry.is_file())
+
+    def had_store(self) -> bool:
+        """Nothing tells: this one keeps no manifest."""
+        return False
 
     def rename(self, old: str, new: str) -> None:
         """Rename, also into another folder."""

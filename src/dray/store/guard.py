@@ -132,6 +132,10 @@ class GuardedDisk:
         """What is in the folder and is no file, sorted."""
         return self._inner.not_files()
 
+    def had_store(self) -> bool:
+        """Whether something tells that a store was here before."""
+        return self._inner.had_store()
+
     def rename(self, old: str, new: str) -> None:
         """Rename on the disk beneath."""
         self._health.check()

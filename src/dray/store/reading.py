@@ -24,6 +24,7 @@ from dray.store.disk import (
 )
 from dray.store.heap import Extent, file_name
 from dray.store.heap_file import missing_file, short_file
+from dray.store.manifest import had_store, read_manifest
 from dray.store.whereabouts import refuse_if_moved
 
 _DESCRIPTORS_MAX: Final = 64
@@ -134,6 +135,14 @@ class ReadOnlyDisk:
         """What is in the folder and is no file, sorted."""
         with translated(FOLDER_NAME, "list"), os.scandir(self._folder) as entries:
             return sorted(entry.name for entry in entries if not entry.is_file())
+
+    def had_store(self) -> bool:
+        """Whether the manifest tells so; one that cannot be read tells nothing."""
+        try:
+            manifest = read_manifest(self.path)
+        except (OSError, ValueError):
+            return False
+        return manifest is not None and had_store(manifest)
 
     def rename(self, old: str, new: str) -> NoReturn:
         """Refuse."""

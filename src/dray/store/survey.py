@@ -20,7 +20,9 @@ from dray.store.checkpoint import (
     is_cut,
 )
 from dray.store.decisions import (
+    LOG_LOST,
     LOG_NAME,
+    NOT_A_BIRTH,
     Act,
     Finding,
     LogState,
@@ -146,6 +148,9 @@ def survey(disk: Disk, *, rebuild: bool = False) -> Survey:
     row = decide(finding, rebuild=rebuild)
     if row.act is Act.REFUSE:
         raise refusal(row.event, row.file, row.why)
+    if row.act is Act.FRESH and disk.had_store():
+        # What is left looks like a birth that a crash ended; but it had come to its end.
+        raise refusal(LOG_LOST, LOG_NAME, NOT_A_BIRTH)
     damaged = (*seen.damaged, *[LOG_NAME] * seen.log.is_short)
     return Survey(
         row,

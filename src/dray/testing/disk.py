@@ -172,6 +172,10 @@ class SimDisk:
         self.check_alive()
         return []
 
+    def had_store(self) -> bool:
+        """Nothing tells: here are only files."""
+        return False
+
     def rename(self, old: str, new: str) -> None:
         """Give `old` the name `new`."""
         self.check_alive()

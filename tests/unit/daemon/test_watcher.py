@@ -15,7 +15,9 @@ from dray.daemon.watcher import AuditedDisk, OwnMarks, UnwatchedDisk
 from dray.errors import StoreCorrupt, StoreError, StoreLocked
 from dray.store.audit import AUDIT_NAME, read_entries, verify_chain
 from dray.store.manifest import MANIFEST_NAME, read_manifest
+from dray.store.reading import ReadOnlyDisk
 from dray.store.store import Store
+from dray.store.survey import survey
 from tests.unit.daemon.conftest import eventually
 
 
@@ -300,6 +302,44 @@ def test_an_emptied_folder_is_refused_until_it_is_back(data, tmp_path, end):
     (tmp_path / "QMLog").rename(data / "storage" / "QMLog")
     opened(data).close()
     assert told(data) == []
+
+
+def young_store(disk) -> Store:
+    store = Store(disk, heap_file_bytes=1 << 14, log_bytes=1 << 18)
+    store.recover(lambda _history: [])
+    return store
+
+
+@pytest.mark.parametrize("how", ["gone", "zeroed", "cut to nothing"])
+@pytest.mark.parametrize("look", [AuditedDisk, UnwatchedDisk, ReadOnlyDisk])
+def test_a_young_store_that_lost_its_log_is_not_taken_for_a_birth(data, how, look):
+    """It has neither messages nor checkpoints yet: but queues, and an id that others know."""
+    disk = AuditedDisk(data)
+    store = young_store(disk)
+    disk.store_is_there()
+    store.append(b"a queue is made")
+    store.sync()
+    store.close()
+    log = data / "storage" / "QMLog"
+    image = log.read_bytes()
+    if how == "gone":
+        log.unlink()
+    else:
+        log.write_bytes(bytes(len(image)) if how == "zeroed" else b"")
+    left = {path: path.read_bytes() for path in (data / "storage").glob("[MQ]*")}
+    for _ in range(2):
+        again = look(data)
+        again.lock()
+        with pytest.raises(StoreCorrupt, match=r"QMLog .*absent or blank.*manifest") as raised:
+            survey(again)
+        again.close()
+        assert (raised.value.event, raised.value.file) == (2076, "QMLog")
+    assert {path: path.read_bytes() for path in left} == left
+    log.write_bytes(image)
+    young_store(AuditedDisk(data)).close()
+    log.unlink()
+    (data / MANIFEST_NAME).unlink()
+    young_store(AuditedDisk(data)).close()
 
 
 def test_a_manager_that_was_killed_at_its_birth_is_born_again(data):
