@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dray.manager.lqs import EVENTS, describe, path_of
+from dray.manager.lqs import EDITABLE, EVENTS, changes, check_editable, path_of
 from dray.store.audit import AUDIT_NAME
 from dray.store.checkpoint import PAIRS, CheckpointState
 from dray.store.decisions import LogState
 from dray.store.disk import LOCK_NAME
-from dray.store.lqs import FOLDER, NotAFileOfOursError, decode, file_name
+from dray.store.lqs import FOLDER, NotAFileOfOursError, decode, file_name, is_unfinished
 from dray.store.manifest import is_own_name, verify_audit
 from dray.store.survey import Sight, look
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dray.store.reading import ReadOnlyDisk
 
 _QUEUE_FILE_BYTES_MAX: Final = 64 << 10
+_MOVED_ASIDE: Final = "a start moves it to quarantine"
 
 
 def check_checkpoints(disk: ReadOnlyDisk, findings: Findings) -> None:
@@ -62,6 +63,10 @@ def check_queue_files(offline: Offline, findings: Findings) -> None:
     files = frozenset(offline.disk.names(FOLDER))
     for queue in offline.state.queues:
         _check_queue_file(offline, queue, files, findings)
+    ours = {file_name(queue.number, path_of(queue)) for queue in offline.state.queues}
+    for name in sorted(files - ours):
+        fate = "a start finishes or removes it" if is_unfinished(name) else _MOVED_ASIDE
+        findings.note(f"{FOLDER}/{name}", f"no queue has this file; {fate}")
 
 
 def check_audit(path: Path, findings: Findings) -> None:
@@ -94,9 +99,15 @@ def _check_queue_file(
         file.close()
     try:
         found = decode(bytes(image))
+        changed = changes(found.description, queue)
+        if not found.signed:
+            check_editable(queue, changed)
     except NotAFileOfOursError as error:
-        remedy = "a start moves it to quarantine and writes it anew"
+        remedy = f"{_MOVED_ASIDE} and writes it anew"
         findings.damage(name, str(error), queue=queue.name, remedy=remedy)
         return
-    if found.description != describe(queue)._replace(path=path_of(queue).strip()):
-        findings.note(name, "it says something else than the state; a start mends it", queue.name)
+    if changed and found.signed:
+        findings.note(name, "it is older than the state; a start writes it anew", queue.name)
+    elif changed:
+        edited = ", ".join(EDITABLE[each] for each in changed)
+        findings.note(name, f"it was edited; a start takes over its {edited}", queue.name)

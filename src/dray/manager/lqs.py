@@ -60,7 +60,7 @@ _FIXED: Final = {
     "transactional": "Transaction",
     "system": "SystemQueue",
 }
-_EDITABLE: Final = {
+EDITABLE: Final = {
     "label": "Label",
     "quota": "Quota",
     "journal_quota": "JQuota",
@@ -234,9 +234,9 @@ class FileKeeper:
                 # Nearly always, and much faster than taking the text apart.
                 return None
             found = decode(image)
-            changed = _changes(found.description, expected)
+            changed = changes(found.description, queue)
             if not found.signed:
-                _check_editable(queue, changed)
+                check_editable(queue, changed)
         except NotAFileOfOursError as error:
             self._replace(queue, name, str(error))
             return None
@@ -255,7 +255,7 @@ class FileKeeper:
         self._tell(name, f"{why}; moved to {apart} and written anew as queue {queue.name!r} has it")
 
     def _take_over(self, queue: Queue, wanted: Description) -> None:
-        changed = _changes(wanted, describe(queue))
+        changed = changes(wanted, queue)
         own = queue.options
         options = QueueOptions(
             transactional=own.transactional,
@@ -269,26 +269,29 @@ class FileKeeper:
             self._create_journal(queue)
         name = self._names[queue.number]
         self.report.taken_over.append(name)
-        told = ", ".join(f"{_EDITABLE[field]} to {getattr(wanted, field)!r}" for field in changed)
+        told = ", ".join(f"{EDITABLE[field]} to {getattr(wanted, field)!r}" for field in changed)
         self._tell(name, f"the edited file set of queue {queue.name!r}: {told}")
 
     def _tell(self, name: str, sentence: str) -> None:
         self._context.notices.append((f"{FOLDER}/{name}", sentence))
 
 
-def _changes(found: Description, expected: Description) -> list[str]:
+def changes(found: Description, queue: Queue) -> list[str]:
+    """Which properties of a queue its file says otherwise than the state."""
     # A file cannot say with what spaces a name begins or ends.
+    expected = describe(queue)
     expected = expected._replace(path=expected.path.strip())
     return [
         field for field in Description._fields if getattr(found, field) != getattr(expected, field)
     ]
 
 
-def _check_editable(queue: Queue, changed: list[str]) -> None:
+def check_editable(queue: Queue, changed: list[str]) -> None:
+    """Raise NotAFileOfOursError if people may not change one of these properties."""
     for field in changed:
         if field in _FIXED:
             raise NotAFileOfOursError(f"its {_FIXED[field]} was changed, which nobody may")
         if queue.kind is not QueueKind.PRIVATE:
             raise NotAFileOfOursError(
-                f"its {_EDITABLE[field]} was changed, which only a queue of yours lets you"
+                f"its {EDITABLE[field]} was changed, which only a queue of yours lets you"
             )

@@ -119,6 +119,11 @@ def parse_file_name(name: str) -> FileName | None:
     return FileName(int(form[1], 16), "", int(form[2], 16))
 
 
+def is_unfinished(name: str) -> bool:
+    """Whether a crash left that name while a file was written: a start finishes or removes it."""
+    return name.endswith(_NEW) and parse_file_name(name.removesuffix(_NEW)) is not None
+
+
 def encode(description: Description) -> bytes:
     """The text of a file, signed."""
     lines = [
@@ -337,10 +342,8 @@ class QueueFiles:
     def names(self) -> list[str]:
         """All files there are, after what a crash left unfinished is finished or gone."""
         names = set(self._disk.names(FOLDER))
-        for new in sorted(name for name in names if name.endswith(_NEW)):
+        for new in sorted(name for name in names if is_unfinished(name)):
             name = new.removesuffix(_NEW)
-            if parse_file_name(name) is None:
-                continue
             if name in names or not self._is_whole(new):
                 self._disk.remove(f"{FOLDER}/{new}")
             else:
