@@ -19,7 +19,7 @@ from dray.manager.express import admit, kind_in
 from dray.manager.facts import Accepted
 from dray.manager.going_on import check_ends, watch_ends, what_goes_on
 from dray.manager.happening import bury
-from dray.manager.index import COPY_DEAD_LETTER, is_express, pack_tail, with_class, with_hops
+from dray.manager.index import is_express, pack_tail, with_class, with_hops
 from dray.manager.parts import seen_in_record
 from dray.manager.placing import Span, check_records, place_all
 from dray.manager.telling import tell_source
@@ -40,7 +40,7 @@ from dray.wire.frames import (
     StreamRefused,
     StreamState,
 )
-from dray.wire.record import RecordHeader, read_properties
+from dray.wire.record import COPY_DEAD_LETTER, RecordHeader, read_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

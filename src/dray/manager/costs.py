@@ -9,15 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dray.manager.index import (
-    KEY_BYTES,
-    TAIL_BYTES,
-    WANTS_ACKNOWLEDGMENTS,
-    copies_of,
-    place_in,
-    way_of,
-)
-from dray.wire.record import HEADER_BYTES, read_header
+from dray.manager.index import KEY_BYTES, TAIL_BYTES, copies_of, place_in, way_of
+from dray.wire.record import HEADER_BYTES, WANTS_ACKNOWLEDGMENTS, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -28,8 +28,6 @@ from dray.manager.acknowledgments import wanted_by
 from dray.manager.express import lasting
 from dray.manager.facts import Confirmation
 from dray.manager.index import (
-    COPY_DEAD_LETTER,
-    COPY_JOURNAL,
     TAIL_BYTES,
     any_asks_in,
     copies_of,
@@ -50,7 +48,15 @@ from dray.model.classes import Acknowledge, MessageClass, Part, QueueKind
 from dray.model.ids import ManagerId, join_id
 from dray.store.kinds import Kind, kind_of
 from dray.wire.frames import MARK_SINGLE
-from dray.wire.record import HEADER_BYTES, Properties, RecordHeader, read_header, read_properties
+from dray.wire.record import (
+    COPY_DEAD_LETTER,
+    COPY_JOURNAL,
+    HEADER_BYTES,
+    Properties,
+    RecordHeader,
+    read_header,
+    read_properties,
+)
 
 if TYPE_CHECKING:
     from dray.manager.context import Context

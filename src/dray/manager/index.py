@@ -31,6 +31,7 @@ from typing import NamedTuple
 from dray.store.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
 from dray.wire.frames import MARK_FIRST, MARK_LAST
+from dray.wire.record import COPY_DEAD_LETTER
 
 _KEY = struct.Struct(">BQ")
 _TAIL_FORM = "IIIIQQQQQIIBHBBB"
@@ -79,10 +80,6 @@ _LASTING = bytes(top for top in range(256) if top >> _HEAP_KIND_SHIFT != _EXPRES
 _KINDS_OF_PLAIN = bytes(kind for kind in range(256) if not kind & _TWO_BITS)
 _KINDS_ASKING_NOTHING = bytes(range(1 << _COPIES_AT))
 FOLLOWING_MAX = (1 << 32 - ORDINAL_BITS) - 1
-
-COPY_DEAD_LETTER = 1
-COPY_JOURNAL = 2
-WANTS_ACKNOWLEDGMENTS = 4
 
 
 class Entry(NamedTuple):

@@ -14,7 +14,7 @@ from dray.errors import TransactionSequence, TransactionUsage
 from dray.manager.departures import arrival_wish, entries_at, record_of
 from dray.manager.facts import Prepared, pack_lookups, unpack_lookups
 from dray.manager.happening import Staged, packed_tails
-from dray.manager.index import WANTS_ACKNOWLEDGMENTS, split_tails, unpack, with_key
+from dray.manager.index import split_tails, unpack, with_key
 from dray.manager.parts import part_seen
 from dray.manager.reservations import give_up_reservations
 from dray.manager.transactions import (
@@ -28,6 +28,7 @@ from dray.manager.transactions import (
 from dray.model.classes import Part
 from dray.model.ids import split_id
 from dray.wire.frames import Done, ListPrepared, Prepare, PreparedList, SettlePrepared
+from dray.wire.record import WANTS_ACKNOWLEDGMENTS
 
 if TYPE_CHECKING:
     from dray.manager.context import Context, Session

@@ -17,19 +17,12 @@ import crc32c
 from dray.delivery.incoming import StreamKey
 from dray.errors import StoreCorrupt
 from dray.manager.facts import Committed, Confirmation, QueueCreated, pack_lookups
-from dray.manager.index import (
-    COPY_DEAD_LETTER,
-    is_express_entry,
-    lookup_id_of,
-    part_of,
-    tail_of,
-    unpack,
-    with_expiry,
-)
+from dray.manager.index import is_express_entry, lookup_id_of, part_of, tail_of, unpack, with_expiry
 from dray.model.classes import MessageClass, Part, QueueKind
 from dray.model.queue import QueueOptions
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
 from dray.store.heap import Extent, file_name
+from dray.wire.record import COPY_DEAD_LETTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,11 +19,10 @@ from dray.errors import StoreFull
 from dray.manager import express
 from dray.manager.costs import REFUSED_BYTES
 from dray.manager.happening import Happening, Staged, packed_tails
-from dray.manager.index import COPY_DEAD_LETTER
 from dray.manager.system import DEAD_LETTERS, DEAD_TRANSACTIONAL
 from dray.model.classes import MessageClass, QueueKind
 from dray.store.kinds import Kind
-from dray.wire.record import RecordHeader, read_properties
+from dray.wire.record import COPY_DEAD_LETTER, RecordHeader, read_properties
 
 if TYPE_CHECKING:
     from dray.manager.context import Context

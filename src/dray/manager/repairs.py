@@ -24,12 +24,13 @@ from dray.errors import InvalidQueueName, QuotaExceeded
 from dray.large.join import SequenceKey
 from dray.manager.departures import entries_at, record_of
 from dray.manager.happening import Happening, forget_parts
-from dray.manager.index import COPY_DEAD_LETTER, as_group, tail_of, unpack
+from dray.manager.index import as_group, tail_of, unpack
 from dray.manager.parts import part_seen
 from dray.manager.system import DEAD_TRANSACTIONAL
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import FRAGMENTS_MAX, REPAIRS_MAX
 from dray.wire.frames import RepairAnswer, RepairWanted
+from dray.wire.record import COPY_DEAD_LETTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

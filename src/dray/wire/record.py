@@ -50,7 +50,11 @@ FLAG_JOURNAL = 4
 FLAG_TIMED = 8
 _FLAGS_KNOWN = FLAG_RECOVERABLE | FLAG_DEAD_LETTER | FLAG_JOURNAL | FLAG_TIMED
 _FLAG_COPIES_AT = 1
-_WANTS_ACKNOWLEDGMENTS = 4
+COPY_DEAD_LETTER = FLAG_DEAD_LETTER >> _FLAG_COPIES_AT
+COPY_JOURNAL = FLAG_JOURNAL >> _FLAG_COPIES_AT
+_COPIES = COPY_DEAD_LETTER | COPY_JOURNAL
+WANTS_ACKNOWLEDGMENTS = 4
+"""What is to be told or kept of a message, as `RecordHeader.copies` says it."""
 _SHOWN_CHARACTERS_MAX = 40
 _APP_SPECIFIC_MIN, _APP_SPECIFIC_MAX = -(1 << 31), (1 << 31) - 1
 _ACKNOWLEDGE_MAX = 15
@@ -79,9 +83,9 @@ class RecordHeader(NamedTuple):
 
     @property
     def copies(self) -> int:
-        """What the sender wants told or kept: 1 dead letter, 2 journal, 4 acknowledgments."""
-        wishes = _WANTS_ACKNOWLEDGMENTS if self.acknowledge else 0
-        return self.flags >> _FLAG_COPIES_AT & 3 | wishes
+        """What the sender wants told or kept: the bits above."""
+        wishes = WANTS_ACKNOWLEDGMENTS if self.acknowledge else 0
+        return self.flags >> _FLAG_COPIES_AT & _COPIES | wishes
 
 
 _Label = Annotated[str, msgspec.Meta(max_length=LABEL_CHARACTERS_MAX)]

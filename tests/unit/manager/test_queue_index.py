@@ -7,18 +7,12 @@ from random import Random
 import pytest
 
 from dray.manager import index
-from dray.manager.index import (
-    COPY_DEAD_LETTER,
-    COPY_JOURNAL,
-    WANTS_ACKNOWLEDGMENTS,
-    entries_in,
-    pack_tail,
-    unpack,
-)
+from dray.manager.index import entries_in, pack_tail, unpack
 from dray.manager.queue_index import QueueIndex
 from dray.model.classes import Part
 from dray.store.heap import Extent
 from dray.store.kinds import Kind, heap_file_number
+from dray.wire.record import COPY_DEAD_LETTER, COPY_JOURNAL, WANTS_ACKNOWLEDGMENTS
 
 
 def tail(rng: Random, *, priority: int | None = None) -> bytes:
