@@ -7,7 +7,7 @@ import pytest
 from dray.delivery.events import RestoreMark
 from dray.delivery.outgoing import OutgoingStream
 from dray.testing.restored_world import RestoredWorld
-from dray.testing.stream_world import BrokenPromiseError, Canary
+from dray.testing.stream_node import BrokenPromiseError, Canary
 
 WORLDS = 400
 

@@ -7,7 +7,8 @@ import pytest
 from dray.delivery.events import Transmit
 from dray.delivery.incoming import IncomingStreams, Position
 from dray.delivery.outgoing import OutgoingStream
-from dray.testing.stream_world import BrokenPromiseError, Canary, StreamWorld
+from dray.testing.stream_node import BrokenPromiseError, Canary
+from dray.testing.stream_world import StreamWorld
 from tests.simulation.hash_seeds import digests_of
 
 WORLDS = 300

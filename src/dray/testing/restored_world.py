@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.testing.stream_world import NODES, STREAMS, TROUBLED_S, Canary, Node, StreamWorld
+from dray.testing.stream_node import STREAMS, Canary, Node
+from dray.testing.stream_world import NODES, TROUBLED_S, StreamWorld
 
 BACKUPS, RESTORES = 12, 6
 AGAIN = 0.5

@@ -1,0 +1,337 @@
+"""One node of a world of bare cores: queues in dictionaries, facts on a disk that forgets.
+
+What a node knows comes from facts, so that a kill can take what was not synced. Its turn is that of
+every manager: decide, append, sync once, and only then speak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from dray.delivery.backoff import Backoff
+from dray.delivery.events import (
+    Confirmed,
+    DeliverySettings,
+    Diverged,
+    Effect,
+    Event,
+    Grown,
+    LinkLost,
+    LinkReady,
+    Open,
+    PassOver,
+    PeerState,
+    Refused,
+    Renewed,
+    StreamSnapshot,
+    Transmit,
+)
+from dray.delivery.incoming import IncomingSnapshot, IncomingStreams, StreamKey
+from dray.delivery.outgoing import OutgoingStream
+from dray.testing.network import Endpoint, Link
+from dray.wire.frames import Data, Envelope, Head, OpenStream, Passed, StreamRefused, StreamState
+from dray.wire.stream import Frame
+
+if TYPE_CHECKING:
+    from dray.testing.stream_world import StreamWorld
+
+STREAMS = (("a", "c"), ("b", "c"), ("c", "a"), ("a", "b"))
+SETTINGS = DeliverySettings(
+    window_bytes=200,
+    window_messages=12,
+    frame_bytes=60,
+    frame_messages=4,
+    resend_schedule_s=(0.5, 0.5, 2.0),
+)
+
+
+class BrokenPromiseError(AssertionError):
+    """A promise was broken in a world."""
+
+
+class Canary(NamedTuple):
+    """Defences that can be taken out, to see that the worlds would notice."""
+
+    speak_first: bool = False
+    incoming: type[IncomingStreams] = IncomingStreams
+    outgoing: type[OutgoingStream] = OutgoingStream
+
+
+class _Queue:
+    """An outgoing queue: bodies by lookup id, in order."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[int, bytes] = {}
+        self.last = 0
+
+    def after(self, lookup_id: int, /) -> Iterator[tuple[int, int]]:
+        return ((each, len(body)) for each, body in self.bodies.items() if each > lookup_id)
+
+
+class _Stored(msgspec.Struct, array_like=True):
+    """A node's checkpoint, through bytes, as a manager's would be."""
+
+    outgoing: list[StreamSnapshot]
+    queues: list[tuple[dict[int, bytes], int]]
+    incoming: list[IncomingSnapshot]
+    inbox: dict[str, list[bytes]]
+
+
+class _Life:
+    """What a node knows between two kills; all of it comes from facts."""
+
+    def __init__(self, peers: list[str], canary: Canary, stored: _Stored | None) -> None:
+        self.incoming = canary.incoming(stored.incoming if stored else ())
+        self.inbox: dict[str, list[bytes]] = stored.inbox if stored else {}
+        self.queues = {peer: _Queue() for peer in peers}
+        self.streams: dict[str, OutgoingStream] = {}
+        for number, peer in enumerate(peers, 1):
+            queue = self.queues[peer]
+            state = StreamSnapshot(number, "q")
+            if stored:
+                state = stored.outgoing[number - 1]
+                queue.bodies, queue.last = stored.queues[number - 1]
+            self.streams[peer] = canary.outgoing.from_state(state, queue, SETTINGS)
+
+    def apply(self, fact: tuple[Any, ...]) -> None:
+        """Make a fact true, now or again."""
+        match fact:
+            case ("admitted", peer, first, when_us, bodies):
+                queue = self.queues[peer]
+                queue.last = first + len(bodies) - 1
+                queue.bodies.update(zip(range(first, queue.last + 1), bodies, strict=True))
+                self.streams[peer].admitted(first, queue.last, when_us)
+            case ("confirmed", peer, upto):
+                for lookup_id, _ in [*self.queues[peer].after(0)]:
+                    if lookup_id <= upto:
+                        del self.queues[peer].bodies[lookup_id]
+                self.streams[peer].acknowledged(upto)
+            case ("expired", peer, lookup_id):
+                del self.queues[peer].bodies[lookup_id]
+            case ("renewed", peer, sequence_id):
+                self.streams[peer].renewed(sequence_id)
+            case ("restored", when_us):
+                for peer, stream in self.streams.items():
+                    self.queues[peer].last = max(self.queues[peer].last, when_us)
+                    stream.came_from_backup(when_us // 1_000_000)
+            case ("accepted", key, sequence_id, number, bodies):
+                self.incoming.accepted(key, sequence_id, number)
+                self.inbox.setdefault(key.source, []).extend(bodies)
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(
+            _Stored(
+                [stream.state() for stream in self.streams.values()],
+                [(queue.bodies, queue.last) for queue in self.queues.values()],
+                self.incoming.state(),
+                self.inbox,
+            )
+        )
+
+
+class Node:
+    """One machine: a disk, a life, links."""
+
+    def __init__(self, name: str, world: StreamWorld) -> None:
+        """Begin with an empty disk."""
+        self.name = name
+        self.world = world
+        self.peers = [to for source, to in STREAMS if source == name]
+        self.checkpoint: bytes | None = None
+        self.synced: list[tuple[Any, ...]] = []
+        self.dirty: list[tuple[Any, ...]] = []
+        self.up = False
+        self.start()
+
+    def start(self) -> None:
+        """Recover from the disk, dial every peer."""
+        stored = msgspec.msgpack.decode(self.checkpoint, type=_Stored) if self.checkpoint else None
+        self.life = _Life(self.peers, self.world.canary, stored)
+        for fact in self.synced:
+            self.life.apply(fact)
+        self.up = True
+        self.dialled: dict[str, Link] = {}
+        self.links: list[Link] = []
+        self.newest: dict[str, Link] = {}
+        """The link on which each source has opened its stream last."""
+        self.backoffs = {peer: Backoff(1.0) for peer in self.peers}
+        for peer in self.peers:
+            self.dial(peer)
+
+    def kill(self) -> None:
+        """Lose the power: of what was not synced, any first part may have reached the disk."""
+        rng, schedule = self.world.rng, self.world.schedule
+        schedule.happened("kill", self.name)
+        self.synced += self.dirty[: rng.randint(0, len(self.dirty))]
+        self.dirty.clear()
+        self.up = False
+        for link in self.links:
+            link.cut(dead=self)
+        schedule.after(rng.uniform(0.01, 1.0), self.start)
+
+    def dial(self, peer: str) -> None:
+        """Try to connect to a peer; again later if it is down."""
+        if not self.up:
+            return
+        world, listener = self.world, self.world.nodes.get(peer)
+        if listener is None or not listener.up:
+            at = self.backoffs[peer].failed(world.schedule.now)
+            life = self.life
+            world.schedule.after(
+                at - world.schedule.now, lambda: self.dial(peer) if self.life is life else None
+            )
+            return
+        self.backoffs[peer].succeeded()
+        ends: tuple[Endpoint, Endpoint] = (self, listener)
+        link = Link(ends, world.schedule, world.rng, world.faults)
+        self.dialled[peer] = link
+        self.links.append(link)
+        listener.links.append(link)
+        self.turn(lambda: self.outgoing(peer, LinkReady()))
+
+    def broken(self, link: Link) -> None:
+        """Dial again if the link was ours."""
+        for peer, ours in [*self.dialled.items()]:
+            if ours is link and self.up:
+                del self.dialled[peer]
+                self.turn(lambda peer=peer: self.outgoing(peer, LinkLost()))  # type: ignore[misc]
+                self.dial(peer)
+        if link in self.links:
+            self.links.remove(link)
+
+    def arrived(self, link: Link, frame: Frame) -> None:
+        """Take a frame in a turn of its own."""
+        self.turn(lambda: self.frame(link, frame))
+
+    def turn(self, decide: Callable[[], list[tuple[Link, Head, bytes]]]) -> None:
+        """Decide, append, sync once, and only then speak; a kill may come at any point."""
+        world = self.world
+        sayings = decide()
+        if world.canary.speak_first:
+            self.speak(sayings)
+        if self.dirty:
+            if world.unlucky(world.chances.kill):
+                self.kill()
+                return
+            self.synced += self.dirty
+            self.dirty.clear()
+            if world.unlucky(0.05):
+                self.checkpoint, self.synced = self.life.snapshot(), []
+            if world.unlucky(world.chances.kill):
+                self.kill()
+                return
+        if not world.canary.speak_first:
+            self.speak(sayings)
+        for peer, stream in self.life.streams.items():
+            world.remind(self, peer, stream)
+
+    def speak(self, sayings: list[tuple[Link, Head, bytes]]) -> None:
+        """Release what a turn has to say."""
+        for link, head, body in sayings:
+            link.send(self, head, body=body)
+
+    def append(self, *fact: Any) -> None:  # noqa: ANN401 - a fact is any plain tuple
+        """Decide a fact: true at once in memory, durable by the next sync."""
+        self.dirty.append(fact)
+        self.life.apply(fact)
+
+    def expire(self, peer: str, lookup_id: int) -> list[tuple[Link, Head, bytes]]:
+        """Let the time of one message run out."""
+        self.append("expired", peer, lookup_id)
+        return []
+
+    def outgoing(self, peer: str, event: Event) -> list[tuple[Link, Head, bytes]]:
+        """Give an event to one outgoing stream and carry out its effects."""
+        stream = self.life.streams[peer]
+        sayings = []
+        for effect in stream.handle(event, self.world.schedule.now):
+            saying = self.effect(peer, stream, effect)
+            if saying and peer in self.dialled:
+                sayings.append((self.dialled[peer], *saying))
+            if isinstance(effect, Renewed):
+                sayings += self.outgoing(peer, Grown())
+        return sayings
+
+    def effect(
+        self, peer: str, stream: OutgoingStream, effect: Effect
+    ) -> tuple[Head, bytes] | None:
+        """Turn one effect into a frame or a fact."""
+        match effect:
+            case Open(question):
+                return OpenStream(stream.stream, stream.queue, question), b""
+            case Confirmed(upto):
+                self.append("confirmed", peer, upto)
+            case Renewed(sequence_id):
+                self.append("renewed", peer, sequence_id)
+            case Transmit(sequence_id, previous, lookup_ids, base):
+                bodies = [self.life.queues[peer].bodies[each] for each in lookup_ids]
+                envelopes = [
+                    Envelope(each, len(body), 0, 0, 0, 0, 0, number=each - base)
+                    for each, body in zip(lookup_ids, bodies, strict=True)
+                ]
+                return Data(stream.stream, sequence_id, previous, envelopes), b"".join(bodies)
+            case PassOver():
+                return Passed(stream.stream, *effect), b""
+            case Diverged():
+                raise BrokenPromiseError(f"{self.name} to {peer}: {effect} without a copied store")
+        return None
+
+    def frame(self, link: Link, frame: Frame) -> list[tuple[Link, Head, bytes]]:
+        """Answer one frame of a peer."""
+        head = frame.head
+        other = next(each for each in link.ends if each is not self)
+        assert isinstance(other, Node)
+        match head:
+            case OpenStream(stream, _, question):
+                if self.world.unlucky(self.world.chances.refuse):
+                    return [(link, StreamRefused(stream, "full", "no", question=question), b"")]
+                if not self.is_newest(other.name, link):
+                    return []
+                return [(link, self.position(StreamKey(other.name, stream), question), b"")]
+            case Data():
+                if self.newest.get(other.name, link) is not link:
+                    return []
+                return [(link, self.data(StreamKey(other.name, head.stream), head, frame), b"")]
+            case Passed():
+                if self.newest.get(other.name, link) is not link:
+                    return []
+                return [(link, self.passed(StreamKey(other.name, head.stream), head), b"")]
+            case StreamState(_, sequence_id, upto, _, question):
+                return self.outgoing(other.name, PeerState(sequence_id, upto, question))
+            case StreamRefused():
+                return self.outgoing(other.name, Refused(head.sentence, question=head.question))
+        raise BrokenPromiseError(f"unexpected frame {head}")
+
+    def is_newest(self, source: str, link: Link) -> bool:
+        """Let a source's stream come on this link only, unless a newer one has it already."""
+        newest = self.newest.get(source)
+        if newest in self.links and self.links.index(newest) > self.links.index(link):
+            return False
+        self.newest[source] = link
+        return True
+
+    def data(self, key: StreamKey, head: Data, frame: Frame) -> StreamState:
+        """Let in what the predicate lets in, in one fact with the position; say where we are."""
+        numbers = [each.number for each in head.envelopes]
+        start = self.life.incoming.admissible(key, head.sequence_id, head.previous, numbers)
+        bodies, at = [], 0
+        for each in head.envelopes:
+            bodies.append(bytes(frame.body[at : at + each.length]))
+            at += each.length
+        self.life.incoming.visited(key, start, self.world.schedule.now)
+        if start < len(numbers):
+            self.append("accepted", key, head.sequence_id, numbers[-1], bodies[start:])
+        return self.position(key)
+
+    def passed(self, key: StreamKey, head: Passed) -> StreamState:
+        """Let the position go on over what has gone."""
+        if not self.life.incoming.admissible(key, head.sequence_id, head.previous, [head.upto]):
+            self.append("accepted", key, head.sequence_id, head.upto, [])
+        return self.position(key)
+
+    def position(self, key: StreamKey, question: int = 0) -> StreamState:
+        """The order ack of a stream."""
+        return StreamState(key.stream, *self.life.incoming.position(key), question=question)
