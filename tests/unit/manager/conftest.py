@@ -8,7 +8,7 @@ from pathlib import Path
 import crc32c
 import pytest
 
-from dray.errors import from_code
+from dray.errors import ReceiveTimeout, from_code
 from dray.manager.events import (
     Answer,
     Effect,
@@ -233,6 +233,16 @@ class Caller:
             found.append(record[64 + properties :])
             at += envelope.length
         return head.envelopes, found
+
+    def what_is_in(
+        self, queue: int | str, **options: object
+    ) -> tuple[list[frames.Envelope], list[bytes]]:
+        """As `receive`, of a queue by its number or name; where nothing is, nothing."""
+        number = self.open(queue) if isinstance(queue, str) else queue
+        try:
+            return self.receive(number, **options)
+        except ReceiveTimeout:
+            return [], []
 
 
 @pytest.fixture(autouse=True)

@@ -33,10 +33,7 @@ def acknowledged(caller: Caller, name: str = "acks") -> list[tuple[MessageClass,
 
 
 def dead(caller: Caller, name: str = "system$;deadxact") -> list[tuple[MessageClass, bytes]]:
-    try:
-        envelopes, bodies = caller.receive(caller.open(name), peek=True)
-    except errors.ReceiveTimeout:
-        return []
+    envelopes, bodies = caller.what_is_in(name, peek=True)
     classes = [MessageClass(envelope.message_class) for envelope in envelopes]
     return list(zip(classes, bodies, strict=True))
 

@@ -31,10 +31,7 @@ def lasting(*bodies: str, **properties: object) -> list[Message]:
 
 
 def bodies(caller: Caller, queue: int, **options: object) -> list[bytes]:
-    try:
-        return caller.receive(queue, peek=True, **options)[1]
-    except errors.ReceiveTimeout:
-        return []
+    return caller.what_is_in(queue, peek=True, **options)[1]
 
 
 def positions(caller: Caller, queue: int) -> list[int]:
