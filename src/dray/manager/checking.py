@@ -68,19 +68,19 @@ def check_store(path: str | Path, told: Told | None = None) -> CheckReport:
     """
     with Offline(path) as offline:
         findings = Findings(str(path))
-        check_checkpoints(offline.disk, findings)
         try:
+            check_checkpoints(offline.disk, findings)
             state = offline.load()
         except StoreCorrupt as error:
-            sentence = f"{error} A start would refuse."
-            findings.damage(str(error.fields.get("file", LOG_NAME)), sentence)
+            _tell_refusal(error, findings)
             return findings.report()
         findings.manager_id = state.manager_id
         if offline.cuts:
             sentence = f"{offline.cuts} groups were never durable; a start cuts them off"
             findings.note(LOG_NAME, sentence)
-        for each in offline.disagreements:
-            findings.damage(each.map_name, str(each))
+        if offline.refusal is not None:
+            _tell_refusal(offline.refusal, findings)
+        _check_second_ways(offline, findings)
         _check_queues(state, findings)
         _check_streams(state, findings)
         damaged = _Records(offline, findings, told or _unheard).check()
@@ -89,6 +89,26 @@ def check_store(path: str | Path, told: Told | None = None) -> CheckReport:
         check_audit(Path(path), findings)
         findings.groups, findings.queues = offline.chain.groups, len(state.queues)
         return findings.report()
+
+
+def _tell_refusal(error: StoreCorrupt, findings: Findings) -> None:
+    sentence = str(error).rstrip(".")
+    findings.damage(str(error.fields.get("file", LOG_NAME)), sentence, remedy="a start refuses")
+
+
+def _check_second_ways(offline: Offline, findings: Findings) -> None:
+    """What no start needs as long as everything else is whole."""
+    for each in offline.disagreements:
+        findings.damage(each.map_name, str(each))
+    for name in offline.unused_maps:
+        remedy = "it is not needed; the checkpoint after next writes it anew"
+        findings.damage(name, "its header is gone, or its checksum does not fit", remedy=remedy)
+    if offline.log_breaks_at is not None:
+        findings.damage(
+            LOG_NAME,
+            f"the group at byte {offline.log_breaks_at} is damaged, before the newest checkpoint",
+            remedy="it is needed only should that be lost; two more checkpoints, and it is not",
+        )
 
 
 class _Records:
@@ -180,7 +200,9 @@ class _Records:
             queue=claim.queue,
             lookup_id=entry.lookup_id,
             message_id=join_id(ManagerId(source), entry.number),
-            remedy="a receive that meets it moves the message to the quarantine queue",
+            remedy="bring the file back; a start without it puts the message into quarantine"
+            if claim.extent in self._offline.aside
+            else "a receive that meets it moves the message to the quarantine queue",
         )
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 from dray.manager.lqs import EDITABLE, EVENTS, changes, check_editable, path_of
 from dray.store.audit import AUDIT_NAME
 from dray.store.checkpoint import PAIRS, CheckpointState
-from dray.store.decisions import LogState
+from dray.store.decisions import LogState, Pair
 from dray.store.disk import LOCK_NAME
 from dray.store.lqs import FOLDER, NotAFileOfOursError, decode, file_name, is_unfinished
-from dray.store.manifest import is_own_name, verify_audit
+from dray.store.manifest import MANIFEST_NAME, is_own_name, read_manifest, verify_audit
 from dray.store.survey import Sight, look
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dray.store.reading import ReadOnlyDisk
 
 _QUEUE_FILE_BYTES_MAX: Final = 64 << 10
+_LEFT_TO_THE_LOG: Final = {Pair.NONE, Pair.TORN}
 _MOVED_ASIDE: Final = "a start moves it to quarantine"
 
 
@@ -31,29 +32,30 @@ def check_checkpoints(disk: ReadOnlyDisk, findings: Findings) -> None:
         findings.damage(
             name,
             "its header is gone, or its checksum does not fit",
-            remedy=f"{_instead_of(name, seen)}; the next checkpoint replaces this one",
+            remedy=_instead_of(name, seen, "the next checkpoint replaces this one"),
         )
     for name in seen.missing:
-        remedy = f"{_instead_of(name, seen)}; a start makes this one anew"
+        remedy = _instead_of(name, seen, "a start makes this one anew")
         findings.damage(name, "it is missing", remedy=remedy)
     for name in seen.cut:
-        remedy = "it can be used; the checkpoint after next replaces it"
-        findings.damage(name, "it was cut off behind its content, which is whole", remedy=remedy)
+        remedy = "it can be used; a start or the checkpoint after next makes it long enough"
+        findings.damage(name, "it was cut off behind all that counts in it", remedy=remedy)
     for name in disk.names():
         if not is_own_name(name) and name != LOCK_NAME:
             findings.note(name, "no queue manager gives such a name to a file")
 
 
-def _instead_of(name: str, seen: Sight) -> str:
-    """What a start uses in the place of a checkpoint file or a map."""
+def _instead_of(name: str, seen: Sight, then: str) -> str:
+    """What a start uses in the place of a checkpoint file or a map, and what becomes of it."""
     pair = next((pair for pair in PAIRS if name in pair), ())
     whole = [other for other in pair if seen.states[other] is CheckpointState.VALID]
     if not pair:
-        return "it is not needed"
+        return f"it is not needed; {then}"
     if whole:
-        return f"{whole[0]} is used"
-    # Of a pair that has lost both, a start refuses and says what to do.
-    return "the log has all of it" if seen.log.state is LogState.ORIGIN else "nothing can be used"
+        return f"{whole[0]} is used; {then}"
+    if seen.log.state is LogState.ORIGIN and seen.worth(pair) in _LEFT_TO_THE_LOG:
+        return f"the log has all of it; {then}"
+    return "the other one of the pair cannot be used either, so a start refuses"
 
 
 def check_queue_files(offline: Offline, findings: Findings) -> None:
@@ -70,7 +72,12 @@ def check_queue_files(offline: Offline, findings: Findings) -> None:
 
 
 def check_audit(path: Path, findings: Findings) -> None:
-    """The chain of the audit is unbroken, and as long as it was."""
+    """The manifest can be read; the chain of the audit is unbroken, and as long as it was."""
+    try:
+        read_manifest(path)
+    except (OSError, ValueError):
+        remedy = "a start tells so in the audit and writes it anew"
+        findings.damage(MANIFEST_NAME, "it cannot be read", remedy=remedy)
     chain = verify_audit(path)
     if not chain.intact:
         findings.damage(AUDIT_NAME, f"line {chain.line}: {chain.problem}")

@@ -10,18 +10,18 @@ from typing import Self
 import crc32c
 
 from dray.delivery.events import DeliverySettings
-from dray.errors import DrayError, StoreError
+from dray.errors import DrayError, StoreCorrupt, StoreError
 from dray.manager.facts import Restored, decode_fact
 from dray.manager.index import Entry
 from dray.manager.state import State, replay
-from dray.store.checkpoint import ORIGIN, TRANSACTIONS, read_snapshot
+from dray.store.checkpoint import ORIGIN, PAIRS, TRANSACTIONS, Mark, read_snapshot
 from dray.store.decisions import LOG_NAME, Act, LogState
 from dray.store.heap import Extent
-from dray.store.maps import Disagreement
+from dray.store.maps import MAP_NAMES, Disagreement
 from dray.store.qmlog import Chain, LogReader
 from dray.store.reading import HeapReader, ReadOnlyDisk
 from dray.store.recovery import History, Replay
-from dray.store.survey import survey
+from dray.store.survey import Survey, survey
 from dray.wire.record import read_header
 
 
@@ -38,6 +38,14 @@ class Offline:
         """Groups at the end of the log that the next start will cut off."""
         self.disagreements: list[Disagreement] = []
         """Where the map of live blocks says otherwise than the state."""
+        self.aside: frozenset[Extent] = frozenset()
+        """Records that cannot be read at all: a start puts them into quarantine."""
+        self.unused_maps: tuple[str, ...] = ()
+        """Maps that are damaged, and that nobody needs."""
+        self.refusal: StoreCorrupt | None = None
+        """Why a start refuses although the state is known: no message file is there."""
+        self.log_breaks_at: int | None = None
+        """The byte of the log behind which it does not lead to the newest checkpoint."""
         self.chain: Chain
         self.capacity = 0
         self.oldest = ORIGIN
@@ -53,8 +61,15 @@ class Offline:
         try:
             run = Replay(self.disk, found, log, found.capacity)
             self.chain = run.run(self._rebuild)
+            self.log_breaks_at = _break_before(run.mark, found, LogReader(log, found.capacity))
         finally:
             log.close()
+        try:
+            run.check_heap()
+        except StoreCorrupt as error:
+            self.refusal = error
+        self.aside = frozenset(run.quarantined)
+        self.unused_maps = tuple(name for name in run.damaged if name in MAP_NAMES)
         self.cuts, self.capacity = run.cuts, found.capacity
         self.disagreements = run.disagreements
         whole = found.whole(TRANSACTIONS)
@@ -107,3 +122,20 @@ class Offline:
     def _rebuild(self, history: History) -> Iterable[tuple[Extent, int]]:
         self.state = replay(State(DeliverySettings()), history)
         return self.state.live()
+
+
+def _break_before(newest: Mark, found: Survey, reader: LogReader) -> int | None:
+    """The byte at which the log of the time before the newest checkpoint breaks off.
+
+    No start needs it as long as that checkpoint is whole. None if it leads there, or if the file
+    that would begin there cannot be used itself.
+    """
+    olders: list[Mark] = []
+    for pair in PAIRS:
+        whole = [mark for mark in found.whole(pair) if mark.generation < newest.generation]
+        if not whole and any(name in found.damaged + found.missing for name in pair):
+            return None
+        olders += whole[:1] or [ORIGIN]
+    older = min(olders, key=lambda mark: mark.lsn)
+    end = reader.chain(older.lsn, older.facts, older.epoch).end
+    return end % found.capacity if end < newest.lsn else None

@@ -75,7 +75,7 @@ class RecoveryReport:
     missing: tuple[str, ...]
     """Checkpoint files and maps that are gone and were not needed."""
     cut: tuple[str, ...]
-    """Checkpoint files that are shorter than they were, and whole all the same."""
+    """Files that are shorter than they were and have all that counts."""
     groups: int
     facts: int
     """Facts replayed after the checkpoint."""
@@ -92,7 +92,7 @@ class RecoveryReport:
         """What an operator should know, a sentence each."""
         found = [f"{name} is damaged and was not needed" for name in self.damaged]
         found += [f"{name} is missing and was not needed" for name in self.missing]
-        found += [f"{name} was cut off behind its content, which is whole" for name in self.cut]
+        found += [f"{name} was cut off behind all that counts in it" for name in self.cut]
         by_file: dict[str, int] = {}
         for extent in self.quarantined:
             name = file_name(extent.file)
@@ -132,7 +132,7 @@ class Replay:
         chain = self._reader.chain(mark.lsn, mark.facts, mark.epoch, durable=durable)
         if chain.gap:
             raise self._facts_are_missing()
-        if LOG_NAME in self.damaged and self._reader.is_cut_off_at(chain.end):
+        if LOG_NAME in self._found.cut and self._reader.is_cut_off_at(chain.end):
             raise refusal(LOG_DAMAGED, LOG_NAME, "it was cut off where its newest groups were")
         witness = self._reader.witness(chain.end)
         if witness is not None or (chain.end < durable and self._found.row.act is not Act.FRESH):

@@ -94,7 +94,7 @@ class Sight(NamedTuple):
     marks: tuple[Mark, ...]
     missing: tuple[str, ...]
     cut: tuple[str, ...]
-    """Whole checkpoint files that were cut off behind their content."""
+    """Whole checkpoint files that were cut off behind their content, and QMLog if it is short."""
     unheaded: tuple[str, ...]
     """Checkpoint files that are missing or have no header."""
     log: LogSight
@@ -132,7 +132,7 @@ def look(disk: Disk) -> Sight:
         lost_its_header = log.headed and state is CheckpointState.ABSENT
         if name not in missing and state in _UNWRITTEN and (lost_its_header or name in short):
             states[name] = CheckpointState.DAMAGED
-    cut = tuple(name for name in short if name in marks)
+    cut = (*[name for name in short if name in marks], *[LOG_NAME] * log.is_short)
     return Sight(states, tuple(marks.values()), missing, cut, unheaded, log)
 
 
@@ -151,11 +151,10 @@ def survey(disk: Disk, *, rebuild: bool = False) -> Survey:
     if row.act is Act.FRESH and disk.had_store():
         # What is left looks like a birth that a crash ended; but it had come to its end.
         raise refusal(LOG_LOST, LOG_NAME, NOT_A_BIRTH)
-    damaged = (*seen.damaged, *[LOG_NAME] * seen.log.is_short)
     return Survey(
         row,
         seen.marks,
-        damaged,
+        tuple(seen.damaged),
         missing=seen.missing,
         cut=seen.cut,
         unheaded=seen.unheaded,

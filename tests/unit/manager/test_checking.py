@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import crc32c
 import pytest
 
-from dray.errors import StoreError, StoreLocked
+from dray.errors import StoreCorrupt, StoreError, StoreLocked
 from dray.manager.checking import check_store
 from dray.model.message import Message
+from dray.store.checkpoint import TRANSACTIONS, examine
 from dray.store.heap import file_name
+from dray.store.manifest import MANIFEST_NAME
+from dray.store.maps import MAP_NAMES
+from dray.store.reading import ReadOnlyDisk
 
 from .conftest import Desk
 from .test_large_messages import send_large
@@ -191,4 +196,102 @@ def test_a_record_that_is_not_the_message_it_should_be_is_found(desk: Desk, path
     report = check_store(path)
     assert [each.lookup_id for each in report.findings if each.queue == "orders"] == [
         first.lookup_id
+    ]
+
+
+# ------------------------------------------------------------ what a start does not need, or misses
+
+
+def told(path: Path) -> list[tuple[str, str, str]]:
+    before = bytes_of(path)
+    report = check_store(path)
+    assert bytes_of(path) == before
+    return [
+        (each.file, each.what, each.remedy) for each in report.findings if each.severity == "damage"
+    ]
+
+
+def zero(file: Path, at: int, length: int) -> None:
+    with file.open("r+b") as open_file:
+        open_file.seek(at)
+        open_file.write(bytes(length))
+
+
+def test_the_log_before_the_newest_checkpoint_is_followed_too(desk: Desk):
+    caller, path = desk.session(), desk.path
+    orders = caller.create("orders")
+    desk.store.checkpoint(desk.manager.snapshot())
+    caller.send(orders, Message(body=b"between the two"))
+    desk.store.close(desk.manager.snapshot())
+    assert told(path) == []
+    (newest, older) = sorted(
+        (examine(ReadOnlyDisk(path), name)[1] for name in TRANSACTIONS),
+        key=lambda mark: -mark.generation,
+    )
+    assert older.lsn < newest.lsn
+    zero(path / "storage" / "QMLog", older.lsn, 512)
+    ((file, what, remedy),) = told(path)
+    assert file == "QMLog"
+    assert what == f"the group at byte {older.lsn} is damaged, before the newest checkpoint"
+    assert "only should that be lost" in remedy
+
+
+def test_a_log_that_was_cut_in_its_free_room_is_told(path: Path):
+    log = path / "storage" / "QMLog"
+    os.truncate(log, log.stat().st_size - 4096)
+    assert ("QMLog", "it was cut off behind all that counts in it") in [
+        each[:2] for each in told(path)
+    ]
+
+
+def test_a_map_that_is_damaged_is_told(path: Path):
+    for name in MAP_NAMES:
+        zero(path / "storage" / name, 0, 512)
+    ((file, _, remedy),) = told(path)
+    assert file in MAP_NAMES
+    assert remedy.startswith("it is not needed")
+
+
+def test_a_manifest_that_cannot_be_read_is_told(path: Path):
+    (path / MANIFEST_NAME).write_text("{")
+    assert [each[:2] for each in told(path)] == [(MANIFEST_NAME, "it cannot be read")]
+
+
+def test_a_store_without_any_message_file_is_one_that_a_start_refuses(path: Path):
+    for file in (path / "storage").glob("[pj]*.mq"):
+        file.unlink()
+    refusals = [each for each in told(path) if each[2] == "a start refuses"]
+    ((_, what, _),) = refusals
+    assert what.startswith("Event 2083: ")
+    with pytest.raises(StoreCorrupt, match="Event 2083"):
+        Desk(path)
+
+
+def test_a_message_whose_file_is_gone_is_one_that_a_start_puts_aside(desk: Desk, path: Path):
+    entry = place(desk, "orders", 7)
+    kept = file_name(entry.file)
+    others = [each for each in (path / "storage").glob("[pj]*.mq") if each.name != kept]
+    assert others
+    (path / "storage" / kept).unlink()
+    remedies = {remedy for file, _, remedy in told(path) if file == kept}
+    assert remedies == {"bring the file back; a start without it puts the message into quarantine"}
+    again = Desk(path)
+    assert any("were put into quarantine" in each for each in again.store.report.notices())
+
+
+def test_a_folder_in_the_place_of_a_file_is_a_finding(path: Path):
+    (path / "storage" / "p0000999.mq").mkdir()
+    ((file, what, remedy),) = told(path)
+    assert (file, remedy) == ("p0000999.mq", "a start refuses")
+    assert "move it away" in what
+
+
+def test_two_zeroed_checkpoint_files_are_said_to_be_refused_and_not_mended(path: Path):
+    for name in TRANSACTIONS:
+        zero(path / "storage" / name, 0, 64 << 10)
+    remedies = [remedy for _, _, remedy in told(path)]
+    assert remedies == [
+        "the other one of the pair cannot be used either, so a start refuses",
+        "the other one of the pair cannot be used either, so a start refuses",
+        "a start refuses",
     ]

@@ -122,7 +122,7 @@ def test_a_log_whose_free_end_was_cut_is_reported_and_made_whole_again():
     disk.cut_off("QMLog", LOG_BYTES - 1000)
     ledger = Ledger()
     store = small_store(disk)
-    assert store.recover(ledger.load).damaged == ("QMLog",)
+    assert store.recover(ledger.load).cut == ("QMLog",)
     assert ledger.state() == told.state()
     assert disk.open("QMLog").size() == LOG_BYTES
 

@@ -72,7 +72,7 @@ def test_one_that_was_cut_behind_its_content_is_used_and_told_until_it_is_writte
         _, mark = examine(disk, name)
         disk.cut_off(name, 512 + mark.length)
     store, ledger = opened(disk)
-    told = [f"{name} was cut off behind its content, which is whole" for name in names]
+    told = [f"{name} was cut off behind all that counts in it" for name in names]
     assert store.report.notices() == told
     assert store.checkpoint_due
     assert ledger.state() == before.state()
