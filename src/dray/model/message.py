@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from dray.model.classes import Acknowledge, MessageClass
@@ -9,6 +11,9 @@ from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId
 from dray.model.limits import PRIORITY_DEFAULT
 
 Buffer = bytes | bytearray | memoryview
+
+_SHOWN_BYTES: Final = 64
+"""Of a body or an extension in a text about a message: enough to know it, and fit for a log."""
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -49,7 +54,26 @@ class Message(_Body, frozen=True, kw_only=True):
     abort_count: int = 0
     move_count: int = 0
 
+    def __repr__(self) -> str:
+        """What was said or set, and of long bytes their beginning and how many there are."""
+        values = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        defaults = self.__struct_defaults__
+        told = [
+            f"{name}={_shown(value)}"
+            for (name, value), default in zip(values, defaults, strict=True)
+            if name == "body" or value != default
+        ]
+        return f"Message({', '.join(told)})"
+
     @property
     def body_size(self) -> int:
         """Length of the body in bytes."""
         return memoryview(self.body).nbytes
+
+
+def _shown(value: object) -> str:
+    if not isinstance(value, bytes | bytearray | memoryview):
+        return repr(value)
+    view = memoryview(value)
+    beginning = repr(bytes(view[:_SHOWN_BYTES]))
+    return beginning if view.nbytes <= _SHOWN_BYTES else f"{beginning}...({view.nbytes} bytes)"

@@ -249,7 +249,7 @@ def _encode_properties(message: Message) -> bytes:
     if len(encoded) > PROPERTIES_BYTES_MAX:
         raise MessageTooLarge(
             f"the properties of a message take {len(encoded)} bytes, over {PROPERTIES_BYTES_MAX};"
-            " put what is large into the body",
+            " put what is large into the body, which LargeMessageQueue sends at any size",
             size=len(encoded),
             limit=PROPERTIES_BYTES_MAX,
         )
