@@ -108,6 +108,16 @@ def test_a_snapshot_shows_all_and_removes_nothing(queue):
     assert queue.info().message_count == 2500
 
 
+def test_a_snapshot_is_in_the_order_of_receiving_over_many_pages(make_queue):
+    plain = make_queue(transactional=False)
+    sent = [dray.Message(b"%d" % number, priority=number % 8) for number in range(2500)]
+    plain.send_many(sent)
+    seen = [int(message.body) for message in plain.messages()]
+    assert seen == sorted(range(2500), key=lambda number: (-(number % 8), number))
+    taken = plain.receive_many(2500, timeout=0)
+    assert [int(message.body) for message in taken] == seen[: len(taken)]
+
+
 def test_a_range_of_positions_is_read_in_pages(queue):
     queue.send_many([b"%d" % number for number in range(10)])
     first = queue.peek_range(max_messages=4)

@@ -76,7 +76,7 @@ class Queue(Face[AwaitedQueue]):
     info = blocking(AwaitedQueue.info)
 
     def messages(self) -> Iterator[Message]:
-        """Look at what is in the queue now, in the order of positions; removes nothing."""
+        """Look at what is in the queue now, in the order of receiving; removes nothing."""
         return iterate(self.awaited.messages())
 
     def cursor(self) -> Cursor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from dray.manager.index import (
     ENTRY_BYTES,
@@ -24,6 +25,7 @@ from dray.manager.index import (
     with_keys,
 )
 from dray.manager.pages import Pages
+from dray.model.limits import PRIORITY_MAX
 from dray.store.heap import Extent
 
 _KEY = struct.Struct(">BQ")
@@ -128,6 +130,12 @@ class QueueIndex:
             return self.after(after)
         entries = (entry for entry in self._available if lookup_id_of(entry) > after)
         return iter(sorted(entries, key=lookup_id_of))
+
+    def of_priority(self, priority: int, after: int = 0) -> Iterator[bytes]:
+        """Available entries of one priority above a position, in order."""
+        priority_byte = PRIORITY_MAX - priority
+        behind = self._available.behind(_KEY.pack(priority_byte, max(0, after)))
+        return takewhile(lambda entry: entry[0] == priority_byte, behind)
 
     def find(self, lookup_id: int) -> bytes | None:
         """The available entry at a position; there are none below 1."""

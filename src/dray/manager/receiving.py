@@ -38,6 +38,7 @@ from dray.model.ids import split_id
 from dray.model.limits import (
     BATCH_MESSAGES_MAX,
     FRAME_BODY_BYTES_MAX,
+    PRIORITY_MAX,
     PROPERTIES_BYTES_MAX,
     WAITERS_PER_QUEUE_MAX,
 )
@@ -52,6 +53,7 @@ from dray.wire.frames import (
     ReadPart,
     Receive,
     ReceiveTransaction,
+    Select,
     Settle,
 )
 from dray.wire.record import HEADER_BYTES, read_header, read_properties
@@ -232,6 +234,8 @@ def _candidates(context: Context, queue: Queue, head: Receive) -> Iterator[bytes
             return queue.index.available()
         case "after":
             return _up_to_held(queue, select.lookup_id)
+        case "next" if select.text:
+            return queue.index.of_priority(_priority_of(select), select.lookup_id)
         case "next":
             return queue.index.in_position_order(select.lookup_id)
         case "lookup":
@@ -243,6 +247,12 @@ def _candidates(context: Context, queue: Queue, head: Receive) -> Iterator[bytes
             return _with_correlation(context, queue, select.text)
         case _:
             raise ProtocolError(f"there is no selection by {select.by!r}")
+
+
+def _priority_of(select: Select) -> int:
+    if len(select.text) == 1 and "0" <= select.text <= str(PRIORITY_MAX):
+        return int(select.text)
+    raise ProtocolError(f"there is no priority {select.text!r}")
 
 
 def _up_to_held(queue: Queue, after: int) -> Iterator[bytes]:

@@ -68,6 +68,7 @@ class Select(msgspec.Struct, array_like=True, frozen=True):
     """Which message: by "first", "id", "correlation", "lookup" (a lookup id).
 
     Or by what follows a lookup id: "next" passes over what transactions hold, "after" stops there.
+    "next" with a digit as text means only those of that priority.
     """
 
     by: str = "first"

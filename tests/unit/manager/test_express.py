@@ -227,6 +227,23 @@ def test_express_and_recoverable_messages_stand_in_one_order(caller, queue):
     assert caller.receive(queue)[1] == [b"higher", b"low", b"low too"]
 
 
+def test_what_is_of_one_priority_can_be_asked_for(caller, queue):
+    caller.send(queue, *lasting("low", priority=1), *lasting("high", priority=6))
+    caller.send(queue, *express("high too", priority=6))
+
+    def of(priority: str, after: int = 0) -> list[bytes]:
+        select = frames.Select("next", priority, after)
+        return caller.receive(queue, peek=True, select=select)[1]
+
+    assert (of("6"), of("1")) == ([b"high", b"high too"], [b"low"])
+    assert of("6", after=2) == [b"high too"]
+    with pytest.raises(errors.ReceiveTimeout):
+        of("7")
+    for wrong in ("8", "-1", "6 ", "six", "\u0663"):
+        with pytest.raises(errors.ProtocolError, match="no priority"):
+            of(wrong)
+
+
 def test_a_waiting_receiver_gets_an_express_message(desk, caller, queue):
     waiting = desk.session()
     request = waiting.ask(frames.Receive(queue, 0, None, 1))

@@ -85,6 +85,9 @@ def test_a_run_of_mixed_priorities_joins_in_receiving_order():
         (7, 2), (7, 4), (3, 1), (0, 3), (0, 5), (0, 6),
     ]  # fmt: skip
     assert [unpack(each).lookup_id for each in queue.in_position_order(2)] == [3, 4, 5, 6]
+    assert [unpack(each).lookup_id for each in queue.of_priority(7)] == [2, 4]
+    assert [unpack(each).lookup_id for each in queue.of_priority(0, after=3)] == [5, 6]
+    assert list(queue.of_priority(5)) == []
 
 
 @pytest.mark.parametrize("seed", range(10))

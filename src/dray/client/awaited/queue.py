@@ -22,7 +22,7 @@ from dray.client.messages import (
 from dray.client.requests import check_count, wait_for
 from dray.errors import ConnectionLost, InDoubt, MessageNotFound, ReceiveTimeout, TransactionUsage
 from dray.model.ids import LookupId, ManagerId, MessageId, join_id
-from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX, MIB
+from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX, MIB, PRIORITY_MAX
 from dray.model.names import parse_queue_address
 from dray.wire.frames import (
     DescribeQueue,
@@ -194,17 +194,21 @@ class Queue:
         return await self._pick(Select("lookup", str(lookup_id), lookup_id), timeout, peek=True)
 
     async def messages(self) -> AsyncGenerator[Message, None]:
-        """Look at what is in the queue now, in the order of positions; removes nothing."""
-        after = 0
-        left = (await self.info()).message_count
-        while left > 0:
-            page = await self._page("next", after, min(left, _PAGE_MESSAGES), _PAGE_BYTES)
-            if not page:
-                return
-            for message in page:
-                yield message
-            left -= len(page)
-            after = page[-1].lookup_id or 0
+        """Look at what is in the queue now, in the order of receiving; removes nothing."""
+        info = await self.info()
+        left = info.message_count
+        # Where there are priorities, one after the other: within each the order is by position.
+        for text in [""] if info.transactional else map(str, range(PRIORITY_MAX, -1, -1)):
+            after = 0
+            while left > 0:
+                select = Select("next", text, after)
+                page = await self._page(select, min(left, _PAGE_MESSAGES), _PAGE_BYTES)
+                if not page:
+                    break
+                for message in page:
+                    yield message
+                left -= len(page)
+                after = page[-1].lookup_id or 0
 
     async def peek_range(
         self,
@@ -216,7 +220,7 @@ class Queue:
 
         They end where a transaction holds one, so that everything up to the last can be settled.
         """
-        return await self._page("after", after, max_messages, max_bytes)
+        return await self._page(Select("after", lookup_id=after), max_messages, max_bytes)
 
     async def next_after(self, lookup_id: int, timeout: float | None) -> Message:
         """Look at the first message behind a position that no transaction holds."""
@@ -224,9 +228,8 @@ class Queue:
         return (await self._take(1, timeout=timeout, select=select, peek=True))[0]
 
     async def _page(
-        self, by: str, after: int, max_messages: int, max_bytes: int | None
+        self, select: Select, max_messages: int, max_bytes: int | None
     ) -> list[Message]:
-        select = Select(by, lookup_id=after)
         try:
             return await self._take(
                 max_messages, max_bytes=max_bytes, timeout=0, select=select, peek=True
