@@ -19,7 +19,7 @@ from dray.manager.express import admit, kind_in
 from dray.manager.facts import Accepted
 from dray.manager.going_on import check_ends, watch_ends, what_goes_on
 from dray.manager.happening import bury
-from dray.manager.index import is_express, pack_tail, with_class, with_hops
+from dray.manager.index import TAIL_BYTES, is_express, pack_tail, with_class, with_hops
 from dray.manager.parts import seen_in_record
 from dray.manager.placing import Span, check_records, place_all
 from dray.manager.telling import tell_source
@@ -324,7 +324,8 @@ def _admit_run(context: Context, queue: Queue, arrival: Arrival, judged: list[Ju
     spans = arrival.spans(
         [each for each in judged if each[2] is None or each[0] in kept_here], queue
     )
-    context.disk_room.check(sum(span.length for span in spans))
+    size = sum(span.length for span in spans)
+    context.disk_room.check(size, fact_bytes=len(spans) * TAIL_BYTES)
     # What cannot be read is refused before anything is placed for it.
     properties = {at: read_properties(body, headers[at], offset) for at, offset, _ in judged}
     places = iter(place_all(context.store, body, spans))

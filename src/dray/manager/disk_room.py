@@ -47,8 +47,11 @@ class DiskRoom:
         """Whether so many bytes more would leave the low-water mark."""
         return self.free - requested >= self.low_water
 
-    def check(self, requested: int) -> None:
-        """Raise `StoreFull` if so many bytes more would not leave the low-water mark."""
+    def check(self, requested: int, *, fact_bytes: int) -> None:
+        """Raise `StoreFull` if so many bytes more would not leave the low-water mark.
+
+        Or if the next checkpoint would find no room, with so much more of facts.
+        """
         free = self.free
         if free - requested < self.low_water:
             self.was_refused = True
@@ -58,6 +61,15 @@ class DiskRoom:
                 " or receive messages",
                 file="",
             )
+        try:
+            self._store.have_checkpoint_room(fact_bytes)
+        except StoreFull as error:
+            self.was_refused = True
+            sentence = (
+                "the disk of the data directory has no room left for the next checkpoint, which new"
+                " messages would make longer; free some space or receive messages"
+            )
+            raise StoreFull(sentence, file="MQTrans") from error
 
     def free_for(self, refused: int) -> int:
         """How much must be `free` before what was refused has a chance: with a heap file more.

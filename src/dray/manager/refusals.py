@@ -83,7 +83,7 @@ def _tell(
         return
     dead = DEAD_TRANSACTIONAL if queue.options.transactional else DEAD_LETTERS
     try:
-        context.disk_room.check(header.record_bytes)
+        context.disk_room.check(header.record_bytes, fact_bytes=REFUSED_BYTES)
         record = body[offset : offset + header.record_bytes]
         place = context.store.place(record, Kind.JOURNAL)
     except StoreFull:

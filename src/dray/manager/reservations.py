@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from dray.errors import ProtocolError
 from dray.manager.disk_room import Promise
+from dray.manager.index import TAIL_BYTES
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
@@ -34,7 +35,9 @@ def promised(context: Context, size: int, longest: int) -> Promise:
 def check_room(context: Context, queue: Queue, more: Promise) -> None:
     """Raise `QuotaExceeded` or `StoreFull` if there is no room for so much more."""
     context.ledger.check(queue, more.size)
-    context.disk_room.check(context.disk_room.footprint(more))
+    records = more.size // more.longest + 2 if more.longest else 1
+    footprint = context.disk_room.footprint(more)
+    context.disk_room.check(footprint, fact_bytes=records * TAIL_BYTES)
 
 
 def reserve(context: Context, transaction: OpenTransaction, queue: Queue, more: Promise) -> None:

@@ -148,7 +148,7 @@ def handle_reserve(context: Context, session: Session, request_id: int, head: Re
 
 
 def _make_room(
-    context: Context, queue: Queue, transaction: OpenTransaction | None, count: int
+    context: Context, queue: Queue, transaction: OpenTransaction | None, count: int, *, cost: int
 ) -> None:
     """Count bytes about to be placed: first against what was reserved, then against the quotas."""
     beyond = count
@@ -156,7 +156,7 @@ def _make_room(
         beyond = place_of_reserved(context, transaction, queue, count)
     if beyond:
         context.ledger.check(queue, beyond)
-        context.disk_room.check(beyond)
+        context.disk_room.check(beyond, fact_bytes=transaction.fact_bytes if transaction else cost)
         context.ledger.stage(queue, beyond)
 
 
@@ -179,7 +179,7 @@ def _stage(
     elif cost > context.fact_bytes_max:
         raise Misuse("a batch of so many messages does not fit the log, which is small: send fewer")
     try:
-        _make_room(context, queue, transaction, len(body))
+        _make_room(context, queue, transaction, len(body), cost=cost)
     except QuotaExceeded as error:
         if error.quota == queue.quota_name:
             _check_sums(head, body)

@@ -22,7 +22,7 @@ from dray.errors import ProtocolError, QuotaExceeded, StatusQueueMissing, StoreF
 from dray.large.status import Status, read_status, status_message
 from dray.manager.costs import POSITION_BYTES
 from dray.manager.happening import Happening, Staged
-from dray.manager.index import lookup_id_of, unpack
+from dray.manager.index import TAIL_BYTES, lookup_id_of, unpack
 from dray.manager.quarantine import set_aside
 from dray.manager.receiving import hold
 from dray.manager.transactions import take
@@ -70,7 +70,7 @@ class Statuses:
         message = status_message(self._queue.name, assembly.key, list(assembly.missing()))
         try:
             context.ledger.check(target, message.body_size + _HEAD_BYTES)
-            context.disk_room.check(message.body_size + _HEAD_BYTES)
+            context.disk_room.check(message.body_size + _HEAD_BYTES, fact_bytes=TAIL_BYTES)
             extent, crc, number = context.own_messages.place_message(message)
         except (QuotaExceeded, StoreFull):
             return

@@ -74,6 +74,15 @@ LOG_RETRY_SHARE: Final = 16
 CHECKPOINT_BYTES: Final = 64 << 10
 """What a checkpoint file occupies from the start; a larger snapshot makes it grow."""
 
+CHECKPOINT_AHEAD_SHARE: Final = 4
+"""It grows by one part in so many at a time, before the state does."""
+
+STATE_PER_FACTS: Final = 1.25
+"""Bytes of state that a byte of facts can become: of a message 71 become 79."""
+
+STATE_BESIDE_BYTES: Final = 16 << 10
+"""What else a state may grow by before the next checkpoint, such as queues that are made."""
+
 CHECKPOINT_BUFFER_BYTES: Final = 1 << 20
 """A snapshot is written in pieces of about this size, so it is never in memory twice."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dray.errors import StoreFull
 from dray.store.checkpoint import (
     NAMES,
     ORIGIN,
@@ -21,7 +22,7 @@ from dray.store.checkpoint import (
 )
 from dray.store.decisions import LogState
 from dray.store.disk import Disk, File
-from dray.store.limits import CHECKPOINT_BYTES
+from dray.store.limits import CHECKPOINT_AHEAD_SHARE, CHECKPOINT_BYTES, SECTOR_BYTES
 from dray.store.maps import END_AT, MAP_NAMES, encode_end, map_name
 from dray.store.recovery import Replay
 from dray.store.survey import Survey
@@ -39,6 +40,8 @@ class Pairs:
         self._generation = 0
         self._newest: dict[Pair, Mark] = dict.fromkeys(PAIRS, ORIGIN)
         self._older: dict[Pair, Mark] = dict.fromkeys(PAIRS, ORIGIN)
+        self._room = 0
+        """Bytes of state that both files of MQTrans have room for already."""
 
     def open(self, found: Survey, replay: Replay) -> None:
         """Go on with what recovery used; make files that are missing. Raises StoreFull."""
@@ -46,6 +49,7 @@ class Pairs:
             self._files[name] = self._disk.open(name, size=CHECKPOINT_BYTES)
         for name in found.unheaded:
             self._files[name].write(birth_mark(name), 0)
+        self._measure()
         self._generation = max([mark.generation for mark in found.marks], default=0)
         for pair, used in replay.used.items():
             older = [mark for mark in found.whole(pair) if mark.generation < used.generation]
@@ -54,6 +58,27 @@ class Pairs:
                 self._older[pair] = older[0]
             else:
                 self._older[pair] = used if found.log is LogState.LATER else ORIGIN
+
+    def have_room(self, length: int) -> None:
+        """See to it that either file of MQTrans can take a state of so many bytes.
+
+        Raises StoreFull if the disk has no room for it.
+        """
+        if length <= self._room:
+            return
+        try:
+            self._extend(length + max(CHECKPOINT_BYTES, length // CHECKPOINT_AHEAD_SHARE))
+        except StoreFull:
+            self._extend(length)
+        finally:
+            self._measure()
+
+    def _measure(self) -> None:
+        self._room = min(self._files[name].size() for name in TRANSACTIONS) - SECTOR_BYTES
+
+    def _extend(self, length: int) -> None:
+        for name in TRANSACTIONS:
+            self._disk.open(name, size=SECTOR_BYTES + length).close()
 
     @property
     def newest(self) -> Mark:

@@ -226,6 +226,8 @@ class Log:
         self.epoch = 0
         self.next_fact = next_fact
         self.bytes_written = 0
+        self.stated_bytes = 0
+        """Bytes of all facts put here, in groups or not."""
         self._pending = bytearray()
         self._pending_facts = 0
         self._reserve = capacity // LOG_RESERVE_SHARE
@@ -252,6 +254,7 @@ class Log:
         """Put a fact behind the others that wait."""
         self._pending += framed(fact)
         self._pending_facts += 1
+        self.stated_bytes += len(fact)
 
     def fits(self, ranges: int) -> bool:
         """Whether the waiting facts, with so many dirty ranges, find room now."""

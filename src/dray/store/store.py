@@ -37,6 +37,8 @@ from dray.store.limits import (
     LOG_CHECKPOINT_SHARE,
     LOG_RETRY_SHARE,
     SECTOR_BYTES,
+    STATE_BESIDE_BYTES,
+    STATE_PER_FACTS,
 )
 from dray.store.lqs import QueueFiles
 from dray.store.opening import Opening
@@ -96,6 +98,8 @@ class Store:
         self._pairs = Pairs(self._disk)
         self._due_at = 0
         self._checkpoint: Checkpoint | None = None
+        # Of `stated_bytes` of the log, what the newest checkpoint and the one under way contain.
+        self._stated_in_newest = self._stated_in_next = 0
         # Released since the last group, and with each group whose sync has not ended.
         self._released: list[Extent] = []
         self._leaving: deque[tuple[int, list[Extent]]] = deque()
@@ -131,6 +135,8 @@ class Store:
         self._log, self.report = opening.run(load)
         self._facts_durable = self._log.next_fact
         self._marked_at = self._log.head
+        # No less than the facts that were followed beyond it.
+        self._stated_in_newest = self._pairs.newest.lsn - self._log.head
         # Until then a checkpoint may be the only one of its pair, or the last one is not whole.
         self._due_at = 0 if opening.checkpoint_is_wanted else self._next_due()
         self._open = True
@@ -153,6 +159,15 @@ class Store:
     def append(self, fact: bytes) -> None:
         """State a fact; all facts stated between two `begin_sync` are one group, all or nothing."""
         self._log.append(fact)
+
+    def have_checkpoint_room(self, fact_bytes: int) -> None:
+        """See to it that the next checkpoint has room, with so many bytes of facts more.
+
+        So that it has it also when somebody else has filled the disk. Raises StoreFull.
+        """
+        stated = self._log.stated_bytes - self._stated_in_newest + fact_bytes
+        growth = int(stated * STATE_PER_FACTS) + STATE_BESIDE_BYTES
+        self._pairs.have_room(self._pairs.newest.length + growth)
 
     def release(self, extent: Extent) -> None:
         """The state no longer names `extent`, as of the facts appended up to the next sync."""
@@ -326,6 +341,7 @@ class Store:
             epoch=self._log.epoch,
             waiting=self._log.pending,
         )
+        self._stated_in_next = self._log.stated_bytes
         self._checkpoint = Checkpoint(self._captured(), drafts, mark, live_map)
         return self._checkpoint
 
@@ -338,6 +354,7 @@ class Store:
             self._due_at = self._log.head + self._log.capacity // LOG_RETRY_SHARE
             return
         self._pairs.written(checkpoint.marks)
+        self._stated_in_newest = self._stated_in_next
         self._log.tail = self._pairs.tail
         self._due_at = self._next_due()
         self._checkpoints += 1

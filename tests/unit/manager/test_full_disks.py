@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from dray import errors
 from dray.manager.accounts import Account
 from dray.model.message import Message
+from dray.store.disk import RealFile
 from dray.wire import frames
 from dray.wire.record import HEADER_BYTES, encode_record
 
@@ -125,3 +126,76 @@ def test_what_the_disk_had_no_room_for_counts_in_no_quota(
         caller.call(frames.Abort(transaction))
     assert set(staged(desk).values()) == {0}
     assert desk.manager._context.state.queues.named("orders").staged_bytes == 0
+
+
+def nothing_more_fits(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on no file grows: what is there may be written over."""
+    write, grow = RealFile.write, desk.disk.open
+
+    def written(file: RealFile, data: bytes, offset: int) -> None:
+        if offset + len(data) > file.size():
+            raise errors.StoreFull(f"There is no room to write {file.name}.", file=file.name)
+        write(file, data, offset)
+
+    def opened(name: str, *, size: int = 0) -> RealFile:
+        there = desk.path / "storage" / name
+        if size > (there.stat().st_size if there.exists() else 0):
+            raise errors.StoreFull(f"There is no room to open {name}.", file=name)
+        return grow(name, size=size)
+
+    monkeypatch.setattr(RealFile, "write", written)
+    monkeypatch.setattr(desk.disk, "open", opened)
+    monkeypatch.setattr(desk.disk, "free_bytes", lambda: 0)
+
+
+def sent_until_refused(caller: Caller, queue: int) -> int:
+    sent = 0
+    while sent < 10_000:
+        try:
+            caller.send(queue, *[Message(body=b"small")] * 100)
+        except errors.StoreFull:
+            return sent
+        sent += 100
+    raise AssertionError("nothing was refused")
+
+
+def test_who_receives_is_never_kept_waiting_by_a_disk_that_others_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoints of a state that had grown find room that was had before it grew.
+
+    Else the log would be full one day, and nobody could receive what would make room.
+    """
+    desk = Desk(tmp_path, low_water_bytes=0)
+    caller = desk.session()
+    queue = caller.create("orders")
+    sent = 0
+    for _ in range(25):
+        caller.send(queue, *[Message(body=b"small")] * 100)
+        sent += 100
+    nothing_more_fits(desk, monkeypatch)
+    sent += sent_until_refused(caller, queue)
+    before = desk.store.counters.checkpoints
+    received = 0
+    while received < sent:
+        received += len(caller.receive(queue, max_messages=3)[1])
+    assert desk.store.counters.checkpoints > before + 2
+    desk.crash()
+    assert desk.session().call(frames.DescribeQueue("orders")).info.message_count == 0
+
+
+def test_messages_that_the_next_checkpoint_would_have_no_room_for_are_refused_in_a_sentence(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    caller.send(queue, Message(body=BODY))
+
+    def full(length: int) -> None:
+        raise errors.StoreFull(f"There is no room for {length}.", file="MQTrans.lg1")
+
+    monkeypatch.setattr(desk.store._pairs, "have_room", full)
+    with pytest.raises(errors.StoreFull, match="no room left for the next checkpoint"):
+        caller.send(queue, Message(body=BODY))
+    assert set(staged(desk).values()) == {0}
+    assert caller.receive(queue)[1] == [BODY]
