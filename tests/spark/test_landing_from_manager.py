@@ -15,6 +15,7 @@ import pytest
 
 import dray
 from dray.errors import QueueNotFound
+from dray.large import split
 from dray.spark import land
 from dray.spark.table import LandedTable
 
@@ -116,6 +117,28 @@ def test_holes_are_named_and_the_rest_lands(land_parcels, manager, parcels, out)
     assert states[ids[3]] == ("hole", "")
     assert (summary.files, len(states)) == (2, 6)
     assert manager.queue("parcels").info().message_count == 0
+
+
+def test_what_only_a_newer_program_can_read_is_moved_aside_and_the_rest_lands(
+    land_parcels, manager, parcels, out
+):
+    sent = {}
+    with pytest.MonkeyPatch.context() as newer:
+        newer.setattr(split, "CONTROL_VERSION", split.CONTROL_VERSION + 1)
+        unreadable = parcels.send(b"of the future", label="new")
+    for body in bodies(2):
+        sent[parcels.send(body)] = body
+
+    summary = land_parcels()
+
+    assert_landed_once(out, sent)
+    (sentence,) = summary.unreadable
+    assert unreadable in sentence
+    assert "it was moved to 'parcels;unreadable'" in sentence
+    assert (summary.files, summary.clean) == (2, False)
+    aside = manager.queue("parcels;unreadable")
+    assert [queue.info().message_count for queue in (manager.queue("parcels"), aside)] == [0, 3]
+    assert land_parcels().unreadable == []
 
 
 def test_a_manager_that_is_killed_and_restarted_is_waited_for(land_parcels, daemon, parcels, out):

@@ -74,3 +74,5 @@ def _print(summary: LandingSummary) -> None:
     for hole in summary.holes:
         missing = ", ".join(hole.missing)
         click.echo(f"hole  {hole.label or 'no label'}: {missing} missing  {hole.sequence_id}")
+    for sentence in summary.unreadable:
+        click.echo(f"unreadable  {sentence}")

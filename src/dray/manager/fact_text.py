@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dray.manager.facts import Accepted, AnyFact, Committed, Delivered, PutBack, unpack_lookups
+from dray.manager.facts import (
+    Accepted,
+    AnyFact,
+    Committed,
+    Delivered,
+    LargeMoved,
+    PutBack,
+    positions_in,
+    unpack_lookups,
+)
 from dray.manager.index import TAIL_BYTES
 
 if TYPE_CHECKING:
@@ -31,6 +40,12 @@ def tell(fact: AnyFact, state: State) -> str:
         case PutBack():
             positions = unpack_lookups(fact.lookups)
             return f"put back into {queue_name(state, fact.queue)}: positions {_some(positions)}"
+        case LargeMoved():
+            positions = list(positions_in(fact.runs))
+            return (
+                f"positions {_some(positions)} moved from {queue_name(state, fact.queue)} to"
+                f" {queue_name(state, fact.target)}, a large message that could not be read"
+            )
         case _:
             fields = {
                 name: value

@@ -9,6 +9,8 @@ default.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from dray.model.queue import QueueOptions
@@ -205,6 +207,19 @@ class PurgePending(Fact, frozen=True, tag=34):
     lookups: bytes
 
 
+class LargeMoved(Fact, frozen=True, tag=35):
+    """A large message that its receiver could not read has moved to a queue of the same family.
+
+    Its parts keep their order and their place in the heap.
+    """
+
+    queue: int
+    target: int
+    runs: list[int]
+    """Its positions, see `runs_of`."""
+    when_us: int
+
+
 class PositionsReserved(Fact, frozen=True, tag=60):
     """Express messages may take positions of a queue below `upto` that nothing else has taken.
 
@@ -276,6 +291,7 @@ AnyFact = (
     | Prepared
     | PreparedAborted
     | PurgePending
+    | LargeMoved
     | PositionsReserved
     | Relocated
     | QueueOptionsSet
@@ -296,6 +312,31 @@ decode_fact = msgspec.msgpack.Decoder(AnyFact).decode
 def pack_lookups(lookup_ids: list[int]) -> bytes:
     """Pack positions as a fact carries them (64-bit, little-endian)."""
     return b"".join([lookup_id.to_bytes(8, "little") for lookup_id in lookup_ids])
+
+
+def runs_of(lookup_ids: list[int]) -> list[int]:
+    """Tell rising positions as runs: how many are passed over, how many follow, and so on.
+
+    A position takes 2 to 6 bytes if it stands alone, and nothing behind one of its own.
+    """
+    runs: list[int] = []
+    before = -1
+    for lookup_id in lookup_ids:
+        if runs and lookup_id == before + 1:
+            runs[-1] += 1
+        else:
+            runs += [lookup_id - before - 1, 1]
+        before = lookup_id
+    return runs
+
+
+def positions_in(runs: list[int]) -> Iterator[int]:
+    """Read what `runs_of` wrote."""
+    at = 0
+    for passed, count in zip(runs[::2], runs[1::2], strict=True):
+        at += passed
+        yield from range(at, at + count)
+        at += count
 
 
 def unpack_lookups(packed: bytes) -> list[int]:

@@ -16,9 +16,7 @@ import crc32c
 
 from dray.errors import LargeMessageHole, MessageNotFound, Misuse, ProtocolError, TransactionUsage
 from dray.large.join import PartSeen, SequenceKey
-from dray.manager.costs import MOVED_BYTES
 from dray.manager.envelopes import bodies_in, envelopes_in
-from dray.manager.happening import Happening
 from dray.manager.index import lookup_id_of, part_of, place_in, unpack
 from dray.manager.quarantine import set_aside
 from dray.manager.receiving import (
@@ -29,7 +27,7 @@ from dray.manager.receiving import (
     wait,
 )
 from dray.manager.repairs import may_be_filled
-from dray.manager.statuses import statuses_of, take_back
+from dray.manager.statuses import statuses_of
 from dray.manager.transactions import open_transaction, take
 from dray.model.classes import MessageClass
 from dray.model.ids import ManagerId, join_id, split_id
@@ -41,7 +39,6 @@ from dray.wire.frames import (
     LargeList,
     LargeListed,
     LargeReceive,
-    LargeUnreadable,
     PartAt,
     PartDamaged,
 )
@@ -176,45 +173,6 @@ def handle_part_damaged(
         queue.index.put_back(head.lookup_id)
         _lose(context, queue, assembly, [packed])
     context.answer(session, request_id, Done(int(assembly is not None)))
-
-
-def handle_unreadable(
-    context: Context, session: Session, request_id: int, head: LargeUnreadable
-) -> None:
-    """Move a large message that its receiver cannot read out of the way, whole and at once."""
-    queue = context.state.queues.numbered(head.queue)
-    target = context.state.queues.numbered(head.target)
-    if target.counted is not queue.counted or target is queue:
-        raise Misuse(f"a message moves only between {queue.counted.name!r} and its sub-queues")
-    _, number = queue.index.held(head.lookup_id) or (b"", 0)
-    owner = session.transactions.get(number)
-    keys = owner.large.get(queue.number, []) if owner is not None else []
-    found = (queue.parts.get(key) for key in keys)
-    assembly = next((each for each in found if each and each.header == head.lookup_id), None)
-    if owner is None or assembly is None:
-        context.answer(session, request_id, Done(0))
-        return
-    lookup_ids = assembly.lookup_ids()
-    if len(lookup_ids) * MOVED_BYTES > context.fact_bytes_max:
-        context.answer(session, request_id, Done(0))
-        return
-    keys.remove(assembly.key)
-    gone = frozenset(lookup_ids)
-    owner.receives[queue.number] = [
-        each for each in owner.receives[queue.number] if each not in gone
-    ]
-    for lookup_id in lookup_ids:
-        queue.index.put_back(lookup_id)
-    queue.parts.dropped(assembly.key)
-    take_back(context, owner, head.status_queue, assembly.key)
-    happening = Happening(context)
-    happening.move(queue, lookup_ids, target)
-    happening.record()
-    context.touch(queue)
-    sequence_id = join_id(ManagerId(assembly.key.source.hex()), assembly.key.sequence)
-    sentence = f"large message {sequence_id} could not be read and was moved to {target.name!r}"
-    context.notices.append((queue.name, sentence))
-    context.answer(session, request_id, Done(len(lookup_ids)))
 
 
 def _damaged_ends(context: Context, queue: Queue, assembly: Assembly) -> list[bytes]:

@@ -29,6 +29,7 @@ from dray.manager.facts import (
     Delivered,
     EndForgotten,
     Fact,
+    LargeMoved,
     ManagerNamed,
     NumbersLeased,
     PositionsReserved,
@@ -47,6 +48,7 @@ from dray.manager.facts import (
     StreamEnded,
     StreamRenewed,
     decode_fact,
+    positions_in,
     unpack_lookups,
 )
 from dray.manager.index import (
@@ -57,6 +59,7 @@ from dray.manager.index import (
     extent_of,
     extents_of,
     lookup_id_of,
+    moved,
     place_in,
     place_of,
     places_in,
@@ -322,6 +325,14 @@ class State:
         if queue is not None:
             queue.purge_pending.update(unpack_lookups(fact.lookups))
 
+    def _move_large(self, fact: LargeMoved) -> None:
+        queue, target = self.queues.numbered(fact.queue), self.queues.numbered(fact.target)
+        positions = list(positions_in(fact.runs))
+        found = filter(None, map(queue.index.find, positions))
+        tails = b"".join([moved(tail_of(packed)) for packed in found])
+        self._drop(queue, positions, frozenset(extents_of(tails)))
+        self._admit(target, tails, fact.when_us)
+
     def _put_back(self, fact: PutBack) -> None:
         queue = self.queues.get(fact.queue)
         if queue is not None:
@@ -426,6 +437,7 @@ class State:
         PutBack: _put_back,
         Relocated: _relocate,
         PurgePending: _purge_later,
+        LargeMoved: _move_large,
         PositionsReserved: _reserve_positions,
         Accepted: _accept,
         Delivered: _apply_delivered,

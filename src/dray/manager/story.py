@@ -20,13 +20,15 @@ from dray.manager.facts import (
     AnyFact,
     Committed,
     Delivered,
+    LargeMoved,
     Prepared,
     PutBack,
     QueueDeleted,
     decode_fact,
+    positions_in,
     unpack_lookups,
 )
-from dray.manager.index import lookup_id_of, split_tails, unpack, with_key
+from dray.manager.index import lookup_id_of, split_tails, tail_of, unpack, with_key
 from dray.manager.inspecting import RecordSeen, records
 from dray.manager.offline import Offline
 from dray.manager.state import State
@@ -115,6 +117,8 @@ class _Teller:
                 return self._prepared(fact)
             case PutBack():
                 return self._put_back(fact)
+            case LargeMoved():
+                return self._moved_aside(fact)
             case QueueDeleted():
                 gone = [lookup_id for queue, lookup_id in sorted(self._at) if queue == fact.number]
                 return self._left_all(fact.number, gone, "went with its queue:")
@@ -144,6 +148,13 @@ class _Teller:
         for lookup_id in unpack_lookups(fact.lookups):
             if (fact.queue, lookup_id) in self._at:
                 yield f"was put back into {queue_name(self._state, fact.queue)}"
+
+    def _moved_aside(self, fact: LargeMoved) -> Iterator[str]:
+        positions = list(positions_in(fact.runs))
+        found = filter(None, map(self._state.queues.numbered(fact.queue).index.find, positions))
+        tails = b"".join(map(tail_of, found))
+        yield from self._left_all(fact.queue, positions, "its receiver could not read it: left")
+        yield from self._joined(fact.target, tails, "was moved to")
 
     def _joined(self, number: int, tails: bytes, how: str) -> Iterator[str]:
         queue = self._state.queues.get(number)

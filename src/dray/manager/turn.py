@@ -32,6 +32,7 @@ from dray.manager import (
     sub_queues,
     telling,
     transactions,
+    unreadable,
     uploads,
 )
 from dray.manager.accounts import Account
@@ -111,7 +112,7 @@ _FOR_CLIENTS: dict[type[frames.Head], _Handler] = {
     frames.UploadDrop: uploads.handle_drop,
     frames.ListUploads: uploads.handle_list,
     frames.PartDamaged: large_messages.handle_part_damaged,
-    frames.LargeUnreadable: large_messages.handle_unreadable,
+    frames.LargeUnreadable: unreadable.handle_unreadable,
 }
 _FOR_MANAGERS: dict[type[frames.Head], _Handler] = {
     frames.OpenStream: arrivals.handle_open_stream,

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dray.model.ids import split_id
 from dray.spark.positions import Progress, Range
-from dray.spark.schema import LANDED
+from dray.spark.schema import LANDED, UNREADABLE
 from dray.spark.summary import HoleLanded
 from dray.spark.table import QueueReached, Reached, TransactionReached
 
@@ -33,6 +33,8 @@ class Examined(NamedTuple):
     replayed: int
     out_of_order: int
     holes: tuple[HoleLanded, ...]
+    unreadable: tuple[tuple[QueueKey, str], ...] = ()
+    """Queue and sequence id of what only a newer program can read."""
 
 
 def in_order(rows: pa.Table) -> pa.Table:
@@ -46,12 +48,17 @@ def examine(rows: pa.Table, landed: list[bool], reached: Reached) -> Examined:
     """Look at a batch in queue order; `landed` says of each row whether the table has it."""
     fresh: list[dict[str, Any]] = []
     holes: list[HoleLanded] = []
+    unreadable: list[tuple[QueueKey, str]] = []
     queues: dict[QueueKey, None] = {}
     seen: set[str] = set()
     duplicates = replayed = disorder = 0
     for row, is_landed in zip(rows.to_pylist(), landed, strict=True):
         manager_id, queue, sequence_id = row["manager_id"], row["queue"], row["sequence_id"]
-        queues[row["manager"], manager_id, queue] = None
+        key = (row["manager"], manager_id, queue)
+        queues[key] = None
+        if row["state"] == UNREADABLE:
+            unreadable.append((key, sequence_id))
+            continue
         before = reached.queue(manager_id, queue)
         if is_landed or sequence_id in seen:
             again = _is_duplicate(row, before.progress) or sequence_id in seen
@@ -70,7 +77,7 @@ def examine(rows: pa.Table, landed: list[bool], reached: Reached) -> Examined:
     )
     return Examined(
         table, reached, tuple(queues), sum(row["size"] for row in fresh if row["payload"]),
-        duplicates, replayed, disorder, tuple(holes),
+        duplicates, replayed, disorder, tuple(holes), tuple(unreadable),
     )  # fmt: skip
 
 

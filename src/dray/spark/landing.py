@@ -59,6 +59,10 @@ class Settler(Protocol):
         """Take from the queue what `reached` says is landed; say how far that is. Idempotent."""
         ...
 
+    def set_aside(self, key: QueueKey, sequence_id: str) -> str:
+        """Have what only a newer program can read moved aside; say so, or "" if it is gone."""
+        ...
+
     def close(self) -> None:
         """Let go of connections."""
         ...
@@ -93,7 +97,8 @@ def land(
 
     `url` and `queue` may name several, comma-separated. `report` is called after each micro-batch
     with the summary so far. Without a `session`, the active one is used, or a local one started.
-    A large message with a hole becomes a row with state "hole" and its parts are removed.
+    A large message with a hole becomes a row with state "hole" and its parts are removed. One that
+    only a newer program can read is moved to the sub-queue "unreadable" and named in the summary.
 
     Raises `StoreLocked` while another landing works there, `StoreFull` or `StoreError` for its
     disk, and the error of a manager or payload as it is; what was landed before stays landed, and
@@ -252,6 +257,11 @@ class Landing:
     def _settle(self, examined: Examined) -> None:
         """Take from the queues what the table has; a crash before this is made good by the next."""
         assert self._table is not None
+        for key, sequence_id in examined.unreadable:
+            sentence = self._settler.set_aside(key, sequence_id)
+            if sentence:
+                logger.warning("%s", sentence)
+                self.summary.unreadable.append(sentence)
         reached = examined.reached
         for key in examined.queues:
             _, manager_id, queue = key

@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dray.client.awaited.fragments import Origin
-from dray.client.awaited.large_message import Unreadable, open_found
-from dray.client.blocking import BlockingRuntime
+from dray.client.awaited.large_message import open_found
+from dray.client.awaited.unreadable import Unreadable
+from dray.client.blocking import BlockingRuntime, run
 from dray.client.large_message import LargeMessage
 from dray.client.manager import Manager, connect
 from dray.client.requests import ANSWER_GRACE_S
@@ -24,11 +25,14 @@ from dray.spark.positions import Range, ranges_of
 from dray.wire.frames import LargeEntry, LargeFound, LargeList, LargeListed, LargeReceive
 
 if TYPE_CHECKING:
+    from dray.client.connection import Connection
     from dray.client.queue import Queue
+    from dray.client.transaction import Transaction
     from dray.model.message import Message
     from dray.spark.batch import QueueKey
     from dray.spark.payload import Target
     from dray.spark.table import QueueReached
+    from dray.wire.stream import Frame
 
 PATIENCE_S = 30.0
 """Longer than a manager takes to recover; shorter than a person waits without being told."""
@@ -99,7 +103,12 @@ def describe_large(url: str, queue: Queue, manager_id: str, entry: LargeEntry) -
         "fragment_count": entry.fragment_count,
         "missing": [missing_as_text(each) for each in entry.missing],
     }
-    return row | (_describe_holed(queue, entry) if entry.missing else _describe_whole(queue, entry))
+    if entry.missing:
+        return row | _describe_holed(queue, entry)
+    try:
+        return row | _describe_whole(queue, entry)
+    except Unreadable:
+        return row | _describe_unreadable(entry)
 
 
 def _describe_whole(queue: Queue, entry: LargeEntry) -> dict[str, Any]:
@@ -145,6 +154,24 @@ def _describe_holed(queue: Queue, entry: LargeEntry) -> dict[str, Any]:
     }
 
 
+def _describe_unreadable(entry: LargeEntry) -> dict[str, Any]:
+    """What is known of one that only a newer program can read: nothing that its sender said."""
+    return {
+        "lookup_ranges": [],
+        "label": "",
+        "size": entry.size,
+        "digest": None,
+        "digest_kind": None,
+        "fragments_present": entry.fragment_count,
+        "app_specific": None,
+        "correlation_id": None,
+        "transaction_id": None,
+        "source": entry.source,
+        "sent_time": None,
+        "arrived_time": None,
+    }
+
+
 def missing_as_text(missing: Any) -> str:
     """One missing part, or range of fragments, as the table has it."""
     if isinstance(missing, str):
@@ -169,22 +196,28 @@ def _first_message(queue: Queue, after: int) -> Message | None:
 
 
 def _look_at(queue: Queue, sequence_id: str) -> tuple[LargeMessage, list[Range]]:
-    """A large message to be read without taking it, and the positions of its parts."""
+    """A large message to be read without taking it, and the positions of its parts.
+
+    Raises `Unreadable`.
+    """
     connection, frame = queue.way.call(
         lambda number: LargeReceive(number, 0, 0.0, "sequence", sequence_id, peek=True),
         LargeFound,
         wait_s=ANSWER_GRACE_S,
     )
+    message, found = _opened(queue, connection, frame, sequence_id)
+    ends = [found.header.lookup_id, *([found.trailer.lookup_id] if found.trailer else [])]
+    return message, ranges_of([*ends, *(part.lookup_id for part in found.parts)])
+
+
+def _opened(
+    queue: Queue, connection: Connection, frame: Frame, sequence_id: str
+) -> tuple[LargeMessage, LargeFound]:
     found = frame.head
     assert isinstance(found, LargeFound)
-    ends = [found.header.lookup_id, *([found.trailer.lookup_id] if found.trailer else [])]
     number = queue.way.opened(connection).number
     origin = Origin(BlockingRuntime(), connection, number, queue.name, sequence_id)
-    try:
-        message = LargeMessage(open_found(origin, found, frame.body))
-    except Unreadable as unreadable:
-        raise unreadable.told("it stays in the queue") from unreadable
-    return message, ranges_of([*ends, *(part.lookup_id for part in found.parts)])
+    return LargeMessage(open_found(origin, found, frame.body)), found
 
 
 class ManagerPuller:
@@ -197,7 +230,10 @@ class ManagerPuller:
     def pull(self, row: dict[str, Any], target: Target) -> str:
         """Write the whole payload; every record's CRC32C and the digest are checked on the way."""
         queue = self._managers.raw_queue(row["manager"], row["queue"])
-        message, _ = _look_at(queue, row["sequence_id"])
+        try:
+            message, _ = _look_at(queue, row["sequence_id"])
+        except Unreadable as unreadable:
+            raise unreadable.told("it stays in the queue") from unreadable
         for piece in message:
             target.write(piece)
         return message.digest.hex()
@@ -219,6 +255,28 @@ class ManagerSettler:
         url, _, name = key
         return patiently(lambda: self._settle(self._managers.raw_queue(url, name), url, reached))
 
+    def set_aside(self, key: QueueKey, sequence_id: str) -> str:
+        """Have what only a newer program can read moved aside; say so, or "" if it is gone."""
+        url, _, name = key
+        return patiently(
+            lambda: self._set_aside(
+                self._managers.at(url), self._managers.raw_queue(url, name), sequence_id
+            )
+        )
+
+    def _set_aside(self, manager: Manager, queue: Queue, sequence_id: str) -> str:
+        transaction = manager.transaction()
+        try:
+            _opened(queue, *_take(queue, transaction, sequence_id), sequence_id)
+        except Unreadable as unreadable:
+            return str(unreadable.told(run(unreadable.set_aside())))
+        except MessageNotFound:
+            # Moved when this was done before, or received by somebody who can read it.
+            return ""
+        finally:
+            transaction.abort()
+        return ""
+
     def _settle(self, queue: Queue, url: str, reached: QueueReached) -> QueueReached:
         for sequence_id in reached.holed:
             self._reject(self._managers.at(url), queue, sequence_id)
@@ -231,13 +289,7 @@ class ManagerSettler:
         """Remove the parts of a holed large message: receiving it does that and tells the hole."""
         transaction = manager.transaction()
         try:
-            connection, number = transaction.join()
-            queue.way.call(
-                lambda at: LargeReceive(at, number, 0.0, "sequence", sequence_id),
-                LargeFound,
-                wait_s=ANSWER_GRACE_S,
-                connection=connection,
-            )
+            _take(queue, transaction, sequence_id)
         except (LargeMessageHole, MessageNotFound):
             # Told and removed now, or when this was done before.
             return
@@ -247,6 +299,17 @@ class ManagerSettler:
     def close(self) -> None:
         """Close the connections."""
         self._managers.close()
+
+
+def _take(queue: Queue, transaction: Transaction, sequence_id: str) -> tuple[Connection, Frame]:
+    """Receive a large message in a transaction."""
+    connection, number = transaction.join()
+    return queue.way.call(
+        lambda at: LargeReceive(at, number, 0.0, "sequence", sequence_id),
+        LargeFound,
+        wait_s=ANSWER_GRACE_S,
+        connection=connection,
+    )
 
 
 def pages(queue: Queue, after: int, upto: int) -> Iterator[list[Message]]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dray.folders import sync_folder
 from dray.spark.payload import Placement, Target, payload_name
-from dray.spark.schema import LARGE, PULLED, batch_of
+from dray.spark.schema import LARGE, PULLED, UNREADABLE, batch_of
 
 
 class Puller(Protocol):
@@ -52,6 +52,8 @@ class PullInto(NamedTuple):
     def _pull(self, row: dict[str, Any]) -> dict[str, Any]:
         if row["missing"]:
             return {**row, "state": "hole", "payload": None, "landed_time": _now()}
+        if row["digest"] is None:
+            return {**row, "state": UNREADABLE, "payload": None, "landed_time": _now()}
         name = payload_name(row["sequence_id"], row["label"])
         placement = Placement(
             self.directory / name, size=row["size"], digest=row["digest"], kind=row["digest_kind"]

@@ -74,6 +74,9 @@ PULLED = pa.schema(
 )
 """What comes out of the executors: the row, and what became of its payload."""
 
+UNREADABLE = "unreadable"
+"""The state of what only a newer program can read; it does not enter the table."""
+
 LANDED = pa.schema(
     [
         *LARGE,

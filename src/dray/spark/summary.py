@@ -23,7 +23,8 @@ class LandingSummary(msgspec.Struct, kw_only=True):
     are messages that Spark presented again after a restart and that were in the table already,
     which is as it should be; `duplicates` are messages that stand in the queue a second time, which
     is not. `out_of_order` counts messages of one transaction that did not follow each other in
-    order.
+    order. `unreadable` has a sentence for each message that only a newer program can read, and says
+    where it is now.
     """
 
     out: Path
@@ -37,6 +38,7 @@ class LandingSummary(msgspec.Struct, kw_only=True):
     replayed: int = 0
     out_of_order: int = 0
     holes: list[HoleLanded] = []
+    unreadable: list[str] = []
 
     @property
     def rate_bytes_s(self) -> float:
@@ -46,4 +48,4 @@ class LandingSummary(msgspec.Struct, kw_only=True):
     @property
     def clean(self) -> bool:
         """Whether everything that was there came whole, once and in order."""
-        return not (self.duplicates or self.out_of_order or self.holes)
+        return not (self.duplicates or self.out_of_order or self.holes or self.unreadable)

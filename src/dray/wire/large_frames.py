@@ -112,7 +112,7 @@ class LargeUnreadable(Head, frozen=True):
 
     `lookup_id` is the header's, `target` a sub-queue to which all of it is moved at once, whatever
     becomes of the transaction; what `status_queue` says of it is taken back. Answered by Done: how
-    many parts were moved, 0 for a message that is not held, or is too long for one fact.
+    many parts were moved, 0 for a message that is not held.
     """
 
     code = 57

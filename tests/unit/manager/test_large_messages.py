@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from dray import errors
-from dray.manager.costs import MOVED_BYTES
 from dray.model.classes import Part
 from dray.model.message import Message
 from dray.wire import frames
@@ -209,56 +208,3 @@ def test_a_list_stays_in_order_when_a_first_part_is_taken(desk: Desk) -> None:
     firsts = [entry.first_lookup_id for entry in listed.entries]
     assert firsts == sorted(firsts) == [2, 5]
     assert listed.entries[0].missing == ["header"]
-
-
-def test_what_its_receiver_cannot_read_is_moved_whole_and_stays_there(desk: Desk) -> None:
-    caller, other = desk.session(), desk.session()
-    queue, statuses = caller.create("files"), caller.create("statusq")
-    for fragments in (3, 1):
-        transaction = caller.number_for()
-        send_large(caller, queue, fragments, transaction)
-        caller.commit(transaction, 3)
-    aside = caller.call(frames.OpenQueue("files;unreadable")).number
-    taking = caller.number_for()
-    found = take_large(caller, queue, taking, status_queue=statuses)
-    unreadable = frames.LargeUnreadable(queue, found.header.lookup_id, aside, statuses)
-    for stranger in (other, desk.session()):
-        assert stranger.call(unreadable) == frames.Done(0)
-    assert caller.call(unreadable) == frames.Done(5)
-    assert caller.call(unreadable) == frames.Done(0)
-    assert len(take_large(caller, queue, taking, status_queue=statuses).parts) == 1
-    caller.commit(taking, 0)
-    desk.crash()
-    caller = desk.session()
-    counts = [
-        caller.call(frames.DescribeQueue(name)).info.message_count
-        for name in ("files", "files;unreadable", "statusq")
-    ]
-    assert counts == [0, 5, 0]
-    again = take_large(caller, caller.call(frames.OpenQueue("files;unreadable")).number, 99_999)
-    assert (again.sequence, again.header.move_count) == (found.sequence, 1)
-
-
-def test_what_cannot_be_read_is_moved_to_a_sub_queue_of_its_own_queue_alone(desk: Desk) -> None:
-    caller = desk.session()
-    queue, foreign = caller.create("files"), caller.create("others")
-    for target in (queue, foreign):
-        with pytest.raises(errors.Misuse):
-            caller.call(frames.LargeUnreadable(queue, 1, target, 0))
-
-
-def test_what_cannot_be_read_and_is_too_long_for_one_fact_stays_first(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    caller = desk.session()
-    queue = caller.create("files")
-    transaction, taking = caller.number_for(), caller.number_for()
-    send_large(caller, queue, 3, transaction)
-    caller.commit(transaction, 3)
-    header = take_large(caller, queue, taking).header.lookup_id
-    aside = caller.call(frames.OpenQueue("files;unreadable")).number
-    monkeypatch.setattr(type(desk.manager._context), "fact_bytes_max", 5 * MOVED_BYTES - 1)
-    unreadable = frames.LargeUnreadable(queue, header, aside, 0)
-    assert caller.call(unreadable) == frames.Done(0)
-    caller.call(frames.Abort(taking))
-    assert take_large(caller, queue, caller.number_for()).header.lookup_id == header

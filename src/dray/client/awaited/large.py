@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Protocol, Unpack
 import msgspec
 
 from dray.client.awaited.fragments import Origin
-from dray.client.awaited.large_message import LargeMessage, Unreadable, open_found
+from dray.client.awaited.large_message import LargeMessage, open_found
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.transaction import InTransaction, Transaction, transaction_of
+from dray.client.awaited.unreadable import Unreadable
 from dray.client.awaited.upload import Cut, Upload, What
 from dray.client.digest import RollingDigest
 from dray.client.lending import lender_of
@@ -39,7 +40,6 @@ from dray.errors import (
     DrayError,
     LargeMessageHole,
     MessageNotFound,
-    Misuse,
     NotTransactional,
     QueueNotFound,
     StatusQueueMissing,
@@ -63,7 +63,6 @@ from dray.wire.frames import (
     Done,
     LargeFound,
     LargeReceive,
-    LargeUnreadable,
     ListUploads,
     Reserve,
     UploadDrop,
@@ -76,8 +75,6 @@ if TYPE_CHECKING:
     from dray.client.formatters import Encoder
 
 PARAMETERS = LargeMessageParameters()
-_UNREADABLE = "unreadable"
-"""The sub-queue for what only a newer receiver can read."""
 
 
 class OfQueue(Protocol):
@@ -342,7 +339,7 @@ class LargeMessageQueue:
                         reached("hole-rejected")
                         raise
                 except Unreadable as unreadable:
-                    fate = await self._set_aside(unreadable, status_queue)
+                    fate = await unreadable.set_aside(status_queue)
                     raise unreadable.told(fate) from unreadable
                 except StatusQueueMissing as error:
                     if error.queue:
@@ -383,23 +380,6 @@ class LargeMessageQueue:
             except MessageNotFound:
                 return False
         return True
-
-    async def _set_aside(self, unreadable: Unreadable, status_queue: int) -> str:
-        """Move a message that cannot be read here out of the way; tells where it is."""
-        origin = unreadable.origin
-        name = f"{parse_queue_address(self._way.name).queue};{_UNREADABLE}"
-        if name == self._way.name:
-            return "it stays first in the queue"
-        try:
-            target = await origin.connection.open_queue(name)
-            moved = await origin.connection.ask(
-                LargeUnreadable(origin.queue, unreadable.header, target.number, status_queue), Done
-            )
-        except Misuse as error:
-            return f"it stays first in the queue, for it cannot be moved to {name!r}: {error}"
-        if not moved.count:
-            return "it stays first in the queue, for it is too long to be moved at once"
-        return f"it was moved to {name!r}, and the next receive goes on behind it"
 
     async def _find(self, connection: Connection, head: LargeReceive) -> LargeMessage:
         """Ask for a large message; `head` without the number of the queue."""

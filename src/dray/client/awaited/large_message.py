@@ -18,6 +18,7 @@ from dray.client.awaited.described import Described, Said
 from dray.client.awaited.fragments import Fragments, Held, Origin
 from dray.client.awaited.large_message_file import LargeMessageFile, Layout
 from dray.client.awaited.saving import Saving
+from dray.client.awaited.unreadable import Unreadable
 from dray.client.digest import RollingDigest
 from dray.client.formatters import Decoder, decoded
 from dray.client.messages import Arrived, arrived, checked_header
@@ -33,22 +34,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from dray.client.awaited.transaction import Transaction
-
-
-class Unreadable(Exception):  # noqa: N818 - what is raised to callers is `LargeMessageCorrupt`
-    """Header or trailer came as they were sent, and mean nothing to this program."""
-
-    def __init__(self, origin: Origin, why: str, header: int) -> None:
-        """Say why, and at which position the header is."""
-        super().__init__(why)
-        self.origin, self.why, self.header = origin, why, header
-
-    def told(self, fate: str) -> LargeMessageCorrupt:
-        """What callers are told; `fate` says where the message is."""
-        return LargeMessageCorrupt(
-            f"large message {self.origin.sequence_id} cannot be read: {self.why}; {fate}",
-            sequence_id=self.origin.sequence_id,
-        )
 
 
 def open_found(origin: Origin, found: LargeFound, body: memoryview) -> LargeMessage:
