@@ -11,11 +11,11 @@ import resource
 from dray.daemon.limits import DESCRIPTORS_FOR_LINKS, FILES_LENT_MANY
 from dray.errors import InvalidConfiguration
 from dray.model.limits import SESSIONS_MAX
-from dray.store.limits import HEAP_DESCRIPTORS
+from dray.store.limits import HEAP_DESCRIPTORS, HEAP_READERS
 
 DESCRIPTORS_FOR_FILES = 2 * FILES_LENT_MANY
 """Files that callers lend, each with the heap file that it is copied from."""
-DESCRIPTORS_KEPT = HEAP_DESCRIPTORS + DESCRIPTORS_FOR_LINKS + DESCRIPTORS_FOR_FILES
+DESCRIPTORS_KEPT = HEAP_DESCRIPTORS + HEAP_READERS + DESCRIPTORS_FOR_LINKS + DESCRIPTORS_FOR_FILES
 """What callers never get."""
 
 

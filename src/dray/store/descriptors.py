@@ -4,17 +4,22 @@ The one that was not used for longest goes first. A file that is dirty, or that 
 keeps its descriptor, because the kernel reports a failed write-back only to descriptors that were
 open when it failed. Whoever writes more files than there are descriptors without syncing pays for
 it here, one file at a time.
+
+What is only read has descriptors of its own, a few, that cannot be written to. A message of many
+files passes through those and leaves the others as they were; and the audit does not hear of each
+file that is closed, as it must of every descriptor to which something could have been written.
 """
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable
 
 from dray.store.disk import Disk, File
 from dray.store.heap_file import Capture, HeapFile
 from dray.store.kinds import file_name
-from dray.store.limits import HEAP_DESCRIPTORS
+from dray.store.limits import HEAP_DESCRIPTORS, HEAP_READERS
 
 
 class Descriptors:
@@ -25,6 +30,7 @@ class Descriptors:
         self._disk = disk
         self._synced = synced
         self._held: OrderedDict[int, HeapFile] = OrderedDict()
+        self._read: OrderedDict[int, int] = OrderedDict()
 
     def file(self, heap_file: HeapFile, size: int) -> File:
         """The file of `heap_file`, opened with at least `size` bytes if it is not open yet.
@@ -40,8 +46,27 @@ class Descriptors:
         self._held[heap_file.number] = heap_file
         return file
 
+    def to_read(self, heap_file: HeapFile) -> int:
+        """A descriptor for reading, good until the next call of any kind.
+
+        Raises StoreCorrupt, StoreFull.
+        """
+        if heap_file.file is not None:
+            return heap_file.file.descriptor()
+        descriptor = self._read.get(heap_file.number)
+        if descriptor is None:
+            while len(self._read) >= HEAP_READERS:
+                os.close(self._read.popitem(last=False)[1])
+            descriptor = self._disk.open_to_read(file_name(heap_file.number))
+            self._read[heap_file.number] = descriptor
+        self._read.move_to_end(heap_file.number)
+        return descriptor
+
     def give_up(self, heap_file: HeapFile) -> None:
-        """Close its file, if it is open."""
+        """Close its file, however it is open."""
+        descriptor = self._read.pop(heap_file.number, None)
+        if descriptor is not None:
+            os.close(descriptor)
         if heap_file.file is not None:
             heap_file.file.close()
             heap_file.file = None
@@ -51,6 +76,8 @@ class Descriptors:
         """Give all of them back."""
         for heap_file in list(self._held.values()):
             self.give_up(heap_file)
+        while self._read:
+            os.close(self._read.popitem()[1])
 
     def _room_was_made(self) -> bool:
         unsynced: HeapFile | None = None

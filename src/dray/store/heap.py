@@ -234,7 +234,7 @@ class Heap:
         heap_file = self._known(number)
         if heap_file.memory is not None:
             self._spill(heap_file)
-        return self._file(heap_file).descriptor()
+        return self._descriptors.to_read(heap_file)
 
     def opener(self, number: int) -> Callable[[], int]:
         """What opens heap file `number` to read, in any thread, while it is pinned.

@@ -24,6 +24,10 @@ of 4,000,000 bytes leave, few enough that a commit has at most 16 MiB left to sy
 HEAP_DESCRIPTORS: Final = 256
 """Descriptors kept for heap files; a quarter of the usual limit of 1,024 per process."""
 
+HEAP_READERS: Final = 16
+"""Descriptors for heap files that are only read, beside those: each connection that is sent a
+message of many files reads one of them at a time, and opening one again takes microseconds."""
+
 FLUSH_SHARE: Final = 4
 """An open heap file is worth an early sync when one part in this many (1 MiB) is not durable. Less
 stays for the next commit: at most 8 MiB, in the open files of messages and journals."""

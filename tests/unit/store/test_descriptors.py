@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from pathlib import Path
 from random import Random
 
 import pytest
 
+from dray.errors import StoreCorrupt
 from dray.store.descriptors import Descriptors
+from dray.store.disk import RealDisk
 from dray.store.heap import Heap
 from dray.store.heap_file import HeapFile
 from dray.testing.disk import SimDisk
@@ -81,3 +86,88 @@ def test_a_file_without_a_descriptor_has_none_to_give_up(disk):
     held.file(heap_file, FILE_BYTES)
     held.close()
     assert heap_file.file is None
+
+
+class Changes:
+    """Hears what the disk says of its own changes."""
+
+    def __init__(self) -> None:
+        self.closed: list[str] = []
+
+    def comes(self, name):
+        """Of no interest here."""
+
+    goes = comes
+
+    def closes(self, name):
+        self.closed.append(name)
+
+
+@pytest.fixture
+def changes():
+    return Changes()
+
+
+@pytest.fixture
+def real_heap(tmp_path, changes, monkeypatch):
+    """On a real disk, with six files to write to and two to read from."""
+    monkeypatch.setattr("dray.store.descriptors.HEAP_DESCRIPTORS", 6)
+    monkeypatch.setattr("dray.store.descriptors.HEAP_READERS", 2)
+    disk = RealDisk(tmp_path, changes=changes)
+    heap = Heap(disk, FILE_BYTES)
+    yield heap
+    heap.close()
+    disk.close()
+
+
+def placed(heap, files):
+    extents = []
+    for number in range(files):
+        extents.append(heap.place(bytes([number]) * FILE_BYTES))
+        heap.captured(heap.capture())
+    return extents
+
+
+def descriptors_open(folder):
+    """How many of this process are of heap files in a data directory."""
+    found = 0
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found += (
+                each.readlink().parent == folder / "storage" and each.readlink().suffix == ".mq"
+            )
+    return found
+
+
+def test_who_is_sent_many_files_closes_none_that_could_be_written_to(real_heap, changes, tmp_path):
+    extents = placed(real_heap, 20)
+    open_to_write, changes.closed = is_open(real_heap), []
+    for _ in range(2):
+        for number, extent in enumerate(extents):
+            descriptor = real_heap.descriptor(extent.file)
+            assert os.pread(descriptor, extent.length, 0) == bytes([number]) * FILE_BYTES
+    assert (is_open(real_heap), changes.closed) == (open_to_write, [])
+    assert descriptors_open(tmp_path) == 6 + 2
+    (first,) = (each for each in extents if each.file == 1)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.pwrite(real_heap.descriptor(first.file), b"x", 0)
+
+
+def test_what_is_open_to_write_is_read_by_that(real_heap, tmp_path):
+    (extent,) = placed(real_heap, 1)
+    real_heap.descriptor(extent.file)
+    assert descriptors_open(tmp_path) == 1
+
+
+def test_of_a_file_that_is_given_back_nothing_stays_open(real_heap, monkeypatch, tmp_path):
+    monkeypatch.setattr("dray.store.heap.HEAP_FREE_FILES", 0)
+    extents = placed(real_heap, 20)
+    real_heap.descriptor(extents[0].file)
+    real_heap.free(extents[0])
+    real_heap.trim(1)
+    assert not (tmp_path / "storage" / "p0000001.mq").exists()
+    with pytest.raises(StoreCorrupt):
+        real_heap.descriptor(extents[0].file)
+    real_heap.descriptor(extents[1].file)
+    real_heap.close()
+    assert descriptors_open(tmp_path) == 0
