@@ -53,8 +53,8 @@ class BytesFormatter:
     """Bytes as they are."""
 
     def encode(self, value: bytes) -> bytes:
-        """Give the bytes."""
-        return bytes(value)
+        """Give the bytes; raises `TypeError` for what has none: a number is no length here."""
+        return memoryview(value).tobytes()
 
     def decode(self, body: bytes) -> bytes:
         """Give the bytes."""
@@ -69,7 +69,9 @@ class TextFormatter:
         self._encoding = encoding
 
     def encode(self, value: str) -> bytes:
-        """Encode the text."""
+        """Encode the text; raises `TypeError` for what is none."""
+        if not isinstance(value, str):
+            raise TypeError(f"text is sent as a str, not as a {type(value).__name__}")
         return value.encode(self._encoding)
 
     def decode(self, body: bytes) -> str:
@@ -81,8 +83,9 @@ class JsonFormatter:
     """What JSON can say."""
 
     def encode(self, value: object) -> bytes:
-        """Write compact JSON."""
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        """Write compact JSON; raises `TypeError`, `ValueError` for what it cannot say, as NaN."""
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode()
 
     def decode(self, body: bytes) -> object:
         """Read JSON."""

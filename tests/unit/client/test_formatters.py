@@ -40,3 +40,27 @@ def test_what_is_no_formatter_is_refused_in_words():
         encoded({}, 7)
     with pytest.raises(TypeError, match="gives bytes, not str"):
         encoded(repr, 7)
+
+
+@pytest.mark.parametrize(
+    ("formatter", "value"),
+    [
+        (BytesFormatter(), 5),
+        (BytesFormatter(), "text"),
+        (BytesFormatter(), [1, 2]),
+        (TextFormatter(), 5),
+        (TextFormatter(), b"bytes"),
+        (JsonFormatter(), b"bytes"),
+        (JsonFormatter(), {1, 2}),
+        (MsgpackFormatter(), object()),
+    ],
+)
+def test_an_object_of_another_type_is_refused_and_not_sent_as_something_else(formatter, value):
+    with pytest.raises(TypeError):
+        encoded(formatter, value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), [float("inf")], {"a": -float("inf")}])
+def test_what_is_no_json_is_not_written_as_json(value):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        encoded(JsonFormatter(), value)
