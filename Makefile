@@ -43,8 +43,9 @@ peers: $(READY) ## install what `make bench ARGS=peers` compares with: Debian pa
 	@RUNLEVEL=1 apt-get install --no-install-recommends $(ARGS) nats-server rabbitmq-server
 	@$(BIN)/python tools/bootstrap.py bench
 
-docs: $(READY) ## draw the state tables, check the documentation: links resolve, Python compiles
+docs: $(READY) ## write what the code can tell (tables, commands, errors, modules), check all pages
 	@$(BIN)/python tools/draw_tables.py
+	@$(BIN)/python tools/write_reference.py
 	@$(BIN)/python tools/check_docs.py
 
 torture: $(READY) ## the tests that take minutes

@@ -1,9 +1,10 @@
-"""Check the documentation: every local link leads somewhere, every Python block compiles.
+"""Check the documentation: links lead somewhere, Python compiles, modules that it names are there.
 
     python tools/check_docs.py [FILE.md ...]      with none named, all pages of the repository
 
 A link to a heading is checked against the headings of the file it leads to. Links to other sites
-are left alone: the check must give the same answer without a network.
+are left alone: the check must give the same answer without a network. A module is named by the end
+of its path, as in `daemon/turns.py`; decisions and changes may name what was there in their time.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -24,6 +26,9 @@ FENCE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 INLINE_CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
+MODULE = re.compile(r"`(?P<path>[\w/.]+\.py)\b[^`\n]*`")
+TREES = ("src", "tests", "benches", "tools")
+OF_THEIR_TIME = ("docs/decisions/", "CHANGELOG.md")
 LINK = re.compile(r"\[[^\]]*\]\(\s*<?(?P<target>[^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 HEADING = re.compile(r"^#{1,6}[ ]+(?P<title>.+?)[ ]*#*$", re.MULTILINE)
 ELSEWHERE = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
@@ -55,6 +60,11 @@ def check(page: Path) -> Iterator[str]:
     for link in LINK.finditer(prose):
         if problem := broken(page, unquote(link["target"])):
             yield f"{name}:{line_of(prose, link.start())}: {problem}"
+    if not str(name).startswith(OF_THEIR_TIME):
+        told = without_fences(text)
+        for module in MODULE.finditer(told):
+            if not is_there(module["path"]):
+                yield f"{name}:{line_of(told, module.start())}: no module {module['path']}"
 
 
 def uncompilable(block: str) -> str | None:
@@ -77,6 +87,18 @@ def broken(page: Path, target: str) -> str | None:
     if anchor and goal.suffix == ".md" and anchor not in anchors(goal.read_text("utf-8")):
         return f"no heading for {target}"
     return None
+
+
+def is_there(path: str) -> bool:
+    """Whether the path of a module of ours ends so."""
+    return any(each == path or each.endswith(f"/{path}") for each in modules())
+
+
+@cache
+def modules() -> frozenset[str]:
+    """The paths of all modules, from the top of the repository."""
+    found = (path for tree in TREES for path in (HOUSE / tree).rglob("*.py"))
+    return frozenset(path.relative_to(HOUSE).as_posix() for path in found)
 
 
 def anchors(text: str) -> set[str]:

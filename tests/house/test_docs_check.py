@@ -21,6 +21,9 @@ def page(tmp_path):
         "[machine](/etc/hostname)",
         "```python\ndef broken(:\n```",
         "- a list\n\n  ```python\n  with open:\n  ```",
+        "the code is `daemon/no_such_module.py`",
+        "`tests/unit/daemon/test_gone.py`, all of it",
+        "`rns.py` is the end of a name and not of a path",
     ],
 )
 def test_bad_page_is_refused(page, text):
@@ -36,6 +39,8 @@ def test_bad_page_is_refused(page, text):
         "```python\nawait sent\nasync with a as b: ...\n```",
         "```text\n[not](a-link) def broken(:\n```",
         "`[not](a-link)`",
+        "the code is `daemon/turns.py`, or `src/dray/daemon/turns.py`",
+        "```\npython gone.py\n```",
     ],
 )
 def test_good_page_is_accepted(page, text):
