@@ -185,11 +185,25 @@ def _stage(
             _check_sums(head, body)
             tell_of_full_queue(context, queue, head, headers=headers, body=body)
         raise
-    kinds = [Kind.RECOVERABLE] * len(headers)
-    if transaction is None and queue.takes_express:
-        found = [express.kind_in(queue, each, in_transaction=False) for each in headers]
-        # At an outgoing queue the batch is one group, all as lasting as the most lasting of it.
-        kinds = found if len(set(found)) == 1 or not queue.outgoing else kinds
+    kinds = _kinds_of(queue, headers, in_transaction=transaction is not None)
+    places = _place(context, queue, head, body, kinds=kinds)
+    return _staged(context, queue, head, headers=headers, places=places, body=body)
+
+
+def _kinds_of(queue: Queue, headers: list[RecordHeader], *, in_transaction: bool) -> list[Kind]:
+    """Into which kind of heap file each record goes."""
+    lasting = [Kind.RECOVERABLE] * len(headers)
+    if in_transaction or not queue.takes_express:
+        return lasting
+    found = [express.kind_in(queue, each, in_transaction=False) for each in headers]
+    # At an outgoing queue the batch is one group, all as lasting as the most lasting of it.
+    return found if len(set(found)) == 1 or not queue.outgoing else lasting
+
+
+def _place(
+    context: Context, queue: Queue, head: Send, body: memoryview, *, kinds: list[Kind]
+) -> list[Extent]:
+    """Place the records of which the bytes are counted already; what fails is counted no more."""
     try:
         places = place_batch(context.store, body, head.sizes, kinds)
     except StoreFull:
@@ -203,6 +217,19 @@ def _stage(
             context.store.discard(place)
         context.ledger.stage(queue, -len(body))
         raise
+    return places
+
+
+def _staged(
+    context: Context,
+    queue: Queue,
+    head: Send,
+    *,
+    headers: list[RecordHeader],
+    places: list[Extent],
+    body: memoryview,
+) -> list[Staged]:
+    """What a commit needs to know of each record."""
     staged, offset, now_us = [], 0, context.now_us
     transactional, outgoing = queue.options.transactional, queue.outgoing
     for header, place, crc in zip(headers, places, head.crcs, strict=True):
