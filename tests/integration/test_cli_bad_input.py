@@ -2,10 +2,8 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
-import sys
 import threading
 
 import pytest
@@ -13,7 +11,8 @@ import pytest
 from dray.cli.demo.processes import ManagerProcess
 from dray.model.limits import MESSAGE_BYTES_MAX
 from dray.wire.record import HEADER_BYTES
-from tests.integration.commands import COMMAND, dray, environment, finish, started, until
+from tests.integration.commands import COMMAND, dray, environment, finish, started
+from tests.integration.small_disk import may_mount, on_small_disk
 
 pytestmark = pytest.mark.slow
 
@@ -225,44 +224,10 @@ def test_a_file_of_options_that_cannot_be_is_explained(tmp_path, line):
     assert str(config) in said.assert_error("invalid-configuration")
 
 
-SMALL_DISK = """
-set -e
-mkdir -p "$1"
-mount -t tmpfs -o size=128m none "$1"
-exec "$2" -m dray.cli serve --data "$1/data" --config "$3" --listen 127.0.0.1:0
-"""
-
-
-def _may_mount():
-    if shutil.which("unshare") is None:
-        return False
-    tried = subprocess.run(
-        ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"],
-        capture_output=True,
-        check=False,
-    )
-    return tried.returncode == 0
-
-
-@pytest.mark.skipif(not _may_mount(), reason="no mount namespaces here: no small disk to fill")
+@pytest.mark.skipif(not may_mount(), reason="no mount namespaces here: no small disk to fill")
 def test_a_full_disk_refuses_the_message_and_loses_nothing(tmp_path):
-    config = tmp_path / "dray.toml"
-    config.write_text("log_bytes = 1048576\n")
-    shell = ["unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, "sh"]
-    said = tmp_path / "said"
-    with said.open("wb") as log:
-        process = subprocess.Popen(
-            [*shell, str(tmp_path / "disk"), sys.executable, str(config)],
-            stdout=log,
-            stderr=log,
-            env=environment(),
-        )
-    try:
-        _fill_and_check(_address(said), tmp_path)
-    finally:
-        process.terminate()
-        process.wait(100)
-    assert "Traceback" not in said.read_text()
+    with on_small_disk(tmp_path) as disk:
+        _fill_and_check(disk.url, tmp_path)
 
 
 def _fill_and_check(url, tmp_path):
@@ -299,16 +264,6 @@ def test_a_receiver_whose_disk_is_full_leaves_the_message_in_its_queue(manager, 
     assert done.returncode == 25
     assert count(manager, "orders") == 1
     assert list((tmp_path / "out").iterdir()) == []
-
-
-def _address(said):
-    """The address in the line that says that it is ready."""
-
-    def look():
-        found = [word for word in said.read_text().split() if word.startswith("dray://")]
-        return found[0] if found else None
-
-    return until(look)
 
 
 def _contents(folder):
