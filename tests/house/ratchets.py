@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from dray.errors import every_error
+
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 FORBIDDEN_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "misc", "base"})
@@ -35,6 +37,8 @@ UNITS = frozenset({"KIB", "MIB", "GIB"})
 # A path that only exists on the machine where it was written.
 MACHINE_PATH = re.compile(r"(?<![\w.}:/-])/(?:home|root|work|Users|mnt|data\d*)/\w")
 UNFINISHED = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
+
+ERRORS = frozenset(each.__name__ for each in every_error().values())
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -110,6 +114,34 @@ def bounds_without_reason(path: str, source: str) -> Iterator[str]:
             name = ast.unparse(node.target)
             if name not in UNITS:
                 yield f"{path}:{node.lineno}: {name} has no reason"
+
+
+def full_stops(path: str, source: str) -> Iterator[str]:
+    """The sentence of an error is put into others, so it ends without a full stop."""
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, Function):
+            continue
+        texts = {
+            node.targets[0].id: node.value
+            for node in ast.walk(function)
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        }
+        for call in ast.walk(function):
+            if isinstance(call, ast.Call) and call.args and _is_error(call.func):
+                text = call.args[0]
+                text = texts.get(text.id, text) if isinstance(text, ast.Name) else text
+                if _last_words(text).endswith("."):
+                    yield f"{path}:{call.lineno}: the sentence of an error ends with a full stop"
+
+
+def _is_error(called: ast.expr) -> bool:
+    return ast.unparse(called).rpartition(".")[2] in ERRORS
+
+
+def _last_words(text: ast.expr) -> str:
+    if isinstance(text, ast.JoinedStr):
+        return _last_words(text.values[-1])
+    return text.value if isinstance(text, ast.Constant) and isinstance(text.value, str) else ""
 
 
 def machine_paths(path: str, text: str) -> Iterator[str]:

@@ -31,6 +31,18 @@ SAMPLES = [
         'FEW: Final = 4\nMANY: Final = 9\n"""Why nine."""\n',
         'KIB: Final = 1 << 10\nFEW: Final = 4\n"""Why four."""\n',
     ),
+    (
+        ratchets.full_stops,
+        "store/a.py",
+        'def f():\n    raise StoreFull(f"no room for {name}.")\n',
+        'def f():\n    raise StoreFull(f"no room; {remedy}")\n',
+    ),
+    (
+        ratchets.full_stops,
+        "store/a.py",
+        'def f():\n    sentence = "it is gone."\n    return errors.StoreError(sentence)\n',
+        'def f():\n    sentence = "it is gone."\n    show(sentence)\n',
+    ),
     (ratchets.machine_paths, "a.md", "see /" + "home/someone/x", "see /" + "run/dray.sock"),
     (ratchets.machine_paths, "a.md", "cd /" + "root/x", "https://host/" + "root/x"),
     (ratchets.unfinished, "a.py", "# TO" + "DO: later", "# to" + "do lists are messages too"),

@@ -57,6 +57,7 @@ def all_errors(root: type) -> Iterator[type]:
         ratchets.prints,
         ratchets.clock_and_chance,
         ratchets.bounds_without_reason,
+        ratchets.full_stops,
     ],
 )
 def test_source_keeps_the_rule(ratchet):

@@ -68,7 +68,7 @@ def audit(settings: Settings, *, data: Path) -> None:
     path = data / AUDIT_NAME
     report = verify_audit(data)
     if report.intact and not path.exists():
-        raise StoreError(f"{data} has no {AUDIT_NAME}: no queue manager with an audit ran there.")
+        raise StoreError(f"{data} has no {AUDIT_NAME}: no queue manager with an audit ran there")
     if settings.as_json:
         told = {**report._asdict(), "intact": report.intact, "entries": list(read_entries(path))}
         print_json(told)
@@ -81,7 +81,7 @@ def audit(settings: Settings, *, data: Path) -> None:
         if report.intact:
             click.echo(f"{report.entries} entries, the chain is whole; digest {report.digest}")
     if not report.intact:
-        sentence = f"{path}, line {report.line}: {report.problem}."
+        sentence = f"{path}, line {report.line}: {report.problem}"
         raise StoreCorrupt(sentence, event=0, file=AUDIT_NAME)
 
 
@@ -106,7 +106,7 @@ def rebuild(settings: Settings, *, data: Path) -> None:
 
     check_whereabouts(data)
     if not (data / "storage" / LOG_NAME).exists():
-        raise StoreError(f"There is no store in {data}.")
+        raise StoreError(f"There is no store in {data}; name where `dray serve --data` ran")
     store = Store(AuditedDisk(data), queue_files=True, rebuild=True)
     try:
         config = ManagerConfig(manager_id="", rebuild_internal_files=True)

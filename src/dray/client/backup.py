@@ -57,7 +57,7 @@ def whole_or_absent(path: Path) -> Iterator[BinaryIO]:
         part.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        sentence = f"{path} cannot be written: {error.strerror or error}."
+        sentence = f"{path} cannot be written: {error.strerror or error}"
         raise TargetUnwritable(sentence, path=str(path)) from error
     finally:
         part.unlink(missing_ok=True)
@@ -117,7 +117,7 @@ def _check(head: BackupPiece, body: memoryview) -> None:
             name = _file_at(head.runs, at)
             raise StoreCorrupt(
                 f"Event {_MESSAGE_FILE}: a record in {name} is damaged, so there is no backup;"
-                " `dray check` says which message it is.",
+                " `dray check` says which message it is",
                 event=_MESSAGE_FILE,
                 file=name,
             )

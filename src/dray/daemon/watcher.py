@@ -32,7 +32,7 @@ from watchdog.observers.polling import PollingObserver
 
 from dray.daemon.timekeeper import Timekeeper
 from dray.errors import StoreError
-from dray.store.audit import AuditLog, breaks, read_entries
+from dray.store.audit import SEE_TO_IT, SEE_TO_IT_OR_TURN_IT_OFF, AuditLog, breaks, read_entries
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, NO_ROOM, RealDisk
 from dray.store.lqs import FOLDER, QUARANTINE
 from dray.store.manifest import (
@@ -51,6 +51,7 @@ from dray.store.manifest import (
 )
 
 _log = logging.getLogger(__name__)
+_NOT_WRITTEN: Final = "the manifest cannot be written"
 POLL_S: Final = 2.0
 """How often names are compared where the kernel does not tell."""
 DRAIN_S: Final = 2.0
@@ -124,7 +125,10 @@ class AuditedDisk(RealDisk):
         except OSError as error:
             super().close()
             what = os.path.relpath(error.filename or self.path, self.path)
-            sentence = f"{self.path} cannot be watched for the audit: {what}: {error.strerror}."
+            sentence = (
+                f"{self.path} cannot be watched for the audit: {what}: {error.strerror};"
+                f" {SEE_TO_IT_OR_TURN_IT_OFF}"
+            )
             raise StoreError(sentence, directory=str(self.path)) from error
         except StoreError:
             super().close()
@@ -139,7 +143,7 @@ class AuditedDisk(RealDisk):
             try:
                 self._guard.store_is_there()
             except OSError as error:
-                sentence = f"{self.path}: the manifest cannot be written: {error.strerror}."
+                sentence = f"{self.path}: {_NOT_WRITTEN}: {error.strerror}; {SEE_TO_IT}"
                 raise StoreError(sentence, directory=str(self.path)) from error
 
     def had_store(self) -> bool:
@@ -174,7 +178,7 @@ class UnwatchedDisk(RealDisk):
             _log.warning("the manifest of %s cannot be read", self.path)
         except OSError as error:
             super().close()
-            sentence = f"{self.path}: the manifest cannot be written: {error.strerror}."
+            sentence = f"{self.path}: {_NOT_WRITTEN}: {error.strerror}; {SEE_TO_IT}"
             raise StoreError(sentence, directory=str(self.path)) from error
 
     def had_store(self) -> bool:

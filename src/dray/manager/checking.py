@@ -92,8 +92,7 @@ def check_store(path: str | Path, told: Told | None = None) -> CheckReport:
 
 
 def _tell_refusal(error: StoreCorrupt, findings: Findings) -> None:
-    sentence = str(error).rstrip(".")
-    findings.damage(str(error.fields.get("file", LOG_NAME)), sentence, remedy="a start refuses")
+    findings.damage(str(error.fields.get("file", LOG_NAME)), str(error), remedy="a start refuses")
 
 
 def _check_second_ways(offline: Offline, findings: Findings) -> None:

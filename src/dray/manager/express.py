@@ -78,6 +78,9 @@ def lasting(store: Store, tail: bytes, kind: Kind) -> bytes:
     record = store.read(extent)
     if crc32c.crc32c(record) != crc:
         name = file_name(extent.file)
-        sentence = f"a message in {name} at byte {extent.offset} is damaged and cannot be copied"
+        sentence = (
+            f"a message in {name} at byte {extent.offset} is damaged and cannot be copied;"
+            " `dray check` says which one it is"
+        )
         raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
     return at_place(tail, store.place(record, kind))

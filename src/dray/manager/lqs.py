@@ -197,7 +197,7 @@ class FileKeeper:
             if name not in names and self._files.is_taken(name):
                 raise StoreError(
                     f"{FOLDER}/{name} is no file but a folder or the like, in the place of the file"
-                    f" of queue {queue.name!r}; move it out of the data directory and start again.",
+                    f" of queue {queue.name!r}; move it out of the data directory and start again",
                     file=f"{FOLDER}/{name}",
                 )
 
@@ -209,7 +209,7 @@ class FileKeeper:
                 raise StoreCorrupt(
                     f"Event {event}: {FOLDER}/{name} is missing, which describes the internal queue"
                     f" {queue!r}; put it back from a copy, or run `dray storage rebuild`, and find"
-                    " out in audit.jsonl what else was deleted.",
+                    " out in audit.jsonl what else was deleted",
                     event=event,
                     file=f"{FOLDER}/{name}",
                 )

@@ -55,7 +55,10 @@ class Offline:
         """Rebuild the state as a start would. Raises StoreCorrupt for what a start would refuse."""
         found = survey(self.disk)
         if found.row.act is Act.FRESH:
-            sentence = f"{self.disk.path} has no queue manager yet: it was never started."
+            sentence = (
+                f"{self.disk.path} has no queue manager yet: it was never started; run `dray serve`"
+                " there first"
+            )
             raise StoreError(sentence, directory=str(self.disk.path))
         log = self.disk.open(LOG_NAME)
         try:

@@ -66,7 +66,7 @@ def restore(
         with Path(archive).open("rb") as file:
             return _restore(file, str(archive), wanted, making)
     except OSError as error:
-        sentence = f"{archive} cannot be read: {error.strerror or error}."
+        sentence = f"{archive} cannot be read: {error.strerror or error}"
         raise SourceUnreadable(sentence, path=str(archive)) from error
 
 
@@ -125,7 +125,7 @@ def _claim(building: Path) -> RealDisk:
         disk.close()
         shutil.rmtree(building)
     except OSError as error:
-        sentence = f"{building} cannot be used to restore in: {error.strerror}."
+        sentence = f"{building} cannot be used to restore in: {error.strerror}; name another place"
         raise StoreError(sentence, directory=str(building)) from error
     return RealDisk(building)
 

@@ -25,6 +25,8 @@ import msgspec
 
 from dray.errors import StoreError
 
+SEE_TO_IT: Final = "see to its disk and its permissions, and start again"
+SEE_TO_IT_OR_TURN_IT_OFF: Final = f"{SEE_TO_IT}, or turn the audit off (`audit = false`)"
 AUDIT_NAME: Final = "audit.jsonl"
 ORIGIN: Final = "0" * 64
 _PIECE: Final = 64 << 10
@@ -222,4 +224,5 @@ def _digest(image: bytes) -> str:
 
 
 def _unusable(path: Path, error: OSError) -> StoreError:
-    return StoreError(f"{path} cannot be used for the audit: {error.strerror}.", file=str(path))
+    sentence = f"{path} cannot be used for the audit: {error.strerror}; {SEE_TO_IT_OR_TURN_IT_OFF}"
+    return StoreError(sentence, file=str(path))

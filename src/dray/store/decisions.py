@@ -24,6 +24,7 @@ LOG_LOST: Final = 2076
 HALVES_APART: Final = 2078
 LOG_DAMAGED: Final = 2079
 
+BRING_IT_BACK: Final = "bring it back, or restore a backup"
 LOST_EVENTS: Final = {
     **dict.fromkeys(SEQUENCES, SEQUENCES_LOST),
     **dict.fromkeys(TRANSACTIONS, CHECKPOINTS_LOST),
@@ -113,6 +114,8 @@ _FROM_THE_LOG: Final = (
 _BOTH_DAMAGED: Final = (
     f"both are damaged; restore a backup, or move both away and run {_FROM_THE_LOG}"
 )
+_NONE_WHOLE: Final = f"none is whole and the log begins too late; {BRING_IT_BACK}"
+_BOTH_ABSENT: Final = f"both are absent and the log begins too late; {BRING_IT_BACK}"
 _BOTH_GONE: Final = (
     f"both are missing; bring them back, or restore a backup, or run {_FROM_THE_LOG}"
 )
@@ -156,56 +159,64 @@ TABLE: Final = (
         _NONE,
         _NONE,
         _ABSENT | _BLANK,
-        (LOG_LOST, LOG_NAME, "it is absent or blank, but there are message files"),
+        (
+            LOG_LOST,
+            LOG_NAME,
+            f"it is absent or blank, but there are message files; {BRING_IT_BACK}",
+        ),
         heaps=frozenset({True}),
     ),
     _refuse(
         _SOME,
         _ANY_PAIR,
         _ABSENT,
-        (LOG_LOST, LOG_NAME, "it is absent, but there are checkpoints"),
+        (LOG_LOST, LOG_NAME, f"it is absent, but there are checkpoints; {BRING_IT_BACK}"),
     ),
     _refuse(
         _NONE,
         _SOME,
         _ABSENT,
-        (LOG_LOST, LOG_NAME, "it is absent, but there are incoming sequences"),
+        (LOG_LOST, LOG_NAME, f"it is absent, but there are incoming sequences; {BRING_IT_BACK}"),
     ),
     _refuse(
         _USABLE,
         _USABLE,
         _BLANK,
-        (LOG_LOST, LOG_NAME, "it is blank, but there are checkpoints"),
+        (LOG_LOST, LOG_NAME, f"it is blank, but there are checkpoints; {BRING_IT_BACK}"),
     ),
     _refuse(
         _DAMAGED,
         _ANY_PAIR,
         _BLANK | _LATER,
-        (CHECKPOINTS_LOST, _BOTH_TRANSACTIONS, "none is whole and the log begins too late"),
+        (CHECKPOINTS_LOST, _BOTH_TRANSACTIONS, _NONE_WHOLE),
     ),
     _refuse(
         _NONE,
         _ANY_PAIR,
         _LATER,
-        (CHECKPOINTS_LOST, _BOTH_TRANSACTIONS, "both are absent and the log begins too late"),
+        (CHECKPOINTS_LOST, _BOTH_TRANSACTIONS, _BOTH_ABSENT),
     ),
     _refuse(
         _NONE,
         _SOME,
         _BLANK,
-        (CHECKPOINTS_LOST, _BOTH_TRANSACTIONS, "both are absent and the log is blank"),
+        (
+            CHECKPOINTS_LOST,
+            _BOTH_TRANSACTIONS,
+            f"both are absent and the log is blank; {BRING_IT_BACK}",
+        ),
     ),
     _refuse(
         _USABLE,
         _DAMAGED,
         _BLANK | _LATER,
-        (SEQUENCES_LOST, _BOTH_SEQUENCES, "none is whole and the log begins too late"),
+        (SEQUENCES_LOST, _BOTH_SEQUENCES, _NONE_WHOLE),
     ),
     _refuse(
         _USABLE,
         _NONE,
         _BLANK | _LATER,
-        (SEQUENCES_LOST, _BOTH_SEQUENCES, "both are absent and the log begins too late"),
+        (SEQUENCES_LOST, _BOTH_SEQUENCES, _BOTH_ABSENT),
     ),
 )
 
@@ -237,4 +248,4 @@ def event_of(name: str) -> int:
 
 def refusal(event: int, file: str, why: str) -> StoreCorrupt:
     """The error of a store that must not start."""
-    return StoreCorrupt(f"Event {event}: {file} cannot be used: {why}.", event=event, file=file)
+    return StoreCorrupt(f"Event {event}: {file} cannot be used: {why}", event=event, file=file)

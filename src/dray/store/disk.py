@@ -39,6 +39,9 @@ NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 NO_ACCESS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 MESSAGE_FILE_UNREADABLE: Final = 2083
+LOOK_AT_THE_DISK: Final = (
+    "nothing more is written before a start: look at the disk, then start again"
+)
 
 
 def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
@@ -182,20 +185,21 @@ def translated(name: str, act: str) -> Iterator[None]:
 def _translation(error: OSError, name: str, act: str) -> StoreError:
     reason = f"{act} {name}: {error.strerror}"
     if error.errno in NO_ROOM:
-        return StoreFull(f"There is no room to {reason}.", file=name)
+        sentence = f"There is no room to {reason}; free some space there, or raise the limit"
+        return StoreFull(sentence, file=name)
     if error.errno in NO_DESCRIPTORS:
         # Nothing was touched, and descriptors come back.
-        return StoreFull(f"Could not {reason}; raise `ulimit -n`.", file=name)
+        return StoreFull(f"Could not {reason}; raise `ulimit -n`", file=name)
     if error.errno in NO_ACCESS and act in _LOOKING:
         return no_access(error, name, act)
-    return StorePoisoned(f"Could not {reason}.", file=name)
+    return StorePoisoned(f"Could not {reason}; {LOOK_AT_THE_DISK}", file=name)
 
 
 def no_access(error: OSError, name: str, act: str) -> StoreError:
     """What to raise where a file or folder may not be used; nothing of it was touched."""
     sentence = (
         f"Could not {act} {name}: {error.strerror}; give it to the user who runs this, to read and"
-        " to write (chown, chmod), and start again."
+        " to write (chown, chmod), and start again"
     )
     return StoreError(sentence, file=name)
 
@@ -237,7 +241,7 @@ class RealFile:
             os.fdatasync(self._descriptor)
         except OSError as error:
             # For want of room too: what the kernel could not place it may have dropped.
-            sentence = f"Could not sync {self.name}: {error.strerror}."
+            sentence = f"Could not sync {self.name}: {error.strerror}; {LOOK_AT_THE_DISK}"
             raise StorePoisoned(sentence, file=self.name) from error
 
     def truncate(self, size: int) -> None:
@@ -280,7 +284,7 @@ def fill(view: memoryview, descriptor: int, offset: int, *, name: str) -> int:
 
 
 def _unreadable(error: OSError, name: str) -> StoreCorrupt:
-    sentence = f"{name} cannot be read: {error.strerror}."
+    sentence = f"{name} cannot be read: {error.strerror}; look at the disk, or restore a backup"
     return StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
 
 
@@ -312,7 +316,7 @@ class RealDisk:
             told = os.pread(descriptor, _PID_CHARACTERS, 0).decode("ascii", "replace")
             owner = told.strip() or "unknown"
             os.close(descriptor)
-            sentence = f"{self.path} belongs to process {owner}, which is alive."
+            sentence = f"{self.path} belongs to process {owner}, which is alive; stop it first"
             raise StoreLocked(sentence, directory=str(self.path), pid=owner) from error
         try:
             # The store may have been moved away while we waited at the door.
@@ -404,7 +408,10 @@ class RealDisk:
         """Nothing of a store was touched yet: another user's, read-only, no folder..."""
         within = os.path.relpath(error.filename or self.path, self.path)
         what = "" if within == os.curdir else f" {within}:"
-        sentence = f"{self.path} cannot be used as data directory:{what} {error.strerror}."
+        sentence = (
+            f"{self.path} cannot be used as data directory:{what} {error.strerror}; name another,"
+            " or give it to the user who runs this, to read and to write"
+        )
         return StoreError(sentence, directory=str(self.path))
 
     def _make_folder(self, name: str) -> None:

@@ -13,6 +13,7 @@ from array import array
 from typing import Final, NamedTuple
 
 from dray.errors import StoreCorrupt
+from dray.store.decisions import BRING_IT_BACK
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, File, ReadableBuffer
 from dray.store.kinds import Kind, file_name, kind_of
 from dray.store.limits import AHEAD_SHARE, BEGIN_BYTES_MIN, BLOCK_BYTES, WRITE_PIECE_BYTES
@@ -263,12 +264,12 @@ def _write_begun(file: File, data: memoryview, at: int) -> None:
 def missing_file(number: int) -> StoreCorrupt:
     """What to raise when a heap file that has live bytes is not there."""
     name = file_name(number)
-    sentence = f"{name} is missing, and the log says that messages lie in it."
+    sentence = f"{name} is missing, in which the log says that messages lie; {BRING_IT_BACK}"
     return StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
 
 
 def short_file(number: int) -> StoreCorrupt:
     """What to raise when a heap file ends before bytes that are live."""
     name = file_name(number)
-    sentence = f"{name} ends before the bytes that the log says it has."
+    sentence = f"{name} ends before the bytes that the log says it has; {BRING_IT_BACK}"
     return StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)

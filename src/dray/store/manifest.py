@@ -118,7 +118,7 @@ def check_not_emptied(now: Mapping[str, FileMark]) -> None:
         raise StoreCorrupt(
             f"Event {LOG_LOST}: {LOG_NAME} is missing, like every other file of the store that"
             f" was here before; bring the folder back, or remove {MANIFEST_NAME} to begin a new"
-            " store.",
+            " store",
             event=LOG_LOST,
             file=LOG_NAME,
         )

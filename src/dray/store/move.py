@@ -72,8 +72,10 @@ def move_store(move: Move, progress: Progress) -> MoveReport:
     except OSError as error:
         sentence = f"{error.filename or move.target}: {error.strerror}"
         if error.errno in NO_ROOM:
-            raise StoreFull(f"There is no room for the store at {sentence}.", file="") from error
-        raise StoreError(f"The store was not moved: {sentence}.") from error
+            sentence = f"There is no room for the store at {sentence}; free some space there"
+            raise StoreFull(sentence, file="") from error
+        sentence = f"The store was not moved: {sentence}; see to that and run the same move again"
+        raise StoreError(sentence) from error
 
 
 def _finished(move: Move, progress: Progress) -> MoveReport | None:
@@ -82,11 +84,13 @@ def _finished(move: Move, progress: Progress) -> MoveReport | None:
     if moved is None:
         return None
     if Path(moved.to) != move.target:
-        raise StoreError(f"The store of {move.source} was moved before, to {moved.to}.")
+        raise StoreError(
+            f"The store of {move.source} was moved before, to {moved.to}; move it from there"
+        )
     if not (move.target / FOLDER_NAME / LOG_NAME).exists():
         raise StoreError(
             f"The store of {move.source} was moved to {move.target}, but there is none any more;"
-            " what is left in the old place is kept."
+            " bring it back there, or restore a backup; what is left in the old place is kept"
         )
     _end(move, moved.move, progress)
     return MoveReport(0, 0, finished=True)
@@ -94,10 +98,10 @@ def _finished(move: Move, progress: Progress) -> MoveReport | None:
 
 def _moved(move: Move, progress: Progress) -> MoveReport:
     if not (move.source / FOLDER_NAME / LOG_NAME).exists():
-        raise StoreError(f"There is no store in {move.source}.")
+        raise StoreError(f"There is no store in {move.source}; name where `dray serve --data` ran")
     nested = move.source.resolve() in (target := move.target.resolve(), *target.parents)
     if nested or target in move.source.resolve().parents:
-        raise StoreError(f"{move.target} and {move.source} lie in each other; choose another.")
+        raise StoreError(f"{move.target} and {move.source} lie in each other; choose another")
     disk = RealDisk(move.source)
     disk.lock()
     try:
@@ -119,9 +123,12 @@ def _prepare(move: Move, progress: Progress) -> None:
     progress("preparing", 0, 0)
     unfinished = read_mark(move.target / MOVING_NAME, Moving)
     if unfinished is not None and Path(unfinished.source) != move.source:
-        raise StoreError(f"{move.target} holds an unfinished copy of {unfinished.source}.")
+        raise StoreError(
+            f"{move.target} holds an unfinished copy of {unfinished.source}; end that move, or"
+            f" remove {move.target}"
+        )
     if unfinished is None and not _is_free(move.target):
-        raise StoreError(f"{move.target} is not empty; choose a directory that is, or a new one.")
+        raise StoreError(f"{move.target} is not empty; choose a directory that is, or a new one")
     move.target.mkdir(parents=True, exist_ok=True)
     sync_folder(move.target.parent)
     moving = Moving(source=str(move.source), move=move.name)
@@ -150,7 +157,10 @@ def _copy(move: Move, progress: Progress) -> MoveReport:
     total, done = sum(sizes.values()), 0
     free = shutil.disk_usage(move.target).free
     if free < total:
-        sentence = f"The store has {total} bytes and {move.target} has room for {free}."
+        sentence = (
+            f"The store has {total} bytes and {move.target} has room for {free}; free some space"
+            " there, or choose another"
+        )
         raise StoreFull(sentence, file="")
     folders = {(move.target / name).parent for name in names} | {move.target / FOLDER_NAME}
     for folder in sorted(folders):
@@ -165,7 +175,7 @@ def _copy(move: Move, progress: Progress) -> MoveReport:
     before, after = take_stock(move.source), take_stock(move.target)
     files = {name: mark for name, mark in before.items() if not mark.folder}
     if files != {name: mark for name, mark in after.items() if not mark.folder}:
-        raise StoreError(f"The files in {move.source} changed while they were copied; try again.")
+        raise StoreError(f"The files in {move.source} changed while they were copied; try again")
     return MoveReport(len(names), total, finished=False)
 
 
@@ -197,7 +207,7 @@ def _copy_file(source: Path, target: Path) -> None:
         while piece := new.read(_PIECE):
             found = crc32c(piece, found)
     if found != crc:
-        sentence = f"{target} came out other than {source}; the disk it is on may be bad."
+        sentence = f"{target} came out other than {source}; that disk may be bad, so choose another"
         raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=target.name)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from dray.errors import StoreCorrupt, StoreError, StoreLocked
+from dray.store.decisions import BRING_IT_BACK
 from dray.store.disk import (
     FOLDER_NAME,
     LOCK_NAME,
@@ -83,7 +84,10 @@ class ReadOnlyDisk:
         self._lock = -1
         refuse_if_moved(self.path)
         if not self._folder.is_dir():
-            sentence = f"{self.path} is no data directory: it has no folder {FOLDER_NAME!r}."
+            sentence = (
+                f"{self.path} is no data directory: it has no folder {FOLDER_NAME!r}; name the one"
+                " that `dray serve --data` was given"
+            )
             raise StoreError(sentence, directory=str(self.path))
 
     def lock(self) -> None:
@@ -99,7 +103,7 @@ class ReadOnlyDisk:
         except OSError as error:
             owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(descriptor)
-            sentence = f"{self.path} belongs to process {owner}, which is alive; stop it first."
+            sentence = f"{self.path} belongs to process {owner}, which is alive; stop it first"
             raise StoreLocked(sentence, directory=str(self.path), pid=owner) from error
         self._lock = descriptor
 
@@ -111,7 +115,7 @@ class ReadOnlyDisk:
         except OSError as error:
             if error.errno in NO_ACCESS:
                 raise no_access(error, name, "open") from error
-            sentence = f"{name} cannot be opened: {error.strerror}."
+            sentence = f"{name} cannot be opened: {error.strerror}; {BRING_IT_BACK}"
             raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name) from error
 
     def open_to_read(self, name: str) -> int:
@@ -204,4 +208,4 @@ class HeapReader:
 
 
 def _refused(act: str) -> StoreError:
-    return StoreError(f"This folder is only looked at; something wanted to {act}.")
+    return StoreError(f"This folder is only looked at; something wanted to {act}")

@@ -23,6 +23,7 @@ from dray.store.checkpoint import (
     read_snapshot,
 )
 from dray.store.decisions import (
+    BRING_IT_BACK,
     HALVES_APART,
     LOG_DAMAGED,
     LOG_NAME,
@@ -133,14 +134,19 @@ class Replay:
         if chain.gap:
             raise self._facts_are_missing()
         if LOG_NAME in self._found.cut and self._reader.is_cut_off_at(chain.end):
-            raise refusal(LOG_DAMAGED, LOG_NAME, "it was cut off where its newest groups were")
+            raise refusal(
+                LOG_DAMAGED,
+                LOG_NAME,
+                f"it was cut off where its newest groups were; {BRING_IT_BACK}",
+            )
         witness = self._reader.witness(chain.end)
         if witness is not None or (chain.end < durable and self._found.row.act is not Act.FRESH):
             at = chain.end % self._reader.capacity
             raise refusal(
                 LOG_DAMAGED,
                 LOG_NAME,
-                f"the group at byte {at} is damaged, and a later one knew it to be durable",
+                f"the group at byte {at} is damaged, and a later one knew it to be durable;"
+                f" {BRING_IT_BACK}",
             )
         if self._found.row.act is not Act.FRESH:
             self._ask_the_maps(chain)
@@ -157,11 +163,11 @@ class Replay:
                 LOG_DAMAGED,
                 LOG_NAME,
                 f"nothing whole is at byte {at}, and by {name} it was durable up to byte"
-                f" {end % self._reader.capacity}",
+                f" {end % self._reader.capacity}; {BRING_IT_BACK}",
             )
 
     def _facts_are_missing(self) -> StoreCorrupt:
-        why = "facts are missing that only it had"
+        why = f"facts are missing that only it had; {BRING_IT_BACK}"
         damaged = [name for name in self._found.damaged if name in NAMES]
         if damaged:
             return refusal(LOST_EVENTS[damaged[0]], damaged[0], why)
@@ -196,7 +202,7 @@ class Replay:
             name = file_name(min(self.occupied))
             sentence = (
                 f"Event {MESSAGE_FILE_UNREADABLE}: {name} is missing, like every other message"
-                " file; bring them back, or restore a backup."
+                " file; bring them back, or restore a backup"
             )
             raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
 

@@ -218,13 +218,18 @@ class Store:
         ranges = self._heap.dirty_ranges()
         if not self._log.fits(len(ranges)):
             self._check_could_fit(len(ranges))
-            raise StoreFull("The log is full until a checkpoint is written.", file=LOG_NAME)
+            raise StoreFull(
+                "The log is full until a checkpoint is written; try again then", file=LOG_NAME
+            )
         self._write_group(ranges)
         return self._captured()
 
     def _check_could_fit(self, ranges: int) -> None:
         if not self._log.could_fit(ranges):
-            sentence = f"One group of facts is larger than the log of {self._log.capacity} bytes."
+            sentence = (
+                f"One group of facts is larger than the log of {self._log.capacity} bytes; start"
+                " again and do less at once (a new store has a larger log with `log_size`)"
+            )
             error = StorePoisoned(sentence, file=LOG_NAME)
             self._health.poison(error)
             raise error

@@ -54,7 +54,7 @@ def check_whereabouts(data: Path) -> None:
         raise StoreMoved(
             f"{data} holds an unfinished copy of the store in {moving.source}, which is still the"
             f" store; run `dray storage move --data {moving.source} {data}` again, or remove"
-            f" {data}.",
+            f" {data}",
             directory=str(data),
             to=moving.source,
         )
@@ -68,7 +68,7 @@ def refuse_if_moved(data: Path) -> None:
     if moved is not None:
         raise StoreMoved(
             f"The store of {data} was moved to {moved.to} ({moved.when}); use that directory, or"
-            f" remove {data / MOVED_NAME} to begin a new store here.",
+            f" remove {data / MOVED_NAME} to begin a new store here",
             directory=str(data),
             to=moved.to,
         )
@@ -84,12 +84,14 @@ def read_mark(path: Path, kind: type[Mark]) -> Mark | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:
-        sentence = f"{path} cannot be looked for: {error.strerror}."
+        sentence = (
+            f"{path} cannot be looked for: {error.strerror}; give it to the user who runs this"
+        )
         raise StoreError(sentence, directory=str(path.parent)) from error
     except (OSError, msgspec.DecodeError) as error:
         raise StoreMoved(
             f"{path} cannot be read, which says where the store is: {error}; look into it, and"
-            " remove it only when you know which directory has the store.",
+            " remove it only when you know which directory has the store",
             directory=str(path.parent),
             to="",
         ) from error

@@ -172,7 +172,7 @@ class ArchiveReader:
 
     def damaged(self, what: str) -> BackupDamaged:
         """The error that says so."""
-        return BackupDamaged(f"{self._name} cannot be restored: {what}.", archive=self._name)
+        return BackupDamaged(f"{self._name} cannot be restored: {what}", archive=self._name)
 
     def _cut(self, data: bytes) -> Iterator[Run]:
         view = memoryview(data)

@@ -253,6 +253,9 @@ def test_errors_of_the_system_are_translated_once(tmp_path, monkeypatch, *, act,
     with pytest.raises(error) as raised:
         calls[act]()
     assert isinstance(raised.value.__cause__, OSError)
+    _, said, remedy = str(raised.value).partition("; ")
+    assert said, "a sentence ends with what to do"
+    assert any(word in remedy for word in ("free some space", "look at the disk"))
     file.close()
 
 
