@@ -53,8 +53,11 @@ class BytesFormatter:
     """Bytes as they are."""
 
     def encode(self, value: bytes) -> bytes:
-        """Give the bytes; raises `TypeError` for what has none: a number is no length here."""
-        return memoryview(value).tobytes()
+        """Give the bytes, also those that are listed as numbers; raises `TypeError`."""
+        if hasattr(value, "__index__"):
+            # To `bytes` it would be a length.
+            raise TypeError(f"bytes are sent as bytes, not as a {type(value).__name__}")
+        return bytes(value)
 
     def decode(self, body: bytes) -> bytes:
         """Give the bytes."""

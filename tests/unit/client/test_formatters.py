@@ -47,7 +47,7 @@ def test_what_is_no_formatter_is_refused_in_words():
     [
         (BytesFormatter(), 5),
         (BytesFormatter(), "text"),
-        (BytesFormatter(), [1, 2]),
+        (BytesFormatter(), True),
         (TextFormatter(), 5),
         (TextFormatter(), b"bytes"),
         (JsonFormatter(), b"bytes"),
