@@ -122,6 +122,9 @@ class BlockingRuntime(Runtime):
         """See `Runtime`."""
         return await coroutine
 
+    async def let_others(self) -> None:
+        """See `Runtime`; other threads have theirs in any case."""
+
 
 class _Lock:
     """A lock of threads in the shape of one that is awaited."""

@@ -68,6 +68,10 @@ class LoopRuntime(Runtime):
         _cancel_soon()
         return task.result()
 
+    async def let_others(self) -> None:
+        """See `Runtime`."""
+        await asyncio.sleep(0)
+
 
 async def _ended(future: asyncio.Future[_Result]) -> _Result:
     """Wait for a thread's work, to its end also when cancelled: it uses our memory and files."""

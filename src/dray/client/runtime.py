@@ -64,6 +64,10 @@ class Runtime(ABC):
     async def to_its_end(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
         """Await what cannot be undone; a cancellation takes effect behind it."""
 
+    @abstractmethod
+    async def let_others(self) -> None:
+        """Let whatever else is ready have its turn, where all share one thread."""
+
     async def work(
         self, size: int, function: Callable[..., _Result], *arguments: object
     ) -> _Result:

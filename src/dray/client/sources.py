@@ -50,14 +50,20 @@ class Source(Protocol):
 async def pieces_of(
     source: Source | AwaitedChunkSource, piece_bytes: int, runtime: Runtime
 ) -> AsyncGenerator[memoryview, None]:
-    """Give a body in pieces; what waits for a disk is read where it stops nobody."""
+    """Give a body in pieces; what waits for a disk is read where it stops nobody.
+
+    Others have their turn before each piece: small ones go out without any wait, and a queue
+    manager that is quick would have all of a long body before anything else could run.
+    """
     if isinstance(source, AwaitedChunkSource):
         async for piece in source.pieces(piece_bytes):
+            await runtime.let_others()
             yield piece
         return
     pieces = source.pieces(piece_bytes)
     if not source.waits:
         for piece in pieces:
+            await runtime.let_others()
             yield piece
         return
     while (read := await runtime.offload(next, pieces, None)) is not None:

@@ -11,8 +11,10 @@ import pytest
 
 from dray.client.blocking import BlockingRuntime, run
 from dray.client.loops import LoopRuntime
+from dray.client.sources import AwaitedChunkSource, BytesSource, pieces_of
 
 DEADLINE_S = 100
+COUNT = 100
 
 
 def in_loop(act):
@@ -175,3 +177,30 @@ def test_a_blocking_context_hears_how_its_block_ended(runtime):
     else:
         run(act())
     assert heard == [None, KeyError, ValueError]
+
+
+async def without_waiting():
+    for _ in range(COUNT):
+        yield b"x" * 10
+
+
+@pytest.mark.parametrize(
+    "source",
+    [lambda: BytesSource(bytes(10 * COUNT)), lambda: AwaitedChunkSource(without_waiting())],
+    ids=["bytes", "chunks"],
+)
+def test_others_have_their_turn_before_each_piece_of_a_body(source):
+    async def act(runtime):
+        turns = []
+
+        async def ticking():
+            while True:
+                turns.append(True)
+                await asyncio.sleep(0)
+
+        ticker = asyncio.create_task(ticking())
+        pieces = [len(piece) async for piece in pieces_of(source(), 10, runtime)]
+        await cancelled(ticker)
+        return len(pieces), len(turns)
+
+    assert in_loop(act) == (COUNT, COUNT)
