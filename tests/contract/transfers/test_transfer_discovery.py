@@ -87,6 +87,32 @@ def test_r111_many_get_it_each_with_an_id_of_its_own(
         other.close()
 
 
+def test_r111_each_call_of_one_handle_is_a_consumer_of_its_own(
+    *, manager, reports, source, offer_of, tmp_path
+):
+    offer = offer_of(source, reports, consumers="many", request_timeout=SOON_S)
+    accepted = [manager.accept_file(source=reports, timeout=SOON_S) for _ in range(2)]
+    savings = [Saving(each, tmp_path / f"out-{at}") for at, each in enumerate(accepted)]
+    for saving in savings:
+        assert saving.join().read_bytes() == source.read_bytes()
+    until(lambda: len({each.consumer_id for each in offer.consumers}) == 2)
+    # Whoever asks again when the file is here is not given it once more.
+    with pytest.raises(dray.ReceiveTimeout):
+        manager.accept_file(source=reports, timeout=0)
+    offer.cancel()
+
+
+@pytest.mark.parametrize("end", ["cancel", "close"])
+def test_what_a_handle_has_given_up_it_is_not_given_again(
+    *, manager, reports, source, offer_of, end
+):
+    offer = offer_of(source, reports, consumers="many", request_timeout=SOON_S)
+    getattr(manager.accept_file(source=reports, timeout=SOON_S), end)()
+    with pytest.raises(dray.ReceiveTimeout):
+        manager.accept_file(source=reports, timeout=0)
+    offer.cancel()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -216,6 +216,8 @@ class Incoming:
         self._idle = status_of_incoming(kept, fragments_there(kept))
         self._engine: Accepting | None = None
         self._over = False
+        self.done_with = False
+        """Whether it was saved, as far as that came, cancelled or closed."""
 
     def __repr__(self) -> str:
         return f"<Incoming {self.transfer_id} {self.label!r} {self.status.state}>"
@@ -287,10 +289,13 @@ class Incoming:
         """
         target = self._target(path)
         engine = await self._started(target)
-        async for status in news(self._link.runtime, engine.board):
-            if progress is not None:
-                progress(status.bytes_done, status.bytes_total)
-        await self._link.runtime.offload(engine.stop)
+        try:
+            async for status in news(self._link.runtime, engine.board):
+                if progress is not None:
+                    progress(status.bytes_done, status.bytes_total)
+            await self._link.runtime.offload(engine.stop)
+        finally:
+            self.done_with = True
         if engine.board.error is not None:
             self._over = engine.core.state in (TransferState.CANCELLED, TransferState.FAILED)
             raise engine.board.error
@@ -321,6 +326,7 @@ class Incoming:
     async def cancel(self) -> None:
         """Give it up: what came is removed, its producer is told, and it cannot be resumed."""
         runtime = self._link.runtime
+        self.done_with = True
         if self._over:
             return
         if self._engine is None or not self._engine.running:
@@ -337,6 +343,7 @@ class Incoming:
 
     async def close(self) -> None:
         """Stop it here, and keep what is needed to resume it."""
+        self.done_with = True
         if self._engine is not None:
             await self._link.runtime.offload(self._engine.stop)
         elif not self._over:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from dray.client.awaited.given import Given
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
@@ -94,8 +95,7 @@ class Transfers:
         """Begin with none running."""
         self._link = link
         self._running: list[Offer | Incoming] = []
-        self._seen: set[str] = set()
-        """Transfers that this handle has accepted: none of them is given twice."""
+        self._given_here = Given()
 
     async def offer(self, asked: Asked, manner: Manner) -> Offer:
         """Offer a file, or go on with the unfinished offer of that file to that queue."""
@@ -127,9 +127,11 @@ class Transfers:
         check_timeout(timeout)
         check_seconds("response_timeout", manner.silence_s)
         name = str(parse_queue_address(source))
+        self._let_go_of_what_is_over()
+        call = self._given_here.begin_call()
         folder = await self._folder()
         for kept in await self._link.runtime.offload(all_incoming, folder):
-            if kept.queue != name or kept.reference.transfer in self._seen:
+            if kept.queue != name or kept.reference.transfer in self._given_here:
                 continue
             state = await self._lock_free(folder, kept.key, IN)
             if state is not None:
@@ -151,7 +153,10 @@ class Transfers:
                     f"no file was offered in {name!r} within {timeout:g} s"
                 ) from error
             position = message.lookup_id or 0
-            accepted = await self._accepted(queue, message, folder, manner)
+            reference = read_reference(message.extension, message.body)
+            if reference is None or not self._given_here.may_be_given(reference, call):
+                continue
+            accepted = await self._accepted(queue, message, reference, manner)
             if accepted is not None:
                 return accepted
 
@@ -307,7 +312,7 @@ class Transfers:
             engine.submit(engine.do(first))
         engine.start()
         offer = Offer(self._link, engine)
-        self._running = [each for each in self._running if not each.at_rest]
+        self._let_go_of_what_is_over()
         self._running.append(offer)
         return offer
 
@@ -360,14 +365,10 @@ class Transfers:
     # ------------------------------------------------------------------------------- accepting
 
     async def _accepted(
-        self, queue: Queue, message: Message, folder: Path, manner: Manner
+        self, queue: Queue, message: Message, reference: Reference, manner: Manner
     ) -> Incoming | None:
-        """Take a message that is a reference; None if it is none, or not for us any more."""
-        reference = read_reference(message.extension, message.body)
-        if reference is None:
-            return None
-        if reference.transfer in self._seen:
-            return None
+        """Take a message that is a reference; None if another consumer was first."""
+        folder = await self._folder()
         kept = KeptIncoming(reference=reference, queue=queue.name, key=secrets.token_hex(_ID_BYTES))
         state = await self._link.runtime.offload(StateFile, folder, kept.key, IN)
         try:
@@ -378,7 +379,6 @@ class Transfers:
                 await queue.receive_by_lookup_id(message.lookup_id or 0)
             kept.received = True
         except MessageNotFound:
-            # Another consumer was first.
             state.remove()
             return None
         except BaseException:
@@ -399,12 +399,20 @@ class Transfers:
             return
 
     def _given(self, kept: KeptIncoming, state: StateFile, manner: Manner) -> Incoming:
-        self._seen.add(kept.reference.transfer)
+        self._given_here.add(kept.reference.transfer)
         silence_s, direct = manner.silence_s, manner.direct
         incoming = Incoming(self._link, kept, state, silence_s=silence_s, direct=direct)
-        self._running = [each for each in self._running if not each.at_rest]
+        self._let_go_of_what_is_over()
         self._running.append(incoming)
         return incoming
+
+    def _let_go_of_what_is_over(self) -> None:
+        self._given_here.note_done(
+            each.transfer_id
+            for each in self._running
+            if isinstance(each, Incoming) and (each.done_with or each.at_rest)
+        )
+        self._running = [each for each in self._running if not each.at_rest]
 
     async def _lock_free(self, folder: Path, name: str, direction: str) -> StateFile | None:
         """The state file, locked; None if somebody runs the transfer."""
