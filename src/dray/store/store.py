@@ -228,7 +228,7 @@ class Store:
         if not self._log.could_fit(ranges):
             sentence = (
                 f"One group of facts is larger than the log of {self._log.capacity} bytes; start"
-                " again and do less at once (a new store has a larger log with `log_size`)"
+                " again and do less at once (a new store has a larger log with `log_bytes`)"
             )
             error = StorePoisoned(sentence, file=LOG_NAME)
             self._health.poison(error)
