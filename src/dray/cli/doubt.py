@@ -47,7 +47,7 @@ def was_committed(connect: Callable[[], Manager], doubt: InDoubt, patience_s: fl
             with connect_again(connect, deadline - time.monotonic()) as manager:
                 status = manager.outcome(doubt.transaction_id)
         except PeerError:
-            continue
+            status = None
         if status is TransactionStatus.UNKNOWN:
             break
         if status in DECIDED:
