@@ -101,7 +101,9 @@ class Producer:
         if self._ended is not None:
             return self._ended
         states = [copy.state for copy in self.copies.values()]
-        if self._held and not any(state in _MOVING for state in states):
+        # What has had its end is not held up any more: nobody would ever resume it.
+        ended = bool(states) and not self.discovery.open and all(state.final for state in states)
+        if self._held and not ended and not any(state in _MOVING for state in states):
             return TransferState.SUSPENDED
         for state in (*_MOVING, TransferState.SUSPENDED):
             if state in states and (state in _MOVING or not self.discovery.open):

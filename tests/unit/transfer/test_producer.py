@@ -323,6 +323,27 @@ def test_the_only_consumer_cancels_and_the_offer_is_cancelled():
     assert producer.state is TransferState.CANCELLED
 
 
+@pytest.mark.parametrize(
+    ("said", "end"),
+    [(Cancelled("a"), TransferState.CANCELLED), (Verified("a"), TransferState.DONE)],
+)
+def test_a_suspended_offer_is_over_when_its_one_consumer_is(said, end):
+    producer = make()
+    begin(producer)
+    producer.handle(Suspend(), 2.0)
+    assert producer.state is TransferState.SUSPENDED
+    producer.handle(Heard(said), 3.0)
+    assert producer.state is end
+
+
+def test_a_suspended_offer_to_many_waits_for_others_while_it_is_open():
+    producer = make(many=True)
+    begin(producer)
+    producer.handle(Suspend(), 2.0)
+    producer.handle(Heard(Cancelled("a")), 3.0)
+    assert producer.state is TransferState.SUSPENDED
+
+
 def test_a_consumer_that_fails_says_why():
     producer = make()
     begin(producer)
