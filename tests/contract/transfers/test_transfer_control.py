@@ -6,6 +6,7 @@ import pytest
 
 import dray
 from dray.client.awaited import transfers
+from dray.client.transfer import offering
 from dray.client.transfer.kept import all_offers
 from dray.model.transfer import TransferState
 from tests.contract.transfers.parties import SOON_S, WAYS, Saving, until
@@ -190,8 +191,10 @@ def test_r117_who_has_the_reference_hears_that_the_file_changed_while_nobody_ser
 
 
 def test_r117_a_consumer_of_an_earlier_life_hears_that_the_file_changed(
-    *, manager, source, halfway
+    *, manager, source, halfway, monkeypatch
 ):
+    # It is told as soon as the offer is taken up, and says nothing more: nobody need stay for it.
+    monkeypatch.setattr(offering, "_LINGER_TAKEN_S", 1.0)
     held, offer, _, saving = halfway("piece-stored")
     offer.close()
     source.write_bytes(b"another")
@@ -200,6 +203,7 @@ def test_r117_a_consumer_of_an_earlier_life_hears_that_the_file_changed(
     held.opened.set()
     with pytest.raises(dray.TransferSourceChanged):
         saving.join()
+    manager.linger(SOON_S)
 
 
 def test_an_offer_that_is_cancelled_by_its_id_serves_nobody_before_it_is(
