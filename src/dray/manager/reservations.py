@@ -37,7 +37,9 @@ def check_room(context: Context, queue: Queue, more: Promise) -> None:
     context.ledger.check(queue, more.size)
     records = more.size // more.longest + 2 if more.longest else 1
     footprint = context.disk_room.footprint(more)
-    context.disk_room.check(footprint, fact_bytes=records * TAIL_BYTES)
+    # However tiny the parts are said to be, no more are committed than one fact can tell of.
+    fact_bytes = min(records * TAIL_BYTES, context.fact_bytes_max)
+    context.disk_room.check(footprint, fact_bytes=fact_bytes)
 
 
 def reserve(context: Context, transaction: OpenTransaction, queue: Queue, more: Promise) -> None:

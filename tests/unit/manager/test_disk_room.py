@@ -10,7 +10,9 @@ from dray import errors
 from dray.manager.disk_room import DiskRoom, Promise
 from dray.manager.events import SessionClosed
 from dray.model.message import Message
+from dray.store.checkpoint import TRANSACTIONS
 from dray.store.disk import RealFile
+from dray.store.limits import CHECKPOINT_BYTES, STATE_PER_FACTS
 from dray.wire import frames
 from dray.wire.record import HEADER_BYTES
 
@@ -200,3 +202,13 @@ def test_a_promise_counts_in_whole_files(
     desk: Desk, size: int, longest: int, footprint: int
 ) -> None:
     assert DiskRoom(desk.store, 0).footprint(Promise(size, longest)) == footprint
+
+
+def test_parts_that_are_said_to_be_tiny_make_no_checkpoint_longer_than_a_fact_can(
+    desk: Desk, queue: int
+) -> None:
+    """Or one sentence of a caller fills the disk with room for a state that never comes."""
+    caller = desk.session()
+    caller.call(frames.Reserve(queue, caller.number_for(), 4 << 20, 1))
+    most = desk.store.log_capacity * STATE_PER_FACTS + 2 * CHECKPOINT_BYTES
+    assert all(desk.disk.open(name).size() <= most for name in TRANSACTIONS)
