@@ -333,7 +333,7 @@ class RealDisk:
         self._lock = descriptor
 
     def open(self, name: str, *, size: int = 0) -> RealFile:
-        """Open for reading and writing; a file that found no room is not left behind."""
+        """Open for reading and writing; what found no room leaves nothing behind."""
         path = self._folder / name
         with translated(name, "open"):
             try:
@@ -343,10 +343,14 @@ class RealDisk:
                 self._tell(comes=name)
                 descriptor, known = os.open(path, os.O_RDWR | os.O_CREAT, 0o640), False
             file = RealFile(name, descriptor, self._changes)
+            before = file.size() if size else 0
             try:
-                if size and file.size() < size:
+                if before < size:
                     os.posix_fallocate(descriptor, 0, size)
             except OSError:
+                if known:
+                    # What room there was has been taken before the error.
+                    os.ftruncate(descriptor, before)
                 file.close()
                 if not known:
                     self._tell(goes=name)

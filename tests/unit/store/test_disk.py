@@ -223,6 +223,23 @@ def test_no_room_to_preallocate_is_store_full_and_leaves_no_file(tmp_path):
     old.close()
 
 
+def test_a_file_that_found_too_little_room_gives_back_what_it_had_taken(tmp_path, monkeypatch):
+    disk = RealDisk(tmp_path)
+    old = disk.open("old", size=1000)
+    old.write(b"content", 993)
+
+    def takes_all_there_is(descriptor, start, length):
+        os.truncate(descriptor, start + length // 2)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", takes_all_there_is)
+    with pytest.raises(StoreFull):
+        disk.open("old", size=1 << 20)
+    assert old.size() == 1000
+    assert content(old, 1000).endswith(b"content")
+    old.close()
+
+
 @pytest.mark.parametrize(
     ("act", "number", "error"),
     [
