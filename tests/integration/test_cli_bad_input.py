@@ -82,11 +82,14 @@ def test_a_label_that_is_too_long_is_refused_in_words_for_people(manager):
     assert count(manager, "orders") == 0
 
 
-def test_a_fragment_that_is_too_large_is_refused_in_a_sentence(manager, tmp_path):
+@pytest.mark.parametrize("size", ["5MB", "much"])
+def test_a_size_that_no_fragment_can_have_is_wrong_usage(manager, tmp_path, size):
     (tmp_path / "load").write_bytes(b"load")
-    options = ("--large", "--fragment-size", "5MB")
+    options = ("--large", "--fragment-size", size)
     said = dray("send", "large", tmp_path / "load", *options, url=manager.url)
-    assert "5MB" in said.assert_error("invalid-configuration")
+    assert said.status == 2
+    assert size in said.err
+    assert "Traceback" not in said.err
     assert count(manager, "large") == 0
 
 

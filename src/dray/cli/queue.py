@@ -8,8 +8,8 @@ import msgspec
 from dray.cli.groups import Group
 from dray.cli.output import print_json, print_record, print_table, size_text, time_text
 from dray.cli.settings import Settings, takes_url_and_json
+from dray.cli.sizes import Size
 from dray.model.queue import DeliveryInfo, QueueInfo
-from dray.model.sizes import optional_size
 
 
 @click.group(cls=Group)
@@ -20,9 +20,9 @@ def command() -> None:
 @command.command()
 @click.argument("name")
 @click.option("--non-transactional", is_flag=True, help="For messages outside transactions.")
-@click.option("--quota", metavar="SIZE", help="Most bytes it may hold, such as 8GiB.")
+@click.option("--quota", type=Size(), help="Most bytes it may hold, such as 8GiB.")
 @click.option("--journal", is_flag=True, help="Keep a copy of what is received.")
-@click.option("--journal-quota", metavar="SIZE", help="Most bytes its journal may hold.")
+@click.option("--journal-quota", type=Size(), help="Most bytes its journal may hold.")
 @click.option("--label", default="", help="What the queue is for.")
 @click.option("--exist-ok", is_flag=True, help="Let a queue of that name stand as it is.")
 @takes_url_and_json
@@ -32,9 +32,9 @@ def create(
     name: str,
     *,
     non_transactional: bool,
-    quota: str | None,
+    quota: int | None,
     journal: bool,
-    journal_quota: str | None,
+    journal_quota: int | None,
     label: str,
     exist_ok: bool,
 ) -> None:
@@ -43,9 +43,9 @@ def create(
         queue = manager.create_queue(
             name,
             transactional=not non_transactional,
-            quota=optional_size(quota),
+            quota=quota,
             journal=journal,
-            journal_quota=optional_size(journal_quota),
+            journal_quota=journal_quota,
             label=label,
             exist_ok=exist_ok,
         )

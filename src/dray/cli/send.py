@@ -17,9 +17,9 @@ from dray.cli.doubt import PATIENCE_S, was_committed
 from dray.cli.output import print_json
 from dray.cli.progress import Progress, progress
 from dray.cli.settings import Settings, takes_url_and_json
+from dray.cli.sizes import Size
 from dray.errors import (
     InDoubt,
-    InvalidConfiguration,
     LargeMessageMixing,
     MessageTooLarge,
     SourceChanged,
@@ -29,7 +29,7 @@ from dray.errors import (
 from dray.model.limits import FRAGMENT_BYTES_MAX, MESSAGE_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX
 from dray.model.message import Message
 from dray.model.names import parse_queue_address
-from dray.model.sizes import human_size, size_in_bytes
+from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
     from dray.client.manager import Manager
@@ -102,7 +102,11 @@ Send = Callable[[Batch, "Transaction | None"], list[Sent]]
     is_flag=True,
     help="Keep what cannot be delivered as dead letters, from which holes can be repaired.",
 )
-@click.option("--fragment-size", metavar="SIZE", help="Most bytes of one fragment (--large).")
+@click.option(
+    "--fragment-size",
+    type=Size(FRAGMENT_BYTES_MAX),
+    help="Most bytes of one fragment (--large); 0 takes the largest.",
+)
 @click.option(
     "--digest", type=click.Choice(["sha256", "blake3"]), help="Digest of the whole (--large)."
 )
@@ -129,7 +133,7 @@ def command(
     app_specific: int,
     priority: int,
     dead_letter: bool,
-    fragment_size: str | None,
+    fragment_size: int | None,
     digest: str | None,
     compression: str | None,
     resume: str | None,
@@ -151,7 +155,7 @@ def command(
         app_specific,
         priority,
         dead_letter,
-        fragment_size=_fragment_bytes(fragment_size or "0"),
+        fragment_size=fragment_size or 0,
         digest=digest or "sha256",
         compression=compression,
         resume=resume,
@@ -178,16 +182,6 @@ def _naming_the_option() -> Iterator[None]:
             f"queue {error.queue!r} is used for large messages; send with --large",
             queue=error.queue,
         ) from error
-
-
-def _fragment_bytes(text: str) -> int:
-    """The fragment size asked for; raises `InvalidConfiguration` if there is none of that size."""
-    size = size_in_bytes(text)
-    if size > FRAGMENT_BYTES_MAX:
-        raise InvalidConfiguration(
-            f"a fragment has at most {FRAGMENT_BYTES_MAX} bytes, not {text}; 0 takes the largest"
-        )
-    return size
 
 
 def _is_transactional(manager: Manager, queue: str) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from dray.cli.sizes import Size
+
 
 @click.command()
 @click.option(
@@ -23,10 +25,10 @@ import click
 @click.option("--tls-client-ca", metavar="FILE.pem", help="Let in only who shows one of these.")
 @click.option("--config", metavar="FILE.toml", help="More options; the command line wins.")
 @click.option("--name", help="Its name for people  [default: the host's name].")
-@click.option("--quota", metavar="SIZE", help="Most bytes in all its queues  [default: 8GiB].")
-@click.option("--journal-quota", metavar="SIZE", help="Most bytes in journals  [default: 8GiB].")
+@click.option("--quota", type=Size(), help="Most bytes in all its queues  [default: 8GiB].")
+@click.option("--journal-quota", type=Size(), help="Most bytes in journals  [default: 8GiB].")
 @click.option(
-    "--low-water", metavar="SIZE", help="Free disk that messages must leave  [default: 64MiB]."
+    "--low-water", type=Size(), help="Free disk that messages must leave  [default: 64MiB]."
 )
 def command(
     *,
@@ -39,9 +41,9 @@ def command(
     tls_client_ca: str | None,
     config: str | None,
     name: str | None,
-    quota: str | None,
-    journal_quota: str | None,
-    low_water: str | None,
+    quota: int | None,
+    journal_quota: int | None,
+    low_water: int | None,
 ) -> int:
     """Run a queue manager; prints one line with its addresses when it is ready."""
     from dray.daemon.config import read_options

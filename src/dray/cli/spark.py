@@ -10,6 +10,7 @@ from dray.cli.groups import Group
 from dray.cli.output import print_json, print_record
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_url_and_json
+from dray.cli.sizes import Size
 from dray.model.sizes import human_size, size_in_bytes
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ def command() -> None:
 @click.option(
     "--idle", type=click.FloatRange(0), metavar="S", help="With --follow: end after S idle seconds."
 )
-@click.option("--batch", metavar="SIZE", help="Payload of one micro-batch  [default: 1GiB].")
+@click.option("--batch", type=Size(), help="Payload of one micro-batch  [default: 1GiB].")
 @takes_url_and_json
 @click.pass_obj
 def land(
-    settings: Settings, queue: str, *, out: str, follow: bool, idle: float | None, batch: str | None
+    settings: Settings, queue: str, *, out: str, follow: bool, idle: float | None, batch: int | None
 ) -> None:
     """Land the large messages of QUEUE as payload files and a Parquet table below DIR.
 
@@ -41,7 +42,7 @@ def land(
     from dray.spark import BYTES_PER_BATCH, Until, find_java
     from dray.spark import land as land_with_spark
 
-    bytes_per_batch = size_in_bytes(batch or BYTES_PER_BATCH)
+    bytes_per_batch = size_in_bytes(BYTES_PER_BATCH if batch is None else batch)
     click.echo(f"Spark runs on {find_java()}", err=True)
     with progress(f"landing {queue}", None) as shown:
         summary = land_with_spark(

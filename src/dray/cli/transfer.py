@@ -16,13 +16,14 @@ from dray.cli.groups import Group
 from dray.cli.output import print_json, print_table, size_text
 from dray.cli.progress import Progress, progress
 from dray.cli.settings import Settings, takes_url_and_json
+from dray.cli.sizes import Size
 from dray.errors import Misuse, TargetUnwritable, TransferCancelled, TransferSourceChanged
 from dray.model.limits import (
     TRANSFER_REQUEST_TIMEOUT_S,
     TRANSFER_RETRY_S_MAX,
     TRANSFER_WINDOW,
 )
-from dray.model.sizes import human_size, size_in_bytes
+from dray.model.sizes import human_size
 from dray.model.transfer import TransferStatus
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def command() -> None:
 @click.option(
     "--fragment-size",
     default="1MiB",
-    metavar="SIZE",
+    type=Size(),
     show_default=True,
     help="Most bytes of one fragment.",
 )
@@ -78,7 +79,7 @@ def offer(
     many: bool,
     timeout: float | None,
     no_timeout: bool,
-    fragment_size: str,
+    fragment_size: int,
     window: int,
     listen: str | None,
     relayed: bool,
@@ -94,7 +95,7 @@ def offer(
         offered = manager.offer_file(
             file,
             queue,
-            fragment_size=size_in_bytes(fragment_size),
+            fragment_size=fragment_size,
             window_size=window,
             request_timeout=limit,
             consumers="many" if many else "one",
