@@ -127,7 +127,9 @@ class KillLoop:
             # Nobody was told that it was committed, and its commit was not asked for.
             attempt = None
         finally:
-            killer.join()
+            # Where nobody could connect it was never started.
+            if killer.ident is not None:
+                killer.join()
         if attempt is not None:
             self._resolve(attempt)
 
