@@ -18,7 +18,7 @@ from dray.store.heap import Extent
 from dray.store.kinds import Kind
 from dray.store.recovery import History
 from dray.store.store import Store
-from dray.testing.disk import SimDisk
+from dray.testing.disk import Fate, SimDisk
 
 HEAP_BYTES = 4096
 LOG_BYTES = 16 << 10
@@ -130,3 +130,19 @@ def busy_turn(store: Store, ledger: Ledger, rng: Random, *, payload_max: int = 1
             kind = Kind.JOURNAL if rng.random() < 0.3 else Kind.RECOVERABLE
             ledger.put(store, rng.randrange(1 << 40), payload, kind)
     ledger.end_turn(store)
+
+
+def used(*, checkpoints: int, later: bool = False) -> tuple[SimDisk, Ledger]:
+    """A store after so many checkpoints and a turn, in its first lap of the log or `later`."""
+    rng = Random(5)
+    disk = SimDisk(rng)
+    store, ledger = opened(disk)
+    while store.counters.checkpoints < checkpoints or (later and store._log.head < LOG_BYTES):
+        busy_turn(store, ledger, rng)
+        if store.checkpoint_due or not later:
+            store.checkpoint(ledger.snapshot())
+        store.sync()
+    busy_turn(store, ledger, rng)
+    store.sync()
+    store.close()
+    return disk.crash(Fate.KEPT), ledger

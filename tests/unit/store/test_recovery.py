@@ -25,7 +25,15 @@ from dray.store.maps import MAP_NAMES
 from dray.store.reading import ReadOnlyDisk
 from dray.store.survey import survey
 from dray.testing.disk import Fate, SimDisk
-from tests.unit.store.ledger import HEAP_BYTES, LOG_BYTES, Ledger, busy_turn, opened, small_store
+from tests.unit.store.ledger import (
+    HEAP_BYTES,
+    LOG_BYTES,
+    Ledger,
+    busy_turn,
+    opened,
+    small_store,
+    used,
+)
 
 LG1, LG2 = TRANSACTIONS
 FINDINGS = [Finding(*each) for each in product(Pair, Pair, LogState, (False, True))]
@@ -44,21 +52,6 @@ def test_every_row_is_matched_and_every_refusal_names_event_and_file():
 
 
 # A store is brought into every finding there is, from one that was really used.
-
-
-def used(*, checkpoints: int, later: bool) -> tuple[SimDisk, Ledger]:
-    rng = Random(5)
-    disk = SimDisk(rng)
-    store, ledger = opened(disk)
-    while store.counters.checkpoints < checkpoints or (later and store._log.head < LOG_BYTES):
-        busy_turn(store, ledger, rng)
-        if store.checkpoint_due or not later:
-            store.checkpoint(ledger.snapshot())
-        store.sync()
-    busy_turn(store, ledger, rng)
-    store.sync()
-    store.close()
-    return disk.crash(Fate.KEPT), ledger
 
 
 def spoil_pair(disk: SimDisk, names: tuple[str, ...], pair: Pair) -> None:

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
 from dray.errors import StoreCorrupt
 from dray.store.checkpoint import NAMES, SEQUENCES, TRANSACTIONS, CheckpointState, examine
 from dray.testing.disk import Fate, SimDisk
-from tests.unit.store.ledger import LOG_BYTES, Ledger, busy_turn, opened, small_store
-
-
-def used(*, checkpoints: int, later: bool = False) -> tuple[SimDisk, Ledger]:
-    """A store after so many checkpoints, in its first lap of the log or `later`."""
-    rng = Random(5)
-    disk = SimDisk(rng)
-    store, ledger = opened(disk)
-    while store.counters.checkpoints < checkpoints or (later and store._log.head < LOG_BYTES):
-        busy_turn(store, ledger, rng)
-        if store.checkpoint_due or not later:
-            store.checkpoint(ledger.snapshot())
-        store.sync()
-    store.close()
-    return disk.crash(Fate.KEPT), ledger
+from tests.unit.store.ledger import Ledger, opened, small_store, used
 
 
 def zero(disk: SimDisk, name: str) -> None:
