@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
-HOUSE = Path(__file__).parents[2]
+from tests.house.sandbox import run_tests
 
 CONFTEST = """
 from tests import counts
@@ -33,15 +29,6 @@ def test_a_run_says_what_its_tests_went_through(tmp_path):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     for name in ("one", "another"):
         (tmp_path / f"test_{name}.py").write_text(TESTS)
-    options = ["-c", "/dev/null", "--rootdir", ".", "-p", "no:randomly", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "2", *options, f"--basetemp={tmp_path / 'b'}"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(HOUSE), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert "6 passed" in done.stdout, done.stdout
-    assert "this run went through 2 kills, 2,406 worlds\n" in done.stdout
+    said = run_tests(tmp_path, "-n", "2")
+    assert "6 passed" in said, said
+    assert "this run went through 2 kills, 2,406 worlds\n" in said

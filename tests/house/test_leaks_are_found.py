@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
-HOUSE = Path(__file__).parents[2]
+from tests.house.sandbox import run_tests
 
 CONFTEST = """
 import threading
@@ -63,21 +60,10 @@ def test_end():
 def test_what_a_test_leaves_behind_is_named_and_the_tidy_pass(tmp_path):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_samples.py").write_text(TESTS)
-    # Without our own settings: there a forgotten file is an error of another kind, at random.
-    options = ["-c", "/dev/null", "--rootdir", ".", "-p", "no:randomly", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", "-q", *options, f"--basetemp={tmp_path / 'base'}"]
-    done = subprocess.run(
-        [*command, "test_samples.py"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(HOUSE), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    said = run_tests(tmp_path, "test_samples.py")
     told = r"ERROR at teardown of test_(\w+) _+\nthe test left behind: (.*)"
-    left = dict(re.findall(told, done.stdout))
-    assert "7 passed, 4 errors" in done.stdout, done.stdout
+    left = dict(re.findall(told, said))
+    assert "7 passed, 4 errors" in said, said
     assert "forgotten (descriptor" in left["bad_file"]
     assert left["bad_socket"].startswith("socket:")
     assert "thread lingering" in left["bad_thread"]
