@@ -22,7 +22,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from dray.testing.disk import Operation, SimDisk
-from dray.testing.inode import SECTOR
+from dray.testing.inode import some_sectors
 
 ALL_COMBINATIONS_OF: Final = 5
 """Of so many unsynced changes all combinations are looked at: 32."""
@@ -214,20 +214,10 @@ def _survivor(
             rest = change.data[: rng.randrange(len(change.data))]
             size = _apply(data, size, _Change(change.offset, rest))
         elif fate == TORN_SECTORS and change.data:
-            for piece in _sectors(change, rng):
+            for start, stop in some_sectors(change.offset, len(change.data), rng):
+                piece = _Change(change.offset + start, change.data[start:stop])
                 size = _apply(data, size, piece)
     return data, size
-
-
-def _sectors(change: _Change, rng: Random) -> Iterator[_Change]:
-    """Some of the sectors that a write touched."""
-    assert change.data is not None
-    start = 0
-    while start < len(change.data):
-        stop = min(len(change.data), start + SECTOR - (change.offset + start) % SECTOR)
-        if rng.randrange(2):
-            yield _Change(change.offset + start, change.data[start:stop])
-        start = stop
 
 
 def _apply(data: bytearray, size: int, change: _Change) -> int:

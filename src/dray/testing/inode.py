@@ -121,9 +121,15 @@ def _torn(write: _Write, rng: Random) -> Iterator[_Write]:
     if rng.randrange(2):
         yield _Write(write.offset, write.data[: rng.randrange(len(write.data) + 1)])
         return
+    for start, stop in some_sectors(write.offset, len(write.data), rng):
+        yield _Write(write.offset + start, write.data[start:stop])
+
+
+def some_sectors(offset: int, length: int, rng: Random) -> Iterator[tuple[int, int]]:
+    """Which pieces of a write at `offset` a tear leaves: start and stop in it, by whole sectors."""
     start = 0
-    while start < len(write.data):
-        stop = min(len(write.data), start + SECTOR - (write.offset + start) % SECTOR)
+    while start < length:
+        stop = min(length, start + SECTOR - (offset + start) % SECTOR)
         if rng.randrange(2):
-            yield _Write(write.offset + start, write.data[start:stop])
+            yield start, stop
         start = stop
