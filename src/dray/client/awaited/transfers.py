@@ -222,7 +222,7 @@ class Transfers:
         return None
 
     async def linger(self, seconds: float) -> None:
-        """Have offers that were cancelled here tell those who have taken them, for so long."""
+        """Have offers that ended undone here tell those who have taken them, for so long."""
         check_seconds("seconds", seconds)
         until = time.monotonic() + seconds
         folder = await self._folder()
