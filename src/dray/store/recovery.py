@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from crc32c import crc32c
@@ -62,6 +63,14 @@ class History(NamedTuple):
 Load: TypeAlias = Callable[[History], Iterable[tuple[Extent, int]]]
 
 
+class Loss(Enum):
+    """Why the store that came back may have less than the one before."""
+
+    UNREADABLE = "messages are in the state whose bytes cannot be read"
+    CUT_OFF = "the newest groups were cut off the log; nobody was told of them, or they are damaged"
+    REBUILT = "checkpoints are gone, and the operator had the state rebuilt from the log"
+
+
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
     """What recovery found and did, for the log of the daemon and for tests."""
@@ -88,6 +97,18 @@ class RecoveryReport:
     """Live extents that cannot be read: their file is missing, cut off or unreadable."""
     disagreements: tuple[str, ...] = ()
     """What the map of live blocks says otherwise than the state, a sentence each."""
+    rebuilt: bool = False
+    """Whether it started only because the operator asked for a rebuild."""
+
+    @property
+    def lost(self) -> tuple[Loss, ...]:
+        """Why this store may have less than it had; empty if it has everything for certain."""
+        found = {
+            Loss.UNREADABLE: bool(self.quarantined),
+            Loss.CUT_OFF: self.cut_groups > 0,
+            Loss.REBUILT: self.rebuilt,
+        }
+        return tuple(loss for loss, is_so in found.items() if is_so)
 
     def notices(self) -> list[str]:
         """What an operator should know, a sentence each."""
@@ -222,6 +243,7 @@ class Replay:
             epoch=epoch,
             quarantined=tuple(self.quarantined),
             disagreements=tuple(map(str, self.disagreements)),
+            rebuilt=self._found.rebuilt,
         )
 
     def _history(self, chain: Chain, snapshots: list[bytes | None]) -> History:

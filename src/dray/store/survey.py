@@ -55,6 +55,8 @@ class Survey(NamedTuple):
     capacity: int
     log: LogState
     heap_files: frozenset[int]
+    rebuilt: bool = False
+    """Whether it is refused unless the operator asks for a rebuild."""
 
     def whole(self, pair: tuple[str, ...]) -> list[Mark]:
         """The whole files of a pair, the newest first."""
@@ -161,6 +163,7 @@ def survey(disk: Disk, *, rebuild: bool = False) -> Survey:
         capacity=seen.log.capacity,
         log=seen.log.state,
         heap_files=heap_files,
+        rebuilt=decide(finding).act is Act.REFUSE,
     )
 
 

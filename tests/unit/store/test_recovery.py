@@ -23,6 +23,7 @@ from dray.store.disk import RealDisk
 from dray.store.kinds import file_name
 from dray.store.maps import MAP_NAMES
 from dray.store.reading import ReadOnlyDisk
+from dray.store.recovery import Loss
 from dray.store.survey import survey
 from dray.testing.disk import Fate, SimDisk
 from tests.unit.store.ledger import (
@@ -263,6 +264,7 @@ def test_two_damaged_files_of_a_pair_moved_away_by_people_are_rebuilt_from_the_l
     ledger = Ledger()
     store = small_store(disk, rebuild=True)
     assert store.recover(ledger.load).missing == names
+    assert store.report.lost == (Loss.REBUILT,)
     assert ledger.state() == before.state()
     store.checkpoint(ledger.snapshot())
     store.close()
@@ -428,6 +430,7 @@ def test_messages_in_a_missing_file_are_put_aside_by_name_and_the_rest_starts():
     disk.lose(file_name(lost.file))
     store, ledger = opened(disk)
     assert store.report.quarantined == (lost,)
+    assert store.report.lost == (Loss.UNREADABLE,)
     assert "2083" in store.report.notices()[0]
     assert file_name(lost.file) in store.report.notices()[0]
     assert ledger.state() == before.state()
@@ -529,6 +532,7 @@ def test_a_group_whose_heap_bytes_did_not_arrive_is_cut_and_load_called_again():
     store = small_store(after)
     report = store.recover(again.load)
     assert (report.cut_groups, again.loads) == (1, 2)
+    assert report.lost == (Loss.CUT_OFF,)
     assert report.verified_extents > 0
     assert again.turn == 1
     assert again.pieces.keys() == {1}
@@ -542,6 +546,7 @@ def test_bytes_that_were_durable_are_not_read_again_at_the_next_start():
     store.close()
     report = small_store(disk).recover(Ledger().load)
     assert report.verified_extents == 0
+    assert report.lost == ()
 
 
 def test_an_extent_over_several_verification_pieces_is_verified(monkeypatch):
