@@ -2,11 +2,13 @@
 # The first target that needs it makes .venv from uv.lock; later runs start at once.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench peers docs torture format lock clean
+.PHONY: help demo test pythons check bench peers docs torture format lock clean
 .SUFFIXES:
 
-BIN := .venv/bin
-READY := .venv/.ready
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export VENV
 
 $(READY): pyproject.toml uv.lock tools/bootstrap.py
 	@for python in $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14; do \
@@ -24,6 +26,9 @@ demo: $(READY) ## a large transfer between two queue managers, through a kill, i
 
 test: $(READY) ## the whole test suite, two files at a time (ARGS="-k name" for less, -n0 for one)
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+pythons: $(READY) ## the quick tests on each Python of this machine, oldest first (ARGS=tests for all)
+	@$(BIN)/python tools/pythons.py $(ARGS)
 
 check: $(READY) ## lint, format, types, imports, house rules
 	@$(BIN)/ruff check --quiet && echo "ruff check: good"
@@ -58,7 +63,7 @@ format: $(READY) ## put the code into shape
 lock: $(READY) ## bring uv.lock up to pyproject.toml (ARGS=--upgrade for newer versions)
 	@UV_SYSTEM_CERTS=1 $(BIN)/uv lock $(ARGS)
 
-clean: ## remove what runs leave behind; .venv stays
+clean: ## remove what runs leave behind; .venv and .venvs stay
 	@rm -rf build dist demo-out spark-warehouse metastore_db derby.log .coverage .coverage.* \
 		.hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@for tree in src tests benches tools; do test ! -d $$tree || \

@@ -1,4 +1,4 @@
-"""Make `.venv`: an environment with exactly what `uv.lock` holds.
+"""Make `.venv`, or the folder that VENV names: an environment with exactly what `uv.lock` holds.
 
 Needs Python 3.11 or later and a way to a package index, nothing else: no uv, no Java, no root.
 The Makefile runs it when the lock is newer than the environment. In order of preference:
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import NoReturn
 
 HOUSE = Path(__file__).resolve().parent.parent
-VENV = HOUSE / ".venv"
+VENV = HOUSE / os.environ.get("VENV", ".venv")  # the Makefile says which
 BIN = VENV / "bin"
 PYTHON = BIN / "python"
 UV = BIN / "uv"
@@ -51,10 +51,10 @@ def main() -> None:
         give_up(f"Dray needs Python 3.11 or later, and this is {platform.python_version()}")
     os.environ.update(settings())
     if not works(PYTHON, "-c", "import sys"):
-        say(f"making .venv with Python {platform.python_version()}")
+        say(f"making {VENV.relative_to(HOUSE)} with Python {platform.python_version()}")
         make_environment()
     if not works(UV, "--version"):
-        say("installing uv into .venv")
+        say(f"installing uv into {VENV.relative_to(HOUSE)}")
         install_uv()
     say("installing what uv.lock holds (Spark is large: about a minute the first time)")
     install_locked()

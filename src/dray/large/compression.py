@@ -14,7 +14,7 @@ from dray.errors import ProtocolError
 from dray.model.message import Buffer
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    from compression import zstd  # novermin
 else:
     from backports import zstd
 

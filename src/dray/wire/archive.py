@@ -30,7 +30,7 @@ from dray.errors import BackupDamaged
 from dray.model.limits import ARCHIVE_PIECE_BYTES_MAX
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    from compression import zstd  # novermin
 else:
     from backports import zstd
 
