@@ -9,13 +9,14 @@ from dray.manager.costs import MOVED_BYTES, REJECTED_BYTES, cost_of_receiving
 from dray.manager.departures import entries_at
 from dray.manager.envelopes import bodies_in, envelopes_in
 from dray.manager.happening import Happening, forget_parts
-from dray.manager.index import lookup_id_of, unpack
+from dray.manager.index import unpack
+from dray.manager.mixing import check_plain_receive
 from dray.manager.parts import part_seen
 from dray.manager.receiving import (
     Waiter,
     check_may_take,
     check_transaction,
-    hold,
+    hold_singles,
     wait,
 )
 from dray.manager.transactions import OpenTransaction, hold_part, open_transaction
@@ -101,11 +102,7 @@ def handle_receive_transaction(
     check_may_take(queue)
     if not head.transaction or not queue.options.transactional:
         raise TransactionUsage("a whole transaction is received in a transaction of one's own")
-    if queue.large_use:
-        raise LargeMessageMixing(
-            f"queue {queue.name!r} is used for large messages; use LargeMessageQueue with it",
-            queue=queue.name,
-        )
+    check_plain_receive(queue)
     if not receive_transaction_now(context, session, request_id, head):
         deadline = None if head.timeout is None else context.now + max(0.0, head.timeout)
         wait(context, queue, Waiter(session, request_id, head, deadline))
@@ -135,8 +132,7 @@ def receive_transaction_now(
     envelopes = envelopes_in(b"".join(found))
     answer = TransactionMessages(envelopes[:fitting], envelopes[fitting:], missing)
     context.answer(session, request_id, answer, bodies_in(context, b"".join(found[:fitting])))
-    hold(queue, owner, found)
-    owner.singles.setdefault(queue.number, []).extend(map(lookup_id_of, found))
+    hold_singles(context, queue, owner, found)
     return True
 
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from dray.errors import (
     AccessDenied,
-    LargeMessageMixing,
     MessageNotFound,
     Misuse,
     ProtocolError,
@@ -27,6 +26,7 @@ from dray.manager.costs import cost_of_receiving
 from dray.manager.envelopes import bodies_in, envelopes_in, piece
 from dray.manager.events import Into
 from dray.manager.index import length_of, lookup_id_of, part_of, place_in, unpack
+from dray.manager.mixing import check_plain_receive
 from dray.manager.parts import part_seen
 from dray.manager.purging import carry_on, drop_large, leave, leave_all, portion, purge
 from dray.manager.quarantine import refuse_damaged
@@ -216,11 +216,8 @@ def _check_receive(queue: Queue, head: Receive) -> None:
     if head.peek:
         return
     check_may_take(queue)
-    if head.guarded and queue.large_use:
-        raise LargeMessageMixing(
-            f"queue {queue.name!r} is used for large messages; use LargeMessageQueue with it",
-            queue=queue.name,
-        )
+    if head.guarded:
+        check_plain_receive(queue)
 
 
 def _deadline(context: Context, timeout: float | None) -> float | None:
@@ -312,8 +309,14 @@ def _take(
     owner: OpenTransaction,
     found: list[bytes],
 ) -> None:
-    """Hold entries for a transaction."""
     owner.note_operations(context, len(found), cost_of_receiving(context.store, queue, found))
+    hold_singles(context, queue, owner, found)
+
+
+def hold_singles(
+    context: Context, queue: Queue, owner: OpenTransaction, found: list[bytes]
+) -> None:
+    """Hold messages for a transaction, parts of large ones each by itself."""
     for packed in found:
         if part_of(packed) != Part.PLAIN:
             hold_part(queue.parts, part_seen(context.store, unpack(packed)), 1)
