@@ -20,6 +20,7 @@ import crc32c
 import pytest
 
 from dray.errors import DrayError, StoreCorrupt
+from dray.manager.notices import Notice, NoticeKind
 from dray.model.queue import QueueOptions
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, Disk, RealDisk
 from dray.testing.desk import Desk, Refused, Sizes
@@ -195,10 +196,10 @@ def damaged_for_real(folder: Path, to: Path, name: str, where: tuple[int, bytes 
     return RealDisk(to)
 
 
-def put_aside(notice: str) -> int:
+def put_aside(notice: Notice) -> int:
     """How many messages an operator is told of that they are in quarantine."""
-    found = re.search(r"(\d+) messages? in .*quarantine", notice)
-    return int(found[1]) if found else "moved to system$;quarantine" in notice
+    found = re.search(r"(\d+) messages? in .*quarantine", notice.sentence)
+    return int(found[1]) if found else notice.times * (notice.kind == NoticeKind.DAMAGED)
 
 
 def outcome(disk: Disk, told: Contents) -> str:

@@ -46,6 +46,12 @@ OUTBOX_TOTAL_BYTES_MAX: Final = 256 << 20
 OUTBOX_BYTES_WHILE_TIGHT: Final = 16 << 10
 """Beyond that a connection may leave so little unfetched if it is to be read from: ten thousand of
 them hold 160 MB. Whoever fetches is served as before, a little later."""
+NOTICE_S: Final = 60.0
+"""How long the log is quiet about a subject after a warning: an operator can read one a minute."""
+NOTICE_RETRY_S: Final = 0.1
+"""The loop may call a little early by the clock; it is not asked again at once."""
+NOTICE_SUBJECTS_MAX: Final = 1_000
+"""Subjects whose warnings are held back, 1 MB with long names; others share a line a kind."""
 OUTBOX_ITEMS_MAX: Final = 20_000
 """The same for pieces of any kind, about 200 bytes of bookkeeping each."""
 GATHERED_EFFECTS_MAX: Final = 50_000

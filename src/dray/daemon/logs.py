@@ -13,14 +13,15 @@ class JsonFormatter(logging.Formatter):
     """Writes a record as one line of JSON, a traceback included."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Time (UTC), level, logger, message and, if there is one, the traceback."""
+        """Time (UTC), level, logger, message; facts of a notice and a traceback, if any."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        entry = {
+        entry: dict[str, object] = {
             "time": moment,
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
+        entry.update(getattr(record, "facts", {}))
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
         return msgspec.json.encode(entry).decode()

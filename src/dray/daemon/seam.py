@@ -7,6 +7,7 @@ from typing import Protocol
 
 from dray.machine import Core
 from dray.manager.events import Effect, Event
+from dray.manager.notices import Notice
 from dray.store.checkpoint import Snapshots
 
 
@@ -17,7 +18,7 @@ class Deciding(Core[Event, Effect], Protocol):
         """Everything, for a checkpoint."""
         ...
 
-    def notices(self) -> list[str]:
+    def notices(self) -> list[Notice]:
         """What an operator should know since the last call."""
         ...
 

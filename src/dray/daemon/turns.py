@@ -38,6 +38,7 @@ from dray.daemon.limits import (
     TICK_S_MAX,
     TICK_S_MIN,
 )
+from dray.daemon.notice_log import NoticeLog
 from dray.daemon.outbox import merged, pin_all, unpin_all
 from dray.daemon.pace import Gathering, SyncPace
 from dray.daemon.postponed import Follow, Postponed
@@ -118,6 +119,7 @@ class Turns:
         self._checkpointing = False
         self._flushing = Flushing(store, backlog, self._keeper, time=loop.time, failed=self.fail)
         self._quiet: asyncio.TimerHandle | None = None
+        self._notice_log = NoticeLog(loop, clock)
         self._stopping = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
@@ -237,8 +239,7 @@ class Turns:
         self._flushing.go_on()
         self._weigh()
         self._set_timer()
-        for notice in self._manager.notices():
-            _log.warning("%s", notice)
+        self._notice_log.write(self._manager.notices())
 
     # ------------------------------------------------------------------------ sync and release
 
@@ -436,6 +437,8 @@ class Turns:
         for timer in (self._timer, self._quiet, self._waits):
             if timer is not None:
                 timer.cancel()
+        self._notice_log.write(self._manager.notices())
+        self._notice_log.stop()
         for worker in (*self._syncers, self._keeper):
             await worker.idle()
             worker.stop()

@@ -12,6 +12,7 @@ import crc32c
 
 from dray.errors import DrayError
 from dray.manager.facts import NumbersLeased
+from dray.manager.notices import NoticeKind
 from dray.model.classes import Acknowledge, MessageClass, QueueKind
 from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _NEGATIVE = 0x8000
 _OF_RECEIVE = 0x4000
+_LOST = NoticeKind.ACKNOWLEDGMENT_LOST
 
 
 def wanted_by(asked: Acknowledge, message_class: int) -> bool:
@@ -88,11 +90,15 @@ def addressed(context: Context, wishes: Iterable[Wish]) -> list[tuple[Queue, Wis
         try:
             queue = context.resolve(wish.administration_queue)
         except DrayError as error:
-            context.notices.append((wish.administration_queue, str(error)))
+            sentence = f"an acknowledgment message was not sent: {error}"
+            context.notices.add(_LOST, wish.administration_queue, sentence)
             continue
         if queue.kind in (QueueKind.PRIVATE, QueueKind.OUTGOING):
             found.append((queue, wish))
         else:
-            sentence = f"no acknowledgment can be sent to a {queue.kind} queue"
-            context.notices.append((wish.administration_queue, sentence))
+            sentence = (
+                f"no acknowledgment message can be sent to a {queue.kind} queue; name a queue of"
+                " your own as the administration queue"
+            )
+            context.notices.add(_LOST, wish.administration_queue, sentence)
     return found

@@ -16,6 +16,7 @@ from dray.manager.expiry import give_up
 from dray.manager.facts import NumbersLeased, QueueCreated, QueueDeleted, QueuePaused, QuotaSet
 from dray.manager.index import copies_of, lookup_id_of
 from dray.manager.lives import Lives
+from dray.manager.notices import NoticeKind
 from dray.manager.purging import carry_on, leave_all
 from dray.manager.transactions import abort
 from dray.model.classes import MessageClass, QueueKind, TransactionStatus
@@ -58,8 +59,9 @@ if TYPE_CHECKING:
     from dray.manager.queues import Queue
 
 _TOO_MANY_ENDS = (
-    f"more than {ENDS_REMEMBERED_MAX} outgoing queues were deleted that their destinations do not"
-    " know of yet: the oldest of these is never told"
+    f"more than {ENDS_REMEMBERED_MAX} outgoing queues were deleted while their destinations could"
+    " not be reached: the destination of the oldest of these is never told, and keeps a little"
+    " memory for it"
 )
 
 
@@ -100,11 +102,11 @@ def _check_only_one(context: Context, session: Session, head: Hello) -> None:
             context.effects.append(CloseSession(other.number))
     if not alone:
         notice = (
-            f"two managers that both have the id {head.manager_id} call here, so one data"
-            " directory is a copy of the other; both are refused until one of them is stopped"
+            f"two queue managers with the id {head.manager_id} call here, so one data directory is"
+            " a copy of the other; both are refused, so stop one of them and remove its directory"
         )
-        if notice not in (sentence for _, sentence in context.notices):
-            context.notices.append((head.name or head.manager_id, notice))
+        subject = head.name or head.manager_id
+        context.notices.add(NoticeKind.COPIED_MANAGER, subject, notice)
         raise ProtocolError(
             f"need validation: two managers run with the id {head.manager_id}, one data directory"
             " is a copy of the other; stop one of them, nothing is lost",
@@ -198,7 +200,7 @@ def _delete(context: Context, queue: Queue, answer: Callable[[], None]) -> Itera
     family = [queue, *queue.sub_queues, *([queue.journal] if queue.journal is not None else ())]
     _drop_uploads(context, family)
     if queue.outgoing and len(context.state.endings) >= ENDS_REMEMBERED_MAX:
-        context.notices.append((queue.name, _TOO_MANY_ENDS))
+        context.notices.add(NoticeKind.END_UNTOLD, queue.name, _TOO_MANY_ENDS)
     context.record(QueueDeleted(queue.number, context.now_us))
     for each in family:
         gone = QueueNotFound(f"queue {each.name!r} has been deleted", queue=each.name)

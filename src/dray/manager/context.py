@@ -13,6 +13,7 @@ from dray.manager.disk_room import DiskRoom
 from dray.manager.events import Answer, Body, Effect, Into
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.index import TAIL_BYTES
+from dray.manager.notices import Notices
 from dray.manager.waiting_for_room import WaitingForRoom
 from dray.model.classes import QueueKind
 from dray.model.ids import ManagerId, TransactionId, join_id
@@ -21,7 +22,6 @@ from dray.wire.frames import Head, failure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dray.delivery.events import Effect as StreamEffect
     from dray.delivery.events import Event as StreamEvent
     from dray.delivery.incoming import StreamKey
     from dray.manager.accounts import Ledger
@@ -122,8 +122,8 @@ class Context:
         self.disk_room = DiskRoom(store, config.low_water_bytes)
         self.waiting_for_room = WaitingForRoom(state.ledger, self.disk_room)
         """Streams that the computer's quota or the disk had no room for."""
-        self.notices: list[tuple[str, Effect | StreamEffect | str]] = []
-        """What an operator should know, by queue; the daemon writes it to its log."""
+        self.notices = Notices()
+        """What an operator should know; the daemon writes it to its log."""
         self.followed: Callable[[AnyFact], None] | None = None
         """Called with each fact, so that queues' files say the same."""
         self.lives: dict[str, Lives] = {}

@@ -42,6 +42,7 @@ from dray.manager.index import (
     with_way,
     without_dead_letter,
 )
+from dray.manager.notices import NoticeKind
 from dray.manager.parts import watch_arrivals
 from dray.manager.system import COMPUTER_JOURNAL, DEAD_LETTERS, DEAD_TRANSACTIONAL
 from dray.model.classes import Acknowledge, MessageClass, Part, QueueKind
@@ -327,8 +328,11 @@ def delivered(context: Context, queue: Queue, upto: int) -> tuple[int, bytes]:
                 try:
                     tail = lasting(context.store, tail, Kind.RECOVERABLE)
                 except (StoreFull, StoreCorrupt) as error:
-                    sentence = f"message {entry.number} is not kept until it is confirmed: {error}"
-                    context.notices.append((queue.name, sentence))
+                    sentence = (
+                        "a delivered express message could not be kept until its destination"
+                        f" confirms it, so it can become no dead letter any more: {error}"
+                    )
+                    context.notices.add(NoticeKind.NOT_KEPT, queue.name, sentence)
                     continue
             waiting.append(with_expiry(tail, ends_us))
     return upto, b"".join(waiting)

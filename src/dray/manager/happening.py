@@ -25,6 +25,7 @@ from dray.manager.index import (
     tail_of,
     unpack,
 )
+from dray.manager.notices import NoticeKind
 from dray.manager.parts import part_seen, watch_arrivals
 from dray.manager.system import DEAD_LETTERS
 from dray.model.classes import Part, QueueKind
@@ -197,7 +198,8 @@ class Happening:
             try:
                 extent, crc, number = context.own_messages.place(queue, wish)
             except StoreFull as error:
-                context.notices.append((queue.name, f"an acknowledgment was not made: {error}"))
+                sentence = f"an acknowledgment message was not made: {error}"
+                context.notices.add(NoticeKind.ACKNOWLEDGMENT_LOST, queue.name, sentence)
                 continue
             staged = Staged(
                 extent, crc, number, 0, 0, context.now_us, message_class=wish.message_class

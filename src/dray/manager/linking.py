@@ -81,3 +81,22 @@ class Link:
             refusal=counters.refusal,
             ignored_acks=counters.ignored_acks,
         )
+
+
+def ahead_of(peer: Peer, upto: int) -> str:
+    """What a destination that has seen more than was sent means, and what to do."""
+    return (
+        f"the manager at {peer.host}:{peer.port} has message {upto} of this queue, which was never"
+        " sent from here: this data directory is an older copy, or another manager runs on a copy"
+        " of it; nothing is delivered until you stop the other manager, or put the copy back with"
+        " `dray restore`"
+    )
+
+
+def behind(peer: Peer, upto: int) -> str:
+    """What a destination that has forgotten what it had means, and what to do."""
+    return (
+        f"the manager at {peer.host}:{peer.port} knows this queue only up to message {upto} and"
+        " had acknowledged more: its data directory is new or an older copy; later messages are"
+        " delivered, so look there whether the earlier ones are missing"
+    )

@@ -44,7 +44,8 @@ from dray.manager.envelopes import stream_bodies_in, stream_envelopes_in
 from dray.manager.events import Dial, HangUp, LinkSend, Peer
 from dray.manager.facts import Delivered, EndForgotten, StreamRenewed, pack_lookups
 from dray.manager.index import entries_in, lookup_id_of, positions_in, unpack
-from dray.manager.linking import Link, LinkState
+from dray.manager.linking import Link, LinkState, ahead_of, behind
+from dray.manager.notices import NoticeKind
 from dray.manager.purging import carry_on
 from dray.manager.quarantine import only_intact
 from dray.manager.repairs import answer
@@ -84,6 +85,8 @@ _UNDELIVERABLE = {
     AccessDenied.code: MessageClass.NACK_ACCESS_DENIED,
 }
 """Refusals of a stream after which nothing of it can be delivered, and what its messages become."""
+_AHEAD = NoticeKind.DESTINATION_AHEAD
+_BEHIND = NoticeKind.DESTINATION_BEHIND
 
 
 class Links:
@@ -125,8 +128,14 @@ class Links:
                 case Renewed(sequence_id):
                     self._context.record(StreamRenewed(queue.number, sequence_id))
                     self._context.touch(queue)
-                case Diverged() | PeerForgot():
-                    self._context.notices.append((queue.name, effect))
+                case Diverged():
+                    self._context.notices.add(
+                        _AHEAD, queue.name, ahead_of(queue.route.peer, effect.upto)
+                    )
+                case PeerForgot():
+                    self._context.notices.add(
+                        _BEHIND, queue.name, behind(queue.route.peer, effect.upto)
+                    )
                 case _:
                     assert_never(effect)
         link = self._look_at(queue)
@@ -321,8 +330,12 @@ class Links:
         while (old := context.state.endings.oldest_before(before_us)) is not None:
             if context.has_said_enough:
                 return
-            sentence = f"could not be told in time that stream {old.stream} has ended"
-            context.notices.append((f"{old.host}:{old.port}", sentence))
+            sentence = (
+                f"this manager could not be told within {END_AGE_S_MAX / 86400:.0f} days that an"
+                f" outgoing queue to it (stream {old.stream}) was deleted; it keeps a little memory"
+                " for it"
+            )
+            context.notices.add(NoticeKind.END_UNTOLD, f"{old.host}:{old.port}", sentence)
             context.record(EndForgotten(old.stream))
 
     def _leading_to(self, link: Link) -> list[Queue]:
@@ -388,9 +401,10 @@ class Links:
         why = _UNDELIVERABLE.get(refusal.error)
         if why is not None and not queue.stream.is_stale(asked):
             lookup_ids = [lookup_id_of(packed) for packed in queue.index.available()]
-            notice = f"{len(lookup_ids)} undeliverable: {refusal.sentence}"
+            sentence = f"the destination refused a message: {refusal.sentence}"
             if lookup_ids:
-                self._context.notices.append((queue.name, notice))
+                kind = NoticeKind.UNDELIVERABLE
+                self._context.notices.add(kind, queue.name, sentence, len(lookup_ids))
             take(self._context, queue, lookup_ids, why)
 
     def _confirmed(self, peer: Peer, stream: int, first: int, told: list[Confirmed]) -> None:

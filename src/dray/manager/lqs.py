@@ -35,6 +35,7 @@ from dray.manager.facts import (
     QueueOptionsSet,
     QuotaSet,
 )
+from dray.manager.notices import NoticeKind
 from dray.manager.system import ADMIN_QUEUE, NOTIFY_QUEUE, ORDER_QUEUE
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueOptions
@@ -129,7 +130,8 @@ class FileKeeper:
         """A fact was recorded: have the files say the same."""
         refused = self._files.refused
         if refused is not None and not self._told_full:
-            self._context.notices.append((FOLDER, f"files of queues wait for room: {refused}"))
+            sentence = f"files of queues wait for room on the disk: {refused}"
+            self._context.notices.add(NoticeKind.QUEUE_FILES_WAIT, FOLDER, sentence)
         self._told_full = refused is not None
         match fact:
             case QueueCreated(number):
@@ -244,7 +246,7 @@ class FileKeeper:
             return found
         if changed:
             self.report.outdated.append(name)
-            self._tell(name, f"was older than the state of queue {queue.name!r}; written anew")
+            self._tell(name, f"the file was older than queue {queue.name!r}; it was written anew")
         if changed or not found.signed:
             self._files.write(name, expected)
         return None
@@ -252,7 +254,9 @@ class FileKeeper:
     def _replace(self, queue: Queue, name: str, why: str) -> None:
         apart = self._files.replace_damaged(name, describe(queue))
         self.report.quarantined.append(name)
-        self._tell(name, f"{why}; moved to {apart} and written anew as queue {queue.name!r} has it")
+        self._tell(
+            name, f"{why}; the file of queue {queue.name!r} was moved to {apart} and written anew"
+        )
 
     def _take_over(self, queue: Queue, wanted: Description) -> None:
         changed = changes(wanted, queue)
@@ -273,7 +277,7 @@ class FileKeeper:
         self._tell(name, f"the edited file set of queue {queue.name!r}: {told}")
 
     def _tell(self, name: str, sentence: str) -> None:
-        self._context.notices.append((f"{FOLDER}/{name}", sentence))
+        self._context.notices.add(NoticeKind.QUEUE_FILE, f"{FOLDER}/{name}", sentence)
 
 
 def changes(found: Description, queue: Queue) -> list[str]:

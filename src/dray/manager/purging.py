@@ -23,6 +23,7 @@ from dray.manager.costs import POSITION_BYTES, cost_of_leaving
 from dray.manager.facts import PurgePending, pack_lookups
 from dray.manager.happening import Happening, forget_parts
 from dray.manager.index import TAIL_BYTES, lookup_id_of
+from dray.manager.notices import NoticeKind
 from dray.model.classes import MessageClass
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def _go_on_with_first(context: Context, *, now: bool = False) -> None:
         if now:
             raise
         if refused is None:
-            context.notices.append(("storage", f"something was not done to its end: {error}"))
+            sentence = f"work that was done in portions stopped before its end: {error}"
+            context.notices.add(NoticeKind.WORK_STOPPED, "storage", sentence)
         else:
             refused(error)
     else:

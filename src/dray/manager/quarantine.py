@@ -18,6 +18,7 @@ from dray.delivery.incoming import StreamKey
 from dray.errors import StoreCorrupt
 from dray.manager.facts import Committed, Confirmation, QueueCreated, pack_lookups
 from dray.manager.index import is_express_entry, lookup_id_of, part_of, tail_of, unpack, with_expiry
+from dray.manager.notices import NoticeKind
 from dray.model.classes import MessageClass, Part, QueueKind
 from dray.model.queue import QueueOptions
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
@@ -103,21 +104,31 @@ def set_aside(
     context.record(Committed(0, context.now_us, [], leaving, [(QUARANTINE, tails)], told))
     for source, stream, _ in told:
         context.to_tell[StreamKey(source, stream)] = None
+    _say(context, queue, damaged)
+
+
+def _say(context: Context, queue: Queue, damaged: list[bytes]) -> None:
+    """Name the first damaged message of each heap file, and count the others."""
+    files: dict[str, list[Entry]] = {}
     for packed in damaged:
         entry = unpack(packed)
-        where = f"{file_name(entry.file)} at byte {entry.offset}"
-        sentence = f"message {entry.number} is damaged in {where}; moved to {QUARANTINE_NAME}"
-        context.notices.append((queue.name, sentence))
+        files.setdefault(file_name(entry.file), []).append(entry)
+    for name, entries in files.items():
+        first = entries[0]
+        kept = (
+            "it was an express message and is gone"
+            if is_express_entry(damaged[0])
+            else f"it was moved to {QUARANTINE_NAME}, look at it there; check the disk"
+        )
+        where = f"{name} at byte {first.offset}"
+        sentence = f"message {first.number} is damaged in {where}; {kept}"
+        context.notices.add(NoticeKind.DAMAGED, queue.name, sentence, len(entries))
 
 
 def _without_express(context: Context, queue: Queue, damaged: list[bytes]) -> list[bytes]:
     """Let damaged express messages go, by name: nothing of them is kept anywhere; the rest."""
     express = [packed for packed in damaged if is_express_entry(packed)]
-    for packed in express:
-        entry = unpack(packed)
-        where = f"{file_name(entry.file)} at byte {entry.offset}"
-        sentence = f"express message {entry.number} is damaged in {where}; it is gone"
-        context.notices.append((queue.name, sentence))
+    _say(context, queue, express)
     context.state.drop_express(queue, map(lookup_id_of, express))
     return [packed for packed in damaged if not is_express_entry(packed)]
 

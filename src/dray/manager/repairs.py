@@ -25,6 +25,7 @@ from dray.large.join import SequenceKey
 from dray.manager.departures import entries_at, record_of
 from dray.manager.happening import Happening, forget_parts
 from dray.manager.index import as_group, tail_of, unpack
+from dray.manager.notices import NoticeKind
 from dray.manager.parts import part_seen
 from dray.manager.system import DEAD_TRANSACTIONAL
 from dray.model.classes import MessageClass, Part
@@ -153,7 +154,8 @@ def send_again(
         try:
             _move(context, dead, sorted(found.values()), queue)
         except QuotaExceeded as error:
-            context.notices.append((queue.name, f"parts cannot be sent again yet: {error}"))
+            sentence = f"missing parts of a large message cannot be sent again yet: {error}"
+            context.notices.add(NoticeKind.REPAIR_WAITS, queue.name, sentence)
             return []
     there = {*found, *_on_their_way(context, queue, key)}
     assembly = dead.parts.get(key)

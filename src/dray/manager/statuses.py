@@ -23,6 +23,7 @@ from dray.large.status import Status, read_status, status_message
 from dray.manager.costs import POSITION_BYTES
 from dray.manager.happening import Happening, Staged
 from dray.manager.index import TAIL_BYTES, lookup_id_of, unpack
+from dray.manager.notices import NoticeKind
 from dray.manager.quarantine import set_aside
 from dray.manager.receiving import hold
 from dray.manager.transactions import take
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 
 _HEAD_BYTES = 1_024
 """More than header and properties of a status message take."""
+_JUNK = (
+    "a message that is no status of a large message was discarded from this status queue; send"
+    " nothing to it yourself"
+)
 _KINDS = (QueueKind.PRIVATE, QueueKind.SUB)
 
 
@@ -107,8 +112,9 @@ class Statuses:
         if damaged:
             set_aside(self._context, self._status_queue, damaged)
         if junk:
-            sentence = f"{len(junk)} messages that are no status of a large message were discarded"
-            self._context.notices.append((self._status_queue.name, sentence))
+            self._context.notices.add(
+                NoticeKind.STATUS_JUNK, self._status_queue.name, _JUNK, len(junk)
+            )
             take(self._context, self._status_queue, junk, MessageClass.NACK_RECEIVE_REJECTED)
 
 

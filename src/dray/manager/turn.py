@@ -54,6 +54,7 @@ from dray.manager.events import (
 from dray.manager.expiry import expire
 from dray.manager.facts import AnyFact, ManagerNamed, encode_fact
 from dray.manager.lqs import FileKeeper, FilesReport
+from dray.manager.notices import Notice, NoticeKind
 from dray.manager.parts import find_parts
 from dray.manager.purging import go_on
 from dray.manager.quarantine import set_aside
@@ -188,7 +189,8 @@ class Manager:
             if queue.paused:
                 queue.stream.handle(Paused(), now)
         manager = cls(state, store, config, now)
-        manager._context.notices += [("storage", notice) for notice in report.notices()]
+        for sentence in report.notices():
+            manager._context.notices.add(NoticeKind.AT_START, "storage", sentence)
         for queue, found in damaged:
             if found:
                 set_aside(manager._context, queue, found)
@@ -216,13 +218,9 @@ class Manager:
         """The durable state, for a checkpoint."""
         return self._context.state.snapshot()
 
-    def notices(self) -> list[str]:
-        """What an operator should know since the last call, a sentence each."""
-        found = self._context.notices
-        if not found:
-            return []
-        self._context.notices = []
-        return [f"{queue}: {notice}" for queue, notice in found]
+    def notices(self) -> list[Notice]:
+        """What an operator should know since the last call."""
+        return self._context.notices.take()
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Decide about one event."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dray.errors import Misuse
 from dray.manager.facts import LargeMoved, runs_of
+from dray.manager.notices import NoticeKind
 from dray.manager.parts import watch_arrivals
 from dray.manager.statuses import take_back
 from dray.model.classes import QueueKind
@@ -51,8 +52,11 @@ def handle_unreadable(
     take_back(context, owner, head.status_queue, assembly.key)
     _move(context, queue, lookup_ids, target)
     sequence_id = join_id(ManagerId(assembly.key.source.hex()), assembly.key.sequence)
-    sentence = f"large message {sequence_id} could not be read and was moved to {target.name!r}"
-    context.notices.append((queue.name, sentence))
+    sentence = (
+        f"the receiver could not read large message {sequence_id}, which was moved to"
+        f" {target.name!r}; receive it from there with a newer program"
+    )
+    context.notices.add(NoticeKind.UNREADABLE_LARGE, queue.name, sentence)
     context.answer(session, request_id, Done(len(lookup_ids)))
 
 

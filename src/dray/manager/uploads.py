@@ -26,6 +26,7 @@ from dray.manager.disk_room import Promise
 from dray.manager.facts import UploadBegun, UploadMarked
 from dray.manager.happening import packed_tails
 from dray.manager.index import split_tails
+from dray.manager.notices import NoticeKind
 from dray.manager.prepared import staged_from
 from dray.manager.reservations import (
     NOTHING,
@@ -205,8 +206,11 @@ def drop_old(context: Context) -> None:
             continue
         abort(context, transaction)
         name = context.transaction_id(number)
-        sentence = f"the unfinished upload {name} was given up: nobody went on with it"
-        context.notices.append(("uploads", sentence))
+        sentence = (
+            f"the unfinished upload {name} was dropped, because nobody went on with it for"
+            f" {UPLOAD_AGE_S_MAX / 86400:.0f} days; send the file again if it is still wanted"
+        )
+        context.notices.add(NoticeKind.UPLOAD_DROPPED, "uploads", sentence)
 
 
 def _reserve_again(context: Context, transaction: OpenTransaction, upload: Upload) -> None:

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from dray.manager.events import Peer
+from dray.manager.notices import Notice, NoticeKind
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
 from dray.testing.fate_bystanders import Auditor, Closer, Meddler, Remaker, Settler
@@ -160,10 +161,10 @@ class FateWorld(World):
             self._dam(link)
         return link
 
-    def noticed(self, daemon: SimDaemon, notices: list[str]) -> None:
+    def noticed(self, daemon: SimDaemon, notices: list[Notice]) -> None:
         """Judge what a manager tells its operator: no store here was ever copied or lost."""
         for notice in notices:
-            if "Diverged" in notice:
+            if notice.kind == NoticeKind.DESTINATION_AHEAD:
                 raise BrokenPromiseError(f"{daemon.name} noticed: {notice}")
 
     def calm_down(self) -> None:

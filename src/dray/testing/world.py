@@ -18,6 +18,7 @@ import sys
 from typing import NamedTuple
 
 from dray.manager.events import ManagerConfig, Peer
+from dray.manager.notices import Notice, NoticeKind
 from dray.manager.turn import Manager
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
@@ -157,16 +158,16 @@ class World:
         self.links.append(link)
         return link
 
-    def noticed(self, daemon: SimDaemon, notices: list[str]) -> None:
+    def noticed(self, daemon: SimDaemon, notices: list[Notice]) -> None:
         """Judge what a manager tells its operator: no store here was ever copied or lost.
 
         A crash between log and file leaves a queue's file missing or old (docs/formats/lqs.md).
         """
         overtaking = self.link_troubles.reordering or self.link_troubles.repetition
         for notice in notices:
-            if notice.startswith("lqs/") and daemon.restarts:
+            if notice.kind == NoticeKind.QUEUE_FILE and daemon.restarts:
                 continue
-            if "Diverged" in notice or not overtaking:
+            if notice.kind == NoticeKind.DESTINATION_AHEAD or not overtaking:
                 raise BrokenPromiseError(f"{daemon.name} noticed: {notice}")
 
     def troubles(self) -> set[str]:

@@ -32,6 +32,7 @@ from dray.manager.events import (
     SessionClosed,
     SessionOpened,
 )
+from dray.manager.notices import Notice
 from dray.store.checkpoint import Snapshots
 from dray.store.heap import Extent
 from dray.store.store import Store
@@ -50,6 +51,7 @@ class EchoManager:
         self.wake_at: float | None = None
         self.fails_at: set[type] = set()
         self.facts: list[bytes] = []
+        self.told: list[Notice] = []
 
     @classmethod
     def load(cls, store: Store, _config: ManagerConfig, _now: float) -> EchoManager:
@@ -65,8 +67,9 @@ class EchoManager:
     def deadline(self) -> float | None:
         return self.wake_at
 
-    def notices(self) -> list[str]:
-        return []
+    def notices(self) -> list[Notice]:
+        told, self.told = self.told, []
+        return told
 
     def snapshot(self) -> Snapshots:
         return Snapshots([b"everything"])

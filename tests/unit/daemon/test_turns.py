@@ -9,6 +9,7 @@ import pytest
 
 from dray.errors import ProtocolError, StorePoisoned
 from dray.manager.events import Request, SessionClosed, Tick
+from dray.manager.notices import Notice
 from dray.wire import frames
 
 RECORD = bytes(range(256)) * 4096
@@ -431,3 +432,17 @@ def test_facts_that_would_outgrow_a_group_are_written_in_several(echo_daemon, wa
             assert [client.hear().request_id for _ in range(1000)] == list(range(1, 1001))
             client.socket.close()
         assert echo.manager.store.counters.groups > 3
+
+
+def test_what_the_manager_warns_of_is_logged_once_and_the_rest_when_the_daemon_stops(
+    echo_daemon, caplog
+):
+    with echo_daemon("warning") as echo, echo.client() as client:
+        for number in range(5):
+            echo.manager.told.append(Notice("full", "orders", "it is full; receive"))
+            client.ask(frames.Commit(1, 0), number + 1)
+        lines = [each.getMessage() for each in caplog.records if "orders" in each.getMessage()]
+        assert lines == ["orders: it is full; receive"]
+    lines = [each.getMessage() for each in caplog.records if "orders" in each.getMessage()]
+    assert len(lines) == 2
+    assert lines[1].startswith("orders: it is full; receive (4 times in the last ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from dray.manager.notices import NoticeKind
 from dray.model.message import Message
 from dray.wire import frames
 
@@ -69,7 +70,9 @@ def test_a_source_restored_with_messages_waiting_stops_and_keeps_them(tmp_path: 
     pair.source.advance(10.0)
     pair.deliver()
     assert state_of_outgoing_queue(pair) == ("need validation", 2)
-    assert any("Diverged" in notice for notice in pair.source.manager.notices())
+    assert any(
+        notice.kind == NoticeKind.DESTINATION_AHEAD for notice in pair.source.manager.notices()
+    )
     assert bodies_at_destination(pair) == [b"waiting at the backup", b"another"]
 
 

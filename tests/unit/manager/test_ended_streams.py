@@ -394,7 +394,7 @@ def test_a_destination_that_cannot_be_reached_is_given_up_in_the_end(net: Net) -
     net["a"].advance(DAY_S + 60.0)
     assert ends_kept(net) == 0
     (notice,) = net["a"].manager.notices()
-    assert "could not be told" in notice
+    assert "could not be told" in str(notice)
     net["a"].effects.clear()
     net["a"].advance(DAY_S)
     assert not [each for each in net["a"].effects if isinstance(each, Dial)]
@@ -417,7 +417,7 @@ def test_of_too_many_ends_the_oldest_is_forgotten_and_the_operator_is_told(
         delete(net, name=address("c", name))
     kept = [each.stream for each in net["a"].manager._context.state.endings]
     assert kept == numbers[1:]
-    assert any("the oldest of these" in each for each in net["a"].manager.notices())
+    assert any("the oldest of these" in str(each) for each in net["a"].manager.notices())
     net.crash("a")
     assert [each.stream for each in net["a"].manager._context.state.endings] == numbers[1:]
 

@@ -411,7 +411,7 @@ def test_a_damaged_express_message_is_named_and_goes(tmp_path):
     with pytest.raises(errors.StoreCorrupt, match=r"r0000001\.mq"):
         caller.receive(queue)
     assert caller.receive(queue)[1] == [b"whole"]
-    assert any("is gone" in notice for notice in desk.manager.notices())
+    assert any("is gone" in str(notice) for notice in desk.manager.notices())
     assert desk.store.live_bytes == 0
 
 

@@ -53,7 +53,7 @@ def test_two_managers_with_one_id_are_refused_until_one_is_stopped(net: Net) -> 
     assert info.message_count == 1
     assert "two managers run with the id" in info.delivery.history[-1].reason
     assert state(copy) == "need validation"
-    assert any("is a copy of the other" in notice for notice in net["b"].manager.notices())
+    assert any("is a copy of the other" in str(notice) for notice in net["b"].manager.notices())
     net.block("x", "b")
     for _ in range(20):
         net.advance(6.0)

@@ -142,8 +142,8 @@ def test_edited_properties_are_taken_over_for_good(desk):
     desk.edit(ORDERS, "Journal=no", "Journal=yes")
     desk.start()
     (notice,) = desk.manager.notices()
-    assert ORDERS in notice
-    assert "Quota to 1048576" in notice
+    assert ORDERS in str(notice)
+    assert "Quota to 1048576" in str(notice)
     assert desk.manager.files_report.taken_over == [ORDERS]
     for _ in range(2):
         info = desk.info("orders")
@@ -190,7 +190,7 @@ def test_what_nobody_may_edit_goes_to_quarantine_and_the_file_is_made_anew(desk,
     edited = (desk.folder / ORDERS).read_bytes()
     desk.start()
     (notice,) = desk.manager.notices()
-    assert f"quarantine/{ORDERS}.1" in notice
+    assert f"quarantine/{ORDERS}.1" in str(notice)
     assert (desk.quarantine / f"{ORDERS}.1").read_bytes() == edited
     assert (desk.folder / ORDERS).read_bytes() == before
     assert desk.info("orders").message_count == 1
@@ -200,7 +200,7 @@ def test_nobody_edits_the_system_s_queues(desk):
     desk.stop()
     desk.edit(ADMIN, "Quota=none", "Quota=5")
     desk.start()
-    assert "only a queue of yours" in desk.manager.notices()[0]
+    assert "only a queue of yours" in str(desk.manager.notices()[0])
     assert desk.says(ADMIN).description.quota is None
 
 
@@ -211,7 +211,7 @@ def test_a_missing_file_of_a_users_queue_is_made_anew_and_its_messages_stay(desk
     (desk.folder / ORDERS).unlink()
     desk.start()
     (notice,) = desk.manager.notices()
-    assert "missing" in notice
+    assert "missing" in str(notice)
     assert ORDERS in names(desk)
     assert desk.info("orders").message_count == 1
 
@@ -341,7 +341,7 @@ def test_a_full_disk_keeps_a_file_waiting_and_says_so_but_refuses_no_queue(tmp_p
     call(frames.Lease())
     call(frames.Lease())
     (notice,) = manager.notices()
-    assert "files of queues wait for room" in notice
+    assert "files of queues wait for room" in str(notice)
     disk.full_after(10_000)
     call(frames.Lease())
     assert ORDERS in disk.names("lqs")
@@ -392,7 +392,7 @@ def test_a_file_that_may_not_be_opened_is_put_aside_and_written_anew(desk, monke
         patch.setattr(RealDisk, "open", refusing)
         desk.start()
         assert [path.name for path in desk.quarantine.iterdir()] == [f"{name}.1"]
-        assert any("Permission denied" in notice for notice in desk.manager.notices())
+        assert any("Permission denied" in str(notice) for notice in desk.manager.notices())
         desk.session().create("another")
     assert desk.info("orders").label == "kept"
 

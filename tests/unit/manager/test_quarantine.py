@@ -46,7 +46,7 @@ def test_a_damaged_message_is_refused_with_its_file_and_the_next_one_comes(calle
         caller.receive(queue, max_messages=1)
     assert caller.receive(queue)[1] == [SMALL + b"2"]
     (notice,) = desk.manager.notices()
-    assert name in notice
+    assert name in str(notice)
 
 
 def test_those_around_it_stay_where_they_are(caller: Caller):

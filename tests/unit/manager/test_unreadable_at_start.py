@@ -56,8 +56,8 @@ def info(desk: Desk):
 def test_the_rest_of_the_queue_is_received_and_the_loss_is_told(filled):
     file, _ = lose(filled, "orders", 1)
     filled.start()
-    (notice,) = [each for each in filled.manager.notices() if "2083" in each]
-    assert file.name in notice
+    (notice,) = [each for each in filled.manager.notices() if "2083" in str(each)]
+    assert file.name in str(notice)
     assert info(filled).message_count == 4
     assert info(filled).byte_count > 4 * SIZE
     assert bodies(filled, 3) == [0, 2, 3]
@@ -77,7 +77,7 @@ def test_it_survives_restarts_and_is_received_once_its_file_is_back(filled):
     file.write_bytes(image)
     filled.start()
     assert bodies(filled, 3) == [1, 2, 3]
-    assert not any("2083" in each for each in filled.manager.notices())
+    assert not any("2083" in str(each) for each in filled.manager.notices())
 
 
 def test_one_for_another_manager_stays_while_what_is_behind_it_is_delivered(tmp_path):

@@ -1,0 +1,76 @@
+"""Warnings of the manager for its operator: plain values that the daemon writes to its log.
+
+A notice has a kind that never changes, a subject (a queue, a peer, a file) and one sentence that
+says what happened and what to do. The sentence speaks of one event; `times` says how often it
+happened. Between two looks of the daemon equal notices are one, and their times add up.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, NamedTuple
+
+from dray.model.limits import NOTICES_MAX
+
+OTHERS: Final = "others"
+"""The subject of notices for which there was no place left."""
+
+
+class NoticeKind(enum.StrEnum):
+    """What happened, for those who filter the log."""
+
+    ACKNOWLEDGMENT_LOST = "acknowledgment-lost"
+    AT_START = "at-start"
+    COPIED_MANAGER = "copied-manager"
+    DAMAGED = "damaged-message"
+    DESTINATION_AHEAD = "destination-ahead"
+    DESTINATION_BEHIND = "destination-behind"
+    END_UNTOLD = "end-of-stream-untold"
+    NOT_KEPT = "not-kept-until-confirmed"
+    QUEUE_FILE = "queue-file"
+    QUEUE_FILES_WAIT = "queue-files-wait"
+    REPAIR_WAITS = "repair-waits"
+    STATUS_JUNK = "no-status-message"
+    UNDELIVERABLE = "undeliverable"
+    UNREADABLE_LARGE = "unreadable-large-message"
+    UPLOAD_DROPPED = "upload-dropped"
+    WORK_STOPPED = "work-stopped"
+
+
+EACH_ONCE: Final = frozenset({NoticeKind.AT_START, NoticeKind.QUEUE_FILE})
+"""Kinds that a start of the manager tells: each sentence is logged, for none repeats another."""
+
+
+class Notice(NamedTuple):
+    """One warning."""
+
+    kind: str
+    subject: str
+    sentence: str
+    times: int = 1
+
+    def __str__(self) -> str:
+        """The subject and the sentence, for people."""
+        return f"{self.subject}: {self.sentence}"
+
+
+class Notices:
+    """What an operator should know and the daemon has not fetched yet."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._counts: dict[tuple[str, str, str], int] = {}
+
+    def add(self, kind: NoticeKind, subject: str, sentence: str, times: int = 1) -> None:
+        """Note what happened `times` times."""
+        key = (str(kind), subject, sentence)
+        if key not in self._counts and len(self._counts) >= NOTICES_MAX:
+            key = (str(kind), OTHERS, "the same happened elsewhere; look at the lines before")
+        self._counts[key] = self._counts.get(key, 0) + times
+
+    def take(self) -> list[Notice]:
+        """All that was noted since the last call, in the order in which it first happened."""
+        if not self._counts:
+            return []
+        found, self._counts = self._counts, {}
+        return [Notice(*key, times) for key, times in found.items()]
