@@ -8,9 +8,7 @@ from dray.cli.sizes import Size
 
 
 @click.command()
-@click.option(
-    "--data", required=True, metavar="DIR", help="Where its queues live; made if missing."
-)
+@click.option("--data", metavar="DIR", help="Where its queues live; made if missing  [required].")
 @click.option(
     "--listen",
     envvar="DRAY_LISTEN",
@@ -23,7 +21,9 @@ from dray.cli.sizes import Size
 @click.option("--tls-key", metavar="FILE.pem", help="Its key  [default: in the same file].")
 @click.option("--tls-ca", metavar="FILE.pem", help="Whom to trust when calling drays:// addresses.")
 @click.option("--tls-client-ca", metavar="FILE.pem", help="Let in only who shows one of these.")
-@click.option("--config", metavar="FILE.toml", help="More options; the command line wins.")
+@click.option(
+    "--config", metavar="FILE.toml", help="These options and more; the command line wins."
+)
 @click.option("--name", help="Its name for people  [default: the host's name].")
 @click.option("--quota", type=Size(), help="Most bytes in all its queues  [default: 8GiB].")
 @click.option("--journal-quota", type=Size(), help="Most bytes in journals  [default: 8GiB].")
@@ -32,7 +32,7 @@ from dray.cli.sizes import Size
 )
 def command(
     *,
-    data: str,
+    data: str | None,
     listen: str | None,
     socket: str | None,
     tls_cert: str | None,

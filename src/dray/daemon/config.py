@@ -146,6 +146,12 @@ def read_options(file: str | os.PathLike[str] | None = None, **given: object) ->
     """
     values: dict[str, Any] = {} if file is None else _read_file(Path(file))
     values |= {name: value for name, value in given.items() if value is not None}
+    if "data" not in values:
+        where = "" if file is None else f"in {file} "
+        raise InvalidConfiguration(
+            f"no data directory is named {where}or on the command line: give --data DIR, or write"
+            ' data = "DIR" in the file of --config'
+        )
     try:
         return msgspec.convert(values, ServeOptions, strict=False)
     except (msgspec.ValidationError, InvalidConfiguration) as error:
