@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +13,9 @@ import dray
 from dray.client.manager import Manager
 from dray.client.queue import Queue
 from tests.contract.faces import AwaitedFace, BlockingFace
+
+if TYPE_CHECKING:
+    from dray.daemon.embedded import EmbeddedDaemon
 
 FACES = (BlockingFace, AwaitedFace)
 DOORS = ("embedded", "tcp", "unix")
@@ -77,3 +82,43 @@ def large(face, manager: Manager, queue: Queue) -> dray.LargeMessageQueue:
     """A queue for large messages, cut small so that many fragments are cheap."""
     manager.create_queue("statusq", exist_ok=True)
     return face.LargeMessageQueue(queue, fragment_size=1000)
+
+
+class House:
+    """A queue manager of this test's own, which can be started again behind the same door."""
+
+    def __init__(self, face, door: str, path: Path) -> None:
+        self._face, self._door, self._path = face, door, path
+        self._daemon: EmbeddedDaemon | None = None
+        self.manager: Manager | None = None
+
+    def start(self) -> Manager:
+        """Start the manager, or stop it and start it again."""
+        self.stop()
+        if self._door == "embedded":
+            self.manager = self._face.open(self._path / "data")
+            return self.manager
+        from dray.daemon.config import ServeOptions
+        from dray.daemon.embedded import EmbeddedDaemon
+
+        options = ServeOptions(data="", listen="127.0.0.1:0", socket=str(self._path / "s"))
+        self._daemon = EmbeddedDaemon(self._path / "data", options)
+        self._daemon.start()
+        tcp, unix = sorted(self._daemon.addresses, key=lambda address: "unix" in address)
+        self.manager = self._face.connect(unix if self._door == "unix" else tcp)
+        return self.manager
+
+    def stop(self) -> None:
+        """End the manager and whoever is connected to it."""
+        if self.manager is not None:
+            self.manager.close()
+        if self._daemon is not None:
+            self._daemon.stop()
+        self.manager = self._daemon = None
+
+
+@pytest.fixture(params=DOORS)
+def house(face, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+    house = House(face, request.param, tmp_path)
+    yield house
+    house.stop()

@@ -3,54 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
 
 import dray
-from dray.daemon.config import ServeOptions
-from dray.daemon.embedded import EmbeddedDaemon
-from tests.contract.conftest import DOORS
 
 BODY = random.Random(3).randbytes(2500)
 NOWHERE = "dray://127.0.0.1:9/nowhere"
 DEAD = "system$;deadxact"
 SECONDS = 20
-
-
-class House:
-    """A queue manager of this test's own, which can be started again behind the same door."""
-
-    def __init__(self, face, door, path) -> None:
-        self._face, self._door, self._path = face, door, path
-        self._daemon = None
-        self.manager = None
-
-    def start(self):
-        self.stop()
-        if self._door == "embedded":
-            self.manager = self._face.open(self._path / "data")
-            return self.manager
-        options = ServeOptions(data="", listen="127.0.0.1:0", socket=str(self._path / "s"))
-        self._daemon = EmbeddedDaemon(self._path / "data", options)
-        self._daemon.start()
-        tcp, unix = sorted(self._daemon.addresses, key=lambda address: "unix" in address)
-        self.manager = self._face.connect(unix if self._door == "unix" else tcp)
-        return self.manager
-
-    def stop(self) -> None:
-        if self.manager is not None:
-            self.manager.close()
-        if self._daemon is not None:
-            self._daemon.stop()
-        self.manager = self._daemon = None
-
-
-@pytest.fixture(params=DOORS)
-def house(face, request, tmp_path) -> Iterator[House]:
-    house = House(face, request.param, tmp_path)
-    yield house
-    house.stop()
 
 
 def send_in_vain(face, manager, *, body=BODY):

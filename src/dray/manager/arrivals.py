@@ -371,7 +371,7 @@ def _admit_run(context: Context, queue: Queue, arrival: Arrival, judged: list[Ju
         bury(context, dead)
     if told:
         context.to_tell[key] = None
-    if admitted and queue.large_use and not queue.outgoing:
+    if admitted and queue.index.part_count and not queue.outgoing:
         _watch_parts(context, queue, arrival, admitted)
     if cut_short:
         watch_ends(context, queue, arrival, going, judged)

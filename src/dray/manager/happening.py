@@ -210,7 +210,7 @@ class Happening:
         context = self._context
         context.ledger.stage(queue, -sum(each.extent.length for each in staged))
         context.touch(queue)
-        if not queue.large_use or queue.outgoing:
+        if not queue.index.part_count or queue.outgoing:
             return
         for lookup_id, each in enumerate(staged, first):
             if each.seen is not None:
@@ -237,7 +237,7 @@ def forget_parts(context: Context, queue: Queue, lookup_ids: list[int], held: in
 
     `held` is how often each was counted as held by a reader of single parts.
     """
-    if not queue.large_use:
+    if not queue.index.part_count:
         return
     for packed in entries_at(queue, lookup_ids):
         entry = unpack(packed)

@@ -359,9 +359,9 @@ def expiries_in(packed: bytes) -> list[tuple[int, int]]:
     return [each for each in zip(times, positions_in(packed), strict=True) if each[0]]
 
 
-def any_part_in(packed: bytes) -> bool:
-    """Whether any of packed entries is part of a large message."""
-    return bool(packed[KEY_BYTES + _KIND_AT :: ENTRY_BYTES].translate(None, _KINDS_OF_PLAIN))
+def part_count_in(packed: bytes) -> int:
+    """How many of packed entries are parts of large messages."""
+    return len(packed[KEY_BYTES + _KIND_AT :: ENTRY_BYTES].translate(None, _KINDS_OF_PLAIN))
 
 
 def any_asks_in(packed: bytes) -> bool:

@@ -102,7 +102,6 @@ def handle_receive_transaction(
     check_may_take(queue)
     if not head.transaction or not queue.options.transactional:
         raise TransactionUsage("a whole transaction is received in a transaction of one's own")
-    check_plain_receive(queue)
     if not receive_transaction_now(context, session, request_id, head):
         deadline = None if head.timeout is None else context.now + max(0.0, head.timeout)
         wait(context, queue, Waiter(session, request_id, head, deadline))
@@ -113,6 +112,7 @@ def receive_transaction_now(
 ) -> bool:
     """Answer if some transaction of which there is something can have no more; tell whether."""
     queue = context.state.queues.numbered(head.queue)
+    check_plain_receive(queue)
     found = _first_ended(context, queue)
     if not found:
         return False

@@ -73,7 +73,7 @@ def find_parts(store: Records, queue: Queue, ways: Ways) -> list[bytes]:
     starting.
     """
     damaged: list[bytes] = []
-    if queue.large_use:
+    if queue.index.part_count:
         watch_arrivals(store, queue, 1, damaged)
         # This manager's own transactions are there whole or not at all: none is in flight.
         queue.parts.source_went_on(0, 0, ended=True)
@@ -90,7 +90,7 @@ def watch_arrivals(
 
     Raises `StoreCorrupt` for a record that cannot be read, unless `damaged` takes its entry.
     """
-    if not queue.large_use or queue.outgoing:
+    if not queue.index.part_count or queue.outgoing:
         return
     for packed in queue.index.in_position_order(first - 1):
         entry = unpack(packed)

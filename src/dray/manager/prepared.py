@@ -15,6 +15,7 @@ from dray.manager.departures import arrival_wish, entries_at, record_of
 from dray.manager.facts import Prepared, pack_lookups, unpack_lookups
 from dray.manager.happening import Staged, packed_tails
 from dray.manager.index import split_tails, unpack, with_key
+from dray.manager.mixing import note_sent
 from dray.manager.parts import part_seen
 from dray.manager.reservations import give_up_reservations
 from dray.manager.transactions import (
@@ -93,6 +94,7 @@ def take_up(context: Context) -> None:
             if queue is not None:
                 staged = [staged_from(context, queue, tail) for tail in split_tails(tails)]
                 transaction.sends[number] = staged
+                note_sent(queue, transaction, staged, guarded=False)
                 context.ledger.stage(queue, sum(each.extent.length for each in staged))
         for number, lookups in prepared.receives:
             queue = context.state.queues.get(number)

@@ -20,6 +20,8 @@ from dray.manager.index import (
     length_of,
     lengths_in,
     lookup_id_of,
+    part_count_in,
+    part_of,
     place_in,
     with_abort,
     with_keys,
@@ -43,6 +45,8 @@ class QueueIndex:
         """Bytes of all records, available, held or put aside."""
         self.express_count = self.express_bytes = 0
         """How many of all these are express messages, and their bytes."""
+        self.part_count = 0
+        """Parts of large messages, available or held. Parts put aside do not count."""
 
     def __len__(self) -> int:
         """Messages available, held or put aside."""
@@ -168,6 +172,7 @@ class QueueIndex:
         """Keep an available entry, out of everyone's way until the next start."""
         self._available.remove(entry[:KEY_BYTES])
         self._aside[lookup_id_of(entry)] = entry
+        self.part_count -= bool(part_of(entry))
 
     def aside_between(self, after: int, upto: int) -> list[int]:
         """Positions of messages put aside, above one and up to another, rising."""
@@ -197,11 +202,14 @@ class QueueIndex:
             entry = held[0]
         elif lookup_id in self._aside:
             entry = self._aside.pop(lookup_id)
+            # It was counted out when it was put aside.
+            self.part_count += bool(part_of(entry))
         else:
             found = self.find(lookup_id)
             if found is None:
                 return None
             entry = self._available.remove(found[:KEY_BYTES])
+        self.part_count -= bool(part_of(entry))
         length = length_of(entry)
         self.byte_count -= length
         if is_express_entry(entry):
@@ -232,6 +240,7 @@ class QueueIndex:
 
     def _count(self, entries: bytes, sign: int) -> None:
         self.byte_count += sign * sum(lengths_in(entries))
+        self.part_count += sign * part_count_in(entries)
         express = express_in(entries)
         if express:
             self.express_count += sign * (len(express) // ENTRY_BYTES)

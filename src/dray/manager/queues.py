@@ -40,7 +40,6 @@ class Queue:
         self.options = options
         self.index = QueueIndex()
         self.next_lookup_id = 1
-        self.large_use = False
         self.paused = False
         self.route: Route | None = None
         self.stream: OutgoingStream | None = None
@@ -55,6 +54,8 @@ class Queue:
         # From here on volatile: forgotten in a crash, like the transactions it serves.
         self.parts = LargeParts()
         self.waiters: deque[Waiter] = deque()
+        self.large_senders: set[int] = set()
+        """Transactions that send a large message to it and have not ended."""
         self.opened = 0
         """Of a sub-queue: how many sessions have opened it."""
         self.staged_bytes = 0

@@ -97,6 +97,8 @@ def nothing_came(queue: Queue, timeout: float | None) -> ReceiveTimeout:
 def receive_now(context: Context, session: Session, request_id: int, head: Receive) -> bool:
     """Answer a receive if it can be answered; tell whether it was."""
     queue = context.state.queues.numbered(head.queue)
+    if head.guarded and not head.peek:
+        check_plain_receive(queue)
     bounded = _bounded(_candidates(context, queue, head), head)
     lasting = head.peek or head.transaction
     to_journal = queue.keeper is not None
@@ -216,8 +218,6 @@ def _check_receive(queue: Queue, head: Receive) -> None:
     if head.peek:
         return
     check_may_take(queue)
-    if head.guarded:
-        check_plain_receive(queue)
 
 
 def _deadline(context: Context, timeout: float | None) -> float | None:
@@ -363,7 +363,7 @@ def hold(queue: Queue, owner: OpenTransaction, found: Iterable[bytes]) -> None:
 
 
 def _plain_upto(queue: Queue, upto: int) -> list[bytes]:
-    if queue.large_use and len(queue.parts):
+    if len(queue.parts):
         candidates = takewhile(lambda packed: lookup_id_of(packed) <= upto, queue.index.available())
         return [packed for packed in candidates if part_of(packed) == Part.PLAIN]
     return list(

@@ -11,7 +11,6 @@ from crc32c import crc32c as checksum
 from dray.errors import (
     AccessDenied,
     DrayError,
-    LargeMessageMixing,
     Misuse,
     NotTransactional,
     ProtocolError,
@@ -26,6 +25,7 @@ from dray.manager.context import MICROSECONDS
 from dray.manager.costs import cost_of_sending
 from dray.manager.departures import Wish, arrival_wish
 from dray.manager.happening import Staged
+from dray.manager.mixing import check_plain_send, note_sent
 from dray.manager.parts import seen_in_record
 from dray.manager.placing import place_batch
 from dray.manager.refusals import tell_of_full_queue
@@ -125,6 +125,7 @@ def _stage_in(context: Context, transaction: OpenTransaction, head: Send, body: 
         )
     staged = _stage(context, queue, head, body, transaction=transaction)
     transaction.sends.setdefault(queue.number, []).extend(staged)
+    note_sent(queue, transaction, staged, guarded=head.guarded)
 
 
 def _send_at_once(context: Context, queue: Queue, staged: list[Staged]) -> None:
@@ -312,8 +313,5 @@ def _check_use(queue: Queue, head: Send, headers: list[RecordHeader]) -> None:
                     f"queue {queue.name!r} is not transactional; large messages need one that is",
                     queue=queue.name,
                 )
-        elif queue.large_use and head.guarded:
-            raise LargeMessageMixing(
-                f"queue {queue.name!r} is used for large messages; use LargeMessageQueue with it",
-                queue=queue.name,
-            )
+        elif head.guarded:
+            check_plain_send(queue)

@@ -59,7 +59,8 @@ class _Queue(msgspec.Struct, array_like=True):
 
     created: QueueCreated
     next_lookup_id: int
-    large_use: bool
+    unused: bool
+    """Held whether large messages had ever been in it; its place is kept."""
     paused: bool
     entries: bytes
     stream: StreamSnapshot | None = None
@@ -176,7 +177,7 @@ def _taken(queue: Queue) -> _Taken:
     record = _Queue(
         created,
         queue.next_lookup_id,
-        queue.large_use,
+        False,
         queue.paused,
         b"",
         queue.stream.state() if queue.stream is not None else None,
@@ -193,7 +194,7 @@ def _read_queue(state: State, record: _Queue) -> None:
     for expires_us, lookup_id in expiries_in(record.entries):
         state.expiries.add(expires_us, queue.number, lookup_id)
     queue.next_lookup_id = record.next_lookup_id
-    queue.large_use, queue.paused = record.large_use, record.paused
+    queue.paused = record.paused
     queue.purge_pending.update(record.purge_pending)
     queue.ended_short = EndedShort(record.ended_short)
     if record.stream is not None:

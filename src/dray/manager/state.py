@@ -53,7 +53,6 @@ from dray.manager.facts import (
 )
 from dray.manager.index import (
     TAIL_BYTES,
-    any_part_in,
     claims_in,
     expiries_in,
     extent_of,
@@ -298,8 +297,6 @@ class State:
         entries = queue.index.add_run(tails, first)
         for expires_us, lookup_id in expiries_in(entries):
             self.expiries.add(expires_us, queue.number, lookup_id)
-        if any_part_in(entries):
-            queue.large_use = True
         self.ledger.stored[queue.account] += queue.index.byte_count - before
         return first + len(tails) // TAIL_BYTES
 

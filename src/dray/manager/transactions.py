@@ -23,6 +23,7 @@ from dray.manager.disk_room import Promise
 from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_lookups
 from dray.manager.happening import Happening, Staged, forget_parts
 from dray.manager.index import expires_us_of, unpack
+from dray.manager.mixing import forget_sends, mixed_at_commit
 from dray.manager.parts import part_seen
 from dray.manager.purging import carry_on, leave_all
 from dray.manager.queues import Queue
@@ -52,6 +53,10 @@ class OpenTransaction:
         """Positions by the queues they move from and to."""
         self.rejected: set[tuple[int, int]] = set()
         """Queue and position of what was received and marked as rejected."""
+        self.plain_to: set[int] = set()
+        """Queues to which it has sent plain messages that must not mix with large ones."""
+        self.large_to: set[int] = set()
+        """Queues to which it sends large messages."""
         self.reserved: dict[int, Promise] = {}
         """Bytes that large messages have reserved and not yet used, by queue."""
         self.upload = False
@@ -303,7 +308,7 @@ def _gather_moves(context: Context, happening: Happening, transaction: OpenTrans
 
 
 def _put_back(context: Context, queue: Queue, lookup_ids: list[int], singles: list[int]) -> None:
-    if queue.large_use:
+    if queue.index.part_count:
         for packed in entries_at(queue, singles):
             entry = unpack(packed)
             if entry.part != Part.PLAIN:
@@ -346,6 +351,7 @@ def hold_part(parts: LargeParts, seen: PartSeen, by: int) -> None:
 
 def _forget(context: Context, transaction: OpenTransaction) -> None:
     del context.transactions[transaction.number]
+    forget_sends(context, transaction)
     if transaction.session is not None:
         del transaction.session.transactions[transaction.number]
 
@@ -366,7 +372,7 @@ def reason_to_abort(
                 " of it is kept",
                 transaction_id=context.transaction_id(head.transaction),
             )
-    return None
+    return mixed_at_commit(context, transaction)
 
 
 def _incomplete(context: Context, number: int) -> TransactionAborted:

@@ -26,6 +26,7 @@ from dray.manager.disk_room import Promise
 from dray.manager.facts import UploadBegun, UploadMarked
 from dray.manager.happening import packed_tails
 from dray.manager.index import split_tails
+from dray.manager.mixing import note_large_send
 from dray.manager.notices import NoticeKind
 from dray.manager.prepared import staged_from
 from dray.manager.reservations import (
@@ -76,6 +77,7 @@ def handle_begin(context: Context, session: Session, request_id: int, head: Uplo
     transaction = open_transaction(context, session, head.number)
     reserve(context, transaction, queue, room)
     transaction.upload = True
+    note_large_send(queue, transaction)
     source = bytes(head.source)
     context.record(UploadBegun(head.number, queue.number, source, head.reserve, context.now_us))
     watch_age(context, head.number)
@@ -174,6 +176,7 @@ def take_up(context: Context) -> None:
         context.transactions[upload.number] = transaction
         queue = context.state.queues.get(upload.queue)
         if queue is not None:
+            note_large_send(queue, transaction)
             staged = [
                 staged_from(context, queue, tail)
                 for run in upload.tails
