@@ -61,6 +61,7 @@ from dray.errors import (
     TransferRefused,
     TransferSourceChanged,
     TransferTimeout,
+    WrongProcess,
 )
 from dray.large.split import LargeMessageParameters
 from dray.model.classes import Acknowledge, MessageClass, TransactionStatus
@@ -143,6 +144,7 @@ __all__ = [
     "TransferState",
     "TransferStatus",
     "TransferTimeout",
+    "WrongProcess",
     "__version__",
     "connect",
     "open",

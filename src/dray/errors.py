@@ -9,7 +9,7 @@ DrayError
 │   ├── SourceUnreadable        ├── SourceChanged         ├── TargetUnwritable
 │   │                           │   └── TransferSourceChanged
 │   ├── JavaMissing             ├── MessageAlreadyReceived
-│   └── IllegalCursorAction
+│   ├── IllegalCursorAction     └── WrongProcess
 ├── QuotaExceeded               a quota would be passed
 ├── ReceiveTimeout              nothing came in time (also a TimeoutError)
 ├── InDoubt                     a commit whose answer was lost; `Manager.outcome` settles it
@@ -207,6 +207,14 @@ class IllegalCursorAction(Misuse):
 
     code = "illegal-cursor-action"
     exit_status = 27
+
+
+class WrongProcess(Misuse):
+    """The object belongs to `process`, from which this process was forked, and works there only."""
+
+    code = "wrong-process"
+    exit_status = 29
+    process: int
 
 
 class QuotaExceeded(DrayError):
