@@ -11,6 +11,7 @@ have shown it.
 from __future__ import annotations
 
 import asyncio
+import selectors
 import socket
 import ssl
 import threading
@@ -19,6 +20,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 
+from dray.forks import keep_from_children
 from dray.tls import TunnelEnd, said_of
 
 HANDSHAKE_S = 10.0
@@ -80,6 +82,7 @@ class Tunnels:
 
     async def _tunnel(self, sock: socket.socket, shake_hands: _ShakeHands) -> socket.socket:
         """Shake hands on `sock` as asked, and dig; `sock` is closed if that fails."""
+        keep_from_children(sock)
         sock.setblocking(False)
         reader = asyncio.StreamReader(limit=_PIECE_BYTES)
         protocol = asyncio.StreamReaderProtocol(reader)
@@ -95,6 +98,8 @@ class Tunnels:
         near, theirs = socket.socketpair()
         ours = TunnelEnd(fileno=near.detach())
         ours.outer_host = str(writer.get_extra_info("sockname")[0])
+        for each in (ours, theirs):
+            keep_from_children(each)
         theirs.setblocking(False)
         task = asyncio.get_running_loop().create_task(_relay(theirs, reader, writer, ours))
         self._tasks.add(task)
@@ -177,5 +182,16 @@ def _in_thread(begin: Callable[[Tunnels], Awaitable[socket.socket]]) -> socket.s
         begun.set_result(inner)
         await tunnels.ended()
 
-    threading.Thread(target=lambda: asyncio.run(carry()), name="dray-tls", daemon=True).start()
+    def run() -> None:
+        with asyncio.Runner(loop_factory=own_loop) as runner:
+            runner.run(carry())
+
+    threading.Thread(target=run, name="dray-tls", daemon=True).start()
     return begun.result()
+
+
+def own_loop() -> asyncio.AbstractEventLoop:
+    """Give a loop whose `epoll` no child shares; it could take out what its parent awaits."""
+    selector = selectors.DefaultSelector()
+    keep_from_children(selector)
+    return asyncio.SelectorEventLoop(selector)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from dray.errors import ConnectionLost, InvalidConfiguration
+from dray.forks import keep_from_children
 from dray.model.names import DEFAULT_PORT
 from dray.tls import said_of, trusting
 
@@ -72,6 +73,7 @@ class Address(NamedTuple):
 
     def _connect_unix(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        keep_from_children(sock)
         try:
             sock.settimeout(CONNECT_TIMEOUT_S)
             sock.connect(self.path)
@@ -83,6 +85,7 @@ class Address(NamedTuple):
 
     def _connect_tcp(self) -> socket.socket:
         sock = socket.create_connection((self.host, self.port), timeout=CONNECT_TIMEOUT_S)
+        keep_from_children(sock)
         sock.settimeout(None)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

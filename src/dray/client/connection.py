@@ -13,10 +13,17 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from dray.client.session import Listener, Pending, Session, same_error
 from dray.errors import ConnectionLost, DrayError, ProtocolError
+from dray.forks import (
+    Process,
+    keep_from_children,
+    not_sent,
+    tell_of_forks,
+    wrong_process,
+)
 from dray.tls import carries_files
 from dray.wire.frames import Head, Lease, Leased, Opened, OpenQueue
 from dray.wire.stream import Frame, FrameStream
@@ -46,6 +53,11 @@ class Connection(ABC):
         self._stream = FrameStream()
         self._opened: dict[str, Opened] = {}
         self._left: deque[Head] = deque()
+        keep_from_children(sock)
+        tell_of_forks(self)
+
+    def __reduce__(self) -> NoReturn:
+        raise not_sent(f"what is connected to {self.peer}")
 
     @property
     def manager_id(self) -> str:
@@ -204,6 +216,13 @@ class Connection(ABC):
         except OSError:
             # The other end was first; there is nothing left to shut down.
             return
+
+    def after_fork(self, parent: Process) -> None:
+        """In a child: leave the connection to the parent, and close what is left of it here."""
+        self.lost = wrong_process(parent, f"the connection to {self.peer}", "make another one here")
+        # Nobody waits in this process, so nobody is woken.
+        self._session.lost(self.lost)
+        self._sock.close()
 
     @abstractmethod
     async def _transmit(self, buffers: list[Buffer], file: int | None = None) -> None:

@@ -6,6 +6,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self
 
+from dray.forks import check_process, is_here, this_process
 from dray.large.digests import DIGEST_KIND_DEFAULT, DIGESTS
 
 if TYPE_CHECKING:
@@ -27,9 +28,11 @@ class RollingDigest:
         self._behind = behind
         self._worker: ThreadPoolExecutor | None = None
         self._under_way: deque[Future[object]] = deque()
+        self._process = this_process()
 
     async def add(self, piece: memoryview | bytes) -> None:
         """Take in a piece, in the background if it is long."""
+        check_process(self._process, "a body that is being hashed", "begin another one here")
         if len(piece) < _WORTH_A_THREAD_BYTES and not self._under_way:
             self._hash.update(piece)
             return
@@ -62,6 +65,9 @@ class RollingDigest:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if not is_here(self._process):
+            # The thread that takes the pieces in is the parent's, and there is none in a child.
+            return
         await self.settle()
         if self._worker is not None:
             # It has nothing left to do, so its end is not waited for.

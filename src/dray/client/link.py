@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from dray.errors import ConnectionLost, QueueNotFound
+from dray.forks import Process, not_sent, tell_of_forks, this_process, wrong_process
 from dray.wire.frames import Head, Opened
 
 if TYPE_CHECKING:
@@ -37,9 +38,15 @@ class Link:
         self._connection: Connection | None = None
         self._closed = False
         self._begun: WeakValueDictionary[str, UnderWay] = WeakValueDictionary()
+        self._left_behind: dict[str, Process] = {}
+        """Transactions that were under way in the process from which this one was forked."""
+        tell_of_forks(self)
 
     def __str__(self) -> str:
         return str(self._dialer)
+
+    def __reduce__(self) -> NoReturn:
+        raise not_sent(f"what is connected to {self}")
 
     @property
     def dialer(self) -> Dialer:
@@ -48,6 +55,7 @@ class Link:
 
     async def connection(self) -> Connection:
         """Give the current connection or make one; raises `ConnectionLost`."""
+        this_process()
         connection = self._connection
         if connection is not None:
             # Notices that the other end went away while nothing was asked of it.
@@ -66,7 +74,18 @@ class Link:
         self._begun[transaction_id] = transaction
 
     def is_under_way(self, transaction_id: str) -> bool:
-        """Whether a transaction was begun here and has not ended; the manager may not know it."""
+        """Whether a transaction was begun here and has not ended; the manager may not know it.
+
+        Raises `WrongProcess` for one that was under way in the parent when this process was forked:
+        to ask the queue manager for it could abort it.
+        """
+        this_process()
+        if transaction_id in self._left_behind:
+            raise wrong_process(
+                self._left_behind[transaction_id],
+                f"transaction {transaction_id} was under way and",
+                "ask for its outcome there",
+            )
         begun = self._begun.get(transaction_id)
         return begun is not None and begun.under_way
 
@@ -74,8 +93,18 @@ class Link:
         """Send a request to the queue manager, give the head of its answer."""
         return await (await self.connection()).ask(head, answer)
 
+    def after_fork(self, parent: Process) -> None:
+        """In a child: connect anew when asked, and leave the transactions to the parent."""
+        self._lock = self.runtime.lock()
+        self._connection = None
+        begun, self._begun = self._begun, WeakValueDictionary()
+        for transaction_id, transaction in begun.items():
+            if transaction.under_way:
+                self._left_behind[transaction_id] = parent
+
     async def close(self) -> None:
         """Close the connection; no other is made."""
+        this_process()
         async with self._lock:
             self._closed = True
             connection, self._connection = self._connection, None

@@ -18,6 +18,7 @@ from dray.client.connection import BUFFERS_PER_CALL_MAX, Connection, send_some
 from dray.client.session import Pending
 
 if TYPE_CHECKING:
+    from dray.forks import Process
     from dray.model.message import Buffer
     from dray.wire.stream import Frame
 
@@ -64,6 +65,11 @@ class LoopConnection(Connection):
         """End the connection and let go of the socket."""
         self.fail(self._closed_here())
         self._let_go()
+
+    def after_fork(self, parent: Process) -> None:
+        """See `Connection`; the parent's loop is left alone, as both would wait in one `epoll`."""
+        self._sending = asyncio.Lock()
+        super().after_fork(parent)
 
     async def _transmit(self, buffers: list[Buffer], file: int | None = None) -> None:
         try:

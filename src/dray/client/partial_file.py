@@ -23,6 +23,7 @@ from pathlib import Path
 from dray.client.steps import reached
 from dray.errors import TargetUnwritable
 from dray.folders import sync_folder
+from dray.forks import check_process, is_here, keep_from_children, this_process
 from dray.model.limits import MIB
 
 _SYNC_BYTES = 32 * MIB
@@ -49,6 +50,7 @@ class PartialFile:
         self._sync = sync
         self._partial = target.with_name(target.name + ".partial")
         self._closed = False
+        self._process = this_process()
         self._syncer: ThreadPoolExecutor | None = None
         self._syncing: Future[None] | None = None
         self._unsynced = 0
@@ -62,9 +64,14 @@ class PartialFile:
             self._descriptor = open_alone(self._partial)
         except OSError as error:
             raise self._unwritable(error) from error
+        keep_from_children(self)
         if not going_on and self.length():
             self.cut(0)
         reached("file-opened")
+
+    def fileno(self) -> int:
+        """Its descriptor; below 0 once it is closed."""
+        return -1 if self._closed else self._descriptor
 
     @property
     def descriptor(self) -> int:
@@ -117,6 +124,7 @@ class PartialFile:
 
     def finish(self) -> None:
         """Give it its own name; it is durable under it, unless its owner syncs it."""
+        check_process(self._process, f"{self.target}, as it is written,", "write it there")
         self._synced()
         try:
             if self._sync:
@@ -146,6 +154,9 @@ class PartialFile:
 
     def keep(self) -> None:
         """Leave what there is of it for one who goes on."""
+        if not is_here(self._process):
+            # The parent goes on with it, and its thread that syncs is not in this process.
+            return
         if self._syncing is not None:
             # How it ends is of no interest, but it must not sync what gets our descriptor next.
             self._syncing.exception()
@@ -154,6 +165,7 @@ class PartialFile:
     def discard(self) -> None:
         """Remove what there is of it."""
         with suppress(FileNotFoundError):
+            # In a child another file has its descriptor, so the parent's stays.
             if not self._closed and is_still(self._partial, self._descriptor):
                 self._partial.unlink()
         self.keep()

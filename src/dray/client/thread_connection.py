@@ -21,6 +21,7 @@ from dray.client.session import Pending
 from dray.errors import DrayError
 
 if TYPE_CHECKING:
+    from dray.forks import Process
     from dray.model.message import Buffer
     from dray.wire.stream import Frame
 
@@ -77,6 +78,13 @@ class ThreadConnection(Connection):
         with self._sending, self._lock:
             if not self._reading:
                 self._sock.close()
+
+    def after_fork(self, parent: Process) -> None:
+        """See `Connection`; a thread of the parent may have held the locks."""
+        self._lock, self._sending = threading.Lock(), threading.Lock()
+        self._reading = False
+        self._parked.clear()
+        super().after_fork(parent)
 
     async def _transmit(self, buffers: list[Buffer], file: int | None = None) -> None:
         with self._sending:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from dray.errors import IllegalCursorAction, MessageAlreadyReceived, MessageNotFound
+from dray.forks import check_process, this_process
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,6 +29,7 @@ class Cursor:
         self._position = 0
         self._at_message = False
         self._closed = False
+        self._process = this_process()
 
     async def peek(self, timeout: float | None = None) -> Message:
         """Look at the message at which the cursor stands, at the beginning the first.
@@ -35,6 +37,7 @@ class Cursor:
         Raises `MessageAlreadyReceived` if another reader has taken it, `IllegalCursorAction` if the
         cursor itself has, and `ReceiveTimeout`.
         """
+        self._check_open()
         if not self._position:
             return await self.next(timeout)
         self._check_at_message()
@@ -61,6 +64,7 @@ class Cursor:
 
         Raises as `peek` does. After it `next` goes on.
         """
+        self._check_open()
         if not self._position:
             await self.next(timeout)
         self._check_at_message()
@@ -89,6 +93,9 @@ class Cursor:
         await self.close()
 
     def _check_open(self) -> None:
+        check_process(
+            self._process, f"the cursor in {self._queue.name!r}", "take another one from its queue"
+        )
         if self._closed:
             raise IllegalCursorAction("the cursor is closed; take another from its queue")
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dray.client.awaited.large_message_file import Layout
 from dray.client.messages import checked_header
 from dray.errors import LargeMessageCorrupt, LargeMessageHole, ProtocolError, TransactionSequence
+from dray.forks import check_process, is_here, this_process
 from dray.large.compression import unpacked
 from dray.model.classes import Part, TransactionStatus
 from dray.model.limits import FRAGMENT_BYTES_MAX, MIB
@@ -65,6 +66,7 @@ class Fragments:
         """None for a message that is only looked at."""
         self._sequence = sequence
         self._layout = layout
+        self._process = this_process()
 
     def __len__(self) -> int:
         """How many there are."""
@@ -131,7 +133,11 @@ class Fragments:
             raise self.corrupt(f"fragment {number} is not as long as it should be")
 
     def check_held(self) -> None:
-        """Raise `TransactionSequence` once the transaction that holds them has ended."""
+        """Raise `TransactionSequence` once the transaction that holds them has ended.
+
+        Raises `WrongProcess` in a process forked from the one that received the message.
+        """
+        self.check_here()
         if self.held is None:
             return
         transaction = self.held.transaction
@@ -141,6 +147,19 @@ class Fragments:
                 f" open; it is {transaction.status}",
                 transaction_id=transaction.id,
             )
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the message was received in this process."""
+        return is_here(self._process)
+
+    def check_here(self) -> None:
+        """Raise `WrongProcess` in a process forked from the one that received the message."""
+        check_process(
+            self._process,
+            f"large message {self.origin.sequence_id}, as it was received,",
+            "receive another one in this process",
+        )
 
     def corrupt(self, what: str) -> LargeMessageCorrupt:
         """What to raise for a message that is not what was sent."""

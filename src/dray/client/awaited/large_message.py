@@ -109,6 +109,7 @@ class LargeMessage(Described):
         if size >= 0:
             room = bytearray(size)
             return bytes(room[: await self.readinto(room)])
+        self._fragments.check_here()
         async with self._from_here():
             # A copy first: the memory behind it serves the pieces that follow.
             pieces = [bytes(self._rest)]
@@ -119,6 +120,7 @@ class LargeMessage(Described):
 
     async def readinto(self, buffer: bytearray | memoryview) -> int:
         """Fill a buffer; fewer bytes only at the end, 0 behind it. Raises as `read` does."""
+        self._fragments.check_here()
         room = memoryview(buffer).cast("B")
         have = 0
         async with self._from_here():
@@ -194,6 +196,7 @@ class LargeMessage(Described):
         fails within about half a minute may lose the file. It is for who syncs file and directory
         himself before he commits the message, or can have the message again.
         """
+        self._fragments.check_here()
         offload = self._fragments.origin.runtime.offload
         report = Reporter(progress, self.size)
         file = await offload(partial(PartialFile, Path(path), going_on=resume, sync=sync))
@@ -217,6 +220,7 @@ class LargeMessage(Described):
 
     async def commit(self) -> None:
         """Receive it for good: commit the transaction that `receive` began for it."""
+        self._fragments.check_here()
         held = self._fragments.held
         if held is None or not held.owned:
             raise TransactionUsage(
@@ -229,8 +233,11 @@ class LargeMessage(Described):
     async def close(self) -> None:
         """Give it back, unless it is committed: abort the transaction that `receive` began.
 
-        Does nothing in a transaction of the caller's, and nothing the second time.
+        Does nothing in a transaction of the caller's, nothing the second time, and nothing in a
+        process forked from the one that received it.
         """
+        if not self._fragments.is_here:
+            return
         cursor, self._cursor = self._cursor, None
         if cursor is not None:
             await cursor.aclose()
@@ -254,7 +261,7 @@ class LargeMessage(Described):
     def __del__(self) -> None:
         # A constructor that failed has set nothing.
         transaction = self._open_transaction() if hasattr(self, "_fragments") else None
-        if transaction is not None:
+        if transaction is not None and transaction.is_here:
             transaction.leave()
             warnings.warn(
                 f"{self!r} was dropped without being committed or closed, so it is given back;"

@@ -9,7 +9,7 @@ it happens.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol, Self
 
 from dray.client.session import same_error
@@ -23,7 +23,9 @@ from dray.errors import (
     StorePoisoned,
     TransactionAborted,
     TransactionSequence,
+    WrongProcess,
 )
+from dray.forks import check_process, is_here, this_process
 from dray.model.classes import TransactionStatus
 from dray.model.ids import ManagerId, TransactionId, join_id
 from dray.model.limits import FRAME_BODY_BYTES_MAX, KIB, MIB
@@ -88,6 +90,7 @@ class Transaction:
         """Take a number; the transaction is bound to the connection."""
         self.link = link
         self._connection = connection
+        self._process = this_process()
         self._number = number
         self.id = TransactionId(join_id(ManagerId(connection.manager_id), number))
         self._status = TransactionStatus.PENDING
@@ -123,7 +126,14 @@ class Transaction:
     def under_way(self) -> bool:
         """Whether it may still end either way by what is done with it here."""
         waits = self._status in (TransactionStatus.PENDING, TransactionStatus.IN_DOUBT)
-        return waits and not self._over and self._connection.lost is None
+        lost = self._connection.lost
+        # What a child may not use any more is not lost to its parent.
+        return waits and not self._over and (lost is None or isinstance(lost, WrongProcess))
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it was begun in this process, and not in the one from which this was forked."""
+        return is_here(self._process)
 
     async def commit(self) -> None:
         """Make all of it happen, durably, or raise; then nothing of it happened.
@@ -131,7 +141,7 @@ class Transaction:
         Raises `InDoubt` when the answer was lost (S2-3): `Manager.outcome(id)` settles it. A
         prepared transaction whose answer was lost stays prepared, to be committed again.
         """
-        async with self._lock:
+        async with self._alone():
             if await self._settled(commit=True):
                 return
             self._check_pending()
@@ -147,13 +157,13 @@ class Transaction:
         it, by its id, from anywhere. Raises as `commit` does; `InDoubt` says that it is prepared,
         or not.
         """
-        async with self._lock:
+        async with self._alone():
             self._check_pending()
             await self._conclude(Prepare, TransactionStatus.PREPARED)
 
     async def abort(self) -> None:
         """Undo all of it: nothing was sent, and what was received is back in its place (R2)."""
-        async with self._lock:
+        async with self._alone():
             if await self._settled(commit=False):
                 return
             self._check_pending()
@@ -181,7 +191,8 @@ class Transaction:
             return
         if kind is None:
             await self.commit()
-        else:
+        elif self.is_here:
+            # In a child it goes on in the parent, and what is raised here is not hidden.
             await self.abort()
 
     async def join(self) -> tuple[Connection, int]:
@@ -189,7 +200,7 @@ class Transaction:
 
         What was sent before goes out first. Raises what has doomed the transaction.
         """
-        async with self._lock:
+        async with self._alone():
             self._check_usable()
             await self._flush()
             self._joined = True
@@ -197,12 +208,13 @@ class Transaction:
 
     def connection(self) -> Connection:
         """Its connection, for resolving queues and taking numbers; raises if it is lost."""
+        self._check_here()
         self._check_usable()
         return self._connection
 
     async def send(self, queue: int, *records: Record, guarded: bool) -> None:
         """Gather records for a queue; raises what has doomed the transaction meanwhile."""
-        async with self._lock:
+        async with self._alone():
             self._check_usable()
             for head, body, size, crc in records:
                 run = self._run
@@ -227,7 +239,7 @@ class Transaction:
         if record.size < _GATHER_BYTES_MAX:
             await self.send(queue, record._replace(body=bytes(record.body)), guarded=False)
             return
-        async with self._lock:
+        async with self._alone():
             self._check_usable()
             await self._flush()
             run = self._run = _Run(queue, guarded=False)
@@ -243,7 +255,7 @@ class Transaction:
 
         The body lies at `offset` of what is open as `file`. Wait for the answer; then it is placed.
         """
-        async with self._lock:
+        async with self._alone():
             self._check_usable()
             await self._flush()
             head = SendFile(queue, self._number, record.size, record.crc, offset)
@@ -276,16 +288,26 @@ class Transaction:
 
     async def say(self, head: Head) -> None:
         """Say something in it that is answered only if it fails, behind what was sent before."""
-        async with self._lock:
+        async with self._alone():
             self._check_usable()
             await self._flush()
             await self._connection.post([encode_frame(head, self._listening())])
 
     def let_go(self) -> None:
         """Leave it as it is at the queue manager; here it is over."""
+        if not self.is_here:
+            return
         if self._status is TransactionStatus.PENDING:
             self._status = TransactionStatus.ABORTED
         self._finish()
+
+    def _alone(self) -> AbstractAsyncContextManager[object]:
+        """Its lock, which a thread of the parent may hold for ever in a child."""
+        self._check_here()
+        return self._lock
+
+    def _check_here(self) -> None:
+        check_process(self._process, f"transaction {self.id}", "begin another one in this process")
 
     def doom(self, error: DrayError) -> None:
         """Let the transaction end with this error and no other way. The first one stands."""

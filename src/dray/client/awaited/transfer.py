@@ -26,6 +26,7 @@ from dray.errors import (
     TransferCancelled,
     TransferTimeout,
 )
+from dray.forks import Process, check_process, is_here, this_process
 from dray.model.transfer import TransferState, TransferStatus
 from dray.transfer.events import Cancel, Resume, Suspend
 
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
 async def news(runtime: Runtime, board: Board) -> AsyncGenerator[TransferStatus, None]:
     """Every change from now on, at most ten times a second; the last one is the end."""
     version, told_at = 0, 0.0
+    here = this_process()
     while True:
+        _check_runs_here(here, board.status.transfer_id)
         over = board.over
         version, changed = board.since(version)
         told_at = time.monotonic()
@@ -89,6 +92,7 @@ class Offer:
     @property
     def consumers(self) -> list[TransferStatus]:
         """How each of its consumers stands."""
+        self._check_here()
         return self._engine.board.consumers
 
     def __aiter__(self) -> AsyncIterator[TransferStatus]:
@@ -97,6 +101,7 @@ class Offer:
 
     def statuses(self) -> AsyncGenerator[TransferStatus, None]:
         """What iteration gives."""
+        self._check_here()
         return news(self._link.runtime, self._engine.board)
 
     async def wait(self, timeout: float | None = None) -> TransferStatus:
@@ -106,6 +111,7 @@ class Offer:
         `TransferCancelled`, `TransferSourceChanged`.
         """
         check_timeout(timeout)
+        self._check_here()
         board = self._engine.board
         if not await self._link.runtime.arrives(board.ending(), timeout):
             raise TransferTimeout(
@@ -122,6 +128,7 @@ class Offer:
 
     async def resume(self, consumer_id: str = "") -> None:
         """Go on. Raises `TransferSourceChanged` if the file is not what it was (R117)."""
+        self._check_here()
         await self._link.runtime.offload(self._engine.resume, consumer_id)
 
     async def cancel(self) -> None:
@@ -131,6 +138,7 @@ class Offer:
         of another queue manager, where it stays until `request_timeout` is over. Raises
         `ConnectionLost` if that cannot be done now; it is cancelled all the same.
         """
+        self._check_here()
         runtime, engine = self._link.runtime, self._engine
         if self.status.state.final:
             return
@@ -141,16 +149,19 @@ class Offer:
 
     async def cancel_consumer(self, consumer_id: str) -> None:
         """End it for one consumer; the others go on."""
+        self._check_here()
         if not consumer_id or consumer_id not in {each.consumer_id for each in self.consumers}:
             raise no_consumer(self.transfer_id, consumer_id)
         await self._do(Cancel(consumer_id))
 
     async def close(self) -> None:
         """Stop it here, and keep what is needed to resume it."""
-        await self._link.runtime.offload(self._engine.stop)
+        if is_here(self._engine.process):
+            await self._link.runtime.offload(self._engine.stop)
 
     async def linger(self, seconds: float) -> None:
         """Stay for so long, once it ended undone, for who has taken it and has to be told so."""
+        self._check_here()
         if self.status.state in {TransferState.CANCELLED, TransferState.FAILED}:
             await self._link.runtime.offload(self._engine.ended_within, seconds)
 
@@ -159,7 +170,11 @@ class Offer:
         """Whether it is over and nothing of it runs here any more."""
         return self.status.state.final and not self._engine.running
 
+    def _check_here(self) -> None:
+        _check_runs_here(self._engine.process, self.transfer_id)
+
     async def _do(self, event: Suspend | Cancel) -> None:
+        self._check_here()
         engine = self._engine
         await self._link.runtime.arrives(engine.ask(engine.do(event)))
 
@@ -209,6 +224,7 @@ class Incoming:
     ) -> None:
         """Take what is kept of it; nothing is asked of its producer yet."""
         self._direct = direct
+        self._process = this_process()
         self._link = link
         self._kept = kept
         self._state = state
@@ -273,6 +289,7 @@ class Incoming:
 
     def statuses(self) -> AsyncGenerator[TransferStatus, None]:
         """What iteration gives."""
+        self._check_here()
         if self._engine is None:
             raise Misuse(f"file transfer {self.transfer_id} has not begun: call save_to()")
         return news(self._link.runtime, self._engine.board)
@@ -313,18 +330,21 @@ class Incoming:
 
     async def suspend(self) -> None:
         """Stop for now; `save_to` goes on when either end resumes. What is there is kept."""
+        self._check_here()
         if self._engine is not None:
             engine = self._engine
             await self._link.runtime.arrives(engine.ask(engine.do(Suspend())))
 
     async def resume(self) -> None:
         """Go on."""
+        self._check_here()
         if self._engine is not None:
             engine = self._engine
             await self._link.runtime.arrives(engine.ask(engine.do(Resume())))
 
     async def cancel(self) -> None:
         """Give it up: what came is removed, its producer is told, and it cannot be resumed."""
+        self._check_here()
         runtime = self._link.runtime
         self.done_with = True
         if self._over:
@@ -343,6 +363,8 @@ class Incoming:
 
     async def close(self) -> None:
         """Stop it here, and keep what is needed to resume it."""
+        if not is_here(self._process):
+            return
         self.done_with = True
         if self._engine is not None:
             await self._link.runtime.offload(self._engine.stop)
@@ -361,7 +383,11 @@ class Incoming:
         target = Path(self._kept.path if path is None else path).absolute()
         return target / self.file_name if target.is_dir() else target
 
+    def _check_here(self) -> None:
+        _check_runs_here(self._process, self.transfer_id)
+
     async def _started(self, target: Path | None) -> Accepting:
+        self._check_here()
         if self._over:
             raise TransferCancelled(
                 f"file transfer {self.transfer_id} is over; accept another file",
@@ -391,3 +417,11 @@ class Incoming:
         self._engine = engine
         engine.start()
         return engine
+
+
+def _check_runs_here(process: Process, transfer_id: str) -> None:
+    check_process(
+        process,
+        f"file transfer {transfer_id}, as it runs,",
+        "steer it with running_transfer() of a queue manager, or begin another one here",
+    )

@@ -52,6 +52,7 @@ from dray.errors import (
     ReceiveTimeout,
     TransferSourceChanged,
 )
+from dray.forks import Process, tell_of_forks
 from dray.model.classes import TransactionStatus
 from dray.model.limits import LABEL_CHARACTERS_MAX, TRANSFER_SILENCE_S
 from dray.model.names import parse_queue_address
@@ -95,6 +96,12 @@ class Transfers:
         """Begin with none running."""
         self._link = link
         self._running: list[Offer | Incoming] = []
+        self._given_here = Given()
+        tell_of_forks(self)
+
+    def after_fork(self, _parent: Process) -> None:
+        """In a child: leave those that run to the parent, which has the threads that run them."""
+        self._running = []
         self._given_here = Given()
 
     async def offer(self, asked: Asked, manner: Manner) -> Offer:

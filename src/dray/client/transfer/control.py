@@ -18,6 +18,7 @@ from typing import Final, Literal
 import msgspec
 
 from dray.errors import ConnectionLost, DrayError, Misuse, from_code
+from dray.forks import keep_from_children
 
 Act = Literal["suspend", "resume", "cancel"]
 
@@ -54,6 +55,7 @@ class ControlSocket:
     def listen(self) -> socket.socket | None:
         """Begin; give the socket to watch, or None where there can be none."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        keep_from_children(listener)
         fresh = self._path.with_name(f"{self._path.name}.new")
         try:
             with suppress(FileNotFoundError):
@@ -82,6 +84,7 @@ class ControlSocket:
         except OSError:
             # Gone before it was accepted, or no descriptor left; it may come again.
             return
+        keep_from_children(sock)
         self._obeying = [each for each in self._obeying if each.is_alive()]
         if len(self._obeying) >= _AT_ONCE_MAX:
             sock.close()

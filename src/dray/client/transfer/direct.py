@@ -22,6 +22,7 @@ from dray.client.transfer.certificate import showing_itself, trusting_only
 from dray.client.transfer.engine import Dialled
 from dray.client.transfer.way import BUFFER_BYTES, Way
 from dray.errors import AddressInUse, DrayError, ProtocolError
+from dray.forks import keep_from_children
 from dray.send_buffer import widen
 from dray.tls import is_tunnel, local_host
 from dray.wire.transfer_frames import AnyMessage, Joined, Opening
@@ -214,6 +215,7 @@ def listen_at(host: str) -> socket.socket:
             f"cannot listen on {host} for consumers: {error.strerror or error}; give another"
             " address, or None to go through the queue managers"
         ) from error
+    keep_from_children(sock)
     sock.setblocking(False)
     return sock
 

@@ -24,6 +24,7 @@ import msgspec
 from dray.client.transfer.reference import Reference
 from dray.errors import Misuse, TargetUnwritable
 from dray.folders import sync_folder
+from dray.forks import keep_from_children
 from dray.model.transfer import TransferState, TransferStatus
 
 OUT, IN = "out", "in"
@@ -93,6 +94,12 @@ class StateFile:
             raise Misuse(
                 f"the file transfer in {self._path} is being run by another program"
             ) from error
+        # A child that held it, too, would keep the transfer locked when this program has ended.
+        keep_from_children(self)
+
+    def fileno(self) -> int:
+        """The descriptor of the lock; below 0 once it is released."""
+        return self._lock
 
     @property
     def control_path(self) -> Path:
@@ -125,9 +132,9 @@ class StateFile:
 
     def release(self) -> None:
         """Let another program have it; harmless when repeated."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
 
 
 def is_run(folder: Path, name: str, direction: str) -> bool:

@@ -20,6 +20,7 @@ from dray.client.partial_file import is_in_the_way, is_still, open_alone
 from dray.client.transfer.fingerprint import Fingerprint
 from dray.errors import TargetUnwritable
 from dray.folders import sync_folder
+from dray.forks import keep_from_children
 from dray.large.digests import DIGESTS, Digest
 from dray.model.limits import MIB
 from dray.transfer.events import Terms
@@ -117,10 +118,15 @@ class TargetFile:
         except OSError as error:
             os.close(self._descriptor)
             raise self._unwritable(error) from error
+        keep_from_children(self)
         self._reader = threading.Thread(target=self._follow, name="dray-digest", daemon=True)
         self._syncer = threading.Thread(target=self._sync_behind, name="dray-sync", daemon=True)
         self._reader.start()
         self._syncer.start()
+
+    def fileno(self) -> int:
+        """Its descriptor; below 0 once it is closed."""
+        return self._descriptor
 
     @property
     def synced(self) -> int:
@@ -196,8 +202,8 @@ class TargetFile:
                 # Under the lock: once it is let go of, another's may stand under that name.
                 if remove and is_still(self._partial, self._descriptor):
                     self._partial.unlink()
-                os.close(self._descriptor)
-                self._descriptor = -1
+                descriptor, self._descriptor = self._descriptor, -1
+                os.close(descriptor)
 
     def _publish(self) -> None:
         try:

@@ -8,6 +8,7 @@ from collections import deque
 from typing import Final
 
 from dray.errors import ConnectionLost, DrayError, ProtocolError
+from dray.forks import keep_from_children
 from dray.send_buffer import widen
 from dray.wire.frames import Head, encode_frame
 from dray.wire.stream import Frame, FrameStream
@@ -33,6 +34,7 @@ class Way:
     def __init__(self, sock: socket.socket) -> None:
         """Own a connected socket, and ask the kernel for a large buffer to send from."""
         self.sock = sock
+        keep_from_children(sock)
         sock.setblocking(False)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
