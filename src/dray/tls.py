@@ -15,12 +15,49 @@ if TYPE_CHECKING:
 CA_VARIABLE = "DRAY_CA"
 CERT_VARIABLE, KEY_VARIABLE = "DRAY_CERT", "DRAY_KEY"
 
+_NAME_CA = (
+    "name the authority that signed its certificate: DRAY_CA=FILE.pem, ca= in Python, or --tls-ca"
+    " of dray serve"
+)
+_OTHER_NAME = "call it by a name in its certificate, or give it a certificate for this name"
+_SHOW_OURS = (
+    "it accepts only callers with a certificate by an authority that it trusts: DRAY_CERT=FILE.pem"
+    " and DRAY_KEY=FILE.key, cert= and key= in Python, or --tls-cert and --tls-key of dray serve"
+)
+CLOSED_UNHEARD = f"closed right after the handshake; perhaps {_SHOW_OURS}"
+"""TLS 1.3 refuses a caller's certificate when the caller has already shaken hands."""
+_NO_TLS = "if a queue manager without TLS listens there, write dray:// instead of drays://"
+_REMEDIES_BY_CODE = {
+    9: "its certificate is not valid yet: compare the clocks of both machines",
+    10: "its certificate has expired: give it a new one",
+    18: _NAME_CA,  # it signed itself
+    19: _NAME_CA,  # an authority that signed itself, as all do, and is not trusted here
+    20: _NAME_CA,  # no authority for it was found
+    21: _NAME_CA,
+    62: _OTHER_NAME,
+    64: _OTHER_NAME,  # of an IP address
+}
+"""OpenSSL's code of a certificate that was refused (X509_V_ERR_...): what to do."""
+_REMEDIES_BY_REASON = {
+    "HTTP_REQUEST": _NO_TLS,
+    "RECORD_LAYER_FAILURE": _NO_TLS,
+    "UNEXPECTED_MESSAGE": _NO_TLS,
+    "WRONG_VERSION_NUMBER": _NO_TLS,
+    "SSLV3_ALERT_BAD_CERTIFICATE": _SHOW_OURS,
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": _SHOW_OURS,
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": _SHOW_OURS,
+    "TLSV1_ALERT_UNKNOWN_CA": _SHOW_OURS,
+}
+"""OpenSSL's reason for the end of a handshake: what to do."""
+
 
 class TunnelEnd(socket.socket):
     """The near end of a tunnel: a Unix socket that carries bytes, and nothing besides."""
 
     reason = ""
     """Why TLS ended, if it was not by the will of either end."""
+    heard = False
+    """Whether anything has come through."""
     outer_host = ""
     """The address of this machine on the connection that the tunnel goes through."""
 
@@ -102,8 +139,11 @@ def _load(context: ssl.SSLContext, certificate: str | Path, key: str | Path | No
 
 
 def said_of(error: ssl.SSLError) -> str:
-    """What went wrong, in the library's words."""
-    return getattr(error, "verify_message", "") or error.reason or str(error)
+    """What went wrong for a caller, in the library's words, and what to do about it."""
+    said = (getattr(error, "verify_message", "") or error.reason or str(error)).rstrip(".")
+    remedy = _REMEDIES_BY_CODE.get(getattr(error, "verify_code", 0))
+    remedy = remedy or _REMEDIES_BY_REASON.get(error.reason or "")
+    return f"{said}; {remedy}" if remedy else said
 
 
 def _said(error: OSError) -> str:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import partial
 
 from dray.forks import keep_from_children
-from dray.tls import TunnelEnd, said_of
+from dray.tls import CLOSED_UNHEARD, TunnelEnd, said_of
 
 HANDSHAKE_S = 10.0
 """A machine that has not shaken hands by then speaks no TLS."""
@@ -121,12 +121,12 @@ async def _relay(
     near: TunnelEnd,
 ) -> None:
     """Carry bytes both ways until either way ends; `near` is told what TLS had against it."""
-    ways = [
-        asyncio.ensure_future(_outward(inner, writer)),
-        asyncio.ensure_future(_inward(inner, reader)),
-    ]
+    inward = asyncio.ensure_future(_inward(inner, reader, near))
+    ways = [asyncio.ensure_future(_outward(inner, writer)), inward]
     try:
         ended, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        if inward in ended and not near.heard:
+            near.reason = CLOSED_UNHEARD
         for error in [each.exception() for each in ended]:
             if isinstance(error, ssl.SSLError):
                 near.reason = said_of(error)
@@ -149,9 +149,10 @@ async def _outward(inner: socket.socket, writer: asyncio.StreamWriter) -> None:
         await writer.drain()
 
 
-async def _inward(inner: socket.socket, reader: asyncio.StreamReader) -> None:
+async def _inward(inner: socket.socket, reader: asyncio.StreamReader, near: TunnelEnd) -> None:
     loop = asyncio.get_running_loop()
     while data := await reader.read(_PIECE_BYTES):
+        near.heard = True
         await loop.sock_sendall(inner, data)
 
 

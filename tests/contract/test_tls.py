@@ -12,6 +12,7 @@ import dray
 from dray.daemon.config import read_options
 from dray.daemon.embedded import EmbeddedDaemon
 from tests.contract.faces import AwaitedFace, BlockingFace
+from tests.integration.commands import until
 
 PATIENCE_S = 60
 
@@ -80,7 +81,7 @@ def test_a_large_message_goes_through_tls_and_back(face, served, ca, tmp_path):
 
 def test_the_environment_names_whom_to_trust(face, served, ca, monkeypatch):
     address = served()
-    with pytest.raises(dray.ConnectionLost, match="TLS"):
+    with pytest.raises(dray.ConnectionLost, match=r"TLS.*DRAY_CA=FILE.pem.*--tls-ca"):
         face.connect(address)
     monkeypatch.setenv("DRAY_CA", str(ca))
     with face.connect(address) as manager:
@@ -88,19 +89,30 @@ def test_the_environment_names_whom_to_trust(face, served, ca, monkeypatch):
 
 
 def test_a_certificate_for_another_name_or_by_another_authority_is_refused(face, served, ca):
-    with pytest.raises(dray.ConnectionLost, match=r"TLS.*localhost"):
+    with pytest.raises(dray.ConnectionLost, match=r"TLS.*localhost.*call it by a name in its cert"):
         face.connect(served("elsewhere.example"), ca=ca)
-    with pytest.raises(dray.ConnectionLost, match="TLS"):
+    with pytest.raises(dray.ConnectionLost, match=r"TLS.*DRAY_CA"):
         face.connect(served(by=trustme.CA()), ca=ca)
 
 
-def test_who_speaks_no_tls_gets_no_answer_and_keeps_nobody_else_out(face, served, ca):
+def test_who_speaks_no_tls_is_told_to_write_drays_and_keeps_nobody_else_out(face, served, ca):
     address = served()
     port = int(address.rpartition(":")[2])
-    with pytest.raises(dray.ConnectionLost):
+    with pytest.raises(dray.ConnectionLost, match="speaks TLS only: write drays:// instead"):
         face.connect(f"dray://127.0.0.1:{port}")
     with socket.create_connection(("127.0.0.1", port)), face.connect(address, ca=ca) as manager:
         assert manager.queues()
+
+
+def test_who_speaks_tls_to_a_port_without_it_is_told_to_write_dray(face, tmp_path, ca):
+    daemon = EmbeddedDaemon(tmp_path / "plain", read_options(data="", listen="127.0.0.1:0"))
+    daemon.start()
+    address = daemon.addresses[0].replace("dray://127.0.0.1", "drays://localhost")
+    try:
+        with pytest.raises(dray.ConnectionLost, match=r"TLS.*write dray:// instead of drays://"):
+            face.connect(address, ca=ca)
+    finally:
+        daemon.stop()
 
 
 def test_waiting_for_ever_and_sending_do_not_hinder_each_other(served, ca):
@@ -158,6 +170,28 @@ def test_a_manager_that_cannot_be_made_sure_of_gets_nothing(served, tmp_path):
         assert there.info().message_count == 1
 
 
+@pytest.mark.parametrize(
+    ("scheme", "options", "remedy"),
+    [
+        ("dray", {}, "write drays:// instead of dray://"),
+        ("drays", {}, "DRAY_CA=FILE.pem"),
+        ("drays", {"tls_ca": "ca.pem", "tls_client_ca": "ca.pem"}, "DRAY_CERT=FILE.pem"),
+    ],
+    ids=["without TLS", "unknown authority", "no certificate"],
+)
+def test_a_manager_that_cannot_reach_another_by_tls_says_what_to_do(
+    scheme, options, remedy, *, served, ca, tmp_path
+):
+    files = {name: str(ca) for name in options}
+    asked = {"tls_client_ca": files.pop("tls_client_ca")} if "tls_client_ca" in files else {}
+    address = served(**asked).replace("drays://", f"{scheme}://")
+    with dray.open(tmp_path / "near", **files) as near:
+        there = near.queue(f"{address}/orders")
+        there.send(b"waits")
+        until(lambda: any(remedy in each.reason for each in there.info().delivery.history))
+        assert there.info().message_count == 1
+
+
 @pytest.fixture
 def shown(authority, tmp_path):
     """A certificate and its key, each in a file of its own, by an authority of one's choice."""
@@ -174,10 +208,10 @@ def shown(authority, tmp_path):
 
 def test_who_shows_no_certificate_where_one_is_asked_for_is_not_let_in(face, served, ca, shown):
     address = served(tls_client_ca=str(ca))
-    with pytest.raises(dray.ConnectionLost, match=r"TLS|closed|lost"):
+    with pytest.raises(dray.ConnectionLost, match=r"TLS.*DRAY_CERT=FILE.pem.*--tls-cert"):
         face.connect(address, ca=ca)
     cert, key = shown(trustme.CA())
-    with pytest.raises(dray.ConnectionLost, match=r"TLS|closed|lost"):
+    with pytest.raises(dray.ConnectionLost, match=r"TLS.*DRAY_CERT=FILE.pem.*--tls-cert"):
         face.connect(address, ca=ca, cert=cert, key=key)
     cert, key = shown()
     with face.connect(address, ca=ca, cert=cert, key=key) as manager:

@@ -58,7 +58,7 @@ class Address(NamedTuple):
             trusted = trusting(self.ca, self.cert, self.key)
             return call_in_thread(self._connect_tcp(), self.host, trusted)
         except ssl.SSLError as error:
-            sentence = f"{self} could not be made sure of by TLS: {said_of(error)}"
+            sentence = f"the TLS handshake with {self} failed: {said_of(error)}"
             raise ConnectionLost(sentence) from error
         except PermissionError as error:
             raise ConnectionLost(

@@ -288,7 +288,8 @@ class Connection:
                 self._close(reason_of(error))
                 return
             if not count:
-                self._close("the other end hung up")
+                why = getattr(self._sock, "reason", "")
+                self._close(f"TLS: {why}" if why else "the other end hung up")
                 return
             bytes_left -= count
             frames_left -= self._take(count)

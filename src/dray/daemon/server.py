@@ -30,6 +30,7 @@ from dray.daemon.links import Links
 from dray.daemon.listener import Listener, listen_tcp, listen_unix
 from dray.daemon.logs import log_to_stderr
 from dray.daemon.outbox import unpin_all
+from dray.daemon.plain_callers import begins_plainly, turn_away
 from dray.daemon.seam import Deciding
 from dray.daemon.slices import ask_for_short_slices
 from dray.daemon.timekeeper import Timekeeper, new_manager_id
@@ -237,9 +238,13 @@ class Server:
     async def _shake_hands(self, sock: socket.socket) -> None:
         assert self._shown is not None, "only a listener with a certificate shakes hands"
         try:
+            if await begins_plainly(sock):
+                await turn_away(sock)
+                return
             inner = await self._tunnels.answer(sock, self._shown)
         except OSError as error:
-            _log.warning("a caller could not be made sure of: %s", error)
+            why = str(error) or "it hung up, or does not trust the certificate that it was shown"
+            _log.warning("a TLS handshake with a caller failed: %s", why)
         else:
             self.adopt(inner)
 
@@ -385,7 +390,7 @@ class Server:
             self._own = own_addresses(host, sock, options.addresses)
             locked = options.tls_client_ca is not None
             if not (locked or ip_address(sock.getsockname()[0]).is_loopback):
-                _log.warning("%s has no lock: anyone who reaches it may use it", address)
+                _log.warning("%s is not authenticated: anyone who can connect can use it", address)
             accepted = self.adopt
             if self._shown is not None:
                 address, accepted = address.replace("dray://", "drays://", 1), self._secure

@@ -197,6 +197,8 @@ __all__ = [
 ]
 
 MAGIC = b"DRAY"
+_TLS_HANDSHAKE = b"\x16\x03"
+"""The beginning of every TLS connection: a record of type 22, of version 3.x."""
 VERSION = 1
 FRAME_HEADER = struct.Struct("<4sBBHIIII")
 FRAME_HEADER_BYTES = FRAME_HEADER.size
@@ -339,6 +341,11 @@ def read_frame_header(view: bytes | bytearray | memoryview, at: int = 0) -> Fram
     magic, version, kind, zero, request_id, head_bytes, body_bytes, crc = FRAME_HEADER.unpack_from(
         view, at
     )
+    if magic[:2] == _TLS_HANDSHAKE:
+        raise ProtocolError(
+            "the other end begins a TLS handshake and this port speaks no TLS: it has to be called"
+            " with dray:// instead of drays://"
+        )
     if magic != MAGIC:
         raise ProtocolError(f"the other end does not speak Dray: it began with {bytes(magic)!r}")
     if version != VERSION:

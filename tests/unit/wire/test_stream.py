@@ -137,6 +137,7 @@ def test_a_head_larger_than_the_buffer_comes_through():
     ("fixed", "complaint"),
     [
         ((b"HTTP", 1, 5, 0, 0, 0, 0, 0), "does not speak Dray"),
+        ((b"\x16\x03\x01\x02", 1, 5, 0, 0, 0, 0, 0), "called with dray:// instead of drays://"),
         ((b"DRAY", 2, 5, 0, 0, 0, 0, 0), "speaks version 2"),
         ((b"DRAY", 1, 250, 0, 0, 0, 0, 0), "no frame of type 250"),
         ((b"DRAY", 1, 5, 1, 0, 0, 0, 0), "no frame of type 5"),
