@@ -45,8 +45,9 @@ Written by `tools/write_reference.py` from `dray.errors`: do not edit.
 
 Every error is a `DrayError`, importable from `dray`. Its text is one sentence: what happened, to
 what, what to do. `code` is stable: the same on the wire, on the command line and here. `retryable`
-says whether the very same call may succeed later. The command line prints
-`dray: <code>: <sentence>` and ends with the exit status below.
+says whether the very same call may be made again: it may succeed then, and it does nothing twice.
+One error can say otherwise than its class, where a repeat could do something twice. The command
+line prints `dray: <code>: <sentence>` and ends with the exit status below.
 
 | error | is a | code | exit status | retryable | when | fields |
 |---|---|---|---|---|---|---|

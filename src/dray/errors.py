@@ -12,7 +12,7 @@ DrayError
 │   ├── IllegalCursorAction     └── WrongProcess
 ├── QuotaExceeded               a quota would be passed
 ├── ReceiveTimeout              nothing came in time (also a TimeoutError)
-├── InDoubt                     a commit whose answer was lost; `Manager.outcome` settles it
+├── InDoubt                     the answer to a commit or a send was lost: ask `Manager.outcome`
 ├── TransactionAborted          the queue manager ended the transaction; the sentence says why
 ├── StoreError
 │   ├── StoreLocked             ├── StoreCorrupt          ├── StorePoisoned
@@ -24,9 +24,10 @@ DrayError
     ├── LargeMessageHole        └── LargeMessageCorrupt
 
 Each class has a stable `code` (on the wire, in the documentation), an `exit_status` for the
-command line and says whether the same call may succeed later (`retryable`). The message is one
-sentence: what happened, to what, what to do. Keyword fields become attributes and travel with the
-code.
+command line and says whether the same call may be made again (`retryable`): it may succeed then,
+and it does nothing twice. The message is one sentence: what happened, to what, what to do. Keyword
+fields become attributes and travel with the code; `retryable=False` among them says that this one
+error is no reason to repeat the call.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class DrayError(Exception):
 
     code: ClassVar[str] = "error"
     exit_status: ClassVar[int] = 1
-    retryable: ClassVar[bool] = False
+    retryable = False
 
     def __init__(self, sentence: str, **fields: object) -> None:
         """Keep the `sentence` for people and the `fields` for programs, as attributes."""
@@ -241,11 +242,17 @@ class ReceiveTimeout(DrayError, TimeoutError):
 
 
 class InDoubt(DrayError):
-    """The answer to a commit was lost: it may or may not have happened (S2-3)."""
+    """The answer to a commit or a send was lost: it may or may not have happened (S2-3).
+
+    `Manager.outcome(transaction_id)` tells. Of a `send_many` that goes piece by piece, the first
+    `sent` messages were sent and the next `count` are in doubt.
+    """
 
     code = "in-doubt"
     exit_status = 32
     transaction_id: str
+    sent: int = 0
+    count: int = 0
 
 
 class TransactionAborted(DrayError):
@@ -322,7 +329,10 @@ class PeerError(DrayError):
 
 
 class ConnectionLost(PeerError):
-    """The connection could not be made, or ended."""
+    """The connection could not be made, or ended.
+
+    It is not retryable where the call may have changed something and a repeat could change more.
+    """
 
     code = "connection-lost"
     exit_status = 51

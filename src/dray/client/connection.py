@@ -15,8 +15,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
+from dray.client.lost_answers import Lost, answer_lost
 from dray.client.session import Listener, Pending, Session, same_error
-from dray.errors import ConnectionLost, DrayError, ProtocolError
+from dray.errors import ConnectionLost, DrayError, ProtocolError, StorePoisoned
 from dray.forks import (
     Process,
     keep_from_children,
@@ -102,18 +103,29 @@ class Connection(ABC):
         wait_s: float | None = None,
         body: Sequence[Buffer] = (),
         before: Sequence[Buffer] = (),
+        lost: Lost | None = None,
     ) -> Frame:
         """Send a request and wait for an answer of the kind given; raises what came instead.
 
         `before` is sent ahead of it in the same call to the kernel. After `wait_s` seconds of
-        silence the connection is lost.
+        silence the connection is lost. What is raised for a lost answer is for `lost` to say.
         """
-        frame = await self.wait(await self.start(head, body, before), wait_s)
+        pending = await self.start(head, body, before)
+        try:
+            frame = await self.wait(pending, wait_s)
+        except DrayError as error:
+            # A sync that fails comes after the decision, so it is no refusal.
+            if not (pending.lost or isinstance(error, StorePoisoned)):
+                raise
+            told = (lost or answer_lost)(head, error)
+            if told is error:
+                raise
+            raise told from error
         if not isinstance(frame.head, answer):
             name, wanted = type(frame.head).__name__, answer.__name__
-            error = ProtocolError(f"the queue manager answered with {name} instead of {wanted}")
-            self.fail(error)
-            raise error
+            wrong = ProtocolError(f"the queue manager answered with {name} instead of {wanted}")
+            self.fail(wrong)
+            raise (lost or answer_lost)(head, wrong)
         return frame
 
     async def start(

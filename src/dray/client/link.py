@@ -12,6 +12,7 @@ from dray.wire.frames import Head, Opened
 
 if TYPE_CHECKING:
     from dray.client.connection import Connection
+    from dray.client.lost_answers import Lost
     from dray.client.runtime import Dialer, Runtime
     from dray.model.message import Buffer
     from dray.wire.stream import Frame
@@ -143,17 +144,21 @@ class QueueLink:
         wait_s: float | None = None,
         body: Sequence[Buffer] = (),
         connection: Connection | None = None,
+        lost: Lost | None = None,
     ) -> tuple[Connection, Frame]:
         """Ask something of this queue: `request` makes the head from the queue's number.
 
-        A queue that was deleted and made anew under its old name is found again.
+        A queue that was deleted and made anew under its old name is found again. `lost` is that of
+        `Connection.call`.
         """
         connection = connection or await self.link.connection()
         if connection.has_opened(self.name):
             try:
                 head = request((await connection.open_queue(self.name)).number)
-                return connection, await connection.call(head, answer, wait_s=wait_s, body=body)
+                return connection, await connection.call(
+                    head, answer, wait_s=wait_s, body=body, lost=lost
+                )
             except QueueNotFound:
                 connection.forget_queues()
         head = request((await connection.open_queue(self.name)).number)
-        return connection, await connection.call(head, answer, wait_s=wait_s, body=body)
+        return connection, await connection.call(head, answer, wait_s=wait_s, body=body, lost=lost)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast, get_type_hints
 
@@ -13,6 +13,7 @@ import msgspec
 from dray.errors import ProtocolError
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId, join_id
+from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX
 from dray.model.message import Buffer, Message
 from dray.model.names import SYSTEM, parse_queue_address
 from dray.wire.frames import MARK_FIRST, MARK_LAST
@@ -132,6 +133,20 @@ def record_of(message: Message, source: bytes, number: int, mark: PartMark = PLA
         parse_queue_address(message.administration_queue)
     crc = crc32c.crc32c(body, crc32c.crc32c(head))
     return Record(head, body, len(head) + len(body), crc)
+
+
+def in_frames(records: list[Record]) -> Iterator[list[Record]]:
+    """Cut records into as few frames as fit the bounds of one frame."""
+    frame: list[Record] = []
+    length = 0
+    for record in records:
+        if length + record.size > FRAME_BODY_BYTES_MAX or len(frame) >= BATCH_MESSAGES_MAX:
+            yield frame
+            frame, length = [], 0
+        frame.append(record)
+        length += record.size
+    if frame:
+        yield frame
 
 
 def check_sendable(message: Message) -> None:

@@ -43,7 +43,7 @@ class Signal(Protocol):
 class Pending:
     """One request under way: empty, then with its answer or its error."""
 
-    __slots__ = ("error", "frame", "irretrievable", "signal")
+    __slots__ = ("error", "frame", "irretrievable", "lost", "signal")
 
     def __init__(self, *, irretrievable: bool = False) -> None:
         """Begin without an answer; `irretrievable` if it could be a message that is lost then."""
@@ -51,6 +51,8 @@ class Pending:
         self.error: DrayError | None = None
         self.signal: Signal | None = None
         self.irretrievable = irretrievable
+        self.lost = False
+        """Whether the error is that no answer can come any more."""
 
     @property
     def settled(self) -> bool:
@@ -160,7 +162,7 @@ class Session:
         self._pending.clear()
         self._listeners.clear()
         for pending in ended:
-            pending.error = same_error(error)
+            pending.error, pending.lost = same_error(error), True
         for listener in listeners:
             listener(same_error(error))
         return ended

@@ -20,7 +20,7 @@ from dray.manager.notices import NoticeKind
 from dray.manager.purging import carry_on, leave_all
 from dray.manager.transactions import abort
 from dray.model.classes import MessageClass, QueueKind, TransactionStatus
-from dray.model.ids import ManagerId, split_id
+from dray.model.ids import EXPRESS_OUTCOME, ManagerId, split_id
 from dray.model.limits import (
     ENDS_REMEMBERED_MAX,
     FRAME_CHANNELS_MAX,
@@ -320,16 +320,19 @@ def handle_outcome(context: Context, session: Session, request_id: int, head: Ou
 def outcome_of(context: Context, transaction_id: str) -> TransactionStatus:
     """What became of a transaction; what is called aborted here will never happen."""
     manager, number = split_id(transaction_id)
+    number, express = number & ~EXPRESS_OUTCOME, number & EXPRESS_OUTCOME
     state = context.state
     if manager != state.manager_id or number >= state.next_number:
         return TransactionStatus.UNKNOWN
-    if state.has_committed(number):
+    if state.has_committed(number) or number in context.express_sent:
         return TransactionStatus.COMMITTED
     if number in state.prepared:
         return TransactionStatus.PREPARED
     if number in context.transactions:
         return TransactionStatus.PENDING
-    if state.outcomes.may_have_forgotten(number):
+    if state.outcomes.may_have_forgotten(number) or (
+        express and context.express_sent.may_have_forgotten(number)
+    ):
         return TransactionStatus.UNKNOWN
     # Whatever is neither committed nor open was aborted, at the latest by a crash (R3).
     context.barred.add(number)

@@ -14,6 +14,7 @@ from dray.manager.events import Answer, Body, Effect, Into
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.index import TAIL_BYTES
 from dray.manager.notices import Notices
+from dray.manager.outcomes import Outcomes
 from dray.manager.waiting_for_room import WaitingForRoom
 from dray.model.classes import QueueKind
 from dray.model.ids import ManagerId, TransactionId, join_id
@@ -97,6 +98,8 @@ class Context:
         self.sessions: dict[int, Session] = {}
         self.transactions: dict[int, OpenTransaction] = {}
         self.barred = Barred()
+        self.express_sent = Outcomes(certain_from=state.next_number)
+        """Sends of express messages that happened in this life; of earlier ones nobody knows."""
         self.idle: list[tuple[float, int]] = []
         """When to look whether a transaction is idle, soonest first."""
         self.aging: list[tuple[float, int]] = []

@@ -81,9 +81,10 @@ class Happening:
     def join(self, queue: Queue, staged: list[Staged], marks: int = 0) -> None:
         """Staged records of one kind join a queue, as one group of the transaction.
 
-        `marks` are for all of them.
+        `marks` are for all of them. A queue that is not transactional knows of no groups.
         """
-        tails = packed_tails(staged, self._transaction, self._context.now_us, marks)
+        transaction = self._transaction if queue.options.transactional else 0
+        tails = packed_tails(staged, transaction, self._context.now_us, marks)
         if staged and staged[0].express:
             self._express_sends.append((queue, staged, tails))
         else:

@@ -129,13 +129,17 @@ def _stage_in(context: Context, transaction: OpenTransaction, head: Send, body: 
 
 
 def _send_at_once(context: Context, queue: Queue, staged: list[Staged]) -> None:
+    """Commit a batch under the number of its first message, by which its sender asks about it."""
     if not staged:
         return
-    if queue.options.transactional and not staged[0].express:
-        commit(context, staged[0].number, {queue.number: staged}, marks=MARK_SINGLE)
-    else:
-        for _, run in groupby(staged, key=attrgetter("express")):
+    number = staged[0].number
+    marks = MARK_SINGLE if queue.options.transactional else 0
+    for is_express, run in groupby(staged, key=attrgetter("express")):
+        if is_express:
             commit(context, 0, {queue.number: list(run)})
+            context.express_sent.add(number)
+        else:
+            commit(context, number, {queue.number: list(run)}, marks=marks)
 
 
 def handle_reserve(context: Context, session: Session, request_id: int, head: Reserve) -> None:

@@ -7,7 +7,7 @@ clients, durably, before a client uses one. Transactions draw from the same numb
 from __future__ import annotations
 
 import re
-from typing import NewType
+from typing import Final, NewType
 
 from dray.errors import Misuse
 
@@ -19,6 +19,13 @@ TransactionId = NewType("TransactionId", str)
 """Same form as a message id, drawn from the same numbers."""
 LookupId = NewType("LookupId", int)
 """Position in one queue, from 1, growing in commit order, never reused."""
+
+EXPRESS_OUTCOME: Final = 1 << 62
+"""Added to a number in the transaction id of a send that may be of express messages.
+
+Nothing durable names such a message, so a queue manager that was started since cannot say whether
+the send happened. Numbers count from 1, and after a restore from the time: they get here in 2112.
+"""
 
 _GUID = re.compile(r"[0-9a-f]{32}\Z")
 _NUMBER = re.compile(r"[0-9]{1,19}\Z")

@@ -120,17 +120,12 @@ class FateProducer:
         sent.status = "committing"
         # The batch goes by the number of its first message.
         sent.number = int(message_id.partition("\\")[2])
-        loose_here = target.queue == "loose" and target.manager == self._manager
         try:
             yield from client.call(_send(queue, 0, [record]), record)
         except Refusal as refusal:
             sent.status = "refused" if refusal.error == QuotaExceeded.code else "aborted"
         except LinkBroken:
-            if loose_here:
-                # What is sent to a queue without transactions has no outcome to ask for.
-                sent.status = "unknown"
-            else:
-                self._doubt = sent
+            self._doubt = sent
             raise
         else:
             sent.status = "committed"

@@ -139,7 +139,7 @@ class Fates:
     def check(self) -> None:
         """Judge a world that has come to rest."""
         for sent in self.sent:
-            if sent.status not in ("committed", "aborted", "refused", "unknown"):
+            if sent.status not in ("committed", "aborted", "refused"):
                 raise BrokenPromiseError(f"transaction {sent.id} of {sent.producer} has no outcome")
         for message_id, asked in self.asked.items():
             try:

@@ -6,7 +6,9 @@ import pytest
 
 from dray.manager import outcomes
 from dray.manager.outcomes import Outcomes
+from dray.model.ids import EXPRESS_OUTCOME
 from dray.model.limits import NUMBERS_LEASED
+from dray.model.message import Message
 from dray.wire import frames
 
 from .conftest import Desk
@@ -88,3 +90,30 @@ def test_a_client_is_told_that_an_old_outcome_is_unknown(
     asker = desk.session()
     told = [asker.call(frames.Outcome(f"{desk.manager_id}\\{number}")) for number in numbers]
     assert [each.status for each in told] == ["unknown", "unknown", "committed", "committed"]
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+def test_a_send_without_a_transaction_is_remembered_by_its_first_message(
+    desk: Desk, transactional: bool
+) -> None:
+    caller = desk.session()
+    queue = caller.create("orders", transactional=transactional)
+    number = caller.send(queue, Message(body=b"a"), Message(body=b"b"))[0]
+    desk.crash()
+    asker = desk.session()
+    ids = [f"{desk.manager_id}\\{each}" for each in (number, number + 1)]
+    told = [asker.call(frames.Outcome(each)).status for each in ids]
+    assert told == ["committed", "aborted"]
+
+
+def test_of_an_express_send_of_an_earlier_life_nobody_knows(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("news", transactional=False)
+    number = caller.send(queue, Message(body=b"a", recoverable=False))[0]
+    doubt = f"{desk.manager_id}\\{number + EXPRESS_OUTCOME}"
+    never = f"{desk.manager_id}\\{caller.number_for() + EXPRESS_OUTCOME}"
+    assert caller.call(frames.Outcome(doubt)).status == "committed"
+    assert caller.call(frames.Outcome(never)).status == "aborted"
+    desk.crash()
+    asker = desk.session()
+    assert asker.call(frames.Outcome(doubt)).status == "unknown"

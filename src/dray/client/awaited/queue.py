@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from dray.client.awaited.cursor import Cursor
 from dray.client.awaited.transaction import InTransaction, Transaction, no_transaction
 from dray.client.link import Link, QueueLink
+from dray.client.lost_answers import send_in_doubt, sent_in_part
 from dray.client.messages import (
     ReceivedTransaction,
     Record,
     SendProperties,
     addressed,
+    in_frames,
     message_from,
     messages_in,
     record_of,
     spells_out_properties,
 )
 from dray.client.requests import check_count, wait_for
-from dray.errors import ConnectionLost, InDoubt, MessageNotFound, ReceiveTimeout, TransactionUsage
-from dray.model.ids import LookupId, ManagerId, MessageId, join_id
-from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX, MIB, PRIORITY_MAX
+from dray.errors import (
+    ConnectionLost,
+    DrayError,
+    InDoubt,
+    MessageNotFound,
+    ReceiveTimeout,
+    TransactionUsage,
+)
+from dray.model.ids import EXPRESS_OUTCOME, LookupId, ManagerId, MessageId, join_id
+from dray.model.limits import BATCH_MESSAGES_MAX, MIB, PRIORITY_MAX
 from dray.model.names import parse_queue_address
 from dray.wire.frames import (
     DescribeQueue,
@@ -41,6 +51,7 @@ from dray.wire.frames import (
     Settle,
     TransactionMessages,
 )
+from dray.wire.record import FLAG_RECOVERABLE, read_header
 
 if TYPE_CHECKING:
     from dray.client.connection import Connection
@@ -85,8 +96,9 @@ class Queue:
     ) -> MessageId:
         """Send bytes, or a `Message`; give its id. Without a transaction it is durable on return.
 
-        In a transaction it appears with the commit, and what the queue manager has against it is
-        raised by the next operation or the commit. Raises `MessageTooLarge` over 4 MiB.
+        If the answer is lost, that raises `InDoubt`: `Manager.outcome` settles it. In a transaction
+        it appears with the commit, and what the queue manager has against it is raised by the next
+        operation or the commit. Raises `MessageTooLarge` over 4 MiB.
         """
         message = addressed(message_from(body, properties), self.name)
         if transaction is None:
@@ -108,7 +120,8 @@ class Queue:
         """Send messages, all or none if the queue is transactional; give their ids.
 
         One frame and one sync when they fit into 4 MiB; more go in a transaction of their own. To
-        a queue that is not transactional more than one frame is sent piece by piece.
+        a queue that is not transactional more than one frame is sent piece by piece: an error then
+        says by `sent` how many messages were sent before. A lost answer is `InDoubt`, as of `send`.
         """
         batch = [addressed(message_from(each, {}), self.name) for each in messages]
         connection = (
@@ -126,13 +139,20 @@ class Queue:
         if transaction is not None:
             await self._send_in(transaction, records)
             return ids
-        frames = list(_frames_of(records))
+        frames = list(in_frames(records))
         if len(frames) > 1 and (await self.way.opened(connection)).transactional:
             async with await Transaction.begin(self.way.link) as own:
                 await self._send_in(own, records)
             return ids
+        sent = 0
         for frame in frames:
-            await self._send_at_once(connection, frame)
+            try:
+                await self._send_at_once(connection, frame)
+            except DrayError as error:
+                if not sent:
+                    raise
+                raise sent_in_part(error, sent) from error
+            sent += len(frame)
         return ids
 
     async def receive(
@@ -418,7 +438,18 @@ class Queue:
             Done,
             body=body,
             connection=connection,
+            lost=partial(self._send_lost, connection, records),
         )
+
+    def _send_lost(
+        self, connection: Connection, records: list[Record], _: Head, error: DrayError
+    ) -> InDoubt:
+        """What to raise when the answer to a send was lost."""
+        headers = [read_header(record.head) for record in records]
+        number = headers[0].number
+        if any(not header.flags & FLAG_RECOVERABLE for header in headers):
+            number += EXPRESS_OUTCOME
+        return send_in_doubt(join_id(ManagerId(connection.manager_id), number), len(records), error)
 
     async def _send_in(self, transaction: InTransaction, records: list[Record]) -> None:
         queue = await self._number(self._connection_of(transaction))
@@ -458,17 +489,3 @@ def _position_of(message: Message | int) -> int:
     if message.lookup_id is None:
         raise MessageNotFound("the message has never been in a queue; give one that was received")
     return message.lookup_id
-
-
-def _frames_of(records: list[Record]) -> Iterator[list[Record]]:
-    """Cut records into as few frames as fit the bounds of one."""
-    frame: list[Record] = []
-    length = 0
-    for record in records:
-        if length + record.size > FRAME_BODY_BYTES_MAX or len(frame) >= BATCH_MESSAGES_MAX:
-            yield frame
-            frame, length = [], 0
-        frame.append(record)
-        length += record.size
-    if frame:
-        yield frame

@@ -1,0 +1,149 @@
+"""An answer that is lost: nothing is done twice by following what the error says, nothing is lost.
+
+Each call goes through a line that lets the request pass and loses the answer, or the request.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import dray
+from dray.wire.frames import Commit, Send
+from tests.contract.conftest import DOORS
+from tests.contract.faces import inside
+from tests.losing_line import LosingLine
+
+PIECE = bytes(3 << 20)
+KINDS = pytest.mark.parametrize(
+    "kind",
+    [
+        ({"transactional": True}, {}),
+        ({"transactional": False}, {}),
+        ({"transactional": True}, {"recoverable": False}),
+        ({"transactional": False}, {"recoverable": False}),
+    ],
+    ids=["transactional", "not-transactional", "express-to-transactional", "express"],
+)
+BOTH = pytest.mark.parametrize("transactional", [True, False], ids=["transactional", "not"])
+
+
+@pytest.fixture(params=DOORS)
+def manager(face, request, tmp_path):
+    """A handle of its own, whose connection is a test's to break."""
+    if request.param == "embedded":
+        with face.open(tmp_path / "data") as opened:
+            yield opened
+        return
+    with face.connect(request.getfixturevalue("addresses")[request.param]) as connected:
+        yield connected
+
+
+@pytest.fixture
+def line(manager):
+    """A losing line between this handle and its queue manager."""
+    link = getattr(inside(manager), "awaited", inside(manager))._link
+    with LosingLine(link._dialer.dial) as line:
+        link._dialer = line
+        link._connection.fail(dray.ConnectionLost("the test wants another connection"))
+        manager.info()
+        yield line
+
+
+@KINDS
+def test_a_send_whose_answer_was_lost_is_in_doubt_and_its_outcome_is_committed(
+    manager, make_queue, line, kind
+):
+    options, properties = kind
+    queue = make_queue(**options)
+    queue.send(b"before", **properties)
+    line.lose_answer(Send)
+    with pytest.raises(dray.InDoubt) as caught:
+        queue.send(b"once", **properties)
+    assert not caught.value.retryable
+    assert (caught.value.sent, caught.value.count) == (0, 1)
+    assert manager.outcome(caught.value.transaction_id) is dray.TransactionStatus.COMMITTED
+    assert [each.body for each in queue.messages()] == [b"before", b"once"]
+
+
+@KINDS
+def test_a_send_that_was_lost_itself_is_in_doubt_and_its_outcome_is_aborted(
+    manager, make_queue, line, kind
+):
+    options, properties = kind
+    queue = make_queue(**options)
+    line.lose_request(Send)
+    with pytest.raises(dray.InDoubt) as caught:
+        queue.send(b"never", **properties)
+    assert manager.outcome(caught.value.transaction_id) is dray.TransactionStatus.ABORTED
+    queue.send(b"once", **properties)
+    assert [each.body for each in queue.messages()] == [b"once"]
+
+
+@BOTH
+def test_many_messages_in_one_frame_are_in_doubt_together(manager, make_queue, line, transactional):
+    queue = make_queue(transactional=transactional)
+    line.lose_answer(Send)
+    with pytest.raises(dray.InDoubt) as caught:
+        queue.send_many([b"a", b"b", b"c"])
+    assert (caught.value.sent, caught.value.count) == (0, 3)
+    assert manager.outcome(caught.value.transaction_id) is dray.TransactionStatus.COMMITTED
+    assert queue.info().message_count == 3
+
+
+def test_many_messages_in_several_frames_are_one_transaction_in_doubt(manager, queue, line):
+    line.lose_answer(Commit)
+    with pytest.raises(dray.InDoubt) as caught:
+        queue.send_many([PIECE, PIECE])
+    assert not caught.value.retryable
+    assert manager.outcome(caught.value.transaction_id) is dray.TransactionStatus.COMMITTED
+    assert queue.info().message_count == 2
+
+
+def test_a_send_piece_by_piece_says_what_was_sent_before_the_piece_in_doubt(
+    manager, make_queue, line
+):
+    queue = make_queue(transactional=False)
+    line.lose_answer(Send, after=1)
+    with pytest.raises(dray.InDoubt) as caught:
+        queue.send_many([PIECE, PIECE, PIECE])
+    assert (caught.value.sent, caught.value.count) == (1, 1)
+    assert manager.outcome(caught.value.transaction_id) is dray.TransactionStatus.COMMITTED
+    assert queue.info().message_count == 2
+
+
+def test_a_send_piece_by_piece_that_is_refused_later_is_not_retryable(make_queue):
+    queue = make_queue(transactional=False, quota=4 << 20)
+    with pytest.raises(dray.QuotaExceeded) as caught:
+        queue.send_many([PIECE, PIECE])
+    assert (caught.value.sent, caught.value.retryable) == (1, False)
+    assert queue.info().message_count == 1
+    with pytest.raises(dray.QuotaExceeded) as caught:
+        queue.send(PIECE)
+    assert caught.value.retryable
+
+
+def test_a_large_message_whose_commit_was_lost_is_in_doubt(manager, line, large):
+    line.lose_answer(Commit)
+    with pytest.raises(dray.InDoubt) as caught:
+        large.send([bytes(5000)])
+    assert manager.outcome(caught.value.transaction_id) is dray.TransactionStatus.COMMITTED
+    with large.receive(0) as message:
+        assert message.size == 5000
+
+
+def test_the_outcome_of_a_send_is_remembered_like_that_of_a_transaction(manager, make_queue):
+    queue = make_queue(transactional=False)
+    for body in (b"one", b"two"):
+        id = queue.send(body)
+        assert manager.outcome(id) is dray.TransactionStatus.COMMITTED
+
+
+def test_what_was_not_sent_at_all_may_be_repeated(manager, queue, line):
+    line.refusing = True
+    line.cut()
+    with pytest.raises(dray.ConnectionLost) as caught:
+        queue.send(b"not yet")
+    assert caught.value.retryable
+    line.refusing = False
+    queue.send(b"now")
+    assert queue.info().message_count == 1
