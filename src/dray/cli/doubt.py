@@ -1,4 +1,4 @@
-"""What became of a commit whose answer was lost (S2-3): asked until the queue manager knows.
+"""What became of a commit or send whose answer was lost (S2-3): asked until the manager knows.
 
 The connection went, or the queue manager did, between the commit and its answer. Nothing may be
 sent again before it is known whether the commit happened; `outcome` says so, from facts that were
@@ -36,7 +36,7 @@ def connect_again(connect: Callable[[], Manager], patience_s: float) -> Manager:
 
 
 def was_committed(connect: Callable[[], Manager], doubt: InDoubt, patience_s: float) -> bool:
-    """Whether the commit in doubt happened; raises `InDoubt` again if nobody can say in time.
+    """Whether what is in doubt happened; raises `InDoubt` if nobody can say in time.
 
     Nor can a queue manager to which the transaction is unknown: it may have forgotten it, among
     very many that have committed since, or have been restored from a backup.
@@ -53,4 +53,9 @@ def was_committed(connect: Callable[[], Manager], doubt: InDoubt, patience_s: fl
         if status in DECIDED:
             return status is TransactionStatus.COMMITTED
         time.sleep(RETRY_EVERY_S)
-    raise doubt
+    raise InDoubt(
+        f"the answer to {doubt.transaction_id} was lost, and the queue manager could not say what"
+        f" became of it; ask `dray transaction outcome '{doubt.transaction_id}'` before you do it"
+        " again",
+        **doubt.fields,
+    ) from doubt

@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "send": "Send files or standard input to a queue, in one transaction.",
     "upload": "List and drop large messages that were sent in part.",
     "receive": "Take messages from a queue, each only once it is safe.",
+    "transaction": "Tell what became of a send or commit in doubt; settle prepared transactions.",
     "peek": "Look at messages without taking them.",
     "journal": "Look at journals: copies of what was received, and of what was sent.",
     "deadletter": "Look at what could not be delivered, and why.",

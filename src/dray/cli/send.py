@@ -26,6 +26,7 @@ from dray.errors import (
     SourceUnreadable,
     TransactionAborted,
 )
+from dray.model.ids import join_id, split_id
 from dray.model.limits import FRAGMENT_BYTES_MAX, MESSAGE_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX
 from dray.model.message import Message
 from dray.model.names import parse_queue_address
@@ -77,6 +78,8 @@ class Batch:
     sources: list[str]
     properties: Properties
     shown: Progress
+    connect: Callable[[], Manager]
+    """Another connection, to ask what became of a send whose answer was lost."""
 
 
 Send = Callable[[Batch, "Transaction | None"], list[Sent]]
@@ -163,7 +166,7 @@ def command(
     total = _check_sources(sources)
     send = _send_large if large else _send_plain
     with progress(f"sending to {queue}", total) as shown, settings.connect() as manager:
-        batch = Batch(manager, queue, sources, properties, shown)
+        batch = Batch(manager, queue, sources, properties, shown, settings.connect)
         with _naming_the_option():
             if resume is not None or not (large or _is_transactional(manager, queue)):
                 sent, transaction_id = send(batch, None), None
@@ -264,7 +267,7 @@ def _send_plain(batch: Batch, transaction: Transaction | None) -> list[Sent]:
         )
         batch.shown.update(sum(message.body_size for message in messages))
     try:
-        ids = batch.manager.queue(batch.queue).send_many(messages, transaction=transaction)
+        ids = _ids_of(batch, messages, transaction)
     except MessageTooLarge as error:
         if error.limit != MESSAGE_BYTES_MAX:
             # It is the properties that are too long, which are as long in a large message.
@@ -274,6 +277,35 @@ def _send_plain(batch: Batch, transaction: Transaction | None) -> list[Sent]:
         Sent(id, message.label, message.body_size)
         for id, message in zip(ids, messages, strict=True)
     ]
+
+
+def _ids_of(batch: Batch, messages: list[Message], transaction: Transaction | None) -> list[str]:
+    """Send messages; of a send whose answer was lost, find out what became of it."""
+    queue, ids = batch.manager.queue(batch.queue), list[str]()
+    while len(ids) < len(messages):
+        try:
+            ids += queue.send_many(messages[len(ids) :], transaction=transaction)
+        except InDoubt as doubt:
+            if transaction is not None:
+                raise
+            happened = was_committed(batch.connect, doubt, PATIENCE_S)
+            manager_id, number = split_id(doubt.transaction_id)
+            first = number - doubt.sent
+            count = doubt.sent + (doubt.count if happened else 0)
+            ids += [join_id(manager_id, first + at) for at in range(count)]
+            if not happened:
+                raise _not_all_sent(doubt, len(ids), len(messages)) from doubt
+    return ids
+
+
+def _not_all_sent(doubt: InDoubt, sent: int, count: int) -> TransactionAborted:
+    which = f"the first {sent} of {count} messages were sent, so send the rest"
+    return TransactionAborted(
+        f"the send {doubt.transaction_id} was aborted because the connection to the queue manager"
+        f" was lost; {which if sent else 'nothing was sent, so send again'}",
+        transaction_id=doubt.transaction_id,
+        retryable=not sent,
+    )
 
 
 def _read_whole(path: str) -> bytes:

@@ -16,7 +16,8 @@ def test_what_the_queue_manager_does_not_know_stays_in_doubt(tmp_path: Path) -> 
     doubt = dray.InDoubt("no answer came", transaction_id=join_id(ManagerId("f" * 32), 7))
     with pytest.raises(dray.InDoubt) as raised:
         was_committed(lambda: dray.open(tmp_path / "store"), doubt, 30.0)
-    assert raised.value is doubt
+    assert raised.value.transaction_id == doubt.transaction_id
+    assert f"dray transaction outcome '{doubt.transaction_id}'" in str(raised.value)
 
 
 def test_a_queue_manager_that_does_not_answer_as_it_should_is_asked_now_and_then() -> None:

@@ -1,0 +1,87 @@
+"""`dray transaction`: what became of a transaction or a send; the second phase of prepared ones.
+
+An answer that was lost leaves a commit or a send in doubt; the error says its id. A queue manager
+tells from durable facts what became of it.
+"""
+
+from __future__ import annotations
+
+import click
+
+from dray.cli.groups import Group
+from dray.cli.output import print_json
+from dray.cli.settings import Settings, takes_url_and_json
+from dray.model.classes import TransactionStatus
+
+_MEANING = {
+    TransactionStatus.COMMITTED: "it happened; do not do it again",
+    TransactionStatus.ABORTED: "it did not happen and never will; do it again",
+    TransactionStatus.PENDING: "it is not decided yet; ask again",
+    TransactionStatus.PREPARED: "it waits for `dray transaction commit` or `abort`",
+    TransactionStatus.UNKNOWN: "the queue manager does not know; look for what it did",
+}
+
+
+@click.group(cls=Group)
+def command() -> None:
+    """Settle transactions and sends that are in doubt, and prepared transactions."""
+
+
+@command.command()
+@click.argument("transaction_id", metavar="ID")
+@takes_url_and_json
+@click.pass_obj
+def outcome(settings: Settings, transaction_id: str) -> None:
+    """Tell what became of the transaction or send ID.
+
+    One that the queue manager has heard nothing of is called aborted, and never happens after that.
+    """
+    with settings.connect() as manager:
+        status = manager.outcome(transaction_id)
+    if settings.as_json:
+        print_json({"transaction_id": transaction_id, "status": str(status)})
+    else:
+        click.echo(f"{status}: {_MEANING.get(status, 'ask again')}")
+
+
+@command.command()
+@takes_url_and_json
+@click.pass_obj
+def prepared(settings: Settings) -> None:
+    """List the transactions that are prepared and neither committed nor aborted."""
+    with settings.connect() as manager:
+        found = manager.prepared()
+    if settings.as_json:
+        print_json(found)
+        return
+    for each in found:
+        click.echo(each)
+
+
+@command.command()
+@click.argument("transaction_id", metavar="ID")
+@takes_url_and_json
+@click.pass_obj
+def commit(settings: Settings, transaction_id: str) -> None:
+    """Commit the prepared transaction ID; doing it again changes nothing."""
+    with settings.connect() as manager:
+        manager.commit_prepared(transaction_id)
+    _tell(settings, transaction_id, "committed")
+
+
+@command.command()
+@click.argument("transaction_id", metavar="ID")
+@takes_url_and_json
+@click.pass_obj
+def abort(settings: Settings, transaction_id: str) -> None:
+    """Abort the prepared transaction ID; doing it again changes nothing."""
+    with settings.connect() as manager:
+        manager.abort_prepared(transaction_id)
+    _tell(settings, transaction_id, "aborted")
+
+
+def _tell(settings: Settings, transaction_id: str, status: str) -> None:
+    if settings.as_json:
+        print_json({"transaction_id": transaction_id, "status": status})
+    else:
+        click.echo(f"{status} {transaction_id}")

@@ -1,0 +1,114 @@
+"""A queue manager killed between a commit and its answer, and the command line in doubt."""
+
+from __future__ import annotations
+
+import pytest
+
+import dray
+from dray.cli.demo.processes import ManagerProcess
+from dray.client.address import parse_address
+from dray.wire.frames import Commit, Send
+from tests.integration.commands import dray as command
+from tests.losing_line import WAIT_S, LosingLine
+
+pytestmark = pytest.mark.slow
+COMMITTED, ABORTED = dray.TransactionStatus.COMMITTED, dray.TransactionStatus.ABORTED
+
+
+@pytest.fixture
+def process(tmp_path):
+    with ManagerProcess("manager", tmp_path) as process:
+        with process.connect() as manager:
+            manager.create_queue("orders")
+            manager.create_queue("plain", transactional=False)
+        yield process
+
+
+@pytest.fixture
+def line(process):
+    with LosingLine(parse_address(process.url).dial).listen() as line:
+        yield line
+
+
+def killed(process):
+    """Kill the queue manager and start it again."""
+
+    def kill():
+        process.kill()
+        process.start()
+
+    return kill
+
+
+@pytest.mark.parametrize("queue", ["orders", "plain"])
+@pytest.mark.parametrize("lost", ["answer", "request"])
+def test_a_send_through_a_kill_is_in_doubt_and_its_outcome_is_true(process, line, queue, lost):
+    with dray.connect(line.url) as manager:
+        target = manager.queue(queue)
+        target.send(b"before")
+        line.then = killed(process)
+        (line.lose_answer if lost == "answer" else line.lose_request)(Send)
+        with pytest.raises(dray.InDoubt) as caught:
+            target.send(b"once")
+        assert line.happened.wait(WAIT_S)
+        assert not caught.value.retryable
+        wanted = COMMITTED if lost == "answer" else ABORTED
+        assert manager.outcome(caught.value.transaction_id) is wanted
+        bodies = [each.body for each in target.messages()]
+        assert bodies == [b"before", b"once"][: 2 if lost == "answer" else 1]
+
+
+def test_of_an_express_send_nobody_knows_after_a_kill(process, line):
+    """It may have been received before the kill, so it is not called aborted."""
+    with dray.connect(line.url) as manager:
+        target = manager.queue("plain")
+        line.then = killed(process)
+        line.lose_answer(Send)
+        with pytest.raises(dray.InDoubt) as caught:
+            target.send(b"once", recoverable=False)
+        assert line.happened.wait(WAIT_S)
+        status = manager.outcome(caught.value.transaction_id)
+        assert status is dray.TransactionStatus.UNKNOWN
+
+
+@pytest.mark.parametrize("queue", ["orders", "plain"])
+def test_the_send_command_finds_out_what_became_of_a_send_in_doubt(process, line, queue, tmp_path):
+    (tmp_path / "file").write_bytes(b"once")
+    kind = Commit if queue == "orders" else Send
+    line.lose_answer(kind)
+    said = command("send", queue, tmp_path / "file", "--json", url=line.url).assert_good()
+    assert line.lost == 1
+    with process.connect() as manager:
+        (message,) = manager.queue(queue).messages()
+        assert message.id == said.value["messages"][0]["id"]
+    line.lose_request(kind)
+    said = command("send", queue, tmp_path / "file", url=line.url)
+    assert "nothing was sent" in said.assert_error("transaction-aborted")
+    with process.connect() as manager:
+        assert manager.queue(queue).info().message_count == 1
+
+
+def test_a_command_tells_the_outcome_of_a_send_in_doubt(process, line):
+    with dray.connect(line.url) as manager:
+        line.lose_answer(Send)
+        with pytest.raises(dray.InDoubt) as caught:
+            manager.queue("plain").send(b"once")
+    id = caught.value.transaction_id
+    assert "dray transaction outcome" in str(caught.value)
+    said = command("transaction", "outcome", id, "--json", url=process.url).assert_good()
+    assert said.value == {"transaction_id": id, "status": "committed"}
+    said = command("transaction", "outcome", id, url=process.url).assert_good()
+    assert said.out == "committed: it happened; do not do it again\n"
+
+
+def test_prepared_transactions_are_settled_by_command(process):
+    with process.connect() as manager:
+        for act, count in (("commit", 1), ("abort", 1)):
+            transaction = manager.transaction()
+            manager.queue("orders").send(b"x", transaction=transaction)
+            transaction.prepare()
+            said = command("transaction", "prepared", "--json", url=process.url).assert_good()
+            assert said.value == [transaction.id]
+            command("transaction", act, transaction.id, url=process.url).assert_good()
+            assert command("transaction", "prepared", url=process.url).assert_good().out == ""
+            assert manager.queue("orders").info().message_count == count
