@@ -1,4 +1,4 @@
-"""TLS: whom a caller trusts, what a listener shows, and the near end of a tunnel (`tunnels`)."""
+"""TLS: whom a caller trusts, what a listener presents, and the near end of a tunnel (`tunnels`)."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def presenting(
 ) -> ssl.SSLContext:
     """What a listener shows: a certificate with its chain, and its key (in the same file if None).
 
-    With `client_ca` it lets nobody in who does not show one by an authority of that file. Raises
-    `InvalidConfiguration`.
+    With `client_ca` it accepts only clients that present a certificate signed by an authority of
+    that file. Raises `InvalidConfiguration`.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

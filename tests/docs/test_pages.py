@@ -41,6 +41,23 @@ def test_the_two_commands_come_first_in_the_readme():
     assert [line.split("#")[0].strip() for line in first.splitlines()] == ["make demo", "make test"]
 
 
+UNREADABLE = (
+    "Let in only who shows",
+    "who asks shows one first",
+    "has no lock: anyone",
+    "the listener is made sure of",
+)
+"""Sentences that readers could not make sense of, and quoted."""
+
+
+def test_the_sentences_that_readers_did_not_understand_are_gone():
+    sources = (HOUSE / "src").rglob("*.py")
+    pages = [HOUSE / "README.md", *(HOUSE / "docs").rglob("*.md")]
+    for path in [*sources, *pages]:
+        text = " ".join(path.read_text("utf-8").split())
+        assert not [each for each in UNREADABLE if each in text], path
+
+
 def test_every_make_target_that_a_page_names_is_there():
     targets = set(re.findall(r"^([a-z]+):", (HOUSE / "Makefile").read_text(), re.MULTILINE))
     for page in [HOUSE / "README.md", *(HOUSE / "docs").rglob("*.md")]:

@@ -19,8 +19,16 @@ from dray.cli.sizes import Size
 @click.option("--socket", metavar="PATH", help="Unix socket to listen on as well, or instead.")
 @click.option("--tls-cert", metavar="FILE.pem", help="Speak TLS on TCP, with this certificate.")
 @click.option("--tls-key", metavar="FILE.pem", help="Its key  [default: in the same file].")
-@click.option("--tls-ca", metavar="FILE.pem", help="Whom to trust when calling drays:// addresses.")
-@click.option("--tls-client-ca", metavar="FILE.pem", help="Let in only who shows one of these.")
+@click.option(
+    "--tls-ca",
+    metavar="FILE.pem",
+    help="Authorities to trust when calling drays:// addresses  [default: the machine's].",
+)
+@click.option(
+    "--tls-client-ca",
+    metavar="FILE.pem",
+    help="Accept only clients that present a certificate signed by one of these authorities.",
+)
 @click.option(
     "--config", metavar="FILE.toml", help="These options and more; the command line wins."
 )

@@ -97,9 +97,14 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
 
     def _check_tls(self) -> None:
         if self.tls_key is not None and self.tls_cert is None:
-            raise InvalidConfiguration("tls_key without tls_cert: a key needs its certificate")
+            raise InvalidConfiguration(
+                "tls_key without tls_cert: a key needs its certificate; name that, too"
+            )
         if self.tls_client_ca is not None and self.tls_cert is None:
-            raise InvalidConfiguration("tls_client_ca without tls_cert: who asks shows one first")
+            raise InvalidConfiguration(
+                "tls_client_ca without tls_cert: a listener that asks clients for one needs"
+                " a certificate of its own; name that, too"
+            )
 
     @property
     def log_size(self) -> int:

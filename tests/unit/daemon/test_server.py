@@ -114,7 +114,7 @@ def test_an_address_beyond_this_machine_is_remarked_upon(echo_daemon, caplog, mo
     # Tests open nothing to the network, so the address only seems to be another machine's.
     monkeypatch.setattr("dray.daemon.server.ip_address", lambda _: IPv4Address("192.0.2.1"))
     with echo_daemon("d", listen="127.0.0.1:0"):
-        assert "anyone who reaches it may use it" in caplog.text
+        assert "is not authenticated: anyone who can connect can use it" in caplog.text
 
 
 def test_a_caller_that_says_nothing_gives_its_place_back(echo, monkeypatch):
