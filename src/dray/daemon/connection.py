@@ -43,6 +43,7 @@ from dray.daemon.limits import (
 )
 from dray.daemon.outbox import Heap, Outbox, size_of, unpin_all
 from dray.errors import DrayError, ProtocolError, TargetUnwritable
+from dray.forks import keep_from_children
 from dray.manager.events import Into
 from dray.store.heap import Extent
 from dray.tls import carries_files
@@ -128,6 +129,7 @@ class Connection:
         """
         self._dialled = dialled
         self._unsent = 0
+        keep_from_children(sock)
         tune(sock)
         self._around = around
         self._loop = around.loop

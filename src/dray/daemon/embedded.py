@@ -16,6 +16,8 @@ from dray.daemon.connection import tune
 from dray.daemon.server import Server
 from dray.daemon.slices import ask_for_short_slices
 from dray.errors import ConnectionLost
+from dray.forks import check_process, is_here, keep_from_children, this_process
+from dray.tunnels import own_loop
 
 
 class EmbeddedDaemon:
@@ -39,6 +41,8 @@ class EmbeddedDaemon:
             else msgspec.structs.replace(options, data=data)
         )
         self._make = make
+        self._path = data
+        self._process = this_process()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: Server | None = None
@@ -65,8 +69,17 @@ class EmbeddedDaemon:
             raise self._failure
 
     def connect(self) -> socket.socket:
-        """Open a session; give the client's end, a blocking socket. Raises `ConnectionLost`."""
+        """Open a session; give the client's end, a blocking socket.
+
+        Raises `ConnectionLost`, and `WrongProcess` in a process forked from the one that runs it.
+        """
+        check_process(
+            self._process,
+            f"the queue manager over {self._path}",
+            "have it listen (`listen` or `dray serve`), and use dray.connect() in this process",
+        )
         ours, theirs = socket.socketpair()
+        keep_from_children(theirs)
         tune(theirs)
         theirs.setblocking(True)
         server = self._server
@@ -77,8 +90,11 @@ class EmbeddedDaemon:
         return theirs
 
     def stop(self) -> None:
-        """Stop cleanly and wait for it; harmless when repeated. Raises what had gone wrong."""
-        if self._thread is None:
+        """Stop cleanly and wait for it; harmless when repeated. Raises what had gone wrong.
+
+        Does nothing in a process forked from the one that runs it.
+        """
+        if self._thread is None or not is_here(self._process):
             return
         if self._stop_wanted is not None:
             self._in_loop(self._stop_wanted.set)
@@ -99,7 +115,8 @@ class EmbeddedDaemon:
     def _run(self, ready: threading.Event) -> None:
         ask_for_short_slices()
         try:
-            asyncio.run(self._serve(ready))
+            with asyncio.Runner(loop_factory=own_loop) as runner:
+                runner.run(self._serve(ready))
         except BaseException as error:  # noqa: BLE001 - raised again by start or stop
             self._failure = error
         finally:

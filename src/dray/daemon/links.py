@@ -18,6 +18,7 @@ from dray.daemon.connection import Connection, Surroundings, reason_of, tune
 from dray.daemon.limits import DIAL_TIMEOUT_S, LINK_BUFFER_BYTES, LINK_SILENCE_MS, SHARE_BYTES_MIN
 from dray.daemon.outbox import Body, keep_unsent_below, unpin_all
 from dray.errors import InvalidConfiguration, ProtocolError
+from dray.forks import keep_from_children
 from dray.manager.events import Event, LinkDown, LinkFrame, LinkUp, Peer
 from dray.send_buffer import widen
 from dray.tls import said_of, trusting
@@ -182,6 +183,7 @@ class Links:
         failure_so_far = OSError(f"{peer.host} has no address")
         for family, kind, protocol, _, address in await self._look_up(peer):
             sock = socket.socket(family, kind, protocol)
+            keep_from_children(sock)
             try:
                 tune(sock)
                 # A peer that vanished with bytes under way; keepalive looks only at quiet links.

@@ -18,6 +18,7 @@ from dray.daemon.limits import (
     UNIX_PATH_BYTES_MAX,
 )
 from dray.errors import AddressInUse, InvalidConfiguration
+from dray.forks import keep_from_children
 
 _log = logging.getLogger(__name__)
 _OWNER_ONLY = 0o600
@@ -79,6 +80,7 @@ def listen_tcp(host: str, port: int) -> tuple[socket.socket, str]:
     except (OSError, UnicodeError) as error:
         raise InvalidConfiguration(f"cannot listen on {host}: {error}") from error
     sock = socket.socket(family, kind, protocol)
+    keep_from_children(sock)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
@@ -109,6 +111,7 @@ def listen_unix(path: str) -> tuple[socket.socket, str]:
         )
     _clear(where)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    keep_from_children(sock)
     try:
         sock.bind(str(where))
         # Nobody can connect between these two lines: a socket that does not listen refuses.

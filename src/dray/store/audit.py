@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dray.errors import StoreError
+from dray.forks import keep_from_children
 
 SEE_TO_IT: Final = "see to its disk and its permissions, and start again"
 SEE_TO_IT_OR_TURN_IT_OFF: Final = f"{SEE_TO_IT}, or turn the audit off (`audit = false`)"
@@ -112,6 +113,7 @@ class AuditLog:
         self.known = self.path.exists()
         self._lock = threading.Lock()
         self._descriptor = -1
+        keep_from_children(self)
         self.head = Head(0, ORIGIN)
         self.cut_bytes = 0
         """How much of an unfinished entry was cut off; the owner tells of it in an entry."""
@@ -146,9 +148,13 @@ class AuditLog:
 
     def close(self) -> None:
         """Give the descriptor back."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def fileno(self) -> int:
+        """The descriptor; below 0 once it is closed."""
+        return self._descriptor
 
     def _open(self) -> None:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT

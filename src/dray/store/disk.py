@@ -28,6 +28,7 @@ from typing import Final, Protocol, TypeAlias, cast
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StorePoisoned
 from dray.folders import sync_folder
+from dray.forks import keep_from_children
 from dray.store.whereabouts import check_whereabouts
 
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
@@ -212,6 +213,7 @@ class RealFile:
         self.name = name
         self._descriptor = descriptor
         self._changes = changes
+        keep_from_children(self)
 
     def write(self, data: ReadableBuffer, offset: int) -> None:
         """Write all of `data`; the system may take it in several bites."""
@@ -257,13 +259,17 @@ class RealFile:
         """Give the descriptor, good until the store is called next."""
         return self._descriptor
 
+    def fileno(self) -> int:
+        """The same; below 0 once it is closed."""
+        return self._descriptor
+
     def close(self) -> None:
         """Close once; later calls do nothing."""
         if self._descriptor >= 0:
             if self._changes is not None:
                 self._changes.closes(self.name)
-            os.close(self._descriptor)
-            self._descriptor = -1
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
 
 
 def fill(view: memoryview, descriptor: int, offset: int, *, name: str) -> int:
@@ -331,6 +337,12 @@ class RealDisk:
             os.close(descriptor)
             raise _translation(error, LOCK_NAME, "write") from error
         self._lock = descriptor
+        # A child that held it, too, would keep the store locked when this process has ended.
+        keep_from_children(self)
+
+    def fileno(self) -> int:
+        """The descriptor of the lock; below 0 without one."""
+        return self._lock
 
     def open(self, name: str, *, size: int = 0) -> RealFile:
         """Open for reading and writing; what found no room leaves nothing behind."""
@@ -451,6 +463,6 @@ class RealDisk:
 
     def close(self) -> None:
         """Give up the lock; the file stays, because removing it would race with the next owner."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
