@@ -266,7 +266,22 @@ def test_a_receiver_whose_disk_is_full_leaves_the_message_in_its_queue(manager, 
     assert done.stderr.decode().startswith("dray: target-unwritable: "), done
     assert done.returncode == 25
     assert count(manager, "orders") == 1
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("how", [[], ["--large"]], ids=["plain", "large"])
+def test_a_receive_that_fails_leaves_no_directory_that_it_made(manager, tmp_path, how):
+    made = tmp_path / "made" / "below"
+    missing = dray("receive", "no-such-queue", "--to", made, *how, url=manager.url)
+    missing.assert_error("queue-not-found")
+    dray("queue", "create", "nothing-in-it", url=manager.url).assert_good()
+    nothing = ("receive", "nothing-in-it", "--timeout", 0, "--to", made, *how)
+    dray(*nothing, url=manager.url).assert_error("receive-timeout")
+    dray(*nothing, url="dray://127.0.0.1:1").assert_error("connection-lost")
+    assert not made.parent.exists()
+    made.mkdir(parents=True)
+    dray(*nothing, url=manager.url).assert_error("receive-timeout")
+    assert made.is_dir()
 
 
 def _contents(folder):

@@ -9,7 +9,9 @@ may lose what was received.
 from __future__ import annotations
 
 import base64
+import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +20,7 @@ import click
 from dray.cli import standard_output_is_closed
 from dray.cli.doubt import PATIENCE_S, was_committed
 from dray.cli.output import print_json
-from dray.cli.placing import directory, place
+from dray.cli.placing import Item, PlacedFile, TargetFolder, write_new
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import (
@@ -28,10 +30,13 @@ from dray.errors import (
     TargetUnwritable,
     TransactionAborted,
 )
+from dray.large.digests import DIGESTS
+from dray.model.limits import MIB
 from dray.model.message import Message
 from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
+    from dray.client.large_message import LargeMessage
     from dray.client.manager import Manager
     from dray.client.transaction import Transaction
 
@@ -76,7 +81,8 @@ def command(
 ) -> None:
     """Take messages from QUEUE and print them, or write them to files.
 
-    A file is named by its message's label, made safe; it never replaces another.
+    A file is named by its message's label, made safe; it never replaces another. After a kill the
+    same command goes on: each message has one file, and nothing else is left.
     """
     if large and folder is None:
         raise click.UsageError("--large needs --to DIR: a large message becomes a file.")
@@ -89,25 +95,35 @@ def command(
             "standard output is closed, and nobody would see the message; receive with --to DIR",
             path="-",
         )
-    target = None if folder is None else directory(folder)
-    with settings.connect() as manager:
+    with ExitStack() as stack:
+        target = None
+        if folder is not None:
+            target = stack.enter_context(TargetFolder(folder, sync=not no_sync))
+        manager = stack.enter_context(settings.connect())
         how = How(target, large=large, repair=repair, resume=resume, sync=not no_sync)
-        taker = Taker(settings, manager, queue, how)
-        for count in range(most):
-            wait = timeout if timeout is not None or count == 0 else 0
-            try:
-                taken = taker.take_one(wait)
-            except ReceiveTimeout:
-                if count == 0:
-                    raise
-                return
-            _tell(settings, taken)
+        if target is not None:
+            target.clear(manager.outcome)
+        _take_all(settings, Taker(settings, manager, queue, how), most, timeout)
+        if target is not None:
+            target.clear(manager.outcome)
+
+
+def _take_all(settings: Settings, taker: Taker, most: int, timeout: float | None) -> None:
+    for count in range(most):
+        wait = timeout if timeout is not None or count == 0 else 0
+        try:
+            taken = taker.take_one(wait)
+        except ReceiveTimeout:
+            if count == 0:
+                raise
+            return
+        _tell(settings, taken)
 
 
 class How(NamedTuple):
     """What the options say of every message that is taken."""
 
-    target: Path | None
+    target: TargetFolder | None
     """A directory, or None for standard output."""
     large: bool
     repair: bool
@@ -123,9 +139,21 @@ class Taker:
         self._settings, self._how = settings, how
         self._manager, self._queue = manager, manager.queue(queue)
         self._transactional = self._queue.info().transactional
+        self._placed: PlacedFile | None = None
 
     def take_one(self, wait: float | None) -> Taken:
         """Take one message and see it safe; raises `ReceiveTimeout`."""
+        committed = False
+        try:
+            taken = self._take_one(wait)
+            committed = True
+            return taken
+        finally:
+            placed, self._placed = self._placed, None
+            if placed is not None:
+                placed.close(committed=committed)
+
+    def _take_one(self, wait: float | None) -> Taken:
         take = self._take_large if self._how.large else self._take_plain
         if not self._transactional:
             return take(wait, None)
@@ -152,15 +180,18 @@ class Taker:
         taken: Taken = {"id": message.id, "label": message.label, "size": message.body_size}
         target = self._how.target
         if target is not None:
-            name = _name_from(message.id)
-            path = place(
-                target,
+            assert message.id is not None
+            body = message.body
+            item = Item(
+                message.id,
                 message.label,
-                name,
-                lambda at: _write(at, message),
-                sync=self._how.sync,
+                _name_from(message.id),
+                "" if transaction is None else transaction.id,
+                write=lambda at: write_new(at, body, sync=self._how.sync),
+                is_body=lambda at: at.stat().st_size == len(body) and at.read_bytes() == body,
             )
-            return taken | {"path": str(path)}
+            self._placed = target.place(item)
+            return taken | {"path": str(self._placed.path)}
         # Printed before the commit: what nobody can read stays in the queue.
         if self._settings.as_json:
             print_json(taken | {"body": base64.b64encode(message.body).decode()})
@@ -177,21 +208,25 @@ class Taker:
         with large.receive(wait, transaction, repair=how.repair) as message:
             name = _name_from(message.sequence_id)
             with progress(f"receiving {message.label or name}", message.size) as shown:
-                path = place(
-                    how.target,
+                item = Item(
+                    message.sequence_id,
                     message.label,
                     name,
-                    lambda at: message.save_to(at, shown.update, resume=how.resume, sync=how.sync),
-                    going_on=how.resume,
-                    sync=how.sync,
+                    "" if transaction is None else transaction.id,
+                    write=lambda at: message.save_to(
+                        at, shown.update, resume=how.resume, sync=how.sync
+                    ),
+                    is_body=lambda at: _is_whole(at, message),
+                    resumed=how.resume,
                 )
+                self._placed = how.target.place(item)
             return {
                 "id": message.sequence_id,
                 "label": message.label,
                 "size": message.size,
                 "digest": message.digest.hex(),
                 "digest_kind": message.digest_kind,
-                "path": str(path),
+                "path": str(self._placed.path),
             }
 
 
@@ -203,8 +238,15 @@ def _print_body(message: Message) -> None:
     stdout.flush()
 
 
-def _write(path: Path, message: Message) -> None:
-    path.write_bytes(message.body)
+def _is_whole(path: Path, message: LargeMessage) -> bool:
+    """Whether a file holds all of a large message's body."""
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size != message.size:
+            return False
+        digest = DIGESTS[message.digest_kind]()
+        while piece := file.read(MIB):
+            digest.update(piece)
+    return digest.digest() == message.digest
 
 
 def _name_from(id: str | None) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -201,17 +202,27 @@ class PartialFile:
 def open_alone(partial: Path) -> int:
     """Open it, made if it is not there, when nobody else writes into it any more.
 
-    Raises OSError if somebody does, and does not end.
+    Raises OSError if somebody does, and does not end; or if it is no regular file: a symbolic link
+    that others have put there is not followed.
     """
-    until = time.monotonic() + _LOCK_S
+    return open_locked(partial, wait_s=_LOCK_S)[0]
+
+
+def open_locked(path: Path, *, shared: bool = False, wait_s: float) -> tuple[int, bool]:
+    """Open a file, made if it is not there, and lock it; whether the file system knows locks.
+
+    Raises as `open_alone` does.
+    """
+    until = time.monotonic() + wait_s
     while True:
-        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = _open_regular(path)
+        knows_locks = True
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(descriptor)
             if time.monotonic() >= until:
-                busy = f"somebody else is writing {partial.name}"
+                busy = f"somebody else is writing {path.name}"
                 raise BlockingIOError(errno.EWOULDBLOCK, busy) from error
             time.sleep(_LOCK_PAUSE_S)
             continue
@@ -219,15 +230,31 @@ def open_alone(partial: Path) -> int:
             if error.errno not in _NO_LOCKS:
                 os.close(descriptor)
                 raise
-        if is_still(partial, descriptor):
-            return descriptor
+            knows_locks = False
+        if is_still(path, descriptor):
+            return descriptor, knows_locks
         # Whoever had it has given it its own name, or removed it.
         os.close(descriptor)
+
+
+def _open_regular(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise OSError(errno.ELOOP, f"{path.name} is a symbolic link, remove it") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, f"{path.name} is no regular file, remove it")
+    return descriptor
 
 
 def is_still(partial: Path, descriptor: int) -> bool:
     """Whether it is this file that stands under the name."""
     try:
-        return os.path.samestat(partial.stat(), os.fstat(descriptor))
+        there = partial.stat(follow_symlinks=False)
     except FileNotFoundError:
         return False
+    return os.path.samestat(there, os.fstat(descriptor))

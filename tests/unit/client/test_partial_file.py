@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from dray.client import partial_file
-from dray.client.partial_file import PartialFile
+from dray.client.partial_file import PartialFile, open_locked
 from dray.errors import TargetUnwritable
 from dray.model.limits import MIB
 
@@ -200,3 +200,29 @@ def test_what_is_there_in_full_is_cut_or_gone_on_with(target):
         file = PartialFile(target, going_on=going_on)
         assert file.length() == before
         file.discard()
+
+
+def test_a_planted_link_is_not_followed(target, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    target.with_name("out.partial").symlink_to(victim)
+    with pytest.raises(TargetUnwritable, match="is a symbolic link, remove it"):
+        PartialFile(target)
+    assert victim.read_bytes() == b"precious"
+
+
+def test_a_planted_pipe_is_not_waited_for(target):
+    os.mkfifo(target.with_name("out.partial"))
+    with pytest.raises(TargetUnwritable, match="is no regular file, remove it"):
+        PartialFile(target)
+
+
+def test_readers_of_a_shared_lock_keep_a_writer_out(target):
+    first, knows_locks = open_locked(target, shared=True, wait_s=0)
+    second, _ = open_locked(target, shared=True, wait_s=0)
+    assert knows_locks
+    with pytest.raises(BlockingIOError):
+        open_locked(target, wait_s=0)
+    os.close(first)
+    os.close(second)
+    os.close(open_locked(target, wait_s=0)[0])

@@ -1,0 +1,148 @@
+"""`dray receive --to DIR` killed at each of its calls that concern the directory.
+
+However it was killed, run again the directory has the file once, whole, and nothing else.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import dray
+from dray.cli.demo.processes import ManagerProcess
+from tests.integration.commands import COMMAND, WITHIN_S, environment
+from tests.integration.commands import dray as run
+
+pytestmark = pytest.mark.slow
+
+FRAGMENT = 300_000
+BODY = random.Random(7).randbytes(2 * FRAGMENT + 7)
+PARTY = [sys.executable, "-m", "tests.crash.receive_party"]
+
+
+class Stage:
+    """A queue with messages of one label, and a directory to receive into."""
+
+    def __init__(self, manager, path, url, how):
+        self.manager, self.url, self.out = manager, url, path / "out"
+        self.large = "--large" in how
+        self.queue = f"{path.name[-40:]}-{'large' if self.large else 'plain'}"
+        self.command = ["receive", self.queue, "--to", str(self.out), *how]
+        with manager.connect() as connected:
+            connected.create_queue("statusq", exist_ok=True)
+            connected.create_queue(self.queue)
+
+    def send(self):
+        with self.manager.connect() as connected:
+            queue = connected.queue(self.queue)
+            if self.large:
+                large = dray.LargeMessageQueue(queue, fragment_size=FRAGMENT)
+                large.send(BODY, label="a.txt")
+                return
+            with connected.transaction() as transaction:
+                queue.send(BODY, label="a.txt", transaction=transaction)
+
+    def killed(self, when, count):
+        """Receive one message and be killed at a call; the calls that there were without it."""
+        done = subprocess.run(
+            [*PARTY, str(self.out), when, str(count), *self.command],
+            capture_output=True,
+            check=False,
+            env=environment(self.url),
+            timeout=WITHIN_S,
+        )
+        assert done.returncode == (-9 if count else 0), done
+        return done.stderr.decode().rpartition("calls: ")[2].split()
+
+    def receive_again(self):
+        """The same command once more, if its message is still there."""
+        with self.manager.connect() as connected:
+            left = connected.queue(self.queue).info().message_count
+        said = run(*self.command, "--timeout", 100 if left else 0, url=self.url)
+        if left:
+            said.assert_good()
+        else:
+            said.assert_error("receive-timeout")
+        with self.manager.connect() as connected:
+            assert connected.queue(self.queue).info().message_count == 0
+
+    def assert_received_once(self, *names):
+        assert sorted(each.name for each in self.out.iterdir()) == sorted(names or ["a.txt"])
+        assert all(each.read_bytes() == BODY for each in self.out.iterdir())
+
+    def kill_at_each_call(self, when):
+        self.send()
+        calls = self.killed(when, 0)
+        self.assert_received_once()
+        assert {"mkdir", "write", "fsync", "link", "unlink", "rmdir"} <= set(calls)
+        for count, call in enumerate(calls, 1):
+            shutil.rmtree(self.out)
+            self.send()
+            self.killed(when, count)
+            self.receive_again()
+            try:
+                self.assert_received_once()
+            except AssertionError as error:
+                raise AssertionError(f"{when} call {count}, {call}") from error
+        return len(calls)
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory):
+    path = tmp_path_factory.mktemp("receive")
+    with ManagerProcess("manager", path, ["--socket", str(path / "s")]) as process:
+        yield process
+
+
+def stage_of(manager, tmp_path, *how, lent=False):
+    url = f"dray+unix://{manager.data.parent / 's'}" if lent else manager.url
+    return Stage(manager, tmp_path, url, how)
+
+
+@pytest.mark.parametrize("how", [(), ("--large",)], ids=["plain", "large"])
+def test_a_receiver_killed_before_each_change_of_its_directory_receives_once(
+    manager, tmp_path, how, went_through
+):
+    went_through["kills"] = stage_of(manager, tmp_path, *how).kill_at_each_call("before")
+
+
+@pytest.mark.parametrize("syscalls", ["mkdir", "link,linkat", "unlink,unlinkat", "fsync", "rmdir"])
+@pytest.mark.parametrize("how", [(), ("--large",)], ids=["plain", "large"])
+def test_a_receiver_killed_by_the_kernel_at_its_first_system_call_receives_once(
+    manager, tmp_path, how, syscalls
+):
+    """As strace kills it; the test above needs no tool and kills at every call."""
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("there is no strace here")
+    stage = stage_of(manager, tmp_path, *how)
+    stage.send()
+    inject = [strace, "-f", "-o", tmp_path / "trace", "-e", f"inject={syscalls}:signal=KILL:when=1"]
+    killed = subprocess.run(
+        [*inject, *COMMAND, *stage.command],
+        capture_output=True,
+        check=False,
+        env=environment(stage.url) | {"PYTHONDONTWRITEBYTECODE": "1"},
+        timeout=WITHIN_S,
+    )
+    assert killed.returncode == -9, killed
+    stage.receive_again()
+    stage.assert_received_once()
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("how", [(), ("--large",), ("--large", "--resume"), ("--no-sync",)])
+def test_a_receiver_killed_at_each_change_of_its_directory_receives_once(
+    manager, tmp_path, how, went_through
+):
+    kills = 0
+    for lent in (False, True):
+        for when in ("before", "after"):
+            path = tmp_path / f"{when}-{lent}"
+            path.mkdir()
+            kills += stage_of(manager, path, *how, lent=lent).kill_at_each_call(when)
+    went_through["kills"] = kills
