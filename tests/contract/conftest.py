@@ -80,7 +80,6 @@ def queue(make_queue: Callable[..., Queue]) -> Queue:
 @pytest.fixture
 def large(face, manager: Manager, queue: Queue) -> dray.LargeMessageQueue:
     """A queue for large messages, cut small so that many fragments are cheap."""
-    manager.create_queue("statusq", exist_ok=True)
     return face.LargeMessageQueue(queue, fragment_size=1000)
 
 
@@ -92,21 +91,28 @@ class House:
         self._daemon: EmbeddedDaemon | None = None
         self.manager: Manager | None = None
 
-    def start(self) -> Manager:
+    def start(self, **options: object) -> Manager:
         """Start the manager, or stop it and start it again."""
         self.stop()
         if self._door == "embedded":
-            self.manager = self._face.open(self._path / "data")
+            self.manager = self._face.open(self._path / "data", **options)
             return self.manager
         from dray.daemon.config import ServeOptions
         from dray.daemon.embedded import EmbeddedDaemon
 
-        options = ServeOptions(data="", listen="127.0.0.1:0", socket=str(self._path / "s"))
-        self._daemon = EmbeddedDaemon(self._path / "data", options)
+        at = {"listen": "127.0.0.1:0", "socket": str(self._path / "s")}
+        self._daemon = EmbeddedDaemon(self._path / "data", ServeOptions(data="", **at, **options))
         self._daemon.start()
-        tcp, unix = sorted(self._daemon.addresses, key=lambda address: "unix" in address)
-        self.manager = self._face.connect(unix if self._door == "unix" else tcp)
+        self.manager = self._face.connect(self.url)
         return self.manager
+
+    @property
+    def url(self) -> str | None:
+        """Where the manager listens; an embedded one listens nowhere."""
+        if self._daemon is None:
+            return None
+        tcp, unix = sorted(self._daemon.addresses, key=lambda address: "unix" in address)
+        return unix if self._door == "unix" else tcp
 
     def stop(self) -> None:
         """End the manager and whoever is connected to it."""

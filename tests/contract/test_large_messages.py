@@ -502,13 +502,12 @@ def test_large_messages_need_a_transactional_queue(face, manager, make_queue):
 
 def test_receiving_needs_a_transactional_status_queue(face, manager, make_queue):
     queue, plain = make_queue(), make_queue(transactional=False)
-    for status_queue in ("absent", plain.name):
+    for status_queue in ("dray://127.0.0.1:9/there", "absent;sub", plain.name):
         large = face.LargeMessageQueue(queue, status_queue=status_queue)
         large.send(b"x")
         with pytest.raises(dray.StatusQueueMissing) as caught:
             large.receive(0)
         assert caught.value.queue == status_queue
-    manager.create_queue("statusq", exist_ok=True)
     assert received(face.LargeMessageQueue(queue)) == b"x"
 
 

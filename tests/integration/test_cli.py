@@ -22,7 +22,7 @@ def manager(tmp_path):
 @pytest.fixture
 def url(manager):
     with manager.connect() as connected:
-        for name in ("orders", "large", "statusq"):
+        for name in ("orders", "large"):
             connected.create_queue(name)
     return manager.url
 

@@ -54,6 +54,7 @@ class Connection(ABC):
         self._stream = FrameStream()
         self._opened: dict[str, Opened] = {}
         self._left: deque[Head] = deque()
+        self._left_once: set[Head] = set()
         keep_from_children(sock)
         tell_of_forks(self)
 
@@ -159,6 +160,12 @@ class Connection(ABC):
         """Say something ahead of the next request, and drop its answer. Never waits."""
         self._left.append(head)
 
+    def leave_once(self, head: Head) -> None:
+        """Do the same, unless the same was said before on this connection."""
+        if head not in self._left_once:
+            self._left_once.add(head)
+            self._left.append(head)
+
     async def numbers(self, count: int = 1) -> int:
         """Take `count` message numbers in a row from the lease; the first one."""
         while True:
@@ -172,11 +179,14 @@ class Connection(ABC):
             with self._lock:
                 self._session.leased(leased)
 
-    async def open_queue(self, name: str) -> Opened:
-        """Resolve a queue's name, once per connection; raises `QueueNotFound`."""
+    async def open_queue(self, name: str, *, for_status: bool = False) -> Opened:
+        """Resolve a queue's name, once per connection; raises `QueueNotFound`.
+
+        `for_status` lets the queue manager create a missing one; raises `StatusQueueMissing`.
+        """
         opened = self._opened.get(name)
         if opened is None:
-            opened = self._opened[name] = await self.ask(OpenQueue(name), Opened)
+            opened = self._opened[name] = await self.ask(OpenQueue(name, for_status), Opened)
         return opened
 
     def has_opened(self, name: str) -> bool:
@@ -186,6 +196,7 @@ class Connection(ABC):
     def forget_queues(self) -> None:
         """Resolve all names anew, because a queue was deleted."""
         self._opened.clear()
+        self._left_once.clear()
 
     def listen(self, listener: Listener) -> int:
         """Give a request id for frames whose failure alone is told, to `listener`."""

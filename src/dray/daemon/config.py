@@ -59,6 +59,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     tls_ca: str | None = None
     tls_client_ca: str | None = None
     idle_transaction_s: float = IDLE_TRANSACTION_S
+    create_status_queue: bool = True
     log_bytes: Size = LOG_BYTES
     express_memory: Size = EXPRESS_BYTES
     log_level: str = "warning"
@@ -141,6 +142,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
             window_messages=self.window_messages,
             routes=_routes(self.routes),
             idle_transaction_s=self.idle_transaction_s,
+            create_status_queue=self.create_status_queue,
         )
 
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dray.delivery.events import Paused, Resumed, StreamCondition
-from dray.errors import AccessDenied, Misuse, ProtocolError, QueueExists, QueueNotFound
+from dray.errors import (
+    AccessDenied,
+    Misuse,
+    ProtocolError,
+    QueueExists,
+    QueueNotFound,
+    StatusQueueMissing,
+)
 from dray.manager import sub_queues
 from dray.manager.accounts import Account
 from dray.manager.events import CloseSession, Peer
@@ -58,6 +65,7 @@ if TYPE_CHECKING:
     from dray.manager.context import Context, Session
     from dray.manager.queues import Queue
 
+_STATUS_QUEUE_LABEL = "status messages of large messages"
 _TOO_MANY_ENDS = (
     f"more than {ENDS_REMEMBERED_MAX} outgoing queues were deleted while their destinations could"
     " not be reached: the destination of the oldest of these is never told, and keeps a little"
@@ -137,10 +145,37 @@ def handle_create(context: Context, session: Session, request_id: int, head: Cre
 
 def handle_open(context: Context, session: Session, request_id: int, head: OpenQueue) -> None:
     """Resolve a name; a remote one gets its outgoing queue when it is first used."""
-    queue = resolve(context, head.name)
+    queue = (_status_queue if head.for_status else resolve)(context, head.name)
     sub_queues.opened(session, queue)
     opened = Opened(queue.number, queue.name, str(queue.kind), queue.options.transactional)
     context.answer(session, request_id, opened)
+
+
+def _status_queue(context: Context, name: str) -> Queue:
+    """Find the queue of a name for status messages, or create it; raises `StatusQueueMissing`."""
+    address = _seen_from_here(context, name)
+    if address.remote:
+        raise StatusQueueMissing(
+            f"{name!r} is on another queue manager and cannot be the status queue; name a queue of"
+            " this one",
+            queue=name,
+        )
+    known = context.state.queues.find(address.local_name)
+    if known is None and not (context.config.create_status_queue or address.sub_queue):
+        raise StatusQueueMissing(
+            f"receiving large messages needs a transactional queue {name!r}, and this queue manager"
+            " is configured not to create it (create_status_queue); create it yourself",
+            queue=name,
+        )
+    try:
+        if known is None and not address.sub_queue:
+            options = QueueOptions(label=_STATUS_QUEUE_LABEL)
+            return _create(context, QueueAddress(check_new_queue_name(name)), options)
+        return resolve(context, name)
+    except Misuse as error:
+        raise StatusQueueMissing(
+            f"there is no status queue {name!r}, and it cannot be created: {error}", queue=name
+        ) from error
 
 
 def resolve(context: Context, name: str) -> Queue:

@@ -158,3 +158,4 @@ class ManagerConfig(msgspec.Struct, kw_only=True):
     window_messages: int = LINK_WINDOW_MESSAGES
     routes: dict[Peer, Peer] = {}
     idle_transaction_s: float | None = IDLE_TRANSACTION_S
+    create_status_queue: bool = True

@@ -16,10 +16,14 @@ class CreateQueue(Head, frozen=True):
 
 
 class OpenQueue(Head, frozen=True):
-    """Resolve a name to a number. A remote name makes its outgoing queue. Answered by Opened."""
+    """Resolve a name to a number. A remote name makes its outgoing queue. Answered by Opened.
+
+    With `for_status` a missing status queue is made, unless the manager is configured otherwise.
+    """
 
     code = 11
     name: str
+    for_status: bool = False
 
 
 class Opened(Head, frozen=True):

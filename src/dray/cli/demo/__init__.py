@@ -31,7 +31,6 @@ from dray.cli.settings import Settings, takes_json
 from dray.errors import DrayError, InvalidConfiguration
 
 QUEUE = "landing"
-STATUS_QUEUE = "statusq"
 WORK = "demo-out"
 NO_ARRIVAL_FOR_S = 60.0
 POLL_EVERY_S = 0.02
@@ -91,8 +90,7 @@ class Demonstration:
 
     def _send_and_transfer(self, origins: Sequence[Origin]) -> list[SentFile]:
         with self._destination.connect() as manager:
-            for name in (QUEUE, STATUS_QUEUE):
-                manager.create_queue(name)
+            manager.create_queue(QUEUE)
         total = sum(origin.size for origin in origins)
         began = time.monotonic()
         with progress(f"sending {len(origins)} files", total) as shown:

@@ -41,7 +41,6 @@ from dray.errors import (
     LargeMessageHole,
     MessageNotFound,
     NotTransactional,
-    QueueNotFound,
     StatusQueueMissing,
     TransactionAborted,
     TransactionUsage,
@@ -64,6 +63,7 @@ from dray.wire.frames import (
     LargeFound,
     LargeReceive,
     ListUploads,
+    OpenQueue,
     Reserve,
     UploadDrop,
     UploadList,
@@ -236,7 +236,7 @@ class LargeMessageQueue:
         if transaction is not None:
             raise TransactionUsage("a send that can be resumed has a transaction of its own")
         connection = await self._way.link.connection()
-        queue = await self._checked(connection)
+        queue = await self._checked_to_send(connection)
         upload = Upload(self._way.link, connection, queue, self._way.name)
         cut = Cut(self._parameters, self.fragment_size, self._digest_kind, self._compression)
         return await upload.send(resume, What(message, source, cut, progress))
@@ -249,7 +249,7 @@ class LargeMessageQueue:
         progress: Progress | None,
     ) -> MessageId:
         connection = self._connection_of(transaction)
-        queue = await self._checked(connection)
+        queue = await self._checked_to_send(connection)
         first = await connection.numbers()
         split = Split(
             message,
@@ -324,6 +324,7 @@ class LargeMessageQueue:
         until = None if timeout is None else time.monotonic() + timeout
         try:
             while True:
+                await self._checked(self._connection_of(used))
                 status_queue = await self._status_queue_on(self._connection_of(used))
                 connection, number = await used.join()
                 head = LargeReceive(
@@ -414,17 +415,21 @@ class LargeMessageQueue:
             )
         return opened.number
 
+    async def _checked_to_send(self, connection: Connection) -> int:
+        """Do the same, and have the status queue made that the receiver will need.
+
+        A sender needs none, so it neither waits for the answer nor minds what it says. The
+        receivers of another manager's queue have theirs there.
+        """
+        number = await self._checked(connection)
+        if not parse_queue_address(self._way.name).remote:
+            connection.leave_once(OpenQueue(self._status_queue, for_status=True))
+        return number
+
     async def _status_queue_on(self, connection: Connection) -> int:
         """Give the number of the status queue (S0-4); raises `StatusQueueMissing`."""
         name = self._status_queue
-        try:
-            opened = await connection.open_queue(name)
-        except QueueNotFound as error:
-            raise StatusQueueMissing(
-                f"receiving large messages needs a transactional queue {name!r} on this queue"
-                " manager; create it",
-                queue=name,
-            ) from error
+        opened = await connection.open_queue(name, for_status=True)
         if not opened.transactional:
             raise StatusQueueMissing(
                 f"the status queue {name!r} is not transactional; create it anew as one that is",
