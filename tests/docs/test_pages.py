@@ -1,8 +1,10 @@
 """What the pages say works, and what the code can tell is written as the code tells it."""
 
+import importlib.metadata
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +20,7 @@ from tools.write_reference import REFERENCE, command_line_page, errors_page
 
 HOUSE = Path(__file__).resolve().parent.parent.parent
 SERVE = "dray serve --data queues\n"
+SECOND = "127.0.0.1:7341"
 PAGES = ["README.md", "docs/tutorials/first-messages.md"]
 BLOCK_WITHIN_S = 200
 
@@ -36,9 +39,37 @@ def test_the_page_of_commands_is_what_the_program_says():
     assert (REFERENCE / "cli.md").read_text() == command_line_page(), "run tools/write_reference.py"
 
 
-def test_the_two_commands_come_first_in_the_readme():
-    first = blocks("README.md", "sh")[0]
-    assert [line.split("#")[0].strip() for line in first.splitlines()] == ["make demo", "make test"]
+def test_the_readme_says_what_it_is_then_how_to_install_it_and_how_to_develop_it_at_the_end():
+    text = (HOUSE / "README.md").read_text()
+    titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert [titles[1], titles[-1]] == ["Install", "Develop"]
+    develop = blocks("README.md", "sh")[-1]
+    commands = [line.split("#")[0].strip() for line in develop.splitlines()]
+    assert commands == ["make demo", "make test"]
+    assert "pip install ." in blocks("README.md", "sh")[0]
+
+
+def test_a_package_index_shows_the_readme_with_links_that_lead_somewhere():
+    shown = importlib.metadata.metadata("dray")
+    links = re.findall(r"\]\(([^)]+)\)", shown.get_payload())
+    targets = [link.partition("/blob/main/")[2] for link in links]
+    assert len(links) > 20
+    assert all(link.startswith("https://") for link in links), links
+    assert all((HOUSE / each.partition("#")[0]).exists() for each in targets), targets
+
+
+def test_the_package_names_its_license_and_where_it_is_kept():
+    shown = importlib.metadata.metadata("dray")
+    assert shown["License-Expression"] == "Apache-2.0"
+    assert shown.get_all("License-File") == ["LICENSE"]
+    assert "Apache License" in (HOUSE / "LICENSE").read_text()
+    urls = dict(each.split(", ") for each in shown.get_all("Project-URL"))
+    assert {"Homepage", "Documentation", "Changelog", "Issues"} <= set(urls)
+
+
+def test_every_extra_installs_what_there_is_code_for():
+    extras = importlib.metadata.metadata("dray").get_all("Provides-Extra")
+    assert all((HOUSE / "src" / "dray" / extra).is_dir() for extra in extras)
 
 
 UNREADABLE = (
@@ -115,24 +146,26 @@ def test_no_word_stands_twice_in_the_glossary_and_all_stand_in_order():
     assert [row[0] for row in rows] == sorted(row[0] for row in rows)
 
 
+@pytest.fixture
+def reader(tmp_path):
+    """Somebody who types what a page says, in one directory."""
+    typing = Reader(tmp_path)
+    yield typing
+    typing.stop()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_a_page_work_in_their_order(page, tmp_path):
-    """The manager is started as the page says; address and port alone are ours."""
-    environment = _environment()
-    manager = None
-    try:
-        for block in blocks(page, "sh"):
-            if "make" in block:
-                continue
-            if block == SERVE:
-                manager = _serve(tmp_path, environment)
-                continue
-            _run(["bash", "-euo", "pipefail", "-c", block], tmp_path, environment)
-    finally:
-        if manager is not None:
-            manager.terminate()
-            manager.wait(READY_WITHIN_S)
+def test_the_commands_of_a_page_work_in_their_order(page, reader):
+    reader.types(page)
+
+
+@pytest.mark.slow
+def test_the_tutorial_works_after_the_readme_in_the_same_directory(reader):
+    for page in PAGES:
+        reader.types(page)
+        for block in blocks(page, "python"):
+            _run([sys.executable, "-c", block], reader.folder, _environment())
 
 
 @pytest.mark.slow
@@ -142,20 +175,55 @@ def test_the_python_of_a_page_works(page, tmp_path):
         _run([sys.executable, "-c", block], tmp_path, _environment())
 
 
-def _serve(folder, environment):
-    said = folder / "said"
-    with said.open("wb") as log:
-        process = subprocess.Popen(
-            ["bash", "-c", f"exec {SERVE}"], cwd=folder, env=environment, stdout=log, stderr=log
-        )
+class Reader:
+    """Types the blocks of pages; the addresses alone are ours, since others use those as well."""
 
-    def address():
-        assert process.poll() is None, said.read_text()
-        found = re.search(r"dray://\S+", said.read_text())
-        return found and found[0]
+    def __init__(self, folder):
+        self.folder = folder
+        self._environment = _environment()
+        self._managers = {}
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._second = f"127.0.0.1:{free.getsockname()[1]}"
 
-    environment["DRAY_URL"] = until(address, READY_WITHIN_S)
-    return process
+    def types(self, page):
+        """Each block of a page in its order; a queue manager that still runs is not begun anew."""
+        for block in blocks(page, "sh"):
+            if "make" in block or "pip install" in block:
+                continue
+            if block.startswith("dray serve"):
+                if block not in self._managers:
+                    self._serve(block)
+                continue
+            ours = block.replace(SECOND, self._second)
+            _run(["bash", "-euo", "pipefail", "-c", ours], self.folder, self._environment)
+
+    def stop(self):
+        """End the queue managers."""
+        for process in self._managers.values():
+            process.terminate()
+        for process in self._managers.values():
+            process.wait(READY_WITHIN_S)
+
+    def _serve(self, block):
+        said = self.folder / f"said-{len(self._managers)}"
+        with said.open("wb") as log:
+            process = self._managers[block] = subprocess.Popen(
+                ["bash", "-c", f"exec {block.replace(SECOND, self._second)}"],
+                cwd=self.folder,
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+            )
+
+        def address():
+            assert process.poll() is None, said.read_text()
+            found = re.search(r"dray://\S+", said.read_text())
+            return found and found[0]
+
+        url = until(address, READY_WITHIN_S)
+        if block == SERVE:
+            self._environment["DRAY_URL"] = url
 
 
 def _run(command, folder, environment):
