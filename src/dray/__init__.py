@@ -15,6 +15,7 @@ from dray.client.large import LargeMessageQueue
 from dray.client.large_message import LargeMessage
 from dray.client.manager import Manager, connect
 from dray.client.messages import ReceivedTransaction
+from dray.client.public_calls import checked
 from dray.client.queue import Cursor, Queue
 from dray.client.receiver import Receiver
 from dray.client.transaction import Transaction
@@ -26,6 +27,7 @@ from dray.errors import (
     DrayError,
     IllegalCursorAction,
     InDoubt,
+    InvalidArgument,
     InvalidConfiguration,
     InvalidQueueName,
     JavaMissing,
@@ -92,6 +94,7 @@ __all__ = [
     "IllegalCursorAction",
     "InDoubt",
     "Incoming",
+    "InvalidArgument",
     "InvalidConfiguration",
     "InvalidQueueName",
     "JavaMissing",
@@ -152,6 +155,7 @@ __all__ = [
 ]
 
 
+@checked
 def open(  # noqa: A001 - the name of the public face; `dray.open` reads as what it does
     path: str | Path,
     *,
@@ -174,6 +178,7 @@ def open(  # noqa: A001 - the name of the public face; `dray.open` reads as what
     )
 
 
+@checked
 def restore(
     archive: str | Path | BinaryIO,
     path: str | Path,

@@ -27,6 +27,7 @@ from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
 from dray.client.link import Link
 from dray.client.loops import LoopRuntime
+from dray.client.public_calls import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,7 @@ __all__ = [
 ]
 
 
+@checked
 def connect(
     url: str,
     *,
@@ -64,6 +66,7 @@ def connect(
     return Opening(lambda: Manager.connected(Link(link(), LoopRuntime())))
 
 
+@checked
 def open(  # noqa: A001 - the name of the public face, as in dray
     path: str | Path,
     *,
@@ -83,6 +86,7 @@ def open(  # noqa: A001 - the name of the public face, as in dray
     )
 
 
+@checked
 async def restore(
     archive: str | Path | BinaryIO,
     path: str | Path,

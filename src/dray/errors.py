@@ -9,7 +9,8 @@ DrayError
 │   ├── SourceUnreadable        ├── SourceChanged         ├── TargetUnwritable
 │   │                           │   └── TransferSourceChanged
 │   ├── JavaMissing             ├── MessageAlreadyReceived
-│   ├── IllegalCursorAction     └── WrongProcess
+│   ├── IllegalCursorAction     ├── WrongProcess
+│   └── InvalidArgument         an argument makes no sense (also a ValueError)
 ├── QuotaExceeded               a quota would be passed
 ├── ReceiveTimeout              nothing came in time (also a TimeoutError)
 ├── InDoubt                     the answer to a commit or a send was lost: ask `Manager.outcome`
@@ -58,6 +59,14 @@ class Misuse(DrayError):
     """The call cannot succeed as it was made; change the call."""
 
     code = "misuse"
+
+
+class InvalidArgument(Misuse, ValueError):
+    """An argument of a call makes no sense; `argument` is its name. Nothing was done."""
+
+    code = "invalid-argument"
+    exit_status = 29
+    argument: str
 
 
 class InvalidQueueName(Misuse):

@@ -46,7 +46,7 @@ def test_a_data_directory_of_a_live_queue_manager_is_locked(face, tmp_path):
 
 
 def test_a_directory_without_a_name_is_refused(face):
-    with pytest.raises(dray.InvalidConfiguration, match="no name"):
+    with pytest.raises(dray.InvalidArgument, match="path is a path"):
         face.open("")
 
 

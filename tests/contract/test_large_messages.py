@@ -526,7 +526,7 @@ def test_a_fragment_size_out_of_bounds_is_refused(face, queue, size):
 
 
 def test_a_name_in_the_place_of_a_queue_is_told(face):
-    with pytest.raises(TypeError, match=r"made of a queue, .*, not of a str"):
+    with pytest.raises(TypeError, match=r"queue is a queue of dray.*, not 'orders'"):
         face.LargeMessageQueue("orders")
 
 

@@ -117,7 +117,7 @@ def test_an_error_that_is_not_the_messages_fault_is_raised_and_the_message_stays
 
 @pytest.mark.parametrize("options", [{"retries": -1}, {"retry_delay": -1}, {"then": "explode"}])
 def test_a_policy_that_is_none_is_refused(face, queue, options):
-    with pytest.raises(ValueError, match="retries"):
+    with pytest.raises(ValueError, match=next(iter(options))):
         face.Receiver(queue, **options)
 
 

@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from dray.errors import ConnectionLost, InvalidConfiguration
 from dray.forks import keep_from_children
+from dray.model.arguments import shown
 from dray.model.names import DEFAULT_PORT
 from dray.tls import said_of, trusting
 
@@ -65,7 +66,7 @@ class Address(NamedTuple):
                 f"{self} may not be connected to: {error.strerror}; ask who runs the queue manager"
                 " there"
             ) from error
-        except (OSError, UnicodeError) as error:
+        except (OSError, ValueError) as error:
             said = getattr(error, "strerror", None) or str(error)
             raise ConnectionLost(
                 f"no queue manager answers at {self}: {said}; is `dray serve` running there?"
@@ -101,26 +102,26 @@ def parse_address(
     key: str | os.PathLike[str] | None = None,
 ) -> Address:
     """Read a queue manager's URL; raises `InvalidConfiguration`. The files as in `Address`."""
-    if not isinstance(url, str):
-        raise InvalidConfiguration(f"an address is a text, not {type(url).__name__}")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise InvalidConfiguration(f"{url!r} is not an address: {error}") from error
+        raise InvalidConfiguration(f"{shown(url)} is not an address: {error}") from error
     plain = not (parts.query or parts.fragment or parts.username)
     if parts.scheme == "dray+unix" and plain and not parts.netloc and parts.path.startswith("/"):
         return Address(path=unquote(parts.path))
     secure = parts.scheme == "drays"
     files = [os.fspath(file) if file is not None else None for file in (ca, cert, key)]
     if any(files) and not secure:
-        raise InvalidConfiguration(f"{url!r} does not go through TLS: write drays:// to use a CA")
+        raise InvalidConfiguration(
+            f"{shown(url)} does not go through TLS: write drays:// to use a CA"
+        )
     if key is not None and cert is None:
         raise InvalidConfiguration("key without cert: a key needs its certificate")
     if (parts.scheme == "dray" or secure) and plain and parts.hostname and parts.path in {"", "/"}:
         number = DEFAULT_PORT if port is None else port
         return Address(parts.hostname, number, "", secure, *files)
     raise InvalidConfiguration(
-        f"{url!r} is not a queue manager's address: write dray://host:port, drays://host:port or"
-        " dray+unix:///path"
+        f"{shown(url)} is not a queue manager's address: write dray://host:port,"
+        " drays://host:port or dray+unix:///path"
     )

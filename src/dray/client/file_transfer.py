@@ -10,11 +10,13 @@ from dray.client.awaited.transfer import Incoming as AwaitedIncoming
 from dray.client.awaited.transfer import Offer as AwaitedOffer
 from dray.client.awaited.transfer import RunningTransfer as AwaitedRunning
 from dray.client.blocking import Face, blocking, iterate
+from dray.client.public_calls import public
 
 if TYPE_CHECKING:
     from dray.model.transfer import TransferStatus
 
 
+@public(made_by="Manager.offer_file")
 class Offer(Face[AwaitedOffer]):
     """A file that is offered. Iterate over it for its progress, or `wait` for its end."""
 
@@ -55,6 +57,7 @@ class Offer(Face[AwaitedOffer]):
     close = blocking(AwaitedOffer.close)
 
 
+@public(made_by="Manager.accept_file")
 class Incoming(Face[AwaitedIncoming]):
     """A file that was accepted: what is known of it, and how to get it."""
 
@@ -109,6 +112,7 @@ class Incoming(Face[AwaitedIncoming]):
     close = blocking(AwaitedIncoming.close)
 
 
+@public(made_by="Manager.running_transfer")
 class RunningTransfer(Face[AwaitedRunning]):
     """A transfer that a program of this user runs, be it this one or another."""
 

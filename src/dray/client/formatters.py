@@ -40,7 +40,9 @@ def decoded(formatter: Decoder, body: bytes) -> Any:  # noqa: ANN401 - see Forma
 
 
 def _function(formatter: object, name: str) -> Callable[[Any], Any]:
-    function: object = getattr(formatter, name, formatter)
+    # Texts and bytes have methods of these names, which are about something else.
+    is_text = isinstance(formatter, str | bytes | bytearray)
+    function: object = None if is_text else getattr(formatter, name, formatter)
     if not callable(function):
         raise TypeError(
             f"a formatter is an object with encode and decode, or a function, not a"

@@ -8,6 +8,7 @@ from dray.client.awaited.large import PARAMETERS
 from dray.client.awaited.large import LargeMessageQueue as AwaitedLargeMessageQueue
 from dray.client.blocking import Face, blocking, blocking_as
 from dray.client.large_message import LargeMessage
+from dray.client.public_calls import public
 from dray.large.digests import DIGEST_KIND_DEFAULT
 from dray.model.limits import FRAGMENT_BYTES_MAX
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from dray.large.split import LargeMessageParameters
 
 
+@public()
 class LargeMessageQueue(Face[AwaitedLargeMessageQueue]):
     """A transactional queue, used for large messages and nothing else (S0-2, S0-3)."""
 
@@ -37,7 +39,7 @@ class LargeMessageQueue(Face[AwaitedLargeMessageQueue]):
         """
         super().__init__(
             AwaitedLargeMessageQueue(
-                queue,
+                queue.awaited,
                 fragment_size=fragment_size,
                 status_queue=status_queue,
                 parameters=parameters,

@@ -10,11 +10,13 @@ from dray.client.awaited.described import Described
 from dray.client.awaited.large_message import LargeMessage as AwaitedLargeMessage
 from dray.client.blocking import Face, blocking, iterate, run
 from dray.client.large_message_file import BufferedLargeMessageFile
+from dray.client.public_calls import public
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 
+@public(made_by="LargeMessageQueue.receive")
 class LargeMessage(Described, Face[AwaitedLargeMessage]):
     """One large message: what was said of it, and its body as often as it is read.
 

@@ -15,6 +15,7 @@ from dray.client.file_transfer import (
     face_of_transfer,
 )
 from dray.client.link import Link
+from dray.client.public_calls import checked, public
 from dray.client.queue import Queue
 from dray.client.transaction import Transaction
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dray.client.runtime import Dialer
 
 
+@checked
 def connect(
     url: str,
     *,
@@ -42,6 +44,7 @@ def connect(
     return Manager(parse_address(url, ca, cert, key))
 
 
+@public(made_by="dray.connect or dray.open")
 class Manager(Face[AwaitedManager]):
     """A connected queue manager. Any number of threads may share it.
 

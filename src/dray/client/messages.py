@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast, get
 import crc32c
 import msgspec
 
+from dray.client.arguments import checked_message
 from dray.errors import ProtocolError
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId, join_id
@@ -112,7 +113,9 @@ class ReceivedTransaction(NamedTuple):
 def message_from(body: Buffer | Message, properties: SendProperties) -> Message:
     """Make the message to send. Its body is immutable from here on."""
     if isinstance(body, Message):
-        message = msgspec.structs.replace(body, **properties) if properties else body
+        message = checked_message(body)
+        if properties:
+            message = msgspec.structs.replace(message, **properties)
         if type(message.body) is bytes:
             return message
         return msgspec.structs.replace(message, body=_immutable(message.body))
@@ -227,7 +230,7 @@ def checked_header(record: memoryview, length: int, crc: int) -> RecordHeader:
 def _immutable(body: object) -> bytes:
     try:
         view = memoryview(cast("Buffer", body))
-    except TypeError as error:
+    except (TypeError, ValueError, BufferError) as error:
         hint = ': encode it first, as in text.encode("utf-8")' if isinstance(body, str) else ""
         kind = type(body).__name__
         raise TypeError(f"the body of a message is bytes, not {kind}{hint}") from error

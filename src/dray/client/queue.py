@@ -9,6 +9,7 @@ from dray.client.awaited.cursor import Cursor as AwaitedCursor
 from dray.client.awaited.queue import Queue as AwaitedQueue
 from dray.client.blocking import Face, blocking, iterate
 from dray.client.link import QueueLink
+from dray.client.public_calls import public
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from dray.model.message import Message
 
 
+@public(made_by="Queue.cursor")
 class Cursor(Face[AwaitedCursor]):
     """Stands before the first message, at one, behind one that it has received, or is closed."""
 
@@ -43,6 +45,7 @@ class Way(Face[QueueLink]):
     call = blocking(QueueLink.call)
 
 
+@public(made_by="Manager.queue")
 class Queue(Face[AwaitedQueue]):
     """A handle of one queue of this manager, or of another one to which this one delivers."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dray.client.awaited.receiver import Handled, Then
 from dray.client.awaited.receiver import Receiver as AwaitedReceiver
 from dray.client.blocking import Face, run
+from dray.client.public_calls import public
 from dray.client.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from dray.model.message import Message
 
 
+@public()
 class Receiver(Face[AwaitedReceiver]):
     """Receives from one transactional queue with a policy for poison messages."""
 
@@ -34,7 +36,7 @@ class Receiver(Face[AwaitedReceiver]):
         """
         super().__init__(
             AwaitedReceiver(
-                queue, retries=retries, retry_delay=retry_delay, then=then, poison=poison
+                queue.awaited, retries=retries, retry_delay=retry_delay, then=then, poison=poison
             )
         )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar, cast
 
 from dray.client.formatters import Encoder, encoded
-from dray.errors import SourceChanged, SourceUnreadable
+from dray.errors import InvalidArgument, SourceChanged, SourceUnreadable
 from dray.large.split import SIZE_UNKNOWN
 from dray.model.limits import KIB, MIB
 from dray.model.message import Buffer
@@ -77,7 +77,7 @@ def source_of(
 
     `awaited`: it may come with `async for`.
     """
-    if isinstance(body, (bytes, bytearray, memoryview)):
+    if isinstance(body, (bytes, bytearray)):
         return BytesSource(body)
     if isinstance(body, Path):
         return FileSource(body)
@@ -94,8 +94,8 @@ def source_of(
     try:
         # An array is an iterable too, but not of its bytes.
         return BytesSource(memoryview(cast("Buffer", body)))
-    except TypeError as error:
-        if isinstance(body, Iterable) and not isinstance(body, (str, dict)):
+    except (TypeError, ValueError, BufferError) as error:
+        if isinstance(body, Iterable) and not isinstance(body, (str, dict, memoryview)):
             return ChunkSource(body)
         raise TypeError(
             f"a large message's body is bytes, a pathlib.Path, a binary file or an iterable of"
@@ -269,7 +269,9 @@ class StreamSource:
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError("the file was opened as text; open it with mode 'rb'")
         if len(data) > len(room):
-            raise ValueError(f"{self._name} gave {len(data)} bytes when asked for {len(room)}")
+            raise InvalidArgument(
+                f"{self._name} gave {len(data)} bytes when asked for {len(room)}", argument="body"
+            )
         room[: len(data)] = data
         return len(data)
 

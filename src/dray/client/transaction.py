@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from dray.client.awaited.transaction import Transaction as AwaitedTransaction
 from dray.client.blocking import Face, blocking, run
+from dray.client.public_calls import public
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from dray.model.ids import TransactionId
 
 
+@public(made_by="Manager.transaction")
 class Transaction(Face[AwaitedTransaction]):
     """Begun when created. As a context manager: commit on normal exit, abort on an exception."""
 

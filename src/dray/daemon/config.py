@@ -8,15 +8,17 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import os
+import re
 import socket
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, cast
 
 import msgspec
 
 from dray.errors import InvalidConfiguration, InvalidQueueName
 from dray.manager.events import ManagerConfig, Peer
+from dray.model.arguments import shown
 from dray.model.limits import (
     IDLE_TRANSACTION_S,
     LINK_WINDOW_BYTES,
@@ -34,6 +36,18 @@ UNLIMITED = "unlimited"
 _LEVELS = ("debug", "info", "warning", "error")
 _PORT_MAX = 65_535
 _NAME_CHARACTERS_MAX = 255
+_HALF_CHARACTER: Final = re.compile(r"[\ud800-\udfff]")
+_WRONG_KIND: Final = re.compile(r"Expected `([^`]+)`, got `[^`]+` - at `\$\.([^`]+)`")
+_WORDS: Final = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "null": "nothing",
+}
+_KINDS_OF_OPTIONS: Final = frozenset({int, float, bool, list, tuple, dict})
 
 Size = int | str
 
@@ -152,18 +166,20 @@ def read_options(file: str | os.PathLike[str] | None = None, **given: object) ->
     Raises `InvalidConfiguration`, which names the file and the option.
     """
     values: dict[str, Any] = {} if file is None else _read_file(Path(file))
-    values |= {name: value for name, value in given.items() if value is not None}
+    values |= {name: _plain(name, value) for name, value in given.items() if value is not None}
     if "data" not in values:
         where = "" if file is None else f"in {file} "
         raise InvalidConfiguration(
             f"no data directory is named {where}or on the command line: give --data DIR, or write"
             ' data = "DIR" in the file of --config'
         )
+    where = f"{file}: " if file is not None else ""
     try:
         return msgspec.convert(values, ServeOptions, strict=False)
-    except (msgspec.ValidationError, InvalidConfiguration) as error:
-        where = f"{file}: " if file is not None else ""
+    except InvalidConfiguration as error:
         raise InvalidConfiguration(f"{where}{error}") from error
+    except msgspec.ValidationError as error:
+        raise InvalidConfiguration(f"{where}{_misfit(error, values)}") from error
 
 
 def check_named(data: str) -> None:
@@ -190,6 +206,31 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise InvalidConfiguration(f"cannot read {file}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidConfiguration(f"{file} is no TOML file: {error}") from error
+
+
+def _plain(name: str, value: object) -> object:
+    """A value as a file of options could have it; raises `InvalidConfiguration` for another."""
+    kind = type(value)
+    if issubclass(kind, Path):
+        value, kind = str(value), str
+    if issubclass(kind, str):
+        text = str.__str__(cast("str", value))
+        if text.isascii() or not _HALF_CHARACTER.search(text):
+            return text
+    elif kind in _KINDS_OF_OPTIONS:
+        return value
+    raise InvalidConfiguration(f"{shown(name)} takes no such value as {shown(value)}")
+
+
+def _misfit(error: msgspec.ValidationError, values: dict[str, Any]) -> str:
+    """Which option has a value of a wrong kind, and what it takes."""
+    found = _WRONG_KIND.search(str(error))
+    if found is None:
+        return str(error)
+    option = found[2]
+    words = " or ".join(_WORDS.get(each, each) for each in found[1].split(" | "))
+    value = values.get(re.split(r"[.\[]", option)[0])
+    return f"{option} takes {words}, not {shown(value)}"
 
 
 def _routes(given: dict[str, str]) -> dict[Peer, Peer]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 
 from dray.errors import ProtocolError
+from dray.model.arguments import no_sense
 from dray.model.message import Buffer
 
 if sys.version_info >= (3, 14):
@@ -33,9 +34,9 @@ _WINDOW_LOG_MAX = 22
 
 
 def check_compression(name: str | None) -> str | None:
-    """Give the name back; raises `ValueError` for one that nobody knows."""
+    """Give the name back; raises `InvalidArgument` for one that nobody knows."""
     if name not in COMPRESSIONS:
-        raise ValueError(f"compression must be 'zstd' or None, not {name!r}")
+        raise no_sense("compression", "'zstd' or None", name)
     return name
 
 

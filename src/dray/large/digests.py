@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from blake3 import blake3
 
+from dray.model.arguments import no_sense
 from dray.model.message import Buffer
 
 DIGEST_BYTES: Final = 32
@@ -49,7 +50,7 @@ QUICK: Final = frozenset({BLAKE3})
 
 
 def check_digest_kind(kind: str) -> str:
-    """Give the kind; raises `ValueError` if there is none of that name."""
+    """Give the kind; raises `InvalidArgument` if there is none of that name."""
     if kind not in DIGESTS:
-        raise ValueError(f"a digest is one of {', '.join(sorted(DIGESTS))}, not {kind!r}")
+        raise no_sense("digest", f"one of {', '.join(sorted(DIGESTS))}", kind)
     return kind

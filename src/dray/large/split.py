@@ -16,6 +16,7 @@ import msgspec
 
 from dray.errors import ProtocolError
 from dray.large.digests import DIGEST_BYTES, DIGEST_KIND_DEFAULT, DIGESTS
+from dray.model.arguments import no_sense
 from dray.model.classes import Acknowledge, Part
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import FRAGMENT_BYTES_MAX, LABEL_CHARACTERS_MAX
@@ -42,12 +43,10 @@ class LargeMessageParameters(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         marks: dict[str, object] = {"header": self.header, "trailer": self.trailer}
         for name, value in marks.items():
-            if not isinstance(value, int) or not _MARK_MIN <= value < 0:
-                raise ValueError(
-                    f"the {name} mark must be below zero and fit 32 bits, not {value!r}"
-                )
+            if type(value) is not int or not _MARK_MIN <= value < 0:
+                raise no_sense(name, "a number below 0 that fits 32 bits", value)
         if self.header == self.trailer:
-            raise ValueError(f"header and trailer need different marks, not both {self.header}")
+            raise no_sense("trailer", "another mark than that of the header", self.trailer)
 
 
 class Control(msgspec.Struct, frozen=True, array_like=True):
@@ -87,9 +86,9 @@ class Room(NamedTuple):
 
 
 def check_fragment_size(size: object) -> int:
-    """Give the fragment size to use: 0 means the largest; raises `ValueError` out of bounds."""
+    """Give the fragment size to use: 0 means the largest; raises `InvalidArgument`."""
     if type(size) is not int or not 0 <= size <= FRAGMENT_BYTES_MAX:
-        raise ValueError(f"fragment_size must be 0 to {FRAGMENT_BYTES_MAX} bytes, not {size!r}")
+        raise no_sense("fragment_size", f"a number of bytes from 0 to {FRAGMENT_BYTES_MAX}", size)
     return size or FRAGMENT_BYTES_MAX
 
 

@@ -45,6 +45,19 @@ TIME_TO_LIVE_S_MAX: Final = 1e10
 """Three centuries: in microseconds since 1970 it still fits the 63 bits of an expiry."""
 PROPERTIES_BYTES_MAX: Final = 64 * KIB
 """Label, ids, queue names and extension together."""
+APP_SPECIFIC_MIN: Final = -(1 << 31)
+APP_SPECIFIC_MAX: Final = (1 << 31) - 1
+"""A signed 32-bit integer, as in a record."""
+ACKNOWLEDGE_MAX: Final = 15
+"""All acknowledgments that there are; a bit above means nothing to a receiver."""
+ARGUMENT_CHARACTERS_MAX: Final = 64 * KIB
+"""A text that is given to a call, such as an id or an address: longer ones name nothing."""
+HOST_CHARACTERS_MAX: Final = 253
+"""The bound of a name in DNS; an address is shorter."""
+SIZE_BYTES_MAX: Final = 1 << 62
+"""A size that is configured; rounded up it still fits the 63 bits of an offset in a file."""
+PATH_BYTES_MAX: Final = 4_095
+"""What Linux takes (PATH_MAX, without the zero at the end)."""
 PRIORITY_MAX: Final = 7
 """MSMQ's bound (semantics 1.3), from 0."""
 PRIORITY_DEFAULT: Final = 3

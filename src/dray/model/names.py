@@ -20,6 +20,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from dray.errors import InvalidQueueName
+from dray.model.arguments import shown
 from dray.model.limits import (
     NAME_CHARACTERS_REMEMBERED_MAX,
     NAMES_REMEMBERED,
@@ -28,7 +29,7 @@ from dray.model.limits import (
 )
 
 DEFAULT_PORT = 7340
-_FORBIDDEN = re.compile(r'[\\;+,"/\x00-\x1f\x7f]')
+_FORBIDDEN = re.compile(r'[\\;+,"/\x00-\x1f\x7f\ud800-\udfff]')
 _FORMAT_NAME = re.compile(
     r"(?:DIRECT=(?:TCP|OS):([^\\]+)|\.)\\(?:private\$\\)?(.+)\Z", re.IGNORECASE
 )
@@ -99,9 +100,9 @@ def check_new_queue_name(name: str) -> str:
     """Give the canonical name of a queue to be made; raises `InvalidQueueName`."""
     address = parse_queue_address(name)
     if address.remote or address.sub_queue:
-        raise InvalidQueueName(f"cannot create {name!r}: give the plain name of a local queue")
+        raise InvalidQueueName(f"cannot create {shown(name)}: give the plain name of a local queue")
     if address.queue.endswith("$"):
-        raise InvalidQueueName(f"cannot create {name!r}: names ending in '$' are the system's")
+        raise InvalidQueueName(f"cannot create {shown(name)}: names ending in '$' are the system's")
     return address.queue
 
 
@@ -148,7 +149,7 @@ def _url(url: str, text: str) -> tuple[SplitResult, int]:
         parts = urlsplit(url)
         return parts, parts.port if parts.port is not None else DEFAULT_PORT
     except ValueError as error:
-        raise InvalidQueueName(f"{text!r} is not a queue address: {error}") from error
+        raise InvalidQueueName(f"{shown(text)} is not a queue address: {error}") from error
 
 
 def _host(parts: SplitResult, text: str) -> str:
@@ -158,7 +159,7 @@ def _host(parts: SplitResult, text: str) -> str:
 
 
 def _no_address(text: str) -> InvalidQueueName:
-    return InvalidQueueName(f"{text!r} is not a queue address: write dray://host:port/queue")
+    return InvalidQueueName(f"{shown(text)} is not a queue address: write dray://host:port/queue")
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -171,9 +172,9 @@ def _split(text: str) -> tuple[str, str]:
 
 def _check(name: str, whole: str, longest: int) -> None:
     if not 1 <= len(name) <= longest:
-        raise InvalidQueueName(f"{whole!r} is not a queue name: use 1 to {longest} characters")
+        raise InvalidQueueName(f"{shown(whole)} is not a queue name: use 1 to {longest} characters")
     if name != name.strip():
-        raise InvalidQueueName(f"{whole!r} is not a queue name: no blank may begin or end it")
+        raise InvalidQueueName(f"{shown(whole)} is not a queue name: no blank may begin or end it")
     found = _FORBIDDEN.search(name)
     if found:
-        raise InvalidQueueName(f"{whole!r} is not a queue name: {found[0]!r} may not be in it")
+        raise InvalidQueueName(f"{shown(whole)} is not a queue name: {found[0]!r} may not be in it")

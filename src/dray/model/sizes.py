@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from dray.errors import InvalidConfiguration
+from dray.model.arguments import shown
+from dray.model.limits import SIZE_BYTES_MAX
 
 _UNITS = {
     "": 1,
@@ -18,20 +20,30 @@ _UNITS = {
     "gb": 10**9,
     "tb": 10**12,
 }
-_FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*\Z", re.ASCII)
+_FORM = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)\s*\Z", re.ASCII)
 
 
 def size_in_bytes(value: object) -> int:
     """Read a size; raises `InvalidConfiguration` for anything that is none."""
     if isinstance(value, int):
         if value < 0 or isinstance(value, bool):
-            raise InvalidConfiguration(f"{value!r} is not a size: it must be zero or more bytes")
-        return value
+            raise InvalidConfiguration(
+                f"{shown(value)} is not a size: it must be zero or more bytes"
+            )
+        return _bounded(value)
     form = _FORM.match(value) if isinstance(value, str) else None
     unit = _UNITS.get(form[2].lower()) if form else None
     if form is None or unit is None:
-        raise InvalidConfiguration(f"{value!r} is not a size: write bytes or a text such as '8GiB'")
-    return int(float(form[1]) * unit) if "." in form[1] else int(form[1]) * unit
+        raise InvalidConfiguration(
+            f"{shown(value)} is not a size: write bytes or a text such as '8GiB'"
+        )
+    return _bounded(int(float(form[1]) * unit) if "." in form[1] else int(form[1]) * unit)
+
+
+def _bounded(size: int) -> int:
+    if size > SIZE_BYTES_MAX:
+        raise InvalidConfiguration(f"{shown(size)} bytes are more than any disk has")
+    return size
 
 
 def optional_size(value: int | str | None) -> int | None:

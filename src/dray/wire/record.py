@@ -27,9 +27,13 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from dray.errors import MessageTooLarge, Misuse, ProtocolError
+from dray.errors import InvalidArgument, MessageTooLarge, Misuse, ProtocolError
+from dray.model.arguments import no_sense, shown
 from dray.model.classes import Acknowledge, Part
 from dray.model.limits import (
+    ACKNOWLEDGE_MAX,
+    APP_SPECIFIC_MAX,
+    APP_SPECIFIC_MIN,
     CORRELATION_ID_CHARACTERS_MAX,
     LABEL_CHARACTERS_MAX,
     MESSAGE_BYTES_MAX,
@@ -55,10 +59,6 @@ COPY_JOURNAL = FLAG_JOURNAL >> _FLAG_COPIES_AT
 _COPIES = COPY_DEAD_LETTER | COPY_JOURNAL
 WANTS_ACKNOWLEDGMENTS = 4
 """What is to be told or kept of a message, as `RecordHeader.copies` says it."""
-_SHOWN_CHARACTERS_MAX = 40
-_APP_SPECIFIC_MIN, _APP_SPECIFIC_MAX = -(1 << 31), (1 << 31) - 1
-_ACKNOWLEDGE_MAX = 15
-"""All acknowledgments that there are; what is above means nothing to a receiver."""
 
 
 class RecordHeader(NamedTuple):
@@ -185,9 +185,9 @@ def encode_record(
             0,
         )
     except struct.error as error:
-        raise Misuse(_out_of_bounds(message)) from error
-    if message.priority > PRIORITY_MAX or message.acknowledge > _ACKNOWLEDGE_MAX:
-        raise Misuse(_out_of_bounds(message))
+        raise _out_of_bounds(message) from error
+    if message.priority > PRIORITY_MAX or message.acknowledge > ACKNOWLEDGE_MAX:
+        raise _out_of_bounds(message)
     return header + properties, message.body
 
 
@@ -244,8 +244,7 @@ def _encode_properties(message: Message) -> bytes:
             _decode(encoded)
     except (msgspec.MsgspecError, OverflowError, TypeError, UnicodeEncodeError) as error:
         name = _unsendable(properties)
-        value = _shown(getattr(message, name))
-        raise Misuse(f"{name} is {_WHAT_IT_IS[name]}, not {value}") from error
+        raise no_sense(name, _WHAT_IT_IS[name], getattr(message, name)) from error
     if len(encoded) > PROPERTIES_BYTES_MAX:
         raise MessageTooLarge(
             f"the properties of a message take {len(encoded)} bytes, over {PROPERTIES_BYTES_MAX};"
@@ -266,23 +265,18 @@ def _unsendable(properties: _Plain) -> str:
     raise AssertionError("each property can be sent, yet not all of them")
 
 
-def _out_of_bounds(message: Message) -> str:
+def _out_of_bounds(message: Message) -> InvalidArgument:
     """Which number keeps a message from being sent."""
     bounds = {
         "priority": (0, PRIORITY_MAX),
-        "app_specific": (_APP_SPECIFIC_MIN, _APP_SPECIFIC_MAX),
-        "acknowledge": (0, _ACKNOWLEDGE_MAX),
+        "app_specific": (APP_SPECIFIC_MIN, APP_SPECIFIC_MAX),
+        "acknowledge": (0, ACKNOWLEDGE_MAX),
     }
     for name, (least, most) in bounds.items():
         value = getattr(message, name)
         if not isinstance(value, int) or not least <= value <= most:
-            return f"{name} is a whole number from {least} to {most}, not {_shown(value)}"
+            return no_sense(name, f"a whole number from {least} to {most}", value)
     raise AssertionError("each number fits its field, yet not all of them")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN_CHARACTERS_MAX else f"{text[:_SHOWN_CHARACTERS_MAX]}..."
 
 
 def _flags(message: Message) -> int:
@@ -295,15 +289,15 @@ def _flags(message: Message) -> int:
     if recoverable is None or recoverable is True:
         flags = FLAG_RECOVERABLE
     elif recoverable is not False:
-        raise Misuse(f"recoverable is True, False or None, not {_shown(recoverable)}")
+        raise Misuse(f"recoverable is True, False or None, not {shown(recoverable)}")
     if dead_letter is True:
         flags |= FLAG_DEAD_LETTER
     elif dead_letter is not False:
-        raise Misuse(f"use_dead_letter_queue is True or False, not {_shown(dead_letter)}")
+        raise Misuse(f"use_dead_letter_queue is True or False, not {shown(dead_letter)}")
     if journal is True:
         flags |= FLAG_JOURNAL
     elif journal is not False:
-        raise Misuse(f"use_journal_queue is True or False, not {_shown(journal)}")
+        raise Misuse(f"use_journal_queue is True or False, not {shown(journal)}")
     if message.time_to_reach_queue is not None or message.time_to_be_received is not None:
         flags |= FLAG_TIMED
     return flags

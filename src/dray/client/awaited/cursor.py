@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from dray.client.public_calls import public
 from dray.errors import IllegalCursorAction, MessageAlreadyReceived, MessageNotFound
 from dray.forks import check_process, this_process
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dray.model.message import Message
 
 
+@public(made_by="Queue.cursor")
 class Cursor:
     """Stands before the first message, at one, behind one that it has received, or is closed."""
 

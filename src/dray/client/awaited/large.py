@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
@@ -32,6 +32,7 @@ from dray.client.messages import (
     spells_out_properties,
 )
 from dray.client.progress import Progress, Reporter
+from dray.client.public_calls import public
 from dray.client.requests import check_timeout, wait_for
 from dray.client.sources import PIECES_ALIVE, AwaitedChunkSource, Source, pieces_of, source_of
 from dray.client.steps import reached
@@ -77,20 +78,13 @@ if TYPE_CHECKING:
 PARAMETERS = LargeMessageParameters()
 
 
-class OfQueue(Protocol):
-    """A queue of either face."""
-
-    @property
-    def awaited(self) -> Queue:
-        """What does the work."""
-
-
+@public()
 class LargeMessageQueue:
     """A transactional queue, used for large messages and nothing else (S0-2, S0-3)."""
 
     def __init__(
         self,
-        queue: OfQueue,
+        queue: Queue,
         *,
         fragment_size: int = FRAGMENT_BYTES_MAX,
         status_queue: str = "statusq",
@@ -104,13 +98,8 @@ class LargeMessageQueue:
         With `compression="zstd"` fragments that become shorter by it are sent compressed; whoever
         receives sees none of it.
         """
-        if not hasattr(queue, "awaited"):
-            raise TypeError(
-                "a LargeMessageQueue is made of a queue, such as manager.queue('orders'), not of a"
-                f" {type(queue).__name__}"
-            )
         self.fragment_size = check_fragment_size(fragment_size)
-        self._way = queue.awaited.way
+        self._way = queue.way
         self._status_queue = str(parse_queue_address(status_queue))
         self._parameters = parameters
         self._digest_kind = check_digest_kind(digest)

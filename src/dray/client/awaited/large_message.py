@@ -24,6 +24,7 @@ from dray.client.formatters import Decoder, decoded
 from dray.client.messages import Arrived, arrived, checked_header
 from dray.client.partial_file import PartialFile
 from dray.client.progress import Progress, Reporter
+from dray.client.public_calls import public
 from dray.client.steps import reached
 from dray.errors import LargeMessageCorrupt, LargeMessageError, ProtocolError, TransactionUsage
 from dray.large.split import Control, read_control
@@ -68,6 +69,7 @@ def open_found(origin: Origin, found: LargeFound, body: memoryview) -> LargeMess
     return LargeMessage(origin, found.parts, control, header)
 
 
+@public(made_by="LargeMessageQueue.receive", inner=["bind"])
 class LargeMessage(Described):
     """One large message: what was said of it, and its body as often as it is read.
 
@@ -107,7 +109,7 @@ class LargeMessage(Described):
         digest does not fit.
         """
         if size >= 0:
-            room = bytearray(size)
+            room = bytearray(min(size, self.size))
             return bytes(room[: await self.readinto(room)])
         self._fragments.check_here()
         async with self._from_here():

@@ -12,6 +12,9 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from dray.client.public_calls import public
+from dray.model.arguments import no_sense
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -39,14 +42,15 @@ class Layout(NamedTuple):
     def clipped(self, offset: int, length: int) -> int:
         """How many of `length` bytes from `offset` there are; all that are left if it is below 0.
 
-        Raises `ValueError` for an offset below 0.
+        Raises `InvalidArgument` for an offset below 0.
         """
         if offset < 0:
-            raise ValueError(f"there is no byte at {offset}")
+            raise no_sense("offset", "a whole number from 0 on", offset)
         left = max(0, self.size - offset)
         return left if length < 0 else min(length, left)
 
 
+@public(made_by="LargeMessage.open")
 class LargeMessageFile:
     """Reads at a position of its own. For one task at a time: open another one for another."""
 
@@ -96,10 +100,10 @@ class LargeMessageFile:
         self.check_usable()
         origins = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._layout.size}
         if whence not in origins:
-            raise ValueError(f"there is no way {whence} to seek")
+            raise no_sense("whence", "os.SEEK_SET, os.SEEK_CUR or os.SEEK_END", whence)
         position = origins[whence] + offset
         if position < 0:
-            raise ValueError(f"there is no byte at {position}")
+            raise no_sense("offset", "one that leads to byte 0 or behind it", offset)
         self._position = position
         return position
 

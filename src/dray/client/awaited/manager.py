@@ -11,6 +11,7 @@ from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.transfers import Asked, Manner, Transfers
 from dray.client.backup import back_up
 from dray.client.link import Link
+from dray.client.public_calls import public
 from dray.client.transfer.direct import AUTOMATIC
 from dray.large.digests import DIGEST_KIND_DEFAULT, check_digest_kind
 from dray.model.classes import TransactionStatus
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from dray.model.transfer import TransferStatus
 
 
+@public(made_by="dray.aio.connect or dray.aio.open")
 class Manager:
     """A connected queue manager. Any number of threads or tasks may share it.
 

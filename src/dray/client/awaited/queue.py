@@ -22,6 +22,7 @@ from dray.client.messages import (
     record_of,
     spells_out_properties,
 )
+from dray.client.public_calls import public
 from dray.client.requests import check_count, wait_for
 from dray.errors import (
     ConnectionLost,
@@ -65,6 +66,7 @@ _PAGE_MESSAGES = 1_000
 _PAGE_BYTES = MIB
 
 
+@public(made_by="Manager.queue")
 class Queue:
     """A handle of one queue of this manager, or of another one to which this one delivers."""
 

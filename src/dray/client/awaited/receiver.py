@@ -12,9 +12,10 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dray.client.awaited.transaction import Transaction
+from dray.client.public_calls import public
 from dray.client.requests import check_timeout
 from dray.errors import DrayError, MessageNotFound, Misuse, ReceiveTimeout
 from dray.model.classes import TransactionStatus
@@ -28,14 +29,6 @@ Handler = Callable[["Message", Transaction], object]
 """Called with a message and its transaction; may be a coroutine function."""
 Then = Literal["reject", "move", "drop"]
 RETRY = "retry"
-
-
-class OfQueue(Protocol):
-    """A queue of either face."""
-
-    @property
-    def awaited(self) -> Queue:
-        """What does the work."""
 
 
 class Fate(enum.StrEnum):
@@ -56,12 +49,13 @@ class Handled(NamedTuple):
     error: Exception | None = None
 
 
+@public()
 class Receiver:
     """Receives from one transactional queue with a policy for poison messages."""
 
     def __init__(
         self,
-        queue: OfQueue,
+        queue: Queue,
         *,
         retries: int = 5,
         retry_delay: float = 0.0,
@@ -73,11 +67,7 @@ class Receiver:
         Then reject it (its sender is told, and finds it in its dead-letter queue), move it to the
         sub-queue `poison`, or drop it. Raises `ValueError`.
         """
-        if retries < 0 or retry_delay < 0 or then not in ("reject", "move", "drop"):
-            raise ValueError(
-                "retries and retry_delay must not be negative; then is 'reject', 'move' or 'drop'"
-            )
-        self._queue = queue.awaited
+        self._queue = queue
         self._link = self._queue.way.link
         self._retries = retries
         self._retry_delay = retry_delay

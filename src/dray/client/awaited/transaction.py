@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol, Self
 
+from dray.client.public_calls import public
 from dray.client.session import same_error
 from dray.errors import (
     ConnectionLost,
@@ -46,6 +47,21 @@ _RUN_BYTES = MIB
 _RUN_MESSAGES = 1_000
 _GATHER_BYTES_MAX = 256 * KIB
 """A longer record goes out at once, from the memory in which it is."""
+_INNER = frozenset(
+    {
+        "connection",
+        "doom",
+        "join",
+        "leave",
+        "let_go",
+        "say",
+        "send",
+        "send_large",
+        "send_lent",
+        "undivided",
+    }
+)
+"""What the calls of queues do in a transaction; programs have no use for it."""
 
 
 class InTransaction(Protocol):
@@ -83,6 +99,7 @@ class _Run:
         self.bytes = 0
 
 
+@public(made_by="Manager.transaction", inner=_INNER)
 class Transaction:
     """Begun when created. `async with` commits it on normal exit, aborts it on an exception."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dray.client.progress import INTERVAL_S, Progress
+from dray.client.public_calls import public
 from dray.client.requests import check_timeout
 from dray.client.transfer.accepting import Accepting, fragments_there
 from dray.client.transfer.board import Board
@@ -57,6 +58,7 @@ async def news(runtime: Runtime, board: Board) -> AsyncGenerator[TransferStatus,
             await runtime.arrives(board.ending(), left)
 
 
+@public(made_by="Manager.offer_file")
 class Offer:
     """A file that is offered. Iterate over it for its progress, or `wait` for its end."""
 
@@ -179,6 +181,7 @@ class Offer:
         await self._link.runtime.arrives(engine.ask(engine.do(event)))
 
 
+@public(made_by="Manager.running_transfer")
 class RunningTransfer:
     """A transfer that a program of this user runs, be it this one or another."""
 
@@ -210,6 +213,7 @@ class RunningTransfer:
         await self._runtime.offload(give_order, self._path, Order(act, consumer_id))
 
 
+@public(made_by="Manager.accept_file")
 class Incoming:
     """A file that was accepted: what is known of it, and how to get it."""
 

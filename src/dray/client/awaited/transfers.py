@@ -283,9 +283,9 @@ class Transfers:
     ) -> Offer:
         runtime = self._link.runtime
         listener: socket.socket | str | None = manner.listen
-        if listener is not None and listener != AUTOMATIC:
-            listener = await runtime.offload(listen_at, manner.listen)
         try:
+            if listener is not None and listener != AUTOMATIC:
+                listener = await runtime.offload(listen_at, manner.listen)
             await self._refer(kept, state)
         except BaseException:
             if isinstance(listener, socket.socket):

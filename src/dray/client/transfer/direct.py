@@ -210,9 +210,10 @@ def listen_at(host: str) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.create_server((host, 0), family=family, backlog=_LISTEN_BACKLOG)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        said = getattr(error, "strerror", None) or "it is no host"
         raise AddressInUse(
-            f"cannot listen on {host} for consumers: {error.strerror or error}; give another"
+            f"cannot listen on {host} for consumers: {said}; give another"
             " address, or None to go through the queue managers"
         ) from error
     keep_from_children(sock)

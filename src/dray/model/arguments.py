@@ -1,0 +1,30 @@
+"""How a sentence names an argument that makes no sense: what it is for, and what was given."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dray.errors import InvalidArgument
+
+_SHOWN_CHARACTERS_MAX: Final = 80
+"""Of a value in a sentence: enough to know it again."""
+
+
+def shown(value: object) -> str:
+    """Write a value for a sentence: short, in one line, also if it cannot write itself."""
+    try:
+        # Of something long only the beginning is written at all.
+        text = repr(value[: _SHOWN_CHARACTERS_MAX + 1] if type(value) in {str, bytes} else value)  # type: ignore[index]
+    except Exception as error:  # noqa: BLE001 - whatever the caller's own `__repr__` raises
+        return f"an object of {_named(type(value))} whose repr raises {type(error).__name__}"
+    text = " ".join(text.split()) if "\n" in text else text
+    return text if len(text) <= _SHOWN_CHARACTERS_MAX else f"{text[:_SHOWN_CHARACTERS_MAX]}..."
+
+
+def no_sense(name: str, expected: str, value: object) -> InvalidArgument:
+    """What to raise for an argument: its name, what is expected, what was given."""
+    return InvalidArgument(f"{name} is {expected}, not {shown(value)}", argument=name)
+
+
+def _named(kind: type) -> str:
+    return f"type {kind.__name__}"
