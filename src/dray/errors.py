@@ -65,7 +65,7 @@ class InvalidArgument(Misuse, ValueError):
     """An argument of a call makes no sense; `argument` is its name. Nothing was done."""
 
     code = "invalid-argument"
-    exit_status = 29
+    exit_status = 9
     argument: str
 
 

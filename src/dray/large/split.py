@@ -44,7 +44,7 @@ class LargeMessageParameters(msgspec.Struct, frozen=True):
         marks: dict[str, object] = {"header": self.header, "trailer": self.trailer}
         for name, value in marks.items():
             if type(value) is not int or not _MARK_MIN <= value < 0:
-                raise no_sense(name, "a number below 0 that fits 32 bits", value)
+                raise no_sense(name, "a mark below 0 that fits 32 bits", value)
         if self.header == self.trailer:
             raise no_sense("trailer", "another mark than that of the header", self.trailer)
 

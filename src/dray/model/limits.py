@@ -46,6 +46,7 @@ TIME_TO_LIVE_S_MAX: Final = 1e10
 PROPERTIES_BYTES_MAX: Final = 64 * KIB
 """Label, ids, queue names and extension together."""
 APP_SPECIFIC_MIN: Final = -(1 << 31)
+"""A signed 32-bit integer, as in a record."""
 APP_SPECIFIC_MAX: Final = (1 << 31) - 1
 """A signed 32-bit integer, as in a record."""
 ACKNOWLEDGE_MAX: Final = 15
