@@ -64,6 +64,10 @@ class LosingLine:
     def url(self):
         return f"dray://127.0.0.1:{self.port}"
 
+    def refuse(self):
+        """Let nobody connect any more."""
+        self.refusing = True
+
     def cut(self):
         """End all connections."""
         for each in list(self._sockets):

@@ -5,10 +5,12 @@ Each call goes through a line that lets the request pass and loses the answer, o
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 import dray
-from dray.wire.frames import Commit, Send
+from dray.wire.frames import Commit, Receive, Send
 from tests.contract.conftest import DOORS
 from tests.contract.faces import inside
 from tests.losing_line import LosingLine
@@ -147,3 +149,159 @@ def test_what_was_not_sent_at_all_may_be_repeated(manager, queue, line):
     line.refusing = False
     queue.send(b"now")
     assert queue.info().message_count == 1
+
+
+class Take:
+    """A call that takes the first message of a queue; made again, it is the same call."""
+
+    def __init__(self, queue, how):
+        self.queue, self._how = queue, how
+        self._first, self._cursor = queue.peek(0), queue.cursor()
+        self._cursor.next(0)
+
+    def __call__(self):
+        queue, first, cursor = self.queue, self._first, self._cursor
+        match self._how:
+            case "receive":
+                found = queue.receive(5)
+            case "receive_many":
+                (found,) = queue.receive_many(1, timeout=5)
+            case "receive_by_id":
+                found = queue.receive_by_id(first.id)
+            case "receive_by_correlation_id":
+                found = queue.receive_by_correlation_id("one")
+            case "receive_by_lookup_id":
+                found = queue.receive_by_lookup_id(first.lookup_id)
+            case "cursor":
+                found = cursor.receive(5)
+        return found.body
+
+
+TAKES = (
+    "receive",
+    "receive_many",
+    "receive_by_id",
+    "receive_by_correlation_id",
+    "receive_by_lookup_id",
+    "cursor",
+)
+"""Every call that takes a message outside of transactions."""
+
+
+@pytest.fixture(params=["transactional", "not-transactional", "express"])
+def takes(request, make_queue):
+    """Each such call, at a queue of its own in which three messages are."""
+
+    def each():
+        express = {"recoverable": False} if request.param == "express" else {}
+        for how in TAKES:
+            queue = make_queue(transactional=request.param == "transactional")
+            three(queue, **express)
+            yield Take(queue, how)
+
+    return each()
+
+
+def three(queue, **properties):
+    """Three messages, of which the first is picked by every call."""
+    for each in (b"1", b"2", b"3"):
+        queue.send(each, correlation_id="one" if each == b"1" else "more", **properties)
+
+
+def rest(queue):
+    found = []
+    while True:
+        try:
+            found.append(queue.receive(0).body)
+        except dray.ReceiveTimeout:
+            return found
+
+
+def test_a_receive_whose_answer_was_lost_gives_the_message_back(takes, line):
+    for take in takes:
+        line.lose_answer(Receive)
+        with pytest.raises(dray.ConnectionLost) as caught:
+            take()
+        assert caught.value.retryable
+        assert take() == b"1"
+        assert rest(take.queue) == [b"2", b"3"]
+
+
+def test_a_receive_whose_commit_was_lost_hands_the_message_over_all_the_same(takes, line):
+    for count, take in enumerate(takes, 1):
+        line.lose_answer(Commit)
+        assert take() == b"1"
+        assert line.lost == count
+        assert rest(take.queue) == [b"2", b"3"]
+
+
+def test_a_receive_whose_commit_was_lost_on_its_way_leaves_the_message(takes, line):
+    for take in takes:
+        line.lose_request(Commit)
+        with pytest.raises(dray.ConnectionLost) as caught:
+            take()
+        assert caught.value.retryable
+        assert take() == b"1"
+        assert rest(take.queue) == [b"2", b"3"]
+
+
+def test_a_receive_that_cannot_ask_hands_the_message_over_at_the_next_call(takes, line):
+    line.then = line.refuse
+    for take in takes:
+        line.lose_answer(Commit)
+        with pytest.raises(dray.ConnectionLost) as caught:
+            take()
+        assert caught.value.retryable
+        with pytest.raises(dray.ConnectionLost):
+            take()
+        line.refusing = False
+        assert take() == b"1"
+        assert rest(take.queue) == [b"2", b"3"]
+
+
+def test_what_was_taken_and_not_handed_over_is_not_given_to_another_receiver(make_queue, line):
+    queue = make_queue()
+    queue.send_many([b"1", b"2", b"3"])
+    line.then = line.refuse
+    line.lose_answer(Commit)
+    with pytest.raises(dray.ConnectionLost):
+        queue.receive_many(2, timeout=5)
+    line.refusing = False
+    assert [each.body for each in queue.messages()] == [b"3"]
+    assert queue.receive(5).body == b"1"
+    assert [each.body for each in queue.receive_many(5, timeout=5)] == [b"2"]
+    assert rest(queue) == [b"3"]
+
+
+def test_a_whole_transaction_whose_commit_was_lost_is_handed_over(manager, make_queue, line):
+    queue = make_queue()
+    for bodies in ([b"1", b"2"], [b"3"], [b"4"]):
+        with manager.transaction() as transaction:
+            queue.send_many(bodies, transaction=transaction)
+    line.lose_answer(Commit)
+    assert [each.body for each in queue.receive_transaction(5).messages] == [b"1", b"2"]
+    line.then = line.refuse
+    line.lose_answer(Commit)
+    with pytest.raises(dray.ConnectionLost) as caught:
+        queue.receive_transaction(5)
+    assert caught.value.retryable
+    line.refusing = False
+    found = again(lambda: queue.receive_transaction(5))
+    assert [each.body for each in found.messages] == [b"3"]
+    assert [each.body for each in queue.receive_transaction(5).messages] == [b"4"]
+
+
+def again(call):
+    """Make a call until the queue manager has noticed that the old connection is gone."""
+    while True:
+        with suppress(dray.ConnectionLost):
+            return call()
+
+
+def test_a_claim_that_goes_back_counts_as_no_try(manager, make_queue, line):
+    queue = make_queue()
+    queue.send(b"1")
+    line.lose_answer(Receive)
+    with pytest.raises(dray.ConnectionLost):
+        queue.receive(5)
+    assert queue.receive(5).abort_count == 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 import dray
 from dray.cli.demo.processes import ManagerProcess
 from dray.client.address import parse_address
-from dray.wire.frames import Commit, Send
+from dray.wire.frames import Commit, Receive, Send
 from tests.integration.commands import dray as command
 from tests.losing_line import WAIT_S, LosingLine
 
@@ -112,3 +114,36 @@ def test_prepared_transactions_are_settled_by_command(process):
             command("transaction", act, transaction.id, url=process.url).assert_good()
             assert command("transaction", "prepared", url=process.url).assert_good().out == ""
             assert manager.queue("orders").info().message_count == count
+
+
+@pytest.mark.parametrize("queue", ["orders", "plain"])
+@pytest.mark.parametrize("lost", [Receive, Commit], ids=["claim", "commit"])
+def test_a_receive_through_a_kill_loses_nothing_and_takes_nothing_twice(process, line, queue, lost):
+    with dray.connect(line.url) as manager:
+        source = manager.queue(queue)
+        source.send_many([b"1", b"2", b"3"])
+        line.then = killed(process)
+        line.lose_answer(lost)
+        found = []
+        while len(found) < 3:
+            with suppress(dray.ConnectionLost):
+                found.append(source.receive(30).body)
+            if line.lost:
+                assert line.happened.wait(WAIT_S)
+        assert found == [b"1", b"2", b"3"]
+        assert source.info().message_count == 0
+    assert line.lost == 1
+
+
+def test_the_receive_command_waits_for_what_it_has_taken(process, line, tmp_path):
+    with process.connect() as manager:
+        manager.queue("plain").send_many([b"1", b"2"])
+    line.then = killed(process)
+    line.lose_answer(Commit)
+    said = command("receive", "plain", url=line.url).assert_good()
+    assert said.out == "1"
+    line.lose_answer(Receive)
+    said = command("receive", "plain", url=line.url)
+    said.assert_error("connection-lost")
+    with process.connect() as manager:
+        assert [each.body for each in manager.queue("plain").messages()] == [b"2"]

@@ -8,7 +8,7 @@ durable before any answer could have been given.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from dray.errors import ConnectionLost, InDoubt, PeerError
@@ -53,9 +53,13 @@ def was_committed(connect: Callable[[], Manager], doubt: InDoubt, patience_s: fl
         if status in DECIDED:
             return status is TransactionStatus.COMMITTED
         time.sleep(RETRY_EVERY_S)
-    raise InDoubt(
-        f"the answer to {doubt.transaction_id} was lost, and the queue manager could not say what"
-        f" became of it; ask `dray transaction outcome '{doubt.transaction_id}'` before you do it"
-        " again",
-        **doubt.fields,
-    ) from doubt
+    raise nobody_said(doubt.transaction_id, doubt.fields) from doubt
+
+
+def nobody_said(transaction_id: str, fields: Mapping[str, object]) -> InDoubt:
+    """What to raise when nobody could say in time what became of something in doubt."""
+    return InDoubt(
+        f"the answer to {transaction_id} was lost, and the queue manager could not say what"
+        f" became of it; ask `dray transaction outcome '{transaction_id}'` before you do it again",
+        **{**fields, "transaction_id": transaction_id},
+    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import os
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,12 +19,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from dray.cli import standard_output_is_closed
-from dray.cli.doubt import PATIENCE_S, was_committed
+from dray.cli.doubt import PATIENCE_S, RETRY_EVERY_S, nobody_said, was_committed
 from dray.cli.output import print_json
 from dray.cli.placing import Item, PlacedFile, TargetFolder, write_new
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.errors import (
+    ConnectionLost,
     InDoubt,
     LargeMessageMixing,
     ReceiveTimeout,
@@ -169,9 +171,25 @@ class Taker:
                 transaction_id=doubt.transaction_id,
             ) from doubt
 
+    def _receive(self, wait: float | None, transaction: Transaction | None) -> Message:
+        """Receive; go on asking for what was taken and is kept in this process."""
+        undecided, deadline = "", 0.0
+        while True:
+            try:
+                return self._queue.receive(timeout=wait, transaction=transaction)
+            except ConnectionLost as lost:
+                if not undecided:
+                    undecided = str(lost.fields.get("transaction_id", ""))
+                    deadline = time.monotonic() + PATIENCE_S
+                if not undecided:
+                    raise
+                if time.monotonic() >= deadline:
+                    raise nobody_said(undecided, {}) from lost
+                time.sleep(RETRY_EVERY_S)
+
     def _take_plain(self, wait: float | None, transaction: Transaction | None) -> Taken:
         try:
-            message = self._queue.receive(timeout=wait, transaction=transaction)
+            message = self._receive(wait, transaction)
         except LargeMessageMixing as error:
             raise LargeMessageMixing(
                 f"queue {error.queue!r} is used for large messages; receive with --large --to DIR",

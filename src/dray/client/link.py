@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+from dray.client.awaited.claims import Claims
 from dray.errors import ConnectionLost, QueueNotFound
 from dray.forks import Process, not_sent, tell_of_forks, this_process, wrong_process
 from dray.wire.frames import Head, Opened
@@ -41,6 +42,7 @@ class Link:
         self._begun: WeakValueDictionary[str, UnderWay] = WeakValueDictionary()
         self._left_behind: dict[str, Process] = {}
         """Transactions that were under way in the process from which this one was forked."""
+        self.claims = Claims()
         tell_of_forks(self)
 
     def __str__(self) -> str:
@@ -98,6 +100,7 @@ class Link:
         """In a child: connect anew when asked, and leave the transactions to the parent."""
         self._lock = self.runtime.lock()
         self._connection = None
+        self.claims = Claims()
         begun, self._begun = self._begun, WeakValueDictionary()
         for transaction_id, transaction in begun.items():
             if transaction.under_way:

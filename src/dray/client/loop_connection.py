@@ -2,9 +2,8 @@
 
 The loop reads straight into the memory in which a body stays, as the threads do; what the kernel
 does not take of a frame at once waits for the socket, and its sender with it, so that nothing is
-copied and nothing piles up. A task that gives up waiting leaves its request behind and the answer
-is dropped when it comes, except where the answer would be a message that nobody could give back:
-then the connection is given up rather than the message.
+copied and nothing piles up. A task that gives up waiting leaves its request behind, and the answer
+is dropped when it comes.
 """
 
 from __future__ import annotations
@@ -47,11 +46,6 @@ class LoopConnection(Connection):
                     self.fail(self._silent())
                     self._let_go()
                     raise self._silent() from error
-            except asyncio.CancelledError:
-                if pending.irretrievable:
-                    self.fail(self._given_up())
-                    self._let_go()
-                raise
         return pending.outcome()
 
     def glance(self) -> None:

@@ -18,7 +18,6 @@ from dray.wire.frames import (
     Head,
     Hello,
     Leased,
-    Receive,
     Send,
     Welcome,
     check_values,
@@ -43,14 +42,13 @@ class Signal(Protocol):
 class Pending:
     """One request under way: empty, then with its answer or its error."""
 
-    __slots__ = ("error", "frame", "irretrievable", "lost", "signal")
+    __slots__ = ("error", "frame", "lost", "signal")
 
-    def __init__(self, *, irretrievable: bool = False) -> None:
-        """Begin without an answer; `irretrievable` if it could be a message that is lost then."""
+    def __init__(self) -> None:
+        """Begin without an answer."""
         self.frame: Frame | None = None
         self.error: DrayError | None = None
         self.signal: Signal | None = None
-        self.irretrievable = irretrievable
         self.lost = False
         """Whether the error is that no answer can come any more."""
 
@@ -118,8 +116,7 @@ class Session:
         if not isinstance(head, Send):
             # What goes into a Send is counted here, not given by the caller.
             check_values(head, encoded)
-        takes = isinstance(head, Receive) and not head.transaction and not head.peek
-        pending = self._pending[request_id] = Pending(irretrievable=takes)
+        pending = self._pending[request_id] = Pending()
         return pending, encoded
 
     def listen(self, listener: Listener) -> int:

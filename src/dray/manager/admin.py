@@ -25,7 +25,7 @@ from dray.manager.index import copies_of, lookup_id_of
 from dray.manager.lives import Lives
 from dray.manager.notices import NoticeKind
 from dray.manager.purging import carry_on, leave_all
-from dray.manager.transactions import abort
+from dray.manager.transactions import abort, give_up_claim
 from dray.model.classes import MessageClass, QueueKind, TransactionStatus
 from dray.model.ids import EXPRESS_OUTCOME, ManagerId, split_id
 from dray.model.limits import (
@@ -348,7 +348,11 @@ def _check_has_quotas(queue: Queue) -> None:
 
 
 def handle_outcome(context: Context, session: Session, request_id: int, head: Outcome) -> None:
-    """Tell what became of a transaction (S2-3)."""
+    """Tell what became of a transaction (S2-3); a claim that is open is given up first."""
+    if head.claim:
+        manager, number = split_id(head.transaction_id)
+        if manager == context.state.manager_id:
+            give_up_claim(context, number)
     context.answer(session, request_id, OutcomeIs(str(outcome_of(context, head.transaction_id))))
 
 
@@ -359,14 +363,14 @@ def outcome_of(context: Context, transaction_id: str) -> TransactionStatus:
     state = context.state
     if manager != state.manager_id or number >= state.next_number:
         return TransactionStatus.UNKNOWN
-    if state.has_committed(number) or number in context.express_sent:
+    if state.has_committed(number) or number in context.express_outcomes:
         return TransactionStatus.COMMITTED
     if number in state.prepared:
         return TransactionStatus.PREPARED
     if number in context.transactions:
         return TransactionStatus.PENDING
     if state.outcomes.may_have_forgotten(number) or (
-        express and context.express_sent.may_have_forgotten(number)
+        express and context.express_outcomes.may_have_forgotten(number)
     ):
         return TransactionStatus.UNKNOWN
     # Whatever is neither committed nor open was aborted, at the latest by a crash (R3).

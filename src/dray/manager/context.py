@@ -98,8 +98,10 @@ class Context:
         self.sessions: dict[int, Session] = {}
         self.transactions: dict[int, OpenTransaction] = {}
         self.barred = Barred()
-        self.express_sent = Outcomes(certain_from=state.next_number)
-        """Sends of express messages that happened in this life; of earlier ones nobody knows."""
+        self.claims: dict[int, OpenTransaction] = {}
+        """Of the transactions, the receives outside of any that are not confirmed, oldest first."""
+        self.express_outcomes = Outcomes(certain_from=state.next_number)
+        """Sends and receives of express messages in this life; of earlier ones nobody knows."""
         self.idle: list[tuple[float, int]] = []
         """When to look whether a transaction is idle, soonest first."""
         self.aging: list[tuple[float, int]] = []

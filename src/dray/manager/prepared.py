@@ -47,6 +47,8 @@ def handle_prepare(context: Context, session: Session, request_id: int, head: Pr
         session.transactions[head.transaction] = transaction
     if transaction is not None and transaction.upload:
         raise TransactionUsage("an upload that can be resumed is committed in one phase")
+    if transaction is not None and transaction.claim:
+        raise TransactionUsage("what a receive has claimed is committed in one phase")
     error = reason_to_abort(context, transaction, head)
     if transaction is None or error is not None:
         if transaction is not None:

@@ -2,7 +2,8 @@
 
 A receive that finds nothing waits as a `Waiter` at its queue, served in order of arrival when
 something becomes available, or told of its timeout. What a transaction takes is held until its
-outcome; without one, the fact that the message left is durable before its bytes go out.
+outcome. Without one a message is claimed: its receiver confirms that it has come, and the fact that
+it left is durable before that is answered. An unconfirmed claim goes back with its session.
 """
 
 from __future__ import annotations
@@ -100,20 +101,26 @@ def receive_now(context: Context, session: Session, request_id: int, head: Recei
     if head.guarded and not head.peek:
         check_plain_receive(queue)
     bounded = _bounded(_candidates(context, queue, head), head)
-    lasting = head.peek or head.transaction
+    at_once = not head.peek and (head.claim or not head.transaction)
     to_journal = queue.keeper is not None
-    found = list(bounded) if lasting else portion(context, bounded, to_journal=to_journal)
+    found = portion(context, bounded, to_journal=to_journal) if at_once else list(bounded)
     if not found:
         return False
     packed = b"".join(found)
     envelopes, body = envelopes_in(packed), bodies_in(context, packed)
-    refuse_damaged(context, queue, found, body, thorough=not (head.peek or head.transaction))
+    refuse_damaged(context, queue, found, body, thorough=at_once)
     if not head.peek:
-        if head.transaction:
+        if head.claim:
+            # As many as one fact can tell of, so nothing has to be counted.
+            owner = open_transaction(context, session, head.transaction, claim=True)
+            owner.operations += len(found)
+            hold_singles(context, queue, owner, found)
+        elif head.transaction:
             _take(context, queue, open_transaction(context, session, head.transaction), found)
         else:
             leave(context, queue, _noted(context, queue, found), MessageClass.ACK_RECEIVE)
-    context.answer(session, request_id, Messages(envelopes), body)
+    # Of a claim nobody sees anything before its commit, and that waits for the sync.
+    context.answer(session, request_id, Messages(envelopes), body, held=not head.claim)
     return True
 
 
@@ -214,7 +221,10 @@ def check_may_take(queue: Queue) -> None:
 def _check_receive(queue: Queue, head: Receive) -> None:
     if not 1 <= head.max_messages <= BATCH_MESSAGES_MAX:
         raise Misuse(f"max_messages must be 1 to {BATCH_MESSAGES_MAX}, not {head.max_messages}")
-    check_transaction(queue, head.transaction)
+    if not head.claim:
+        check_transaction(queue, head.transaction)
+    elif head.peek or not head.transaction:
+        raise ProtocolError("a claim has a number of its own and takes what it gives")
     if head.peek:
         return
     check_may_take(queue)

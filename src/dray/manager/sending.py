@@ -137,7 +137,7 @@ def _send_at_once(context: Context, queue: Queue, staged: list[Staged]) -> None:
     for is_express, run in groupby(staged, key=attrgetter("express")):
         if is_express:
             commit(context, 0, {queue.number: list(run)})
-            context.express_sent.add(number)
+            context.express_outcomes.add(number)
         else:
             commit(context, number, {queue.number: list(run)}, marks=marks)
 

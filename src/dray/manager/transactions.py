@@ -22,7 +22,7 @@ from dray.manager.departures import entries_at
 from dray.manager.disk_room import Promise
 from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_lookups
 from dray.manager.happening import Happening, Staged, forget_parts
-from dray.manager.index import expires_us_of, unpack
+from dray.manager.index import expires_us_of, is_express_entry, unpack
 from dray.manager.mixing import forget_sends, mixed_at_commit
 from dray.manager.parts import part_seen
 from dray.manager.purging import carry_on, leave_all
@@ -59,6 +59,8 @@ class OpenTransaction:
         """Queues to which it sends large messages."""
         self.reserved: dict[int, Promise] = {}
         """Bytes that large messages have reserved and not yet used, by queue."""
+        self.claim = False
+        """Whether it is a receive outside of transactions that its receiver has yet to confirm."""
         self.upload = False
         """Whether it keeps what is marked in it (`uploads.py`)."""
         self.marked = 0
@@ -85,7 +87,9 @@ class OpenTransaction:
             )
 
 
-def open_transaction(context: Context, session: Session, number: int) -> OpenTransaction:
+def open_transaction(
+    context: Context, session: Session, number: int, *, claim: bool = False
+) -> OpenTransaction:
     """Find the session's transaction, or begin it; `TransactionSequence` if another's."""
     transaction = context.transactions.get(number)
     if transaction is None:
@@ -99,7 +103,11 @@ def open_transaction(context: Context, session: Session, number: int) -> OpenTra
         check_not_barred(context, number)
         transaction = OpenTransaction(number, session, context.now)
         context.transactions[number] = session.transactions[number] = transaction
-        watch_idleness(context, transaction)
+        transaction.claim = claim
+        if claim:
+            context.claims[number] = transaction
+        else:
+            watch_idleness(context, transaction)
     if transaction.session is not session:
         raise TransactionSequence(
             "the transaction belongs to another connection",
@@ -136,12 +144,35 @@ def abort_idle(context: Context) -> None:
         if transaction.used_at + patience > at:
             watch_idleness(context, transaction)
             continue
-        abort(context, transaction)
-        context.barred.add(
-            number,
-            f"the transaction was aborted because nothing happened in it for {patience:g} seconds;"
-            " nothing of it is kept, do it again",
-        )
+        _abort_idle(context, transaction, patience)
+    while (ends := oldest_claim_ends(context)) is not None and ends <= context.now:
+        oldest = next(iter(context.claims.values()))
+        _abort_idle(context, oldest, context.config.idle_transaction_s or 0.0)
+
+
+def _abort_idle(context: Context, transaction: OpenTransaction, patience: float) -> None:
+    abort(context, transaction)
+    context.barred.add(
+        transaction.number,
+        f"the transaction was aborted because nothing happened in it for {patience:g} seconds;"
+        " nothing of it is kept, do it again",
+    )
+
+
+def oldest_claim_ends(context: Context) -> float | None:
+    """When to look whether the oldest claim is idle for too long."""
+    patience = context.config.idle_transaction_s
+    if patience is None or not context.claims:
+        return None
+    return next(iter(context.claims.values())).used_at + patience
+
+
+def give_up_claim(context: Context, number: int) -> None:
+    """Put back what was claimed and not confirmed; its receiver says that it has it not."""
+    claim = context.claims.get(number)
+    if claim is not None:
+        abort(context, claim)
+        context.barred.add(number)
 
 
 def _awaits_something(context: Context, transaction: OpenTransaction) -> bool:
@@ -217,7 +248,9 @@ def give_back(context: Context, transaction: OpenTransaction) -> None:
         queue = context.state.queues.get(number)
         if queue is not None:
             _put_back(context, queue, lookup_ids, transaction.singles.get(number, []))
-            context.record(PutBack(queue.number, pack_lookups(lookup_ids)))
+            if not transaction.claim:
+                # Of what was only claimed no program has seen anything, so none has failed at it.
+                context.record(PutBack(queue.number, pack_lookups(lookup_ids)))
     for (source, _), lookup_ids in transaction.moves.items():
         queue = context.state.queues.get(source)
         if queue is not None:
@@ -249,7 +282,22 @@ def _give_up_sends(context: Context, transaction: OpenTransaction) -> None:
 def commit_open(context: Context, transaction: OpenTransaction) -> None:
     """Make everything happen that an open or prepared transaction has gathered."""
     _forget(context, transaction)
-    commit(context, transaction.number, transaction.sends, transaction)
+    number = transaction.number
+    if transaction.claim and _is_all_express(context, transaction):
+        # What is gone after a crash anyway needs no fact.
+        context.express_outcomes.add(number)
+        number = 0
+    commit(context, number, transaction.sends, transaction)
+
+
+def _is_all_express(context: Context, transaction: OpenTransaction) -> bool:
+    for number, lookup_ids in transaction.receives.items():
+        queue = context.state.queues.get(number)
+        if queue is None or not queue.index.express_count:
+            return False
+        if not all(map(is_express_entry, entries_at(queue, lookup_ids))):
+            return False
+    return True
 
 
 def commit(
@@ -351,6 +399,7 @@ def hold_part(parts: LargeParts, seen: PartSeen, by: int) -> None:
 
 def _forget(context: Context, transaction: OpenTransaction) -> None:
     del context.transactions[transaction.number]
+    context.claims.pop(transaction.number, None)
     forget_sends(context, transaction)
     if transaction.session is not None:
         del transaction.session.transactions[transaction.number]

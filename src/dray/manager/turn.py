@@ -288,6 +288,7 @@ class Manager:
             None if expires_us is None else expires_us / MICROSECONDS,
             self._timeouts[0][0] if self._timeouts else None,
             context.idle[0][0] if context.idle else None,
+            transactions.oldest_claim_ends(context),
             context.aging[0][0] if context.aging else None,
         ):
             if at is not None and (soonest is None or at < soonest):

@@ -51,10 +51,15 @@ class Abort(Head, frozen=True):
 
 
 class Outcome(Head, frozen=True):
-    """Answered by OutcomeIs."""
+    """Answered by OutcomeIs.
+
+    `claim` says that it is a claim of the asker's (`Receive`), on a connection that is lost: one
+    that is not committed is aborted, so the answer is final.
+    """
 
     code = 33
     transaction_id: str
+    claim: bool = False
 
 
 class OutcomeIs(Head, frozen=True):
@@ -80,7 +85,9 @@ class Receive(Head, frozen=True):
     """Take messages or, with `peek`, look at them.
 
     Answered by Messages, or Failed when `timeout` seconds passed (None: wait for ever).
-    Transaction 0 is a transaction of its own.
+    Transaction 0 is a transaction of its own. With `claim` the transaction is of this one receive,
+    from a queue of either kind: the messages are given before anything is synced, and its Commit
+    says that they have come. Until then they are claimed, and go back if the session ends.
     """
 
     code = 40
@@ -92,6 +99,7 @@ class Receive(Head, frozen=True):
     peek: bool = False
     select: Select = Select()
     guarded: bool = True
+    claim: bool = False
 
 
 MARK_FIRST = 1

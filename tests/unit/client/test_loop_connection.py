@@ -16,6 +16,7 @@ from dray.errors import ConnectionLost, ProtocolError
 from dray.model.classes import TransactionStatus
 from dray.model.message import Message
 from dray.wire.frames import (
+    Abort,
     Commit,
     Describe,
     Done,
@@ -169,20 +170,22 @@ def test_what_was_given_up_is_left_behind_and_its_answer_dropped(peer, with_conn
     assert with_connection(act) == []
 
 
-def test_a_receive_that_nobody_could_give_back_gives_the_connection_up(peer, with_connection):
+def test_a_receive_that_is_given_up_is_aborted_and_costs_no_connection(peer, with_manager):
     asked = threading.Event()
     peer.on[Receive] = noting(asked)
 
-    async def act(connection):
-        receiving = asyncio.create_task(connection.call(Receive(1, 0, None), Messages))
+    async def act(manager):
+        receiving = asyncio.create_task(manager.queue("orders").receive())
         await until(asked)
         receiving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await receiving
-        with pytest.raises(ConnectionLost, match="interrupted"):
-            await connection.call(Describe(), ManagerState)
 
-    with_connection(act)
+    with_manager(act)
+    (receive,) = peer.of(Receive)
+    assert receive.claim
+    assert peer.of(Abort) == [Abort(receive.transaction)]
+    assert len(peer.visits) == 1
 
 
 def test_a_frame_that_is_half_sent_gives_the_connection_up(peer, with_connection):
@@ -308,10 +311,12 @@ def test_a_receive_whose_end_is_lost_says_that_the_connection_is(peer, with_mana
 
     peer.on[Receive] = give
     peer.on[Commit] = hang_up
+    peer.on[Outcome] = lambda visit, frame: visit.answer(frame, OutcomeIs("aborted"))
 
     async def act(manager):
-        with pytest.raises(ConnectionLost, match="closed the connection"):
+        with pytest.raises(ConnectionLost, match="closed the connection") as caught:
             await manager.queue("orders").receive()
+        assert caught.value.retryable
 
     with_manager(act)
 

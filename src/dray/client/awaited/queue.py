@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from typing import TYPE_CHECKING, Unpack
 
+from dray.client.awaited.claims import Doubt, take_claimed
 from dray.client.awaited.cursor import Cursor
 from dray.client.awaited.transaction import InTransaction, Transaction, no_transaction
 from dray.client.link import Link, QueueLink
@@ -25,7 +26,6 @@ from dray.client.messages import (
 from dray.client.public_calls import public
 from dray.client.requests import check_count, wait_for
 from dray.errors import (
-    ConnectionLost,
     DrayError,
     InDoubt,
     MessageNotFound,
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from dray.model.queue import QueueInfo
     from dray.wire.frames import Envelope, Head
 
-_Taken = TypeVar("_Taken")
 _FIRST = Select()
 _PAGE_MESSAGES = 1_000
 _PAGE_BYTES = MIB
@@ -273,7 +272,7 @@ class Queue:
         have left the queue. Raises `ReceiveTimeout`.
         """
         if transaction is None:
-            return await self._in_own(lambda own: self.receive_transaction(timeout, own))
+            return await self._receive_whole(timeout)
         self._connection_of(transaction)
         connection, number = await transaction.awaited.join()
         with transaction.awaited.undivided():
@@ -378,57 +377,56 @@ class Queue:
         check_count("max_messages", max_messages)
         if max_bytes is not None:
             check_count("max_bytes", max_bytes)
-        if transaction is None and not peek and await self._takes_in_own():
-            return await self._take_in_own(
-                max_messages, timeout=timeout, max_bytes=max_bytes, select=select
-            )
         wait_s = wait_for(timeout)
-        connection, number = await self._part_in(transaction)
         # Both are bounds from above, so a lower one keeps the promise.
         count = min(max_messages, BATCH_MESSAGES_MAX)
         room = 0 if max_bytes is None else max(1, max_bytes)
+        claim = transaction is None and not peek
 
-        def request(queue: int) -> Head:
-            return Receive(queue, number, timeout, count, room, peek, select, self._guarded)
+        def request(queue: int, number: int) -> Receive:
+            return Receive(
+                queue, number, timeout, count, room, peek, select, self._guarded, claim=claim
+            )
 
+        if claim:
+            return await take_claimed(self.way, request, select=select, count=count, wait_s=wait_s)
+        connection, number = await self._part_in(transaction)
         with nullcontext() if transaction is None else transaction.awaited.undivided():
             used, frame = await self.way.call(
-                request, Messages, wait_s=wait_s, connection=connection
+                lambda queue: request(queue, number),
+                Messages,
+                wait_s=wait_s,
+                connection=connection,
             )
         assert isinstance(frame.head, Messages)
         found = messages_in(frame.head.envelopes, frame.body, self.name)
         used.give_back(frame.body)
         return found
 
-    async def _takes_in_own(self) -> bool:
-        """Whether a receive needs a transaction, so that giving it up gives the message back."""
-        return self.way.link.runtime.cancellable and (await self.way.opened()).transactional
-
-    async def _take_in_own(
-        self, max_messages: int, *, timeout: float | None, max_bytes: int | None, select: Select
-    ) -> list[Message]:
-        return await self._in_own(
-            lambda own: self._take(
-                max_messages, timeout=timeout, max_bytes=max_bytes, transaction=own, select=select
-            )
-        )
-
-    async def _in_own(self, take: Callable[[Transaction], Awaitable[_Taken]]) -> _Taken:
-        """Take in a transaction that begins and ends with this call."""
-        own = await Transaction.begin(self.way.link)
+    async def _receive_whole(self, timeout: float | None) -> ReceivedTransaction:
+        """Take a whole transaction in a transaction that begins and ends with this call."""
+        link = self.way.link
+        if link.claims.waiting:
+            await link.claims.settle(link)
+            if (kept := link.claims.taken_whole(self.name)) is not None:
+                return kept
+        own = await Transaction.begin(link)
         try:
-            taken = await take(own)
-        except Exception:
+            taken = await self.receive_transaction(timeout, own)
+        except (DrayError, TimeoutError):
             # Nothing came, so nothing is to be given back.
             raise
         except BaseException:
             await own.abort()
             raise
         try:
-            await self.way.link.runtime.to_its_end(own.commit())
+            await link.runtime.to_its_end(own.commit())
         except InDoubt as error:
             # Nobody began this transaction, so what is said is what a plain receive would say.
-            raise ConnectionLost(str(error.__cause__)) from error
+            cause = error.__cause__
+            assert isinstance(cause, DrayError)
+            doubt = Doubt(own.id, self.name, [taken])
+            await link.runtime.to_its_end(link.claims.find_out(link, doubt, cause))
         return taken
 
     async def _send_at_once(self, connection: Connection, records: list[Record]) -> None:

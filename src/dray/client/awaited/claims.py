@@ -1,0 +1,232 @@
+"""What a receive outside of transactions has claimed, until the program has it.
+
+A receive claims its messages under a number of its own, and confirms them by a commit before it
+hands them over. So an answer that is lost costs nothing:
+
+    lost                  then
+    answer to the claim   the manager puts the messages back, at the latest when it is asked next
+    answer to the commit  the outcome is asked: committed, and they are handed over; aborted, and
+                          they are in their queue again
+    the way to ask        they stay here, and the next receive asks first
+
+Kept by the connection's `Link`, for all handles of one `Manager`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dray.client.messages import ReceivedTransaction, messages_in
+from dray.errors import ConnectionLost, DrayError, InDoubt, ProtocolError, StorePoisoned
+from dray.model.classes import TransactionStatus
+from dray.model.ids import ManagerId, join_id
+from dray.wire.frames import Abort, Commit, Done, Messages, Outcome, OutcomeIs, Select
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dray.client.connection import Connection
+    from dray.client.link import Link, QueueLink
+    from dray.model.message import Message
+    from dray.wire.frames import Receive
+
+
+class Doubt(NamedTuple):
+    """What was taken from a queue, and the commit of it, of which the answer was lost."""
+
+    id: str
+    queue: str
+    taken: list[Any]
+    """Messages, or one whole transaction."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is a whole transaction, and not a claim."""
+        return isinstance(self.taken[0], ReceivedTransaction)
+
+    def __str__(self) -> str:
+        if self.whole:
+            return f"a whole transaction of {self.queue!r}"
+        first = f"message {self.taken[0].id} of {self.queue!r}"
+        more = len(self.taken) - 1
+        return f"{first} and {more} more" if more else first
+
+
+class Claims:
+    """All that calls outside of transactions have claimed and not handed over."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._unanswered: list[str] = []
+        self._doubts: list[Doubt] = []
+        self._ready: dict[tuple[str, bool], deque[Any]] = {}
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is anything to settle or to hand over."""
+        return bool(self._unanswered or self._doubts or self._ready)
+
+    def give_up(self, claim_id: str) -> None:
+        """Nothing came of a claim: whatever it holds is to go back."""
+        self._unanswered.append(claim_id)
+
+    def keep(self, doubt: Doubt) -> None:
+        """Nobody waited for the answer to a commit; the next receive asks for its outcome."""
+        self._doubts.append(doubt)
+
+    async def find_out(self, link: Link, doubt: Doubt, error: DrayError) -> None:
+        """Find out what became of a commit whose answer was lost; raises unless it happened."""
+        try:
+            status = await _outcome(link, doubt)
+        except DrayError as again:
+            self._doubts.append(doubt)
+            raise _undecided(doubt, error) from again
+        if self._decided(doubt, status):
+            return
+        raise ConnectionLost(f"{error}; {doubt} was not taken, so receive again") from error
+
+    async def settle(self, link: Link) -> None:
+        """Settle what is open; raises `ConnectionLost` while the manager cannot be asked."""
+        while self._unanswered:
+            claim_id = self._unanswered.pop(0)
+            try:
+                # Never committed, so whatever the answer is, it is given up now.
+                await link.ask(Outcome(claim_id, claim=True), OutcomeIs)
+            except DrayError:
+                self._unanswered.insert(0, claim_id)
+                raise
+        while self._doubts:
+            doubt = self._doubts.pop(0)
+            try:
+                status = await _outcome(link, doubt)
+            except DrayError:
+                self._doubts.insert(0, doubt)
+                raise
+            if self._decided(doubt, status):
+                self._ready.setdefault((doubt.queue, doubt.whole), deque()).extend(doubt.taken)
+
+    def taken(self, queue: str, select: Select, count: int) -> list[Message]:
+        """Messages that were taken from a queue and not handed over; they are by this."""
+        ready = self._ready.get((queue, False), ())
+        found = [each for each in ready if _fits(select, each)][:count]
+        for each in found:
+            self._handed_over((queue, False), each)
+        return found
+
+    def taken_whole(self, queue: str) -> ReceivedTransaction | None:
+        """A whole transaction that was taken from a queue and not handed over."""
+        ready = self._ready.get((queue, True))
+        if not ready:
+            return None
+        found: ReceivedTransaction = ready[0]
+        self._handed_over((queue, True), found)
+        return found
+
+    def _handed_over(self, place: tuple[str, bool], what: object) -> None:
+        self._ready[place].remove(what)
+        if not self._ready[place]:
+            del self._ready[place]
+
+    def _decided(self, doubt: Doubt, status: TransactionStatus) -> bool:
+        """Whether the commit happened; raises while, or because, nobody can say."""
+        match status:
+            case TransactionStatus.COMMITTED:
+                return True
+            case TransactionStatus.ABORTED:
+                return False
+            case TransactionStatus.UNKNOWN:
+                raise InDoubt(
+                    f"the queue manager does not know any more whether {doubt} was taken by"
+                    f" {doubt.id}: look for it there",
+                    transaction_id=doubt.id,
+                )
+            case _:
+                self._doubts.append(doubt)
+                raise _undecided(doubt, ConnectionLost("its old connection is still there"))
+
+
+async def take_claimed(
+    way: QueueLink,
+    request: Callable[[int, int], Receive],
+    *,
+    select: Select,
+    count: int,
+    wait_s: float | None,
+) -> list[Message]:
+    """Receive outside of transactions; `request` makes the head from queue and number."""
+    link = way.link
+    claims = link.claims
+    if claims.waiting:
+        await claims.settle(link)
+        if kept := claims.taken(way.name, select, count):
+            return kept
+    connection = await link.connection()
+    number = await connection.numbers()
+    claim_id = join_id(ManagerId(connection.manager_id), number)
+    try:
+        used, frame = await way.call(
+            lambda queue: request(queue, number), Messages, wait_s=wait_s, connection=connection
+        )
+        assert isinstance(frame.head, Messages)
+        found = messages_in(frame.head.envelopes, frame.body, way.name)
+        used.give_back(frame.body)
+    except (DrayError, TimeoutError) as error:
+        if connection.lost is not None:
+            claims.give_up(claim_id)
+        elif isinstance(error, ProtocolError):
+            await _give_back(claims, connection, number)
+        raise
+    except BaseException:
+        await _give_back(claims, connection, number)
+        raise
+    doubt = Doubt(claim_id, way.name, found)
+    await link.runtime.to_its_end(_confirmed(link, connection, number, doubt))
+    return found
+
+
+async def _confirmed(link: Link, connection: Connection, number: int, doubt: Doubt) -> None:
+    """Commit a claim; raises unless it is committed."""
+    try:
+        await connection.ask(Commit(number, 0), Done)
+    except (ConnectionLost, ProtocolError, StorePoisoned) as error:
+        await link.claims.find_out(link, doubt, error)
+    except DrayError:
+        # Refused, so it is back in its queue.
+        raise
+    except BaseException:
+        link.claims.keep(doubt)
+        raise
+
+
+async def _give_back(claims: Claims, connection: Connection, number: int) -> None:
+    """Abort a claim that was given up, whether or not the manager has found something for it."""
+    try:
+        await connection.ask(Abort(number), Done)
+    except DrayError:
+        claims.give_up(join_id(ManagerId(connection.manager_id), number))
+
+
+def _fits(select: Select, message: Message) -> bool:
+    """Whether a message is one that a selection asks for."""
+    match select.by:
+        case "lookup":
+            return message.lookup_id == select.lookup_id
+        case "id":
+            return message.id == select.text
+        case "correlation":
+            return (message.correlation_id or "").casefold() == select.text.casefold()
+    return True
+
+
+async def _outcome(link: Link, doubt: Doubt) -> TransactionStatus:
+    answer = await link.ask(Outcome(doubt.id, claim=not doubt.whole), OutcomeIs)
+    return TransactionStatus(answer.status)
+
+
+def _undecided(doubt: Doubt, error: DrayError) -> ConnectionLost:
+    return ConnectionLost(
+        f"{error}; it is not known yet whether {doubt} was taken: if so, the next receive through"
+        " this manager hands it over",
+        transaction_id=doubt.id,
+    )
