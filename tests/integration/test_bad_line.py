@@ -10,6 +10,7 @@ import pytest
 import dray
 from dray.cli.demo.processes import ManagerProcess
 from dray.testing.bad_line import BadLine, Inward, Outward
+from tests.integration.commands import until
 
 DELAY_S = 0.05
 BATCH = 100
@@ -100,3 +101,22 @@ def test_five_thousand_messages_over_a_bad_line_arrive_once_and_in_order(tmp_pat
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_hundred_thousand_messages_over_a_bad_line_arrive_once_and_in_order(tmp_path, seed):
     assert history(tmp_path, 100_000, seed) == list(range(100_000))
+
+
+@pytest.mark.slow
+def test_a_line_that_stalls_holds_back_one_message_and_not_a_whole_batch(tmp_path):
+    """8 messages of 500 KB in one transaction; the line stalls behind 3 MB."""
+    body, passed = bytes(500_000), 3_000_000
+    with (
+        ManagerProcess("source", tmp_path) as source,
+        ManagerProcess("there", tmp_path) as there,
+        BadLine(there.port) as line,
+        source.connect() as here,
+        there.connect() as far,
+    ):
+        queue = far.create_queue("orders")
+        out = here.queue(f"dray://127.0.0.1:{line.port}/orders")
+        line.stall_behind(passed)
+        with here.transaction() as transaction:
+            out.send_many([dray.Message(body=body) for _ in range(8)], transaction=transaction)
+        until(lambda: queue.info().message_count == (passed - 1) // len(body), RECEIVE_WITHIN_S)

@@ -11,6 +11,7 @@ import msgspec
 from dray.model.limits import (
     BATCH_MESSAGES_MAX,
     FRAME_BODY_BYTES_MAX,
+    FRAME_BYTES_UNTRIED,
     LINK_WINDOW_BYTES,
     LINK_WINDOW_MESSAGES,
     RESEND_SCHEDULE_S,
@@ -34,6 +35,8 @@ class DeliverySettings(NamedTuple):
     window_messages: int = LINK_WINDOW_MESSAGES
     frame_bytes: int = FRAME_BODY_BYTES_MAX
     frame_messages: int = FRAME_MESSAGES_MAX
+    frame_bytes_untried: int = FRAME_BYTES_UNTRIED
+    """How much a frame holds before the line has shown that it is fast."""
     resend_schedule_s: tuple[float, ...] = RESEND_SCHEDULE_S
 
 

@@ -66,12 +66,14 @@ from dray.delivery.events import (
     Tick,
     Transmit,
 )
+from dray.delivery.frame_size import FrameSize
 from dray.delivery.sequences import (
     began_after,
     began_by_restore,
     next_sequence_id,
     restored_sequence_id,
 )
+from dray.model.limits import WINDOW_FRAMES_MIN
 
 
 class _Talk(enum.Enum):
@@ -109,6 +111,7 @@ class OutgoingStream:
         self._confirmed = self._doubtful = 0
         self._flight: deque[tuple[int, int]] = deque()
         self._flight_bytes = 0
+        self._frame_size = FrameSize(self._settings.frame_bytes_untried, self._settings.frame_bytes)
         self._passed = 0
         self._question = 0
         self._probing = False
@@ -173,6 +176,7 @@ class OutgoingStream:
                 self._talk = _Talk.SILENT
                 self._resend_index = 0
                 self._probing = False
+                self._frame_size.begin()
                 return self._advance(now)
             case LinkLost():
                 self._forget_flight()
@@ -353,7 +357,9 @@ class OutgoingStream:
             self.counters = self.counters._replace(ignored_acks=self.counters.ignored_acks + 1)
             return []
         self._confirmed = upto = self.base + peer.upto
+        in_flight = self._flight_bytes
         self._leave_flight(upto)
+        self._frame_size.acknowledged(in_flight - self._flight_bytes, now)
         self._resend_index = 0
         self._resend_at = None
         self._probing = self._probing and bool(self._flight)
@@ -398,6 +404,7 @@ class OutgoingStream:
         self._resend_index = min(self._resend_index + 1, len(self._settings.resend_schedule_s) - 1)
         self.counters = self.counters._replace(resends=self.counters.resends + 1)
         self._forget_flight()
+        self._frame_size.begin()
         if self._talk is not _Talk.OPEN:
             self._talk = _Talk.SILENT
         return self._advance(now)
@@ -410,9 +417,14 @@ class OutgoingStream:
         messages_left = settings.window_messages - len(flight)
         bytes_left = settings.window_bytes - self._flight_bytes
         previous = flight[-1][0] - self.base if flight else 0
+        if not flight:
+            self._frame_size.sending(now)
         effects: list[Effect] = []
         frame: list[int] = []
-        frame_left = settings.frame_bytes
+        frame_left = self._frame_size.bytes
+        # Each frame has an ack of its own: a window that is full would for ever refill by as little
+        # as the shortest frame of its beginning.
+        worth_a_frame = min(frame_left, settings.window_bytes // WINDOW_FRAMES_MIN)
         more = False
         for each in self._backlog.after(flight[-1][0] if flight else self._position()):
             lookup_id, length = each
@@ -425,7 +437,10 @@ class OutgoingStream:
                     more = True
                     break
                 effects.append(Transmit(self.sequence_id, previous, frame, self.base))
-                previous, frame, frame_left = frame[-1] - self.base, [], settings.frame_bytes
+                previous, frame, frame_left = frame[-1] - self.base, [], self._frame_size.bytes
+            if flight and not frame and bytes_left < worth_a_frame:
+                more = True
+                break
             frame.append(lookup_id)
             frame_left -= length
             flight.append(each)
@@ -433,7 +448,8 @@ class OutgoingStream:
             bytes_left -= length
         if frame:
             effects.append(Transmit(self.sequence_id, previous, frame, self.base))
-            self._doubtful = max(self._doubtful, frame[-1])
+        if flight:
+            self._doubtful = max(self._doubtful, flight[-1][0])
         self._flight_bytes = settings.window_bytes - bytes_left
         if not more:
             effects += self._pass_over()

@@ -104,6 +104,15 @@ QUEUES_MAX: Final = 100_000
 LINK_WINDOW_BYTES: Final = 64 * MIB
 """Unacknowledged bytes between two managers: 100 MB/s at 100 ms wants 10 MB, a disk beside it that
 takes 50 ms for a sync 15 MB; 64 MiB let 300 MB/s through such a line (docs/decisions/0095)."""
+FRAME_BYTES_UNTRIED: Final = 256 * KIB
+"""How much a frame between managers holds, unless one message is longer, before the line has shown
+that it is fast. A line that stalls holds back no more."""
+FRAME_LINE_S: Final = 0.1
+"""A frame holds what the line carries in that time: 4 MiB at 42 MB/s and above, and the least below
+2.6 MB/s."""
+WINDOW_FRAMES_MIN: Final = 16
+"""A window that is full is filled again when a frame's bytes are free in it, and no more than its
+sixteenth: that is the longest frame in a window of 64 MiB."""
 LINK_WINDOW_MESSAGES: Final = 20_000
 """The same for small messages: two frames of the most that one may carry."""
 CONFIRMATIONS_AHEAD_MAX: Final = 10_000

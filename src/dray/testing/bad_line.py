@@ -4,8 +4,9 @@ What goes in comes out `delay_s` later, in each direction. A long line is slow t
 narrow: as many bytes go in at a time as one likes, unless `rate_bytes_s` says how many it takes in
 a second. A narrow line has a short queue at its entrance (about `NARROW_QUEUE_BYTES`), as a good
 router has: what does not fit there waits in the sender's socket, and that is the sender's affair.
-`stall` lets nothing through for a while and says nothing, one way or both; `cut` resets every
-connection, with whatever was under way. It runs on a thread and an event loop of its own.
+`stall` lets nothing through for a while and says nothing, one way or both; `stall_behind` lets some
+bytes through first; `cut` resets every connection, with whatever was under way. It runs on a thread
+and an event loop of its own.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class BadLine:
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._open = (asyncio.Event(), asyncio.Event())
+        self._outward_left: int | None = None
 
     def __enter__(self) -> Self:
         """Begin to listen."""
@@ -78,6 +80,11 @@ class BadLine:
         """Let nothing through for a while; comes back at once."""
         self.stalls += 1
         self._do(self._stall(seconds, ways))
+
+    def stall_behind(self, count: int) -> None:
+        """Let `count` bytes more through outwards, then nothing more."""
+        self.stalls += 1
+        self._do(self._stall_behind(count))
 
     def _do(self, what: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(what, self._loop).result(_ENDS_WITHIN_S)
@@ -164,10 +171,25 @@ class BadLine:
             if not data or writer.transport.is_closing():
                 self._drop(writer)
                 return
-            writer.write(data)
+            rest = data[self._allowed(len(data), way) :]
+            writer.write(data[: len(data) - len(rest)])
             with suppress(OSError):
                 # If the other end is gone, the next turn finds the transport closing.
                 await writer.drain()
+            if rest:
+                await self._open[way].wait()
+                writer.write(rest)
+
+    def _allowed(self, count: int, way: int) -> int:
+        """How many of so many bytes go through before a stall begins."""
+        if way == Inward or self._outward_left is None:
+            return count
+        allowed = min(count, self._outward_left)
+        self._outward_left -= allowed
+        if allowed < count:
+            self._outward_left = None
+            self._open[way].clear()
+        return allowed
 
     def _drop(self, writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
@@ -181,6 +203,9 @@ class BadLine:
         for way in ways:
             self._open[way].clear()
             self._loop.call_later(seconds, self._open[way].set)
+
+    async def _stall_behind(self, count: int) -> None:
+        self._outward_left = count
 
     async def _end(self) -> None:
         self._server.close()

@@ -44,6 +44,7 @@ SETTINGS = DeliverySettings(
     window_messages=12,
     frame_bytes=60,
     frame_messages=4,
+    frame_bytes_untried=25,
     resend_schedule_s=(0.5, 0.5, 2.0),
 )
 
