@@ -135,7 +135,9 @@ class Connection:
         self._loop = around.loop
         self._sock = sock
         self._owner = owner
-        self._stream = FrameStream(around.inlet, partial(around.intake.grant, self))
+        grant = partial(around.intake.grant, self)
+        # A client that says something wrong is told so; managers do not call each other wrongly.
+        self._stream = FrameStream(around.inlet, grant, lenient=not dialled)
         self._outbox = Outbox(sock, around.heap, around.scratch, around.loop.time)
         self._state = _State.OPEN
         self._reading = self._writing = False

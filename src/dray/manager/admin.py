@@ -26,6 +26,7 @@ from dray.manager.lives import Lives
 from dray.manager.notices import NoticeKind
 from dray.manager.purging import carry_on, leave_all
 from dray.manager.transactions import abort, give_up_claim
+from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, QueueKind, TransactionStatus
 from dray.model.ids import EXPRESS_OUTCOME, ManagerId, split_id
 from dray.model.limits import (
@@ -334,7 +335,7 @@ def handle_set_quota(context: Context, session: Session, request_id: int, head: 
 
 def _wanted(asked_for: int | None, now: int | None) -> int | None:
     if asked_for is not None and asked_for < SetQuota.KEPT:
-        raise ProtocolError("a quota of fewer than 0 bytes was asked for")
+        raise no_sense("quota", "a number of bytes from 0 on, or None", asked_for)
     return now if asked_for == SetQuota.KEPT else asked_for
 
 

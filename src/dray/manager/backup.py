@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import crc32c
 
-from dray.errors import DrayError, Misuse, ProtocolError, StorePoisoned
+from dray.errors import DrayError, Misuse, StorePoisoned
 from dray.manager.events import Body
 from dray.manager.index import claims_in, entries_in, place_in, place_of, split_tails
 from dray.manager.quarantine import QUARANTINE
@@ -231,7 +231,7 @@ def handle_backup_read(
     """Give the next piece. Its bytes are durable and pinned, so it waits for no sync."""
     run = session.backup
     if run is None or context.preparing is not None:
-        raise ProtocolError("a piece of a backup was asked for, and no backup is under way")
+        raise Misuse("a piece of a backup was asked for, and no backup is under way; begin one")
     for file in run.passed():
         context.store.unpin(file)
     piece, body = run.take()

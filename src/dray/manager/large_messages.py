@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import crc32c
 
-from dray.errors import LargeMessageHole, MessageNotFound, Misuse, ProtocolError, TransactionUsage
+from dray.errors import LargeMessageHole, MessageNotFound, Misuse, TransactionUsage
 from dray.large.join import PartSeen, SequenceKey
 from dray.manager.envelopes import bodies_in, envelopes_in
 from dray.manager.index import lookup_id_of, part_of, place_in, unpack
@@ -29,6 +29,7 @@ from dray.manager.receiving import (
 from dray.manager.repairs import may_be_filled
 from dray.manager.statuses import statuses_of
 from dray.manager.transactions import open_transaction, take
+from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass
 from dray.model.ids import ManagerId, join_id, split_id
 from dray.model.limits import BATCH_MESSAGES_MAX
@@ -60,11 +61,11 @@ def handle_large_receive(
     if not queue.options.transactional:
         raise TransactionUsage(f"queue {queue.name!r} is not transactional: no large message in it")
     if not head.peek and not head.transaction:
-        raise ProtocolError("a large message is received in a transaction")
+        raise no_sense("transaction", "one that takes the large message", head.transaction)
     if not head.peek:
         check_may_take(queue)
     if head.by not in ("first", "correlation", "sequence"):
-        raise ProtocolError(f"there is no selection by {head.by!r}")
+        raise no_sense("by", "'first', 'correlation' or 'sequence'", head.by)
     if large_receive_now(context, session, request_id, head, asked_now=True):
         return
     if head.by != "first" and not head.timeout:

@@ -17,7 +17,6 @@ from dray.errors import (
     AccessDenied,
     MessageNotFound,
     Misuse,
-    ProtocolError,
     ReceiveTimeout,
     TransactionUsage,
 )
@@ -34,6 +33,7 @@ from dray.manager.quarantine import refuse_damaged
 from dray.manager.queues import Queue
 from dray.manager.system import INTERNAL
 from dray.manager.transactions import OpenTransaction, hold_part, open_transaction
+from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, Part
 from dray.model.ids import split_id
 from dray.model.limits import (
@@ -181,7 +181,7 @@ def handle_copy_part(context: Context, session: Session, request_id: int, head: 
     """Have a range of a record written into the asker's file; what is before it is answered."""
     extent, own = _range_of(context, session, head)
     if not extent.length or head.at < 0 or head.offset > HEADER_BYTES + PROPERTIES_BYTES_MAX:
-        raise ProtocolError("a copy of no bytes, or to no place, was asked for")
+        raise no_sense("length", "that of a range, and at a place in the file", head.length)
     whole = Extent(extent.file, extent.offset - head.offset, head.offset + extent.length)
     into = Into(head.at, head.offset)
     context.answer(session, request_id, Copied(), (whole,), held=not own, into=into)
@@ -199,7 +199,7 @@ def _range_of(context: Context, session: Session, head: ReadPart | CopyPart) -> 
         )
     extent, _ = place_in(packed)
     if head.offset < 0 or head.length < 0 or head.offset + head.length > extent.length:
-        raise ProtocolError("a range outside the record was asked for")
+        raise no_sense("offset", "one where the record has the range", head.offset)
     return Extent(extent.file, extent.offset + head.offset, head.length), own
 
 
@@ -224,7 +224,9 @@ def _check_receive(queue: Queue, head: Receive) -> None:
     if not head.claim:
         check_transaction(queue, head.transaction)
     elif head.peek or not head.transaction:
-        raise ProtocolError("a claim has a number of its own and takes what it gives")
+        raise no_sense(
+            "claim", "a receive with a number of its own that takes what it gives", head.claim
+        )
     if head.peek:
         return
     check_may_take(queue)
@@ -253,13 +255,13 @@ def _candidates(context: Context, queue: Queue, head: Receive) -> Iterator[bytes
         case "correlation":
             return _with_correlation(context, queue, select.text)
         case _:
-            raise ProtocolError(f"there is no selection by {select.by!r}")
+            raise no_sense("by", "one of the ways to select a message", select.by)
 
 
 def _priority_of(select: Select) -> int:
     if len(select.text) == 1 and "0" <= select.text <= str(PRIORITY_MAX):
         return int(select.text)
-    raise ProtocolError(f"there is no priority {select.text!r}")
+    raise no_sense("text", f"a priority from 0 to {PRIORITY_MAX}", select.text)
 
 
 def _up_to_held(queue: Queue, after: int) -> Iterator[bytes]:

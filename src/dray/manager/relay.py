@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dray.errors import Misuse, ProtocolError
+from dray.errors import Misuse
 from dray.manager.admin import next_hop
 from dray.manager.events import LinkSend, Peer
+from dray.model.arguments import no_sense
 from dray.model.limits import BOX_CHARACTERS_MAX, BOXES_MAX, RELAYED_BYTES_MAX
 from dray.model.names import QueueAddress, parse_queue_address
 from dray.wire.frames import AttachBox, Credit, Done, Post
@@ -171,7 +172,7 @@ def handle_post(
 def handle_credit(context: Context, session: Session, _request_id: int, head: Credit) -> None:
     """Note that a session has taken what was passed on to it."""
     if head.size < 0:
-        raise ProtocolError("a credit cannot be negative")
+        raise no_sense("size", "a number of bytes from 0 on", head.size)
     context.relay.credit(session, head.size)
 
 

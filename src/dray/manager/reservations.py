@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dray.errors import ProtocolError
 from dray.manager.disk_room import Promise
 from dray.manager.index import TAIL_BYTES
+from dray.model.arguments import no_sense
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
@@ -26,9 +26,9 @@ NOTHING = Promise(0)
 
 
 def promised(context: Context, size: int, longest: int) -> Promise:
-    """What a client asks for; raises `ProtocolError` for what no message can be."""
+    """What a client asks for; raises `InvalidArgument` for what no message can be."""
     if size < 0 or not 0 <= longest <= context.store.heap_file_bytes:
-        raise ProtocolError("room was asked for that makes no sense")
+        raise no_sense("size", "bytes of records that fit a heap file each", size)
     return Promise(size, longest)
 
 

@@ -11,6 +11,7 @@ from crc32c import crc32c as checksum
 from dray.errors import (
     AccessDenied,
     DrayError,
+    InvalidArgument,
     Misuse,
     NotTransactional,
     ProtocolError,
@@ -36,6 +37,7 @@ from dray.manager.transactions import (
     commit,
     open_transaction,
 )
+from dray.model.arguments import no_sense
 from dray.model.classes import Part, QueueKind
 from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.store.heap import Extent
@@ -90,7 +92,7 @@ def handle_send_file(
     wait for the disk: it is there so that a client lends no more than is taken.
     """
     if not head.transaction:
-        raise ProtocolError("a file is sent in a transaction")
+        raise no_sense("transaction", "one that takes the file", head.transaction)
     transaction = open_transaction(context, session, head.transaction)
     transaction.send_frames += 1
     if transaction.doomed is None and not len(body):
@@ -103,7 +105,7 @@ def handle_send_file(
         record = Send(head.queue, head.transaction, [head.size], [head.crc], guarded=False)
         try:
             _stage_in(context, transaction, record, body)
-        except ProtocolError as error:
+        except (InvalidArgument, ProtocolError) as error:
             transaction.doomed = SourceChanged(
                 "a file changed while it was being sent; nothing of it was committed, send it"
                 f" again ({error})",
@@ -284,14 +286,14 @@ def _check_records(context: Context, head: Send, body: memoryview) -> list[Recor
     """Everything about them but their CRC32Cs, which take as long as the bytes are many."""
     sizes = head.sizes
     if len(sizes) != len(head.crcs) or len(sizes) > BATCH_MESSAGES_MAX:
-        raise ProtocolError("a Send frame's sizes and checksums do not fit together")
+        raise no_sense("sizes", "as many as crcs, and at most 10,000", len(sizes))
     if sum(sizes) != len(body) or (sizes and min(sizes) < HEADER_BYTES):
-        raise ProtocolError("a Send frame's sizes do not fit its body")
+        raise no_sense("sizes", "the lengths of the records in the body", sizes)
     headers, offset, source = [], 0, context.source
     for size in sizes:
         header = read_header(body, offset)
         if header.record_bytes != size or header.source != source:
-            raise ProtocolError("a message record does not fit its place in the frame")
+            raise no_sense("sizes", "the lengths of the records in the body", sizes)
         if header.properties_bytes:
             read_properties(body, header, offset)
         headers.append(header)

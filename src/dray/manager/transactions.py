@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 
-from dray.errors import DrayError, ProtocolError, TransactionAborted, TransactionSequence
+from dray.errors import DrayError, TransactionAborted, TransactionSequence
 from dray.large.join import LargeParts, PartSeen, SequenceKey
 from dray.manager.context import Context, Session
 from dray.manager.departures import entries_at
@@ -28,6 +28,7 @@ from dray.manager.parts import part_seen
 from dray.manager.purging import carry_on, leave_all
 from dray.manager.queues import Queue
 from dray.manager.reservations import give_up_reservations
+from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import (
     MESSAGE_NUMBER_MAX,
@@ -94,7 +95,7 @@ def open_transaction(
     transaction = context.transactions.get(number)
     if transaction is None:
         if not 0 < number <= MESSAGE_NUMBER_MAX:
-            raise ProtocolError(f"{number} is no number of a transaction")
+            raise no_sense("transaction", f"a number from 1 to {MESSAGE_NUMBER_MAX}", number)
         if context.state.has_committed(number):
             raise TransactionSequence(
                 "the transaction is already committed; begin another",

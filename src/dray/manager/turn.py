@@ -15,7 +15,7 @@ from typing import Any, assert_never
 
 from dray.delivery.events import DeliverySettings, Paused
 from dray.delivery.incoming import StreamKey
-from dray.errors import DrayError, ProtocolError, StorePoisoned
+from dray.errors import DrayError, InvalidArgument, ProtocolError, StorePoisoned
 from dray.manager import (
     admin,
     arrivals,
@@ -76,7 +76,7 @@ _WAITING = (frames.Receive, frames.LargeReceive, frames.ReceiveTransaction)
 _Handler = Callable[[Context, Session, int, Any], None]
 _BodyHandler = Callable[..., None]
 
-_FOR_CLIENTS: dict[type[frames.Head], _Handler] = {
+FOR_CLIENTS: dict[type[frames.Head], _Handler] = {
     frames.Lease: admin.handle_lease,
     frames.CreateQueue: admin.handle_create,
     frames.OpenQueue: admin.handle_open,
@@ -124,7 +124,7 @@ _FOR_MANAGERS: dict[type[frames.Head], _Handler] = {
     frames.AttachBox: relay.handle_attach,
     frames.Credit: relay.handle_credit,
 }
-_WITH_BODY: dict[tuple[str, type[frames.Head]], _BodyHandler] = {
+WITH_BODY: dict[tuple[str, type[frames.Head]], _BodyHandler] = {
     ("client", frames.Send): sending.handle_send,
     ("client", frames.Post): relay.handle_post,
     ("client", file_frames.SendFile): sending.handle_send_file,
@@ -324,11 +324,15 @@ class Manager:
                 raise ProtocolError(f"the conversation began with {kind.__name__}, not with Hello")
             admin.handle_hello(self._context, session, request_id, head)
             return
-        with_body = _WITH_BODY.get((session.role, kind))
+        if isinstance(head, frames.Unfit):
+            if session.role != "client" or not request_id:
+                raise ProtocolError(head.sentence)
+            raise InvalidArgument(head.sentence, **head.fields)
+        with_body = WITH_BODY.get((session.role, kind))
         if with_body is not None:
             with_body(self._context, session, request_id, head, body=body)
             return
-        handlers = _FOR_CLIENTS if session.role == "client" else _FOR_MANAGERS
+        handlers = FOR_CLIENTS if session.role == "client" else _FOR_MANAGERS
         handler = handlers.get(kind)
         if handler is None or len(body):
             raise ProtocolError(f"a {session.role} may not send {kind.__name__} here")

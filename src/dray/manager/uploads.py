@@ -37,6 +37,7 @@ from dray.manager.reservations import (
     reserve_again,
 )
 from dray.manager.transactions import OpenTransaction, abort, give_back, open_transaction
+from dray.model.arguments import no_sense
 from dray.model.ids import split_id
 from dray.model.limits import UPLOAD_AGE_S_MAX, UPLOAD_SOURCE_BYTES_MAX, UPLOADS_MAX
 from dray.wire.frames import (
@@ -63,7 +64,7 @@ def handle_begin(context: Context, session: Session, request_id: int, head: Uplo
     queue = context.state.queues.numbered(head.queue)
     room = promised(context, head.reserve, head.longest)
     if len(head.source) > UPLOAD_SOURCE_BYTES_MAX:
-        raise ProtocolError("an upload was begun with values out of bounds")
+        raise no_sense("source", f"at most {UPLOAD_SOURCE_BYTES_MAX} bytes", bytes(head.source))
     if head.number in context.transactions or context.state.has_committed(head.number):
         raise TransactionSequence(
             "the upload was begun before; resume it",
@@ -89,7 +90,7 @@ def handle_mark(context: Context, session: Session, request_id: int, head: Uploa
     transaction = open_transaction(context, session, head.number)
     upload = context.state.uploads.get(head.number)
     if upload is None:
-        raise ProtocolError("a mark was set in what is no upload")
+        raise no_sense("number", "that of an upload", head.number)
     if transaction.doomed is not None:
         return
     staged = transaction.sends.get(upload.queue, [])

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import crc32c
 import msgspec
 
-from dray.errors import DrayError, Misuse, ProtocolError
+from dray.errors import DrayError, InvalidArgument, ProtocolError
 from dray.model.limits import FRAME_BODY_BYTES_MAX, FRAME_HEAD_BYTES_MAX
 from dray.wire import backup_frames, file_frames
 from dray.wire.head import Head
@@ -182,6 +182,7 @@ __all__ = [
     "StreamRefused",
     "StreamState",
     "TransactionMessages",
+    "Unfit",
     "UploadBegin",
     "UploadDrop",
     "UploadIs",
@@ -269,6 +270,13 @@ class Failed(Head, frozen=True):
     fields: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class Unfit(Failed, frozen=True):
+    """Stands for the head of a client's frame that came whole and has a value of a wrong type.
+
+    It is the answer to that frame, which is refused; whatever follows can be read all the same.
+    """
+
+
 class Cut(Head, frozen=True):
     """In the body the beginning of another frame, whole but for its body, which comes in Pieces.
 
@@ -307,13 +315,15 @@ class FrameHeader(NamedTuple):
 def encode_frame(head: Head, request_id: int = 0, body_bytes: int = 0) -> bytes:
     """Everything of a frame but its body, which the caller sends right after.
 
-    Raises `Misuse` for what has no place in MessagePack, `ProtocolError` for what is too long.
+    Raises `InvalidArgument` for what has no place in MessagePack, `ProtocolError` for what is too
+    long.
     """
     try:
         encoded = _encode_head(head)
     except (OverflowError, TypeError, UnicodeEncodeError) as error:
         # Integers beyond 64 bits, half characters: what a caller put into it.
-        raise Misuse(f"{type(head).__name__} has a value that cannot be sent: {error}") from error
+        name = type(head).__name__
+        raise InvalidArgument(f"{name} has a value that cannot be sent", argument=name) from error
     if len(encoded) > FRAME_HEAD_BYTES_MAX or body_bytes > FRAME_BODY_BYTES_MAX:
         raise ProtocolError(f"{type(head).__name__} is over the bounds of a frame")
     checked = _CHECKED.pack(MAGIC, VERSION, head.code, 0, request_id, len(encoded), body_bytes)
@@ -322,18 +332,14 @@ def encode_frame(head: Head, request_id: int = 0, body_bytes: int = 0) -> bytes:
 
 
 def check_values(head: Head, encoded: bytes) -> None:
-    """Read again what `encode_frame` wrote of a head; raises `Misuse` for a value of a wrong type.
+    """Read again what `encode_frame` wrote of a head; `InvalidArgument` for a wrong type.
 
     So whoever made the call hears of it, and not the other end, which would hang up.
     """
     try:
         _DECODERS[head.code].decode(memoryview(encoded)[FRAME_HEADER_BYTES:])
     except (msgspec.MsgspecError, ValueError) as error:
-        what, _, where = str(error).partition(" - at `$")
-        at = re.match(r"\[(\d+)\]", where)
-        fields = head.__struct_fields__
-        name = fields[int(at[1])] if at is not None else type(head).__name__
-        raise Misuse(f"{name} has a value that makes no sense: {what}") from error
+        raise _misfit(type(head), error) from error
 
 
 def read_frame_header(view: bytes | bytearray | memoryview, at: int = 0) -> FrameHeader:
@@ -357,16 +363,33 @@ def read_frame_header(view: bytes | bytearray | memoryview, at: int = 0) -> Fram
     return FrameHeader(kind, request_id, head_bytes, body_bytes, crc)
 
 
-def decode_head(header: FrameHeader, encoded: memoryview) -> Head:
-    """Check the CRC32C of what `encode_frame` gave, and read the head; raises `ProtocolError`."""
+def decode_head(header: FrameHeader, encoded: memoryview, *, lenient: bool = False) -> Head:
+    """Check the CRC32C of what `encode_frame` gave, and read the head; raises `ProtocolError`.
+
+    If it is `lenient`, a value of a wrong type gives `Unfit`: the frame itself is whole.
+    """
     head = encoded[FRAME_HEADER_BYTES:]
     if crc32c.crc32c(head, crc32c.crc32c(encoded[:_CRC_AT])) != header.crc:
         raise ProtocolError("a frame was damaged on the way: its CRC32C does not fit")
     try:
         return _DECODERS[header.type].decode(head)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        name = FRAME_TYPES[header.type].__name__
+        kind = FRAME_TYPES[header.type]
+        name = kind.__name__
+        if lenient and kind not in {Cut, Piece} and not kind.with_file:
+            misfit = _misfit(kind, error)
+            return Unfit(misfit.code, str(misfit), misfit.fields)
         raise ProtocolError(f"the head of a {name} frame cannot be read: {error}") from error
+
+
+def _misfit(kind: type[Head], error: Exception) -> InvalidArgument:
+    """Name the field that a decoder has complained of."""
+    at = re.search(r"`\$\[(\d+)\]", str(error))
+    fields = kind.__struct_fields__
+    name = fields[int(at[1])] if at is not None else kind.__name__
+    return InvalidArgument(
+        f"{name} of {kind.__name__} has a value of a wrong type, or out of bounds", argument=name
+    )
 
 
 def failure(error: DrayError) -> Failed:

@@ -60,14 +60,22 @@ class FrameStream:
     straight into the memory of that body.
     """
 
-    def __init__(self, shared: bytearray | None = None, grant: Grant = _always) -> None:
+    def __init__(
+        self,
+        shared: bytearray | None = None,
+        grant: Grant = _always,
+        *,
+        lenient: bool = False,
+    ) -> None:
         """Begin before the first frame.
 
         `shared` is READ_BYTES of memory that is used between `buffer` and `received` only, so that
         all streams of one thread may share it. `grant` says whether so many more bytes may be held.
+        If it is `lenient`, a head with a value of a wrong type comes as `Unfit`.
         """
         self._shared = bytearray(READ_BYTES) if shared is None else shared
         self._grant = grant
+        self._lenient = lenient
         self._small = self._shared
         self._start = self._end = 0
         self._rest = b""
@@ -141,7 +149,7 @@ class FrameStream:
             stop = body_at + body_bytes
             if stop > end or kind in _CODES_OF_CUT_ONES:
                 break
-            head = decode_head(header, view[start:body_at])
+            head = decode_head(header, view[start:body_at], lenient=self._lenient)
             body = memoryview(bytearray(view[body_at:stop])) if body_bytes else _EMPTY
             frames.append(Frame(head, request_id, body))
             self._start = start = stop
@@ -185,7 +193,8 @@ class FrameStream:
         if have < whole:
             self._prepare_for(whole)
             return None
-        head = decode_head(header, memoryview(self._small)[self._start : self._start + whole])
+        encoded = memoryview(self._small)[self._start : self._start + whole]
+        head = decode_head(header, encoded, lenient=self._lenient)
         self._start += whole
         return header, head
 

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from dray import errors
-from dray.manager.events import CloseSession, Request
+from dray.manager.events import CloseSession, Request, SessionOpened
+from dray.manager.turn import FOR_CLIENTS
 from dray.model.message import Message
 from dray.wire import frames
 from dray.wire.stream import Frame
@@ -92,3 +93,29 @@ def test_no_frame_whatever_makes_the_manager_fail(desk, seed):
             desk.advance(babbler.random.choice([0.1, 10.0, 3600.0]))
     desk.crash()
     assert isinstance(desk.session().call(frames.Describe()), frames.ManagerState)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_no_value_in_a_frame_of_a_client_ends_its_session(desk, seed):
+    babbler = Babbler(seed)
+    caller = desk.session()
+    for name, transactional in (("q", True), ("plain", False)):
+        caller.send(caller.create(name, transactional=transactional), Message(body=b"x"))
+    for head in babbler.heads(1_500):
+        if type(head) in FOR_CLIENTS:
+            effects = desk.turn(Request(caller.number, Frame(head, 1, memoryview(b""))))
+            assert not any(isinstance(each, CloseSession) for each in effects), head
+
+
+@pytest.mark.parametrize(("role", "request_id"), [("client", 0), ("manager", 1)])
+def test_a_frame_that_cannot_be_read_ends_the_session_where_no_answer_would_do(
+    desk, role, request_id
+):
+    number = desk.session().number + 1
+    hello = frames.Hello(role, "b" * 32 if role == "manager" else "", instance="i")
+    desk.turn(SessionOpened(number))
+    desk.turn(Request(number, Frame(hello, 1, memoryview(b""))))
+    unfit = frames.Unfit("invalid-argument", "name of OpenQueue has a value of a wrong type")
+    effects = desk.turn(Request(number, Frame(unfit, request_id, memoryview(b""))))
+    assert any(isinstance(each, CloseSession) for each in effects)

@@ -289,7 +289,7 @@ def test_a_number_out_of_bounds_begins_no_transaction(desk: Desk, number: int) -
     caller = desk.session()
     queue = caller.create("orders")
     (answer,) = caller.answers(caller.ask(frames.UploadBegin(queue, number, 100, b"")))
-    assert answer.head.error == "protocol-error"
+    assert answer.head.error == "invalid-argument"
     caller.desk.turn(SessionClosed(caller.number))
     assert not desk.manager._context.transactions
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import crc32c
 import pytest
 
-from dray.errors import BackupDamaged, Misuse, ProtocolError, StoreCorrupt, StoreLocked
+from dray.errors import BackupDamaged, Misuse, StoreCorrupt, StoreLocked
 from dray.manager import backup
 from dray.manager.backup_offline import back_up_stopped
 from dray.manager.checking import check_store
@@ -169,7 +169,7 @@ def test_nothing_is_drawn_of_a_backup_that_is_being_prepared(desk: Desk):
     caller = desk.session()
     caller.send(caller.create("orders"), *[Message(body=b"x")] * 50)
     caller.ask(backup_frames.Backup())
-    with pytest.raises(ProtocolError):
+    with pytest.raises(Misuse, match="no backup is under way"):
         caller.call(backup_frames.BackupRead())
 
 
@@ -195,7 +195,7 @@ def test_without_a_heap_file_it_is_refused_by_name_and_holds_nothing(desk: Desk)
 
 
 def test_a_piece_without_a_backup_is_refused(desk: Desk):
-    with pytest.raises(ProtocolError):
+    with pytest.raises(Misuse, match="no backup is under way"):
         desk.session().call(backup_frames.BackupRead())
 
 

@@ -180,7 +180,7 @@ def test_parts_that_no_heap_file_holds_are_promised_nothing(
     desk: Desk, queue: int, longest: int
 ) -> None:
     caller = desk.session()
-    with pytest.raises(errors.ProtocolError):
+    with pytest.raises(errors.InvalidArgument):
         caller.call(frames.Reserve(queue, caller.number_for(), 10, longest))
     assert promised(desk) == 0
 

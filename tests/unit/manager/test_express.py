@@ -240,7 +240,7 @@ def test_what_is_of_one_priority_can_be_asked_for(caller, queue):
     with pytest.raises(errors.ReceiveTimeout):
         of("7")
     for wrong in ("8", "-1", "6 ", "six", "\u0663"):
-        with pytest.raises(errors.ProtocolError, match="no priority"):
+        with pytest.raises(errors.InvalidArgument, match="a priority"):
             of(wrong)
 
 

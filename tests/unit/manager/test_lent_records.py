@@ -73,7 +73,7 @@ def test_a_file_that_is_not_as_it_was_said_dooms_its_transaction(desk: Desk, spo
 def test_a_file_is_sent_in_a_transaction(desk: Desk) -> None:
     caller = desk.session()
     queue = caller.create("files")
-    with pytest.raises(errors.ProtocolError):
+    with pytest.raises(errors.InvalidArgument):
         caller.call(file_frames.SendFile(queue, 0, 100, 0, 0), b"")
 
 
@@ -105,7 +105,7 @@ def test_a_copy_of_what_is_not_in_the_message_is_refused(
     queue = caller.create("q")
     caller.send(queue, Message(body=b"abcdef"), Message(body=b"secret"))
     (envelope, _), _ = caller.receive(queue, peek=True)
-    with pytest.raises(errors.ProtocolError):
+    with pytest.raises(errors.InvalidArgument):
         caller.call(file_frames.CopyPart(queue, envelope.lookup_id, offset, length, at))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.errors import Misuse, ProtocolError
+from dray.errors import InvalidArgument, Misuse
 from dray.manager.events import Answer, SessionClosed, Tick
 from dray.model.limits import BOX_CHARACTERS_MAX, MIB, RELAYED_BYTES_MAX
 from dray.wire.frames import AttachBox, Credit, Done, Post
@@ -180,7 +180,7 @@ def test_the_number_of_boxes_is_bounded(tmp_path, monkeypatch):
     assert caller.call(AttachBox("b", "reports")) == Done()
 
 
-def test_a_negative_credit_ends_the_conversation(tmp_path):
+def test_a_negative_credit_is_refused(tmp_path):
     net = Posts(tmp_path, "a")
-    with pytest.raises(ProtocolError):
+    with pytest.raises(InvalidArgument):
         net.client("a").call(Credit(-1))

@@ -255,7 +255,7 @@ def test_a_number_is_begun_once(sender: Sender) -> None:
 )
 def test_nonsense_is_refused(sender: Sender, head: frames.UploadBegin) -> None:
     wrong = frames.UploadBegin(sender.queue, head.number, head.reserve, head.source)
-    with pytest.raises(errors.ProtocolError):
+    with pytest.raises(errors.InvalidArgument):
         sender.caller.call(wrong)
 
 
@@ -263,7 +263,7 @@ def test_a_mark_in_what_is_no_upload_is_refused(desk: Desk, sender: Sender) -> N
     caller = sender.caller
     transaction = caller.number_for()
     caller.send(sender.queue, Message(body=b"x"), transaction=transaction)
-    with pytest.raises(errors.ProtocolError):
+    with pytest.raises(errors.InvalidArgument):
         caller.call(frames.UploadMark(transaction, 1, 0, b""))
 
 

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import crc32c
+import msgspec
 import pytest
 
-from dray.errors import DrayError, QuotaExceeded, every_error, from_code
-from dray.wire.frames import FRAME_TYPES, Failed, Head, failure
+from dray.errors import DrayError, ProtocolError, QuotaExceeded, every_error, from_code
+from dray.wire.file_frames import SendFile
+from dray.wire.frames import (
+    FRAME_HEADER,
+    FRAME_TYPES,
+    Cut,
+    Failed,
+    Head,
+    OpenQueue,
+    Piece,
+    Unfit,
+    decode_head,
+    failure,
+    read_frame_header,
+)
 from tests.unit.wire.speech import encoded, heard
 
 
@@ -38,3 +53,34 @@ def test_the_fields_of_an_error_are_its_attributes():
     again = from_code(head.error, head.sentence, head.fields)
     assert isinstance(again, QuotaExceeded)
     assert (again.quota, again.limit, again.used, again.requested) == ("queue", 10, 9, 2)
+
+
+def whole(kind: type[Head], fields: object) -> memoryview:
+    """A frame of that kind, whole, with any fields."""
+    head = msgspec.msgpack.encode(fields)
+    checked = FRAME_HEADER.pack(b"DRAY", 1, kind.code, 0, 9, len(head), 0, 0)[:20]
+    crc = crc32c.crc32c(head, crc32c.crc32c(checked))
+    return memoryview(checked + crc.to_bytes(4, "little") + head)
+
+
+def test_a_value_of_a_wrong_type_is_answered_where_the_reader_is_lenient():
+    frame = whole(OpenQueue, [5])
+    found = decode_head(read_frame_header(frame), frame, lenient=True)
+    assert isinstance(found, Unfit)
+    assert (found.error, found.fields) == ("invalid-argument", {"argument": "name"})
+    with pytest.raises(ProtocolError, match="OpenQueue"):
+        decode_head(read_frame_header(frame), frame)
+
+
+@pytest.mark.parametrize("kind", [Cut, Piece, SendFile])
+def test_a_frame_that_others_hang_on_has_to_be_read(kind):
+    frame = whole(kind, ["x"])
+    with pytest.raises(ProtocolError, match=kind.__name__):
+        decode_head(read_frame_header(frame), frame, lenient=True)
+
+
+def test_a_frame_that_is_no_list_of_fields_is_named_itself():
+    frame = whole(OpenQueue, "text")
+    found = decode_head(read_frame_header(frame), frame, lenient=True)
+    assert isinstance(found, Unfit)
+    assert found.fields == {"argument": "OpenQueue"}
