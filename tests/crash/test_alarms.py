@@ -15,8 +15,14 @@ from dray.store.recovery import Replay
 from dray.store.store import Store
 from dray.store.survey import Survey
 from dray.store.syncing import Checkpoint, Sync
+from dray.store.witness import note_end
 from dray.testing.disk import crash_states
-from tests.crash.workload import Findings, check_every_crash, recorded_workload
+from tests.crash.workload import (
+    Findings,
+    check_every_crash,
+    flip_what_is_newest,
+    recorded_workload,
+)
 from tests.unit.store.ledger import Ledger
 
 pytestmark = pytest.mark.slow
@@ -36,8 +42,8 @@ def reuse_at_once(self, extent):
     self._heap.free(extent)
 
 
-def trust_the_log(self, chain, to_verify):
-    return True
+def trust_the_log(self, to_verify):
+    return []
 
 
 def sync_only_the_log(self):
@@ -96,7 +102,7 @@ def make_only_the_log_durable(self, log, chain):
     ("owner", "name", "broken"),
     [
         (Store, "release", reuse_at_once),
-        (Replay, "_all_intact", trust_the_log),
+        (Replay, "_misfits", trust_the_log),
         (Sync, "run", sync_only_the_log),
         (Sync, "run", sync_only_the_heap),
         (Sync, "run", forget_new_names),
@@ -124,3 +130,24 @@ def test_a_life_that_reuses_its_epoch_is_caught(monkeypatch):
     monkeypatch.setattr(LogReader, "chain", forgetful_chain)
     with pytest.raises((AssertionError, StoreCorrupt)):
         look_everywhere()
+
+
+def test_a_note_of_what_is_not_durable_yet_is_caught(monkeypatch):
+    begin_sync = Store.begin_sync
+
+    def boastful(self):
+        sync = begin_sync(self)
+        note_end(self._witness, self._log.head)
+        return sync
+
+    monkeypatch.setattr(Store, "begin_sync", boastful)
+    with pytest.raises(StoreCorrupt):
+        look_everywhere()
+
+
+def test_a_store_that_notes_no_sync_is_caught_by_a_flipped_bit(monkeypatch):
+    monkeypatch.setattr("dray.store.store.note_end", lambda *_: None)
+    rng = Random(1)
+    recording = recorded_workload(rng, turns=60)
+    with pytest.raises(AssertionError):
+        flip_what_is_newest(recording, rng, chances=4)

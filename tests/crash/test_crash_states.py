@@ -7,7 +7,12 @@ from random import Random
 import pytest
 
 from dray.testing.disk import crash_states
-from tests.crash.workload import Findings, check_every_crash, recorded_workload
+from tests.crash.workload import (
+    Findings,
+    check_every_crash,
+    flip_what_is_newest,
+    recorded_workload,
+)
 
 pytestmark = pytest.mark.slow
 STATES = "crash states of a store"
@@ -36,6 +41,25 @@ def test_a_second_crash_during_and_after_recovery_is_survived_as_well(seed, went
         check_every_crash(second, rng, findings)
     went_through[STATES] = findings.crashes
     assert findings.crashes > 1000
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_bit_flipped_in_what_is_newest_never_drops_what_was_told(seed, went_through):
+    rng = Random(seed)
+    came = flip_what_is_newest(recorded_workload(rng, turns=60), rng, chances=2)
+    went_through["killed stores with a flipped bit"] = came.total()
+    assert came.total() > 1000
+    assert came["refused"] > 10
+    assert came["named"] > 5
+    assert came["cut off, in doubt"] > 10
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_no_seed_finds_a_flipped_bit_that_drops_what_was_told(seed, went_through):
+    rng = Random(seed)
+    came = flip_what_is_newest(recorded_workload(rng, turns=120), rng, chances=6)
+    went_through["killed stores with a flipped bit"] = came.total()
 
 
 @pytest.mark.torture

@@ -100,7 +100,7 @@ def forget_the_last_position(packed):
     ("owner", "name", "broken"),
     [
         pytest.param(Store, "release", reuse_at_once, marks=pytest.mark.torture),
-        (Replay, "_all_intact", trust_the_log),
+        (Replay, "_misfits", trust_the_log),
         (Sync, "run", sync_nothing),
         (Sync, "run", sync_only_the_log),
         (Sync, "run", sync_only_the_heap),

@@ -12,8 +12,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
-from dray.errors import StoreFull
+from crc32c import crc32c
+
+from dray.errors import StoreCorrupt, StoreFull
 from dray.store.checkpoint import PAIRS
+from dray.store.decisions import LOG_DAMAGED, LOG_LOST
+from dray.store.recovery import Loss
 from dray.store.syncing import Checkpoint, Sync
 from dray.testing.disk import CrashState, Fate, Operation, SimDisk, crash_states
 from tests.unit.store.ledger import Ledger, busy_turn, small_store
@@ -169,7 +173,57 @@ def check_crash(
     assert (report.missing, report.cut) == ((), ()), (state.done, state.fate, report)
     damaged = set(report.damaged)
     assert all(len(damaged.intersection(pair)) <= 1 for pair in PAIRS), report
+    assert (report.spoiled, report.quarantined) == ((), ()), (state.done, state.fate, report)
     ledger.check(store)
     findings.crashes += 1
     findings.cut_groups += report.cut_groups
     findings.acts[report.act.name] += 1
+
+
+def flip_what_is_newest(recording: Recording, rng: Random, *, chances: int) -> Counter[str]:
+    """Kill the process behind every operation, and flip a bit of the newest payload or groups.
+
+    A killed process leaves everything that it wrote. So nothing that was told may be missing, and
+    the damage is refused or named. Gives how often which of it came of that.
+    """
+    disk = SimDisk(rng) if recording.base is None else recording.base.after_crash(Fate.KEPT)
+    ended = begun = recording.first_turn
+    came: Counter[str] = Counter()
+    newest: dict[str, tuple[str, range]] = {}
+    for operation in recording.operations:
+        if operation.verb == "mark" and operation.name == BEGUN:
+            begun = max(begun, operation.offset)
+        elif operation.verb == "mark":
+            ended = max(ended, operation.offset)
+        else:
+            disk.replay(operation)
+            if operation.name.startswith(("p", "j", "QMLog")) and any(operation.data):
+                place = range(operation.offset, operation.offset + len(operation.data))
+                newest[operation.name[0]] = operation.name, place
+        told_now = operation.verb == "mark" and operation.name == ENDED
+        for _ in range(chances * (4 if told_now else 1) if newest else 0):
+            name, place = rng.choice(list(newest.values()))
+            offset = rng.choice(place)
+            flipped = disk.after_crash(Fate.KEPT)
+            bit = bytes([flipped.image(name)[offset] ^ 1 << rng.randrange(8)])
+            flipped.damage(name, offset, bit)
+            came[_outcome_of_a_flip(flipped, recording, range(ended, begun + 1))] += 1
+    return came
+
+
+def _outcome_of_a_flip(disk: SimDisk, recording: Recording, allowed: range) -> str:
+    ledger = Ledger()
+    store = small_store(disk)
+    try:
+        report = store.recover(ledger.load)
+    except StoreCorrupt as error:
+        if error.event not in {LOG_LOST, LOG_DAMAGED}:
+            raise
+        return "refused"
+    assert ledger.turn in allowed, (allowed, report)
+    assert ledger.state() == recording.states[ledger.turn], report
+    misfit = [extent for extent, crc in ledger.pieces.values() if crc32c(store.read(extent)) != crc]
+    if ledger.turn < allowed[-1] and report.cut_groups:
+        assert Loss.CUT_OFF in report.lost
+        return "cut off, in doubt"
+    return "named" if report.spoiled else "found when it is read" if misfit else "nothing"

@@ -44,8 +44,15 @@ def command(settings: Settings, data: str) -> int:
 def _print(report: CheckReport) -> None:
     for finding in report.findings:
         click.echo(_line(finding))
-    damaged = sum(each.severity == "damage" for each in report.findings)
+    damaged, in_doubt = (
+        sum(each.severity == severity for each in report.findings)
+        for severity in ("damage", "doubt")
+    )
     outcome = f"damaged: {damaged}" if damaged else "nothing is damaged"
+    if in_doubt:
+        outcome = (
+            f"{outcome if damaged else 'nothing is damaged for certain'}; in doubt: {in_doubt}"
+        )
     counts = (
         f"{count} {what}{'s' if count != 1 else ''}"
         for count, what in (

@@ -326,9 +326,13 @@ class Turns:
 
     def _release(self, turn: _Turn) -> None:
         """The sync of a turn has ended: do what waited for it, and go on."""
-        self._running = None
         self._pace.took(self._loop.time() - self._began_at, turn.sync.heap_bytes)
-        self._store.end_sync(turn.sync)
+        try:
+            self._store.end_sync(turn.sync)
+        except StorePoisoned as error:
+            self.fail(error)
+            return
+        self._running = None
         self._backlog.shrank()
         self._performer.perform(turn.effects)
         if self._lined_up:
@@ -368,7 +372,11 @@ class Turns:
             self.fail(error)
         if self._failed:
             return
-        self._store.end_checkpoint(checkpoint)
+        try:
+            self._store.end_checkpoint(checkpoint)
+        except StorePoisoned as failed:
+            self.fail(failed)
+            return
         if checkpoint.refused is None:
             self._checkpointing = False
             self._after_checkpoint()

@@ -358,10 +358,12 @@ class Guard:
         name = self._name(event.src_path)
         match event.event_type:
             case "closed":
+                if self._marks.take("closes", name):
+                    return
                 if name == LOCK_NAME:
                     # Whoever tries to start a second manager does that, and so do we at the end.
                     self._drained.set()
-                elif not self._marks.take("closes", name):
+                else:
                     self._tell("edited", name, self._size(name))
             case "created":
                 if not self._marks.take("comes", name):

@@ -75,9 +75,8 @@ def check_store(path: str | Path, told: Told | None = None) -> CheckReport:
             _tell_refusal(error, findings)
             return findings.report()
         findings.manager_id = state.manager_id
-        if offline.cuts:
-            sentence = f"{offline.cuts} groups were never durable; a start cuts them off"
-            findings.note(LOG_NAME, sentence)
+        for sentence in offline.doubts:
+            findings.doubt(LOG_NAME, sentence, remedy="a start cuts it off")
         if offline.refusal is not None:
             _tell_refusal(offline.refusal, findings)
         _check_second_ways(offline, findings)

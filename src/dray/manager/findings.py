@@ -6,7 +6,7 @@ import msgspec
 
 
 class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One thing that was found in one file. `severity` is "damage" or "note"."""
+    """One thing that was found in one file. `severity` is "damage", "doubt" or "note"."""
 
     severity: str
     file: str
@@ -65,6 +65,10 @@ class Findings:
                 remedy=remedy,
             )
         )
+
+    def doubt(self, file: str, what: str, remedy: str = "") -> None:
+        """Something may be damage, or what a power failure leaves; nobody can tell."""
+        self._found.append(Finding(severity="doubt", file=file, what=what, remedy=remedy))
 
     def note(self, file: str, what: str, queue: str = "", remedy: str = "") -> None:
         """Something is worth knowing."""

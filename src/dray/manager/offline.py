@@ -20,7 +20,7 @@ from dray.store.heap import Extent
 from dray.store.maps import MAP_NAMES, Disagreement
 from dray.store.qmlog import Chain, LogReader
 from dray.store.reading import HeapReader, ReadOnlyDisk
-from dray.store.recovery import History, Replay
+from dray.store.recovery import History, Replay, doubts
 from dray.store.survey import Survey, survey
 from dray.wire.record import read_header
 
@@ -34,8 +34,8 @@ class Offline:
         self.disk.lock()
         self.heap = HeapReader(self.disk)
         self.state = State(DeliverySettings())
-        self.cuts = 0
-        """Groups at the end of the log that the next start will cut off."""
+        self.doubts: list[str] = []
+        """What the next start will cut off at the end of the log, a sentence each."""
         self.disagreements: list[Disagreement] = []
         """Where the map of live blocks says otherwise than the state."""
         self.aside: frozenset[Extent] = frozenset()
@@ -73,7 +73,8 @@ class Offline:
             self.refusal = error
         self.aside = frozenset(run.quarantined)
         self.unused_maps = tuple(name for name in run.damaged if name in MAP_NAMES)
-        self.cuts, self.capacity = run.cuts, found.capacity
+        self.doubts = doubts(run.cuts, unfinished=run.unfinished)
+        self.capacity = found.capacity
         self.disagreements = run.disagreements
         whole = found.whole(TRANSACTIONS)
         self.oldest = whole[-1] if whole else ORIGIN

@@ -20,19 +20,21 @@ from dray.manager.facts import Committed, Confirmation, QueueCreated, pack_looku
 from dray.manager.index import is_express_entry, lookup_id_of, part_of, tail_of, unpack, with_expiry
 from dray.manager.notices import NoticeKind
 from dray.model.classes import MessageClass, Part, QueueKind
+from dray.model.limits import DAMAGED_NAMED_MAX
 from dray.model.queue import QueueOptions
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
 from dray.store.heap import Extent, file_name
 from dray.wire.record import COPY_DEAD_LETTER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from dray.manager.context import Context
     from dray.manager.events import Body
     from dray.manager.index import Entry
     from dray.manager.parts import Records
     from dray.manager.queues import Queue
+    from dray.manager.state import State
 
 QUARANTINE: Final = 8
 QUARANTINE_NAME: Final = "system$;quarantine"
@@ -67,6 +69,19 @@ def refuse_damaged(
         event=MESSAGE_FILE_UNREADABLE,
         file=name,
     )
+
+
+def damaged_messages(state: State, spoiled: Iterable[Extent]) -> list[tuple[str, str]]:
+    """Name messages whose bytes a start found damaged: queue and sentence, for an operator."""
+    left = set(spoiled)
+    named: list[tuple[str, str]] = []
+    for queue in state.queues if left else ():
+        found = [entry for entry in map(unpack, queue.index.everything()) if entry.extent in left]
+        for entry in found[: DAMAGED_NAMED_MAX - len(named)]:
+            where = f"{file_name(entry.file)} at byte {entry.offset}"
+            sentence = f"the message at position {entry.lookup_id} is damaged in {where}"
+            named.append((queue.name, f"event {MESSAGE_FILE_UNREADABLE}: {sentence}"))
+    return named
 
 
 def only_intact(context: Context, queue: Queue, found: list[bytes]) -> list[bytes]:

@@ -57,7 +57,7 @@ from dray.manager.lqs import FileKeeper, FilesReport
 from dray.manager.notices import Notice, NoticeKind
 from dray.manager.parts import find_parts
 from dray.manager.purging import go_on
-from dray.manager.quarantine import set_aside
+from dray.manager.quarantine import damaged_messages, set_aside
 from dray.manager.queues import Queue
 from dray.manager.receiving import Waiter
 from dray.manager.state import State, replay
@@ -191,6 +191,8 @@ class Manager:
         manager = cls(state, store, config, now)
         for sentence in report.notices():
             manager._context.notices.add(NoticeKind.AT_START, "storage", sentence)
+        for queue_name, sentence in damaged_messages(state, report.spoiled):
+            manager._context.notices.add(NoticeKind.AT_START, queue_name, sentence)
         for queue, found in damaged:
             if found:
                 set_aside(manager._context, queue, found)

@@ -162,6 +162,8 @@ TRANSFER_SILENCE_S: Final = 30.0
 """Nothing heard for so long: the other end is gone for now, and the transfer can be resumed."""
 TRANSFER_FAREWELL_S: Final = 10.0
 """A file that is whole does not wait longer than this to hear that its producer knows."""
+DAMAGED_NAMED_MAX: Final = 20
+"""Damaged messages that one start names; `dray check` names all."""
 BOXES_MAX: Final = 10_000
 """Boxes known at one queue manager: two a transfer."""
 BOX_CHARACTERS_MAX: Final = 2 * TRANSFER_KEY_CHARACTERS_MAX + 1

@@ -9,18 +9,13 @@
     20      4      files        how many records follow
     24      8      length       of all records together
     32      4      crc32c       of the records, continued over bytes 0-31
-    64      4      magic        "DEND": how far the log was durable, written with each seal
-    68      4      crc32c       of the lsn
-    72      8      lsn          of the end of what was durable
+    64      16     end          how far the log was durable, written with each seal (`witness`)
     512     ...    records      file (4 bytes, kind in its two highest bits), length (4 bytes), bits
 
 A bit is set if a byte of its block is live; the first block is the lowest bit of the first byte.
 Map and checkpoint alternate together. The map is a second opinion, never the truth: it knows what
 the heap held at a checkpoint, with what was placed and not committed yet, so everything the state
 names must be in it. Where it is not, one of the two is wrong, and the bytes are looked at.
-
-The end of the log stands here because here nobody needs anything to start: a hit on the end of
-QMLog that takes the last groups and the seal behind them leaves this witness, in another file.
 """
 
 from __future__ import annotations
@@ -31,7 +26,6 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from dray.errors import StoreCorrupt
 from dray.store.disk import Disk, File
 from dray.store.heap_file import Extent
 from dray.store.kinds import file_name
@@ -43,10 +37,6 @@ VERSION: Final = 1
 _HEADER: Final = struct.Struct("<4sHHQIIQ")
 _CRC: Final = struct.Struct("<I")
 _RECORD: Final = struct.Struct("<II")
-END_AT: Final = 64
-_END_MAGIC: Final = b"DEND"
-_END: Final = struct.Struct("<4sIQ")
-_LSN: Final = struct.Struct("<Q")
 
 
 class FoundMap(NamedTuple):
@@ -99,17 +89,6 @@ def encode_map(generation: int, blocks: Mapping[int, bytes]) -> bytearray:
     return image + records
 
 
-def encode_end(lsn: int) -> bytes:
-    """What a seal leaves behind, to be written at `END_AT` of a map: durable up to `lsn`."""
-    return _END.pack(_END_MAGIC, crc32c(_LSN.pack(lsn)), lsn)
-
-
-def read_end(disk: Disk) -> tuple[str, int]:
-    """The map by which most of the log was durable, and up to where; 0 if there is no witness."""
-    found = [(name, _end_by(disk, name)) for name in MAP_NAMES if disk.exists(name)]
-    return max(found, key=lambda each: each[1], default=("", 0))
-
-
 def read_map(disk: Disk, generation: int) -> FoundMap:
     """Read the map of a generation."""
     name = map_name(generation)
@@ -132,21 +111,6 @@ def compare(
         if beyond:
             found.append(Disagreement(name, file, beyond))
     return found
-
-
-def _end_by(disk: Disk, name: str) -> int:
-    image = bytearray(_END.size)
-    file = disk.open(name)
-    try:
-        got = file.read_into(memoryview(image), END_AT)
-    except StoreCorrupt:
-        # A sector that cannot be read is no witness, and nobody needs a map to start.
-        return 0
-    finally:
-        file.close()
-    magic, crc, lsn = _END.unpack(image)
-    whole = got == len(image) and magic == _END_MAGIC and crc == crc32c(_LSN.pack(lsn))
-    return int(lsn) if whole else 0
 
 
 def _decode(file: File, generation: int) -> dict[int, bytes] | None:

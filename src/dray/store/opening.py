@@ -8,14 +8,17 @@ byte"): what recovery relied on is made durable, then the opening group says tha
 from __future__ import annotations
 
 from dray.store.decisions import LOG_NAME, Act
-from dray.store.disk import Disk, File
+from dray.store.disk import LOCK_NAME, Disk, File
 from dray.store.group import HEADED, OPENING
 from dray.store.heap import Heap
 from dray.store.kinds import file_name
+from dray.store.limits import SECTOR_BYTES
+from dray.store.maps import MAP_NAMES
 from dray.store.pairs import Pairs
 from dray.store.qmlog import Chain, Log
 from dray.store.recovery import Load, RecoveryReport, Replay
 from dray.store.survey import Survey
+from dray.store.witness import forget_end, note_end
 
 
 class Opening:
@@ -35,8 +38,11 @@ class Opening:
         self.checkpoint_is_wanted = False
         """Whether a file of a pair is damaged or missing, or the last checkpoint is not whole."""
 
-    def run(self, load: Load) -> tuple[Log, RecoveryReport]:
-        """Rebuild the owner's state, then begin. Raises StoreCorrupt, StoreFull, StorePoisoned."""
+    def run(self, load: Load) -> tuple[Log, File, RecoveryReport]:
+        """Rebuild the owner's state, then begin. Raises StoreCorrupt, StoreFull, StorePoisoned.
+
+        Gives the log, the file in which its durable end is noted, and what was found and done.
+        """
         fresh = self._found.row.act is Act.FRESH
         # One that is to be made is made whole or not at all.
         log_file = self._opened(LOG_NAME, self._capacity if fresh else 0)
@@ -53,12 +59,18 @@ class Opening:
             tail=self._pairs.tail,
             next_fact=chain.next_fact,
         )
+        witness = self._opened(LOCK_NAME, SECTOR_BYTES)
+        if fresh:
+            for name in (LOCK_NAME, *MAP_NAMES):
+                forget_end(self._disk, name)
         self._make_durable(log, chain)
         _begin_life(log, chain, OPENING | HEADED if fresh else OPENING)
+        note_end(witness, log.durable)
+        witness.sync()
         self.checkpoint_is_wanted = bool(
             replay.damaged or self._found.missing or self._found.cut or not self._pairs.complete
         )
-        return log, replay.report(chain, log.epoch)
+        return log, witness, replay.report(chain, log.epoch)
 
     def _opened(self, name: str, size: int) -> File:
         file = self._disk.open(name, size=size)

@@ -23,9 +23,10 @@ from dray.store.checkpoint import (
 from dray.store.decisions import LogState
 from dray.store.disk import Disk, File
 from dray.store.limits import CHECKPOINT_AHEAD_SHARE, CHECKPOINT_BYTES, SECTOR_BYTES
-from dray.store.maps import END_AT, MAP_NAMES, encode_end, map_name
+from dray.store.maps import MAP_NAMES, map_name
 from dray.store.recovery import Replay
 from dray.store.survey import Survey
+from dray.store.witness import note_end
 
 Pair = tuple[str, ...]
 
@@ -107,7 +108,7 @@ class Pairs:
 
     def note_end(self, lsn: int) -> None:
         """Note in the map that is not to be written next that the log is durable up to `lsn`."""
-        self._files[map_name(self._generation)].write(encode_end(lsn), END_AT)
+        note_end(self._files[map_name(self._generation)], lsn)
 
     def next_generation(self) -> int:
         """The number of the checkpoint that is being begun."""

@@ -67,6 +67,8 @@ class Chain(NamedTuple):
     epoch: int
     watermark: int
     suspects: tuple[Suspect, ...]
+    vouched: tuple[Suspect, ...]
+    """Groups before the suspects that only a note outside of the log knows to be durable."""
     gap: bool
     """The run ended at a group that is whole but whose facts begin too late."""
 
@@ -105,10 +107,13 @@ class LogReader:
         image = self._read(lsn, group.length)
         return (group, image) if intact(image) else None
 
-    def chain(self, start: int, known_facts: int, epoch: int, *, durable: int = 0) -> Chain:
+    def chain(
+        self, start: int, known_facts: int, epoch: int, *, durable: int = 0, noted: int = 0
+    ) -> Chain:
         """Follow the groups from `start`; facts numbered below `known_facts` may be missing.
 
-        Groups below `durable` are known to have been synced with all that they rely on.
+        Groups below `durable` are known to have been synced with all that they rely on, by a
+        checkpoint; those below `noted` by a note that is newer than any group.
         """
         self._window.clear()
         lsn, next_fact, groups, watermark, gap = start, 0, 0, max(start, durable), False
@@ -130,8 +135,22 @@ class LogReader:
             if lsn - start <= LOG_WINDOW_BYTES:
                 self._followed.append(found)
         next_fact = max(next_fact, known_facts)
-        doubted = tuple(Suspect(group, ranges_of(group, image)) for group, image in suspects)
-        return Chain(start, lsn, groups, next_fact, epoch, watermark, doubted, gap)
+        newest = [Suspect(group, ranges_of(group, image)) for group, image in suspects]
+        vouched = tuple(each for each in newest if each.group.lsn < noted)
+        doubted = tuple(newest[len(vouched) :])
+        return Chain(start, lsn, groups, next_fact, epoch, watermark, doubted, vouched, gap)
+
+    def is_unfinished_at(self, chain: Chain) -> bool:
+        """Whether a group of facts was begun where `chain` ends, in its life or a later one."""
+        group = decode_header(self._read(chain.end, HEADER_BYTES))
+        return (
+            group is not None
+            and group.facts > 0
+            and (group.lsn, group.capacity) == (chain.end, self.capacity)
+            and group.epoch >= chain.epoch
+            and group.first_fact >= chain.next_fact
+            and self.group_at(chain.end) is None
+        )
 
     def facts(self, chain: Chain, first: int) -> Iterator[bytes]:
         """The facts of `chain` in order, from fact number `first` on."""
@@ -158,7 +177,7 @@ class LogReader:
     def witness(self, lsn: int) -> Group | None:
         """A later group that knew the bytes at `lsn` to be durable: then they are damaged."""
         for group in self._headers(beyond=lsn):
-            if group.lsn < lsn + self.capacity and self.group_at(group.lsn):
+            if self.group_at(group.lsn):
                 return group
         return None
 

@@ -8,10 +8,11 @@ given up because it could not be read. docs/explanation/recovery.md tells why al
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -36,9 +37,10 @@ from dray.store.disk import MESSAGE_FILE_UNREADABLE, Disk, File
 from dray.store.group import Range
 from dray.store.heap import Extent, Occupancy, file_name
 from dray.store.limits import LOG_SCAN_BYTES
-from dray.store.maps import Disagreement, compare, read_end, read_map
+from dray.store.maps import Disagreement, compare, read_map
 from dray.store.qmlog import Chain, LogReader
 from dray.store.survey import Survey
+from dray.store.witness import NotedEnd, read_end
 
 
 class History(NamedTuple):
@@ -61,6 +63,13 @@ class History(NamedTuple):
 
 
 Load: TypeAlias = Callable[[History], Iterable[tuple[Extent, int]]]
+
+
+_IN_DOUBT: Final = (
+    "it is in doubt whether the sync of that had ended: a power failure before its end leaves this,"
+    " and nobody was told of such a commit; damage after its end leaves the same; if a commit is"
+    " missing that somebody was told of, restore a backup"
+)
 
 
 class Loss(Enum):
@@ -95,6 +104,10 @@ class RecoveryReport:
     epoch: int
     quarantined: tuple[Extent, ...] = ()
     """Live extents that cannot be read: their file is missing, cut off or unreadable."""
+    spoiled: tuple[Extent, ...] = ()
+    """Live extents of the newest groups that were synced and do not fit their checksums."""
+    unfinished: bool = False
+    """Whether a group that is not whole was begun at the end of the log."""
     disagreements: tuple[str, ...] = ()
     """What the map of live blocks says otherwise than the state, a sentence each."""
     rebuilt: bool = False
@@ -104,8 +117,8 @@ class RecoveryReport:
     def lost(self) -> tuple[Loss, ...]:
         """Why this store may have less than it had; empty if it has everything for certain."""
         found = {
-            Loss.UNREADABLE: bool(self.quarantined),
-            Loss.CUT_OFF: self.cut_groups > 0,
+            Loss.UNREADABLE: bool(self.quarantined or self.spoiled),
+            Loss.CUT_OFF: self.cut_groups > 0 or self.unfinished,
             Loss.REBUILT: self.rebuilt,
         }
         return tuple(loss for loss, is_so in found.items() if is_so)
@@ -115,16 +128,31 @@ class RecoveryReport:
         found = [f"{name} is damaged and was not needed" for name in self.damaged]
         found += [f"{name} is missing and was not needed" for name in self.missing]
         found += [f"{name} was cut off behind all that counts in it" for name in self.cut]
-        by_file: dict[str, int] = {}
-        for extent in self.quarantined:
-            name = file_name(extent.file)
-            by_file[name] = by_file.get(name, 0) + 1
         found += [
             f"event {MESSAGE_FILE_UNREADABLE}: {count} messages in {name} cannot be read and were"
             " put into quarantine; bring the file back and start again, or restore a backup"
-            for name, count in sorted(by_file.items())
+            for name, count in _by_file(self.quarantined)
         ]
+        found += [
+            f"event {MESSAGE_FILE_UNREADABLE}: {count} of the newest messages in {name} are damaged"
+            " although they were synced; a receive that meets one moves it to quarantine"
+            for name, count in _by_file(self.spoiled)
+        ]
+        in_doubt = doubts(self.cut_groups, unfinished=self.unfinished)
+        found += [f"{LOG_NAME}: {sentence}" for sentence in in_doubt]
         return [*found, *self.disagreements]
+
+
+def doubts(cut_groups: int, *, unfinished: bool) -> list[str]:
+    """What is said of the end of the log if something was cut off there, a sentence each."""
+    found = []
+    if cut_groups:
+        groups = "the newest group" if cut_groups == 1 else f"the newest {cut_groups} groups"
+        why = "because payload that belongs to it is not in the message files"
+        found.append(f"{groups} of facts cannot be used, {why}; {_IN_DOUBT}")
+    if unfinished:
+        found.append(f"the newest group of facts is there in part; {_IN_DOUBT}")
+    return found
 
 
 class Replay:
@@ -144,6 +172,12 @@ class Replay:
         self.cuts = 0
         self.occupied: dict[int, Occupancy] = {}
         self.quarantined: list[Extent] = []
+        self.spoiled: list[Extent] = []
+        """Live extents that do not fit their checksums, although they were durable."""
+        self._misfitting: set[Extent] = set()
+        """Those that were found so far, live or not."""
+        self.unfinished = False
+        """Whether a group that is not whole was begun at the end of the log."""
         self.disagreements: list[Disagreement] = []
         self.damaged = list(found.damaged)
 
@@ -151,7 +185,11 @@ class Replay:
         """Where the log ends. Raises StoreCorrupt if something durable is missing from it."""
         durable = max([mark.lsn for mark in self._found.marks], default=0)
         mark = self.mark
-        chain = self._reader.chain(mark.lsn, mark.facts, mark.epoch, durable=durable)
+        fresh = self._found.row.act is Act.FRESH
+        noted = NotedEnd("", 0) if fresh else read_end(self._disk)
+        chain = self._reader.chain(
+            mark.lsn, mark.facts, mark.epoch, durable=durable, noted=noted.lsn
+        )
         if chain.gap:
             raise self._facts_are_missing()
         if LOG_NAME in self._found.cut and self._reader.is_cut_off_at(chain.end):
@@ -161,7 +199,7 @@ class Replay:
                 f"it was cut off where its newest groups were; {BRING_IT_BACK}",
             )
         witness = self._reader.witness(chain.end)
-        if witness is not None or (chain.end < durable and self._found.row.act is not Act.FRESH):
+        if witness is not None or (chain.end < durable and not fresh):
             at = chain.end % self._reader.capacity
             raise refusal(
                 LOG_DAMAGED,
@@ -169,23 +207,22 @@ class Replay:
                 f"the group at byte {at} is damaged, and a later one knew it to be durable;"
                 f" {BRING_IT_BACK}",
             )
-        if self._found.row.act is not Act.FRESH:
-            self._ask_the_maps(chain)
+        if chain.end < noted.lsn:
+            raise self._end_is_missing(chain, noted)
         if chain.next_fact < self.facts:
             raise self._facts_are_missing()
+        self.unfinished = not fresh and self._reader.is_unfinished_at(chain)
         return chain
 
-    def _ask_the_maps(self, chain: Chain) -> None:
-        """Raise StoreCorrupt if a seal has left word that more of the log was durable."""
-        name, end = read_end(self._disk)
-        if chain.end < end:
-            at = chain.end % self._reader.capacity
-            raise refusal(
-                LOG_DAMAGED,
-                LOG_NAME,
-                f"nothing whole is at byte {at}, and by {name} it was durable up to byte"
-                f" {end % self._reader.capacity}; {BRING_IT_BACK}",
-            )
+    def _end_is_missing(self, chain: Chain, noted: NotedEnd) -> StoreCorrupt:
+        """Why a log is refused that was durable beyond its end."""
+        at, end = (lsn % self._reader.capacity for lsn in (chain.end, noted.lsn))
+        return refusal(
+            LOG_DAMAGED,
+            LOG_NAME,
+            f"nothing whole is at byte {at}, and by {noted.file} it was durable up to byte {end}:"
+            f" it is damaged, or older than the other files; {BRING_IT_BACK}",
+        )
 
     def _facts_are_missing(self) -> StoreCorrupt:
         why = f"facts are missing that only it had; {BRING_IT_BACK}"
@@ -204,12 +241,20 @@ class Replay:
             read_snapshot(self._disk, self.used[pair]) if self.used[pair].name else None
             for pair in (TRANSACTIONS, SEQUENCES)
         ]
+        whole = chain
         while True:
             to_verify = self._take_stock(chain, load(self._history(chain, snapshots)))
-            if self._all_intact(chain, to_verify):
+            misfits = self._misfits(to_verify)
+            if not misfits:
                 break
-            chain = chain.cut()
-            self.cuts += 1
+            if chain.suspects:
+                chain = chain.cut()
+            else:
+                # All groups that are left were durable, so these bytes did fit once. No group has
+                # to be cut for them.
+                self._misfitting.update(misfits)
+                chain = whole
+        self.cuts = whole.groups - chain.groups
         if chain.next_fact == self.used[TRANSACTIONS].facts:
             self._compare_with_map(lambda: load(self._history(chain, snapshots)))
         return chain
@@ -242,6 +287,8 @@ class Replay:
             verified_extents=self.verified,
             epoch=epoch,
             quarantined=tuple(self.quarantined),
+            spoiled=tuple(self.spoiled),
+            unfinished=self.unfinished,
             disagreements=tuple(map(str, self.disagreements)),
             rebuilt=self._found.rebuilt,
         )
@@ -262,11 +309,11 @@ class Replay:
     ) -> list[tuple[Extent, int]]:
         """Count what is live in each file; give what is to be verified, note what is not there."""
         doubted: dict[int, list[Range]] = {}
-        for suspect in chain.suspects:
-            for each in suspect.ranges:
+        for group in (*chain.vouched, *chain.suspects):
+            for each in group.ranges:
                 doubted.setdefault(each.file, []).append(each)
         stock: dict[int, Occupancy] = {}
-        self.quarantined = []
+        self.quarantined, self.spoiled = [], []
         to_verify = []
         # Neighbours are counted in one piece: mostly they come in the order in which they lie.
         run_file, run_start, run_stop = -1, 0, 0
@@ -282,10 +329,13 @@ class Replay:
                     size, ranges = self._size_in(stock, file), doubted.get(file)
                 run_file, run_start = file, offset
             run_stop = stop
-            if ranges and any(offset < each.stop and each.start < stop for each in ranges):
+            is_new = ranges and any(offset < each.stop and each.start < stop for each in ranges)
+            if is_new and extent not in self._misfitting:
                 to_verify.append((extent, crc))
             elif stop > size:
                 self.quarantined.append(extent)
+            elif is_new:
+                self.spoiled.append(extent)
         _count(stock, Extent(run_file, run_start, run_stop - run_start))
         self.occupied = stock
         return to_verify
@@ -305,12 +355,10 @@ class Replay:
         finally:
             file.close()
 
-    def _all_intact(self, chain: Chain, to_verify: list[tuple[Extent, int]]) -> bool:
-        """Whether every live extent in the ranges of suspects fits its checksum."""
-        if not chain.suspects:
-            return True
+    def _misfits(self, to_verify: list[tuple[Extent, int]]) -> list[Extent]:
+        """Of the live extents in the ranges of the newest groups those that do not fit."""
         to_verify.sort()
-        return all(self._is_intact(extent, crc) for extent, crc in to_verify)
+        return [extent for extent, crc in to_verify if not self._is_intact(extent, crc)]
 
     def _is_intact(self, extent: Extent, crc: int) -> bool:
         """Whether the bytes are as they should be; those that the disk cannot read stay aside."""
@@ -350,6 +398,11 @@ class Replay:
 def _count(stock: dict[int, Occupancy], run: Extent) -> None:
     if run.length:
         stock[run.file].add(run)
+
+
+def _by_file(extents: Iterable[Extent]) -> list[tuple[str, int]]:
+    """How many lie in each file, by its name."""
+    return sorted(Counter(file_name(extent.file) for extent in extents).items())
 
 
 def _checksum(file: File, extent: Extent) -> int:

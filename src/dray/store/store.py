@@ -47,6 +47,7 @@ from dray.store.qmlog import Log
 from dray.store.recovery import Load, RecoveryReport
 from dray.store.survey import survey
 from dray.store.syncing import Checkpoint, Draft, LiveMap, Reached, Sync
+from dray.store.witness import note_end
 
 
 class StoreCounters(NamedTuple):
@@ -94,6 +95,7 @@ class Store:
         """Bytes of QMLog, known for certain when it is replayed."""
         self._heap = Heap(self._disk, heap_file_bytes, express_bytes=express_bytes)
         self._log: Log
+        self._witness: File
         self._opened_files: list[File] = []
         self._pairs = Pairs(self._disk)
         self._due_at = 0
@@ -132,7 +134,7 @@ class Store:
             self._disk, found, self._heap, pairs=self._pairs, capacity=self.log_capacity
         )
         self._opened_files = opening.files
-        self._log, self.report = opening.run(load)
+        self._log, self._witness, self.report = opening.run(load)
         self._facts_durable = self._log.next_fact
         self._marked_at = self._log.head
         # No less than the facts that were followed beyond it.
@@ -239,7 +241,9 @@ class Store:
         assert sync.done, "a sync must run before it ends"
         self._heap.captured(sync.captures)
         self._heap.names_synced = max(self._heap.names_synced, sync.reached.names_made)
-        self._log.durable = max(self._log.durable, sync.reached.lsn)
+        if self._log.durable < sync.reached.lsn:
+            self._log.durable = sync.reached.lsn
+            note_end(self._witness, self._log.durable)
         self._facts_durable = max(self._facts_durable, sync.reached.facts)
         self._syncs += 1
         self._free_leaving()
@@ -458,10 +462,13 @@ class Store:
         """
         quiet = not self._log.pending and self._log.durable == self._log.head
         if quiet and self._marked_at < self._log.head:
-            # In a second file too: one hit on the end of the log may take groups and seal alike.
+            # In other files too: one hit on the end of the log may take groups and seal alike.
             self._pairs.note_end(self._log.head)
             self._log.write_mark(SEAL)
             self._log.durable = self._marked_at = self._log.head
+            # A power failure from now on takes none of it, though nobody waits for that.
+            for file in (self._witness, self._log.file):
+                file.begin_writing()
 
     def close(self, snapshots: Snapshots | Iterable[bytes] | None = None) -> None:
         """Make everything durable, seal the log and unlock; a poisoned store only unlocks.

@@ -197,7 +197,10 @@ def _look_at_log(disk: Disk, capacity: int) -> LogSight:
 
 
 def _capacity_at_origin(file: File) -> int:
+    """The capacity by the very first group; 0 if that is damaged, for then so may the number be."""
     header = bytearray(HEADER_BYTES)
     file.read_into(memoryview(header), 0)
     group = decode_header(header)
-    return 0 if group is None else group.capacity
+    if group is None or group.length > file.size():
+        return 0
+    return group.capacity if LogReader(file, group.capacity).group_at(0) else 0

@@ -46,6 +46,12 @@ class _Picture:
         self.size = 0
         self.unsynced: list[_Change] = []
 
+    def write(self, change: _Change) -> None:
+        """Of writes to one and the same place only the newest is looked at."""
+        if self.unsynced and _same_place(change, self.unsynced[-1]):
+            self.unsynced.pop()
+        self.unsynced.append(change)
+
     def sync(self) -> None:
         for change in self.unsynced:
             self.size = _apply(self.durable, self.size, change)
@@ -166,7 +172,7 @@ class _Recorded:
             case "create":
                 self._rename(_Name(name, self._names.get(name) or _Picture()))
             case "write":
-                self._names[name].unsynced.append(_Change(operation.offset, operation.data))
+                self._names[name].write(_Change(operation.offset, operation.data))
             case "resize":
                 self._names[name].unsynced.append(_Change(operation.offset, None))
             case "sync":
@@ -192,6 +198,12 @@ class _Recorded:
             else:
                 waiting.append(change)
         self._unsynced = waiting
+
+
+def _same_place(one: _Change, other: _Change) -> bool:
+    if one.data is None or other.data is None:
+        return False
+    return (one.offset, len(one.data)) == (other.offset, len(other.data))
 
 
 def _told_apart(count: int) -> Iterator[Choice]:

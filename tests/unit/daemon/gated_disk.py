@@ -17,6 +17,7 @@ class Gate:
         self.waiting = threading.Event()
         self.broken = False
         self.no_room_for = ""
+        self.broken_writes = ""
         self.passed = 0
         self.threads: list[str] = []
 
@@ -40,6 +41,8 @@ class GatedFile(RealFile):
     def write(self, data: ReadableBuffer, offset: int) -> None:
         if self.gate.no_room_for and self.name.startswith(self.gate.no_room_for):
             raise StoreFull(f"There is no room to write {self.name}: the test took it.")
+        if self.name == self.gate.broken_writes:
+            raise StorePoisoned(f"Could not write {self.name}: the test broke it.", file=self.name)
         super().write(data, offset)
 
     def sync(self) -> None:

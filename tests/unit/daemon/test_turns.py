@@ -10,6 +10,7 @@ import pytest
 from dray.errors import ProtocolError, StorePoisoned
 from dray.manager.events import Request, SessionClosed, Tick
 from dray.manager.notices import Notice
+from dray.store.disk import LOCK_NAME
 from dray.wire import frames
 
 RECORD = bytes(range(256)) * 4096
@@ -349,6 +350,18 @@ def test_who_breaks_the_protocol_is_answered_behind_what_waits_for_the_log(
         assert [each.request_id for each in answers] == list(range(1, len(answers) + 1))
         assert len(answers) == full_log.manager.count(Request) - before
         assert client.is_hung_up()
+
+
+def test_a_note_of_a_sync_that_fails_fails_the_answer_and_ends_the_daemon(echo):
+    with echo.client() as client:
+        client.ask(frames.Commit(1, 0))
+        echo.gate.broken_writes = LOCK_NAME
+        failed = client.ask(frames.Commit(1, 0), 2).head
+        assert isinstance(failed, frames.Failed)
+        assert failed.error == StorePoisoned.code
+        assert client.is_hung_up()
+    with pytest.raises(StorePoisoned, match="the test broke it"):
+        echo.daemon.stop()
 
 
 def test_a_failed_checkpoint_ends_the_daemon(echo_daemon):

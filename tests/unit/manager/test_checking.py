@@ -9,10 +9,14 @@ from pathlib import Path
 import crc32c
 import pytest
 
+from dray.cli.check import _print as show
 from dray.errors import StoreCorrupt, StoreError, StoreLocked
 from dray.manager.checking import check_store
+from dray.manager.offline import Offline
 from dray.model.message import Message
 from dray.store.checkpoint import TRANSACTIONS, examine
+from dray.store.decisions import LOG_NAME
+from dray.store.group import Group, encode, framed
 from dray.store.heap import file_name
 from dray.store.manifest import MANIFEST_NAME
 from dray.store.maps import MAP_NAMES
@@ -116,6 +120,25 @@ def test_a_missing_heap_file_is_named_as_a_start_would_name_it(desk: Desk, path:
     report = check_store(path)
     assert any(file_name(entry.file) in each.what for each in report.findings)
     assert not report.clean
+
+
+def test_a_group_that_is_there_in_part_is_in_doubt_and_no_damage(path: Path, capsys):
+    """It is what a power failure leaves of a commit that nobody was told of."""
+    with Offline(path) as offline:
+        offline.load()
+        chain, capacity = offline.chain, offline.capacity
+    begun = Group(chain.end, chain.end, chain.next_fact, capacity, chain.epoch, 1, 0, length=0)
+    image = encode(begun, (), framed(b"fact" * 200))
+    with (path / "storage" / LOG_NAME).open("r+b") as log:
+        log.seek(chain.end % capacity)
+        log.write(image[:512])
+    report = check_store(path)
+    (doubt,) = (each for each in report.findings if each.severity == "doubt")
+    assert report.clean
+    assert doubt.file == LOG_NAME
+    assert "in doubt" in doubt.what
+    show(report)
+    assert capsys.readouterr().out.endswith("; nothing is damaged for certain; in doubt: 1\n")
 
 
 @pytest.mark.parametrize("name", ["MQTrans.lg1", "MQTrans.lg2"])

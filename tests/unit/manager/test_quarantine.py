@@ -49,6 +49,23 @@ def test_a_damaged_message_is_refused_with_its_file_and_the_next_one_comes(calle
     assert name in str(notice)
 
 
+def test_a_damaged_newest_message_is_named_when_its_killed_manager_starts_again(caller: Caller):
+    desk, queue = caller.desk, caller.create("orders")
+    caller.send(queue, Message(body=SMALL))
+    caller.send(queue, Message(body=SMALL), Message(body=b"newest" * 20))
+    name = damage(desk, "orders", 2)
+    desk.crash()
+    first, second = map(str, desk.manager.notices())
+    assert first.startswith(f"storage: event 2083: 1 of the newest messages in {name} are damaged")
+    assert second.startswith(f"orders: event 2083: the message at position 3 is damaged in {name}")
+    assert "moved to system$;quarantine" not in second
+    again = desk.session()
+    assert again.receive(again.open("orders"), max_messages=2)[1] == [SMALL, SMALL]
+    with pytest.raises(StoreCorrupt, match="position 3 of queue 'orders' is damaged"):
+        again.receive(again.open("orders"))
+    assert again.desk.manager._context.state.queues.named(QUARANTINE_NAME).index.everything()
+
+
 def test_those_around_it_stay_where_they_are(caller: Caller):
     queue = caller.create("orders")
     caller.send(queue, *(Message(body=SMALL + b"%d" % n) for n in range(5)))

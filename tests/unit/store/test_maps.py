@@ -11,14 +11,11 @@ from dray.store.heap_file import Extent
 from dray.store.kinds import Kind, file_name, heap_file_number
 from dray.store.limits import BLOCK_BYTES
 from dray.store.maps import (
-    END_AT,
     MAP_NAMES,
     Disagreement,
     compare,
-    encode_end,
     encode_map,
     map_name,
-    read_end,
     read_map,
 )
 from dray.store.store import Store
@@ -64,26 +61,6 @@ def test_any_changed_byte_and_any_cut_is_noticed(disk):
         copy = disk.after_crash(Fate.KEPT)
         copy.cut_off(name, cut)
         assert read_map(copy, 2).blocks is None
-
-
-def test_the_end_of_the_log_is_read_from_whichever_map_knows_more(disk):
-    assert read_end(disk) == ("", 0)
-    for generation, lsn in ((1, 512), (2, 1024)):
-        write(disk, generation)
-        assert read_end(disk)[1] == (0 if generation == 1 else 512)
-        disk.open(map_name(generation)).write(encode_end(lsn), END_AT)
-        assert read_end(disk) == (map_name(generation), lsn)
-        assert read_map(disk, generation).blocks == BLOCKS
-
-
-def test_an_end_that_is_damaged_is_no_witness(disk):
-    disk.open(MAP_NAMES[0], size=4096).write(encode_end(512), END_AT)
-    for offset in range(END_AT, END_AT + len(encode_end(512))):
-        copy = disk.after_crash(Fate.KEPT)
-        copy.damage(MAP_NAMES[0], offset, bytes([disk.image(MAP_NAMES[0])[offset] ^ 1]))
-        assert read_end(copy)[1] == 0
-    disk.cut_off(MAP_NAMES[0], END_AT + 8)
-    assert read_end(disk)[1] == 0
 
 
 def test_only_live_blocks_that_the_map_does_not_have_disagree():

@@ -99,7 +99,7 @@ def test_a_used_store_in_this_finding_does_what_the_row_says(transactions, seque
             store.recover(ledger.load)
         assert (raised.value.event, raised.value.file) == (row.event, row.file)
         assert row.file in str(raised.value)
-        left = {name: disk.image(name) for name in disk.names() if name != "lock"}
+        left = {name: disk.image(name) for name in disk.names()}
         assert left == images
     else:
         assert store.recover(ledger.load).act is row.act

@@ -84,3 +84,14 @@ def test_what_was_never_written_has_the_header_it_was_made_with():
     assert sorted(each.name for each in states.values()) == sorted(
         [written.name, written.name, unused.name, unused.name]
     )
+
+
+@pytest.mark.parametrize("bit", range(64))
+def test_a_flipped_bit_in_the_size_that_the_first_group_tells_is_refused_and_not_followed(bit):
+    """The size may be anything then, also more than anybody could look through."""
+    disk, _ = used(checkpoints=0, later=False)
+    at = 32 + bit // 8
+    disk.damage("QMLog", at, bytes([disk.image("QMLog")[at] ^ 1 << bit % 8]))
+    with pytest.raises(StoreCorrupt) as caught:
+        small_store(disk).recover(Ledger().load)
+    assert (caught.value.event, caught.value.file) == (2064, "MQTrans.lg1 and MQTrans.lg2")
