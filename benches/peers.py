@@ -35,11 +35,11 @@ from dray.errors import DrayError
 OBJECT_STORE_BAR, RABBITMQ_BAR = 5, 3
 ALONE = "the machine alone"
 DOORS = {
-    "Dray, TCP": (False, "sha256"),
-    "Dray, Unix": (True, "sha256"),
-    "Dray, Unix, BLAKE3": (True, "blake3"),
+    "Dray, TCP": (False, None),
+    "Dray, Unix": (True, None),
+    "Dray, Unix, SHA-256": (True, "sha256"),
 }
-"""Whether by the Unix socket, and with which digest."""
+"""Whether by the Unix socket, and with which digest; None is the default."""
 
 
 class Rates(NamedTuple):
@@ -109,7 +109,7 @@ def _alone(folder: Path, payload: Path) -> Rates:
     return Rates(stored, copy_mb_s(payload, folder, sync=True), copy_mb_s(payload, folder))
 
 
-def _dray(folder: Path, payload: Path, *, unix: bool, digest: str) -> Rates:
+def _dray(folder: Path, payload: Path, *, unix: bool, digest: str | None) -> Rates:
     folder.mkdir()
     out = folder / "out"
     options = ["--socket", str(folder / "s"), "--quota", "64GiB"]

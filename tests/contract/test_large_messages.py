@@ -39,21 +39,67 @@ def test_a_body_of_any_size_comes_back_byte_for_byte(large, size):
         assert message.body() == body
         assert message.sequence_id == sequence_id
         assert message.size == size
-        assert (message.digest, message.digest_kind) == (hashlib.sha256(body).digest(), "sha256")
+        assert (message.digest, message.digest_kind) == (blake3(body).digest(), "blake3")
         assert message.fragment_count == max(1, -(-size // 1000))
 
 
-def test_a_queue_may_choose_the_faster_digest(face, large, queue):
-    body = some_bytes(2500)
-    face.LargeMessageQueue(queue, digest="blake3").send(body)
+DIGESTS = {
+    "sha256": lambda body: hashlib.sha256(body).digest(),
+    "blake3": lambda b: blake3(b).digest(),
+}
+
+
+@pytest.mark.parametrize("kind", DIGESTS)
+@pytest.mark.parametrize("chosen_by", ["queue", "object", "send"])
+def test_the_digest_is_a_choice_of_the_queue_of_the_object_and_of_the_send(
+    face, make_queue, chosen_by, kind
+):
+    """The one who is nearest to the body has the last word."""
+    body, other = some_bytes(2500), next(each for each in DIGESTS if each != kind)
+    queue = make_queue(digest=kind if chosen_by == "queue" else other)
+    given = {"object": {"digest": kind}, "send": {"digest": other}}.get(chosen_by, {})
+    sent = {"digest": kind} if chosen_by == "send" else {}
+    large = face.LargeMessageQueue(queue, fragment_size=1000, **given)
+    large.send(body, **sent)
     with large.receive(timeout=10) as message:
-        assert (message.digest, message.digest_kind) == (blake3(body).digest(), "blake3")
+        assert (message.digest, message.digest_kind) == (DIGESTS[kind](body), kind)
         assert message.body() == body
 
 
-def test_a_digest_that_there_is_not_is_refused(face, queue):
-    with pytest.raises(ValueError, match="md5"):
-        face.LargeMessageQueue(queue, digest="md5")
+def test_the_digest_of_a_queue_is_told_and_is_there_after_a_restart(house, face):
+    manager = house.start()
+    manager.create_queue("plain")
+    manager.create_queue("known", digest="sha256")
+    for _ in range(2):
+        assert [manager.queue(name).info().digest for name in ("plain", "known")] == [
+            None,
+            "sha256",
+        ]
+        large = face.LargeMessageQueue(manager.queue("known"))
+        large.send(b"x")
+        with large.receive(timeout=10) as message:
+            assert message.digest_kind == "sha256"
+        manager = house.start()
+
+
+def test_an_upload_that_is_resumed_takes_the_digest_of_the_queue(face, make_queue, tmp_path):
+    large = face.LargeMessageQueue(make_queue(digest="sha256"))
+    large.send(b"x" * 2500, resume=tmp_path / "state")
+    with large.receive(timeout=10) as message:
+        assert message.digest_kind == "sha256"
+    large.send(b"x" * 2500, resume=tmp_path / "state", digest="blake3")
+    with large.receive(timeout=10) as message:
+        assert message.digest_kind == "blake3"
+
+
+def test_a_digest_that_there_is_not_is_refused(face, manager, queue):
+    for act in (
+        lambda: face.LargeMessageQueue(queue, digest="md5"),
+        lambda: face.LargeMessageQueue(queue).send(b"", digest="md5"),
+        lambda: manager.create_queue("never", digest="md5"),
+    ):
+        with pytest.raises(ValueError, match="md5"):
+            act()
 
 
 @pytest.mark.slow

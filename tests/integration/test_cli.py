@@ -8,6 +8,7 @@ import pytest
 
 from dray import LargeMessageQueue
 from dray.cli.demo.processes import ManagerProcess
+from dray.large.digests import DIGESTS
 from tests.integration.commands import dray, environment, finish, started, until, words
 
 pytestmark = pytest.mark.slow
@@ -127,16 +128,29 @@ def test_a_large_file_comes_back_the_same(url, tmp_path):
     assert count(url, "large") == 0
 
 
+@pytest.mark.parametrize("option", [(), ("--digest", "sha256")])
+def test_large_messages_have_the_digest_that_their_queue_was_created_with(url, tmp_path, option):
+    (tmp_path / "load.bin").write_bytes(b"load")
+    dray("queue", "create", "chosen", *option, url=url).assert_good()
+    shown = dray("queue", "show", "chosen", "--json", url=url).assert_good().value
+    assert shown["digest"] == (option[1] if option else None)
+    dray("send", "chosen", tmp_path / "load.bin", "--large", url=url).assert_good()
+    told = dray("receive", "chosen", "--large", "--to", tmp_path / "out", "--json", url=url)
+    kind = option[1] if option else "blake3"
+    assert told.assert_good().value["digest_kind"] == kind
+    assert told.value["digest"] == DIGESTS[kind](b"load").hexdigest()
+
+
 def test_digest_compression_and_dead_letters_of_what_is_sent_can_be_chosen(url, tmp_path, manager):
     (tmp_path / "load.bin").write_bytes(bytes(3_000_000))
-    chosen = ("--large", "--digest", "blake3", "--compression", "zstd", "--dead-letter")
+    chosen = ("--large", "--digest", "sha256", "--compression", "zstd", "--dead-letter")
     dray("send", "large", tmp_path / "load.bin", *chosen, url=url).assert_good()
     with manager.connect() as connected:
         large = connected.queue("large", raw=True)
         assert all(part.use_dead_letter_queue for part in large.messages())
         assert large.info().byte_count < 100_000
     told = dray("receive", "large", "--large", "--to", tmp_path / "out", "--json", url=url)
-    assert told.assert_good().value["digest_kind"] == "blake3"
+    assert told.assert_good().value["digest_kind"] == "sha256"
     assert (tmp_path / "out" / "load.bin").read_bytes() == bytes(3_000_000)
     for option in chosen[1:5:2]:
         said = dray("send", "orders", "-", option, chosen[chosen.index(option) + 1], url=url)

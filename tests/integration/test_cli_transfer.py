@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -12,6 +11,7 @@ import pytest
 
 import dray
 from dray.cli.demo.processes import ManagerProcess
+from dray.large.digests import DIGESTS
 from dray.model.transfer import TransferState
 from tests.integration.commands import COMMAND, WITHIN_S, environment, until
 
@@ -66,8 +66,12 @@ class Stage:
         return self.ended(self.start(*arguments))
 
 
-@pytest.mark.parametrize("options", [(), ("--relayed",)], ids=["direct", "relayed"])
-def test_a_file_is_offered_and_accepted(stage, options):
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [((), "blake3"), (("--relayed",), "blake3"), (("--digest", "sha256"), "sha256")],
+    ids=["direct", "relayed", "sha256"],
+)
+def test_a_file_is_offered_and_accepted(stage, options, kind):
     offering = stage.start(
         "offer", stage.file, "reports", "--json", "--timeout", PATIENCE_S, *options
     )
@@ -75,8 +79,8 @@ def test_a_file_is_offered_and_accepted(stage, options):
         "accept", "reports", "--to", stage.path / "in", "--timeout", PATIENCE_S
     )
     assert status == 0, err
-    digest = hashlib.sha256(stage.file.read_bytes()).hexdigest()
-    assert f"saved {stage.there} (3.0 MiB), sha256 {digest}" in out
+    digest = DIGESTS[kind](stage.file.read_bytes()).hexdigest()
+    assert f"saved {stage.there} (3.0 MiB), {kind} {digest}" in out
     assert stage.there.read_bytes() == stage.file.read_bytes()
     status, out, err = stage.ended(offering)
     assert status == 0, err

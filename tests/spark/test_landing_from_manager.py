@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import signal
@@ -12,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
 import dray
 from dray.errors import QueueNotFound
@@ -55,10 +55,7 @@ def assert_landed_once(out, sent):
     for row in rows:
         content = (out / "payload" / row["payload"]).read_bytes()
         assert content == sent[row["sequence_id"]]
-        assert (row["digest"], row["digest_kind"]) == (
-            hashlib.sha256(content).hexdigest(),
-            "sha256",
-        )
+        assert (row["digest"], row["digest_kind"]) == (blake3(content).hexdigest(), "blake3")
     assert {path.name for path in (out / "payload").iterdir()} == {row["payload"] for row in rows}
     assert [row["first_lookup_id"] for row in rows] == sorted(
         row["first_lookup_id"] for row in rows

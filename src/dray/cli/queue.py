@@ -24,6 +24,11 @@ def command() -> None:
 @click.option("--journal", is_flag=True, help="Keep a copy of what is received.")
 @click.option("--journal-quota", type=Size(), help="Most bytes its journal may hold.")
 @click.option("--label", default="", help="What the queue is for.")
+@click.option(
+    "--digest",
+    type=click.Choice(["blake3", "sha256"]),
+    help="Digest of large messages and files, if their sender names none  [default: blake3].",
+)
 @click.option("--exist-ok", is_flag=True, help="Let a queue of that name stand as it is.")
 @takes_url_and_json
 @click.pass_obj
@@ -36,6 +41,7 @@ def create(
     journal: bool,
     journal_quota: int | None,
     label: str,
+    digest: str | None,
     exist_ok: bool,
 ) -> None:
     """Create the queue NAME."""
@@ -47,6 +53,7 @@ def create(
             journal=journal,
             journal_quota=journal_quota,
             label=label,
+            digest=digest,
             exist_ok=exist_ok,
         )
         if settings.as_json:

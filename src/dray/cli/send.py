@@ -49,7 +49,7 @@ class Properties:
     priority: int
     dead_letter: bool
     fragment_size: int
-    digest: str
+    digest: str | None
     compression: str | None
     resume: str | None
 
@@ -111,7 +111,9 @@ Send = Callable[[Batch, "Transaction | None"], list[Sent]]
     help="Most bytes of one fragment (--large); 0 takes the largest.",
 )
 @click.option(
-    "--digest", type=click.Choice(["sha256", "blake3"]), help="Digest of the whole (--large)."
+    "--digest",
+    type=click.Choice(["blake3", "sha256"]),
+    help="Digest of the whole (--large)  [default: the queue's, else blake3].",
 )
 @click.option(
     "--compression", type=click.Choice(["zstd"]), help="Compress where that pays (--large)."
@@ -159,7 +161,7 @@ def command(
         priority,
         dead_letter,
         fragment_size=fragment_size or 0,
-        digest=digest or "sha256",
+        digest=digest,
         compression=compression,
         resume=resume,
     )

@@ -67,6 +67,11 @@ def command() -> None:
     default=TRANSFER_WINDOW,
     help="Most fragments without an acknowledgment  [default: 50].",
 )
+@click.option(
+    "--digest",
+    type=click.Choice(["blake3", "sha256"]),
+    help="Digest of the file  [default: the queue's, else blake3].",
+)
 @click.option("--listen", metavar="HOST", help="Where consumers may connect directly.")
 @click.option("--relayed", is_flag=True, help="Only through the queue managers.")
 @takes_url_and_json
@@ -81,6 +86,7 @@ def offer(
     no_timeout: bool,
     fragment_size: int,
     window: int,
+    digest: str | None,
     listen: str | None,
     relayed: bool,
 ) -> None:
@@ -100,6 +106,7 @@ def offer(
             request_timeout=limit,
             consumers="many" if many else "one",
             listen=None if relayed else listen or "auto",
+            digest=digest,
         )
         _serve(settings, offered)
 

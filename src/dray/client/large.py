@@ -9,7 +9,6 @@ from dray.client.awaited.large import LargeMessageQueue as AwaitedLargeMessageQu
 from dray.client.blocking import Face, blocking, blocking_as
 from dray.client.large_message import LargeMessage
 from dray.client.public_calls import public
-from dray.large.digests import DIGEST_KIND_DEFAULT
 from dray.model.limits import FRAGMENT_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -28,12 +27,13 @@ class LargeMessageQueue(Face[AwaitedLargeMessageQueue]):
         fragment_size: int = FRAGMENT_BYTES_MAX,
         status_queue: str = "statusq",
         parameters: LargeMessageParameters = PARAMETERS,
-        digest: str = DIGEST_KIND_DEFAULT,
+        digest: str | None = None,
         compression: str | None = None,
     ) -> None:
         """Take a queue; a `fragment_size` of 0 means the largest. Raises `ValueError`.
 
-        `digest` says which one goes with what is sent, "blake3" or "sha256"; both are received.
+        `digest` says which one goes with what is sent, "blake3" or "sha256"; both are received. By
+        default it is the one that the queue was created with, else "blake3".
         With `compression="zstd"` fragments that become shorter by it are sent compressed; whoever
         receives sees none of it.
         """

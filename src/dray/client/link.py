@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 from dray.client.awaited.claims import Claims
 from dray.errors import ConnectionLost, QueueNotFound
 from dray.forks import Process, not_sent, tell_of_forks, this_process, wrong_process
+from dray.large.digests import DIGEST_KIND_DEFAULT
 from dray.wire.frames import Head, Opened
 
 if TYPE_CHECKING:
@@ -138,6 +139,10 @@ class QueueLink:
     async def opened(self, connection: Connection | None = None) -> Opened:
         """Resolve the queue; raises `QueueNotFound`."""
         return await (connection or await self.link.connection()).open_queue(self.name)
+
+    async def digest_kind(self, connection: Connection | None = None) -> str:
+        """The digest that the queue has chosen for large messages and files, else the default."""
+        return (await self.opened(connection)).digest or DIGEST_KIND_DEFAULT
 
     async def call(
         self,

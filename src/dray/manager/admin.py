@@ -16,6 +16,7 @@ from dray.errors import (
     QueueNotFound,
     StatusQueueMissing,
 )
+from dray.large.digests import DIGESTS
 from dray.manager import sub_queues
 from dray.manager.accounts import Account
 from dray.manager.events import CloseSession, Peer
@@ -134,6 +135,10 @@ def handle_create(context: Context, session: Session, request_id: int, head: Cre
     name = check_new_queue_name(head.name)
     if len(head.options.label) > LABEL_CHARACTERS_MAX:
         raise Misuse(f"a label has at most {LABEL_CHARACTERS_MAX} characters")
+    if head.options.digest is not None and head.options.digest not in DIGESTS:
+        raise Misuse(
+            f"a digest is one of {', '.join(sorted(DIGESTS))}, not {head.options.digest!r}"
+        )
     queue = context.state.queues.find(name)
     if queue is None:
         queue = _create(context, QueueAddress(name), head.options)
@@ -148,7 +153,10 @@ def handle_open(context: Context, session: Session, request_id: int, head: OpenQ
     """Resolve a name; a remote one gets its outgoing queue when it is first used."""
     queue = (_status_queue if head.for_status else resolve)(context, head.name)
     sub_queues.opened(session, queue)
-    opened = Opened(queue.number, queue.name, str(queue.kind), queue.options.transactional)
+    options = queue.options
+    opened = Opened(
+        queue.number, queue.name, str(queue.kind), options.transactional, options.digest
+    )
     context.answer(session, request_id, opened)
 
 

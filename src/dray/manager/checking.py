@@ -9,7 +9,7 @@ each thing that it says is held against the files, and against everything else t
     every live record        within its file, apart from all others; CRC32C; its own header agrees
     queues                   positions below the next one; bytes and accounts add up
     streams                  numbers in order, nothing in the queue that was acknowledged
-    large messages           parts counted; of whole ones the SHA-256 of the body
+    large messages           parts counted; of whole ones the digest of the body
     files of queues          there, readable, and as the state says
     audit                    an unbroken chain
 

@@ -108,7 +108,7 @@ def _check_queue_file(
         found = decode(bytes(image))
         changed = changes(found.description, queue)
         if not found.signed:
-            check_editable(queue, changed)
+            check_editable(queue, changed, found.description)
     except NotAFileOfOursError as error:
         remedy = f"{_MOVED_ASIDE} and writes it anew"
         findings.damage(name, str(error), queue=queue.name, remedy=remedy)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from dray.errors import StoreCorrupt, StoreError
+from dray.large.digests import DIGESTS
 from dray.manager.facts import (
     AnyFact,
     QueueCreated,
@@ -66,6 +67,7 @@ EDITABLE: Final = {
     "quota": "Quota",
     "journal_quota": "JQuota",
     "journal": "Journal",
+    "digest": "Digest",
 }
 
 
@@ -94,6 +96,7 @@ def describe(queue: Queue) -> Description:
         journal=queue.options.journal,
         transactional=queue.options.transactional,
         system=queue.kind is QueueKind.SYSTEM,
+        digest=queue.options.digest,
     )
 
 
@@ -238,7 +241,7 @@ class FileKeeper:
             found = decode(image)
             changed = changes(found.description, queue)
             if not found.signed:
-                check_editable(queue, changed)
+                check_editable(queue, changed, found.description)
         except NotAFileOfOursError as error:
             self._replace(queue, name, str(error))
             return None
@@ -267,6 +270,7 @@ class FileKeeper:
             journal=wanted.journal,
             journal_quota=wanted.journal_quota,
             label=wanted.label,
+            digest=wanted.digest,
         )
         self._context.record(QueueOptionsSet(queue.number, options))
         if options.journal and queue.journal is None:
@@ -290,8 +294,8 @@ def changes(found: Description, queue: Queue) -> list[str]:
     ]
 
 
-def check_editable(queue: Queue, changed: list[str]) -> None:
-    """Raise NotAFileOfOursError if people may not change one of these properties."""
+def check_editable(queue: Queue, changed: list[str], wanted: Description) -> None:
+    """Raise NotAFileOfOursError if people may not change one of these properties, or not so."""
     for field in changed:
         if field in _FIXED:
             raise NotAFileOfOursError(f"its {_FIXED[field]} was changed, which nobody may")
@@ -299,3 +303,7 @@ def check_editable(queue: Queue, changed: list[str]) -> None:
             raise NotAFileOfOursError(
                 f"its {EDITABLE[field]} was changed, which only a queue of yours lets you"
             )
+    if wanted.digest is not None and wanted.digest not in DIGESTS:
+        raise NotAFileOfOursError(
+            f"its Digest is {wanted.digest!r}, and there is none of that name"
+        )

@@ -153,6 +153,7 @@ class Queue:
             journal_quota=self.options.journal_quota,
             state=self._state(),
             label=self.options.label,
+            digest=self.options.digest,
         )
 
     def _state(self) -> str:

@@ -16,6 +16,8 @@ class QueueOptions(msgspec.Struct, frozen=True, array_like=True):
     journal: bool = False
     journal_quota: int | None = None
     label: str = ""
+    digest: str | None = None
+    """Which digest large messages and files have whose sender names none; None is the default."""
 
 
 class LinkChange(msgspec.Struct, frozen=True):
@@ -75,6 +77,8 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     journal_quota: int | None = None
     state: str = "active"
     label: str = ""
+    digest: str | None = None
+    """Which digest the queue chose for large messages and files; None is the default."""
     express_count: int = 0
     """How many of its messages are express: gone after a restart."""
     express_bytes: int = 0

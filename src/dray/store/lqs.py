@@ -12,6 +12,7 @@ r"""Lqs: one text file per queue in `storage/lqs`, for people to read and, while
     Journal=no
     Transaction=yes
     SystemQueue=no
+    Digest=sha256
     [Signature]
     Signature=Dray
     Checksum=0f2e61c8
@@ -19,8 +20,9 @@ r"""Lqs: one text file per queue in `storage/lqs`, for people to read and, while
 Theory of operation. The state of the manager is the truth and the files are a view of it, written
 again whenever it changes. The checksum tells who wrote a file last: while it fits, the manager did,
 so a difference from the state means that a crash came between the two and the file is old; when it
-does not fit, a person edited the file. The hash is CRC32C of the path in lower case (`casefold`),
-as everything else here is. docs/formats/lqs.md says what may never change.
+does not fit, a person edited the file. `Digest` is there only if the queue has chosen one. The hash
+is CRC32C of the path in lower case (`casefold`), as everything else here is. docs/formats/lqs.md
+says what may never change.
 """
 
 from __future__ import annotations
@@ -60,6 +62,7 @@ _KEYS: Final = (
     "Transaction",
     "SystemQueue",
 )
+_OPTIONAL_KEYS: Final = ("Digest",)
 
 
 class NotAFileOfOursError(Exception):
@@ -77,6 +80,7 @@ class Description(NamedTuple):
     journal: bool = False
     transactional: bool = True
     system: bool = False
+    digest: str | None = None
 
 
 class Found(NamedTuple):
@@ -137,6 +141,8 @@ def encode(description: Description) -> bytes:
         f"Transaction={_truth_text(truth=description.transactional)}",
         f"SystemQueue={_truth_text(truth=description.system)}",
     ]
+    if description.digest is not None:
+        lines.append(f"Digest={description.digest}")
     body = "".join(f"{line}\n" for line in lines).encode()
     return body + f"[Signature]\nSignature=Dray\nChecksum={crc32c(body):08x}\n".encode()
 
@@ -160,7 +166,7 @@ def decode(image: bytes) -> Found:
     except (configparser.Error, KeyError) as error:
         raise NotAFileOfOursError("it has no readable section [Properties]") from error
     unknown = set(parser.sections()) - {"Properties", "Signature"}
-    unknown |= given.keys() - {key.lower() for key in _KEYS}
+    unknown |= given.keys() - {key.lower() for key in (*_KEYS, *_OPTIONAL_KEYS)}
     if unknown:
         raise NotAFileOfOursError(f"nobody knows what {min(unknown)!r} in it means")
     missing = [key for key in _KEYS if key.lower() not in given]
@@ -181,6 +187,7 @@ def _description(given: dict[str, str]) -> Description:
         journal=_truth("Journal", given["journal"]),
         transactional=_truth("Transaction", given["transaction"]),
         system=_truth("SystemQueue", given["systemqueue"]),
+        digest=given.get("digest") or None,
     )
 
 

@@ -34,6 +34,7 @@ class Opened(Head, frozen=True):
     name: str
     kind: str
     transactional: bool
+    digest: str | None = None
 
 
 class DescribeQueue(Head, frozen=True):

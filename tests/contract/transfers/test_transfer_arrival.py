@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import uuid
 
 import pytest
 from blake3 import blake3
@@ -13,11 +14,18 @@ from dray.model.transfer import TransferState
 from tests.contract.transfers.parties import SOON_S, WAYS, Saving
 
 
-def test_an_offer_may_choose_the_faster_digest(*, manager, reports, source, offer_of, tmp_path):
-    offer = offer_of(source, reports, digest="blake3")
+@pytest.mark.parametrize("chosen_by", ["offer", "queue"])
+def test_the_digest_is_a_choice_of_the_offer_and_of_the_queue(
+    *, manager, source, offer_of, tmp_path, chosen_by
+):
+    """The offer has the last word."""
+    chosen = {"digest": "sha256"}
+    on_queue = chosen if chosen_by == "queue" else {"digest": "blake3"}
+    reports = manager.create_queue(f"reports-{uuid.uuid4().hex}", **on_queue).name
+    offer = offer_of(source, reports, **(chosen if chosen_by == "offer" else {}))
     incoming = manager.accept_file(source=reports, timeout=SOON_S)
-    assert incoming.digest == offer.digest == blake3(source.read_bytes()).digest()
-    assert incoming.digest_kind == offer.digest_kind == "blake3"
+    assert incoming.digest == offer.digest == hashlib.sha256(source.read_bytes()).digest()
+    assert incoming.digest_kind == offer.digest_kind == "sha256"
     target = incoming.save_to(tmp_path / "out.bin")
     assert target.read_bytes() == source.read_bytes()
     assert offer.wait(SOON_S).state is TransferState.DONE
@@ -30,8 +38,8 @@ def test_a_file_arrives_whole_and_what_it_is_is_known_before(
     offer = offer_of(source, reports, listen=listen)
     incoming = manager.accept_file(source=reports, timeout=SOON_S)
     assert (incoming.label, incoming.size) == (source.name, source.stat().st_size)
-    assert incoming.digest == offer.digest == hashlib.sha256(source.read_bytes()).digest()
-    assert incoming.digest_kind == offer.digest_kind == "sha256"
+    assert incoming.digest == offer.digest == blake3(source.read_bytes()).digest()
+    assert incoming.digest_kind == offer.digest_kind == "blake3"
     assert offer.status.state is TransferState.DISCOVERING
     heard = []
     target = incoming.save_to(tmp_path / "out.bin", lambda done, total: heard.append((done, total)))

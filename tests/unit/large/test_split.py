@@ -55,10 +55,10 @@ def test_the_trailer_counts_and_measures_what_the_header_could_not_know():
     split.fragment(b"b" * 5)
     trailer = split.trailer(b"d" * 32)
     assert read_control(header.message.body) == Control(
-        1, 0, -7, None, "blob", -1, 1000, "sha256", b"", b"x"
+        1, 0, -7, None, "blob", -1, 1000, "blake3", b"", b"x"
     )
     assert read_control(trailer.message.body) == Control(
-        1, 2, -7, None, "blob", 15, 1000, "sha256", b"d" * 32, b"x"
+        1, 2, -7, None, "blob", 15, 1000, "blake3", b"d" * 32, b"x"
     )
     assert split.size == 15
 
@@ -66,7 +66,7 @@ def test_the_trailer_counts_and_measures_what_the_header_could_not_know():
 def test_the_control_record_is_the_one_in_the_documentation():
     split = split_of(Message(label="blob", correlation_id="mine", app_specific=5))
     assert split.header().message.body == bytes.fromhex(
-        "9d 01 00 05 a4 6d696e65 a4 626c6f62 ff cd03e8 a6 736861323536 c400 c400 c0 c0 00"
+        "9d 01 00 05 a4 6d696e65 a4 626c6f62 ff cd03e8 a6 626c616b6533 c400 c400 c0 c0 00"
     )
 
 

@@ -140,6 +140,7 @@ def test_edited_properties_are_taken_over_for_good(desk):
     desk.edit(ORDERS, "Quota=none\nJQuota=none", "Quota=1 MiB\nJQuota=7")
     desk.edit(ORDERS, "Label=", "Label=new \\x20")
     desk.edit(ORDERS, "Journal=no", "Journal=yes")
+    desk.edit(ORDERS, "SystemQueue=no", "SystemQueue=no\nDigest=sha256")
     desk.start()
     (notice,) = desk.manager.notices()
     assert ORDERS in str(notice)
@@ -148,6 +149,7 @@ def test_edited_properties_are_taken_over_for_good(desk):
     for _ in range(2):
         info = desk.info("orders")
         assert (info.quota, info.journal_quota, info.label) == (1 << 20, 7, "new  ")
+        assert info.digest == "sha256"
         assert desk.says(ORDERS).signed
         desk.again()
         assert desk.manager.notices() == []
@@ -178,6 +180,7 @@ def test_an_edit_outlives_a_crash_during_the_start_that_takes_it_over(desk):
         ("Journal=no", "Journal=perhaps"),
         ("[Properties]", "[Proper"),
         ("Label=", "Colour=red\nLabel="),
+        ("SystemQueue=no", "SystemQueue=no\nDigest=md5"),
         ("Label=\n", ""),
     ],
 )

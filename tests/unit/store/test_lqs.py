@@ -53,6 +53,14 @@ def test_the_bytes_are_what_they_always_were():
     assert public_file_name(GUID.upper(), ORDERS.path) == f"{GUID}.8774014b"
 
 
+def test_a_digest_is_said_only_of_a_queue_that_has_chosen_one():
+    chosen = ORDERS._replace(digest="sha256")
+    assert b"SystemQueue=no\nDigest=sha256\n[Signature]" in encode(chosen)
+    assert decode(encode(chosen)) == (chosen, True)
+    edited = GOLDEN.replace(b"SystemQueue=no\n", b"SystemQueue=no\nDigest=\n")
+    assert decode(edited) == (ORDERS, False)
+
+
 def test_names_are_taken_apart():
     assert parse_file_name("00000010.8774014b") == FileName(16, "", 0x8774014B)
     assert parse_file_name(f"{GUID}.8774014b") == FileName(None, GUID, 0x8774014B)

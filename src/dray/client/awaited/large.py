@@ -47,7 +47,7 @@ from dray.errors import (
     TransactionUsage,
 )
 from dray.large.compression import Compressor, check_compression
-from dray.large.digests import DIGEST_KIND_DEFAULT, check_digest_kind
+from dray.large.digests import check_digest_kind
 from dray.large.split import (
     SIZE_UNKNOWN,
     LargeMessageParameters,
@@ -89,12 +89,13 @@ class LargeMessageQueue:
         fragment_size: int = FRAGMENT_BYTES_MAX,
         status_queue: str = "statusq",
         parameters: LargeMessageParameters = PARAMETERS,
-        digest: str = DIGEST_KIND_DEFAULT,
+        digest: str | None = None,
         compression: str | None = None,
     ) -> None:
         """Take a queue; a `fragment_size` of 0 means the largest. Raises `ValueError`.
 
-        `digest` says which one goes with what is sent, "blake3" or "sha256"; both are received.
+        `digest` says which one goes with what is sent, "blake3" or "sha256"; both are received. By
+        default it is the one that the queue was created with, else "blake3".
         With `compression="zstd"` fragments that become shorter by it are sent compressed; whoever
         receives sees none of it.
         """
@@ -102,7 +103,7 @@ class LargeMessageQueue:
         self._way = queue.way
         self._status_queue = str(parse_queue_address(status_queue))
         self._parameters = parameters
-        self._digest_kind = check_digest_kind(digest)
+        self._digest_kind = _checked_digest(digest)
         self._compression = check_compression(compression)
 
     def __repr__(self) -> str:
@@ -117,6 +118,7 @@ class LargeMessageQueue:
         formatter: Encoder | None = None,
         progress: Progress | None = None,
         resume: str | Path | None = None,
+        digest: str | None = None,
         **properties: Unpack[SendProperties],
     ) -> MessageId:
         """Send a large message; give its sequence id, the message id of its header.
@@ -125,7 +127,7 @@ class LargeMessageQueue:
         else goes through `formatter`. Awaited, an asynchronous iterable too; others are read in a
         thread. Raises `SourceUnreadable`, `SourceChanged`, `NotTransactional`, and `Misuse` for
         properties. When it fails inside a transaction of the caller's, that transaction can only
-        be aborted.
+        be aborted. `digest` says which one is taken of this body, "blake3" or "sha256".
 
         `resume` names a state file. A send that ends before its commit, however it ends, is gone on
         with by the same call: what the queue manager has is read again, compared, not sent again,
@@ -134,6 +136,7 @@ class LargeMessageQueue:
         `SourceChanged`, also for another body than the one it began with; `InDoubt` where nobody
         remembers any more whether it was committed; `TargetUnwritable` for the state file.
         """
+        digest = _checked_digest(digest)
         message = addressed(Message(**properties), self._way.name)
         # What the control record says of it, nobody would look at before its receiver.
         check_sendable(message)
@@ -143,11 +146,16 @@ class LargeMessageQueue:
         )
         try:
             if resume is not None:
-                return await self._send_resumed(resume, message, source, progress, transaction)
+                if transaction is not None:
+                    raise TransactionUsage(
+                        "a send that can be resumed has a transaction of its own"
+                    )
+                return await self._send_resumed(resume, message, source, progress, digest)
             if transaction is not None:
-                return await self._send_in(transaction_of(transaction), message, source, progress)
+                given = transaction_of(transaction)
+                return await self._send_in(given, message, source, progress, digest)
             async with await Transaction.begin(self._way.link) as own:
-                sequence_id = await self._send_in(own, message, source, progress)
+                sequence_id = await self._send_in(own, message, source, progress, digest)
             reached("send-committed")
             return sequence_id
         finally:
@@ -220,25 +228,26 @@ class LargeMessageQueue:
         message: Message,
         source: Source | AwaitedChunkSource,
         progress: Progress | None,
-        transaction: InTransaction | None,
+        digest: str | None,
     ) -> MessageId:
-        if transaction is not None:
-            raise TransactionUsage("a send that can be resumed has a transaction of its own")
         connection = await self._way.link.connection()
         queue = await self._checked_to_send(connection)
         upload = Upload(self._way.link, connection, queue, self._way.name)
-        cut = Cut(self._parameters, self.fragment_size, self._digest_kind, self._compression)
+        kind = await self._digest_for(connection, digest)
+        cut = Cut(self._parameters, self.fragment_size, kind, self._compression)
         return await upload.send(resume, What(message, source, cut, progress))
 
-    async def _send_in(
+    async def _send_in(  # noqa: PLR0917 - the arguments of send
         self,
         transaction: Transaction,
         message: Message,
         source: Source | AwaitedChunkSource,
         progress: Progress | None,
+        digest: str | None,
     ) -> MessageId:
         connection = self._connection_of(transaction)
         queue = await self._checked_to_send(connection)
+        digest_kind = await self._digest_for(connection, digest)
         first = await connection.numbers()
         split = Split(
             message,
@@ -246,7 +255,7 @@ class LargeMessageQueue:
             first,
             parameters=self._parameters,
             fragment_size=self.fragment_size,
-            digest_kind=self._digest_kind,
+            digest_kind=digest_kind,
         )
 
         async def send(part: PartMessage, number: int) -> None:
@@ -268,13 +277,11 @@ class LargeMessageQueue:
                 # What there is no room for fails now, not at its last fragment.
                 _, number = await transaction.join()
                 await connection.ask(Reserve(queue, number, *split.room_for(source.size)), Done)
-            async with RollingDigest(
-                runtime, behind=PIECES_ALIVE - 1, kind=self._digest_kind
-            ) as digest:
+            async with RollingDigest(runtime, behind=PIECES_ALIVE - 1, kind=digest_kind) as rolling:
                 await send(split.header(source.size), first)
                 reached("header-sent")
                 async for piece in pieces_of(source, self.fragment_size, runtime):
-                    await digest.add(piece)
+                    await rolling.add(piece)
                     offset = split.size
                     packed = await runtime.work(len(piece), compressor.packed, piece)
                     part = split.fragment(piece, packed)
@@ -288,7 +295,7 @@ class LargeMessageQueue:
                     report.advance(len(piece))
                 if lender is not None:
                     await lender.settle()
-                await send(split.trailer(await digest.digest()), await connection.numbers())
+                await send(split.trailer(await rolling.digest()), await connection.numbers())
                 reached("trailer-sent")
         except BaseException as error:
             # Half a large message must never be committed, whatever the caller does next.
@@ -415,6 +422,10 @@ class LargeMessageQueue:
             connection.leave_once(OpenQueue(self._status_queue, for_status=True))
         return number
 
+    async def _digest_for(self, connection: Connection, digest: str | None) -> str:
+        """The digest of this send, else of this object, else of the queue, else the default."""
+        return digest or self._digest_kind or await self._way.digest_kind(connection)
+
     async def _status_queue_on(self, connection: Connection) -> int:
         """Give the number of the status queue (S0-4); raises `StatusQueueMissing`."""
         name = self._status_queue
@@ -433,6 +444,10 @@ class LargeMessageQueue:
                 " begin it on the manager from which the queue was taken"
             )
         return transaction.connection()
+
+
+def _checked_digest(kind: str | None) -> str | None:
+    return None if kind is None else check_digest_kind(kind)
 
 
 def _doom_for(error: BaseException, transaction: Transaction) -> DrayError:

@@ -13,7 +13,7 @@ from dray.client.backup import back_up
 from dray.client.link import Link
 from dray.client.public_calls import public
 from dray.client.transfer.direct import AUTOMATIC
-from dray.large.digests import DIGEST_KIND_DEFAULT, check_digest_kind
+from dray.large.digests import check_digest_kind
 from dray.model.classes import TransactionStatus
 from dray.model.ids import TransactionId
 from dray.model.limits import (
@@ -86,14 +86,21 @@ class Manager:
         journal: bool = False,
         journal_quota: int | str | None = None,
         label: str = "",
+        digest: str | None = None,
         exist_ok: bool = False,
     ) -> Queue:
         """Create a queue; `transactional` never changes later.
 
-        Raises `QueueExists` or `InvalidQueueName`.
+        `digest` is the one of large messages and files whose sender names none, "blake3" or
+        "sha256"; by default "blake3". Raises `QueueExists`, `InvalidQueueName` or `ValueError`.
         """
         options = QueueOptions(
-            transactional, optional_size(quota), journal, optional_size(journal_quota), label
+            transactional,
+            optional_size(quota),
+            journal,
+            optional_size(journal_quota),
+            label,
+            None if digest is None else check_digest_kind(digest),
         )
         request = CreateQueue(check_new_queue_name(name), options, exist_ok)
         return Queue(self._link, (await self._link.ask(request, QueueState)).info.name)
@@ -199,7 +206,7 @@ class Manager:
         listen: str | None = AUTOMATIC,
         response_timeout: float = TRANSFER_SILENCE_S,
         progress: Told | None = None,
-        digest: str = DIGEST_KIND_DEFAULT,
+        digest: str | None = None,
     ) -> Offer:
         """Offer a file to "one" or "many" consumers at the queue `to`, and serve them.
 
@@ -210,8 +217,8 @@ class Manager:
         default the one by which the queue manager is reached; None for never. Such connections go
         through TLS if the one to the queue manager does. A consumer that is silent
         for `response_timeout` seconds is suspended. `progress` hears each change, in a thread of
-        its own. `digest` says which is taken, "sha256" or "blake3". Raises `SourceUnreadable`,
-        `TransferSourceChanged`.
+        its own. `digest` says which is taken, "blake3" or "sha256"; by default the one that the
+        queue was created with, else "blake3". Raises `SourceUnreadable`, `TransferSourceChanged`.
         """
         asked = Asked(
             Path(path),
@@ -220,7 +227,7 @@ class Manager:
             window_size,
             request_timeout,
             consumers,
-            check_digest_kind(digest),
+            None if digest is None else check_digest_kind(digest),
         )
         return await self._transfers.offer(asked, Manner(listen, response_timeout, progress))
 

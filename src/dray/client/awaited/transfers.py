@@ -15,7 +15,7 @@ from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
 from dray.client.blocking import BlockingRuntime, run
-from dray.client.link import Link
+from dray.client.link import Link, QueueLink
 from dray.client.requests import check_seconds, check_timeout
 from dray.client.steps import reached
 from dray.client.transfer.board import Told
@@ -86,7 +86,8 @@ class Asked(NamedTuple):
     window_size: int
     wait_s: float | None
     consumers: str
-    digest_kind: str
+    digest_kind: str | None
+    """None: the one of the queue."""
 
 
 class Transfers:
@@ -119,7 +120,8 @@ class Transfers:
                     return await self._take_up(kept, state, manner)
         source = await self._link.runtime.offload(SourceFile, asked.path)
         try:
-            kept = await self._link.runtime.offload(_offered, asked, source)
+            kind = asked.digest_kind or await QueueLink(self._link, asked.queue).digest_kind()
+            kept = await self._link.runtime.offload(_offered, asked, source, kind)
             reached("offer-scanned")
             state = await self._link.runtime.offload(
                 StateFile, folder, kept.reference.transfer, OUT
@@ -436,7 +438,7 @@ class Transfers:
 _OVER = (TransferState.DONE, TransferState.CANCELLED, TransferState.FAILED)
 
 
-def _offered(asked: Asked, source: SourceFile) -> Offered:
+def _offered(asked: Asked, source: SourceFile, digest_kind: str) -> Offered:
     """Read the whole file: what is known of it before it moves."""
     size = source.identity.size
     check_terms(size, asked.fragment_size, asked.window_size, asked.consumers)
@@ -444,7 +446,7 @@ def _offered(asked: Asked, source: SourceFile) -> Offered:
         transfer=secrets.token_hex(_ID_BYTES),
         label=asked.path.name[:LABEL_CHARACTERS_MAX],
         size=size,
-        digest=str(source.scan(asked.fragment_size, asked.digest_kind)),
+        digest=str(source.scan(asked.fragment_size, digest_kind)),
         fragment_size=asked.fragment_size,
         window_size=asked.window_size,
         consumers="many" if asked.consumers == "many" else "one",
