@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dray.errors import (
+    InvalidArgument,
     MessageNotFound,
-    ProtocolError,
     ReceiveTimeout,
     TransactionAborted,
     TransactionUsage,
@@ -174,5 +174,5 @@ def test_a_claim_takes_one_number_and_one_phase(desk, caller):
     with pytest.raises(MessageNotFound):
         claim(caller, queue, select=frames.Select("lookup", "", 7))
     for wrong in ({"transaction": 0}, {"transaction": 9, "peek": True}):
-        with pytest.raises(ProtocolError):
+        with pytest.raises(InvalidArgument):
             desk.session().call(frames.Receive(queue, timeout=0.0, claim=True, **wrong))
