@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -196,6 +196,14 @@ def _iterable(value: object) -> object:
         return _UNFIT
 
 
+def _mapping(value: object) -> object:
+    return value if _is(value, Mapping) else _UNFIT
+
+
+def _of_spark(value: object) -> object:
+    return value if type(value).__module__.startswith("pyspark.") else _UNFIT
+
+
 def _room(value: object) -> object:
     """Memory that can be filled."""
     try:
@@ -338,7 +346,18 @@ _BY_NAME: Final = {
     "body": _OWN_CHECK,
     "formatter": _OWN_CHECK,
     "url": Expected("the address of a queue manager, a text", _text(), InvalidConfiguration),
+    # Spark.
+    "until": Expected("dray.spark.Until", _ours("Until", "dray.spark.")),
+    "session": Expected("a session of Spark", _of_spark),
+    "bytes_per_batch": _SIZE,
+    "rows_per_batch": Expected("a whole number from 1 on", _whole(1, MESSAGE_NUMBER_MAX)),
+    "report": Expected("a function", _callable),
+    "master": _TEXT,
+    "java": Expected("what dray.spark.find_java() gives", _ours("Java", "dray.spark.")),
+    "config": Expected("a mapping of texts", _mapping),
+    "environment": Expected("a mapping of texts", _mapping),
     # Files.
+    "out": _PATH,
     "path": _PATH,
     "ca": _PATH,
     "cert": _PATH,
@@ -346,6 +365,8 @@ _BY_NAME: Final = {
 }
 _BY_PLACE: Final = {
     "open.name": _TEXT,
+    "land.queue": _TEXT,
+    "spark_session.name": _TEXT,
     "open.listen": _TEXT,
     "restore.archive": Expected("a path, or a file open for reading bytes", _path_or_file("read")),
     "Manager.backup.target": Expected(

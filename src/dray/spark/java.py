@@ -31,6 +31,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from dray.client.public_calls import checked
 from dray.errors import JavaMissing
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class _Unfit(Exception):  # noqa: N818 - never leaves this module; its text goes
     """Why one candidate will not do."""
 
 
+@checked
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
     """Give the first Java that Spark supports; raises `JavaMissing` with all that was wrong."""
     given = os.environ if environment is None else environment

@@ -25,6 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from dray.client.public_calls import checked
 from dray.errors import DrayError, StoreLocked
 from dray.spark.failure import WORKER_TOO_SLOW, disk_told, plainly
 from dray.spark.session import spark_session
@@ -82,6 +83,7 @@ class Until(NamedTuple):
 AT_ONCE = Until()
 
 
+@checked
 def land(
     url: str,
     queue: str,

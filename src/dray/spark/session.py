@@ -27,6 +27,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dray.client.public_calls import checked
 from dray.errors import InvalidConfiguration
 from dray.spark.java import Java, find_java
 
@@ -47,6 +48,7 @@ def require_spark() -> None:
             )
 
 
+@checked
 @contextmanager
 def spark_session(
     *,
