@@ -27,7 +27,7 @@ PROPERTIES = {
     "administration_queue": None,
     "acknowledge": dray.Acknowledge.NONE,
     "response_queue": None,
-    "use_dead_letter_queue": False,
+    "use_dead_letter_queue": None,
     "use_journal_queue": False,
 }
 WAITS = {"timeout": None, "transaction": None}

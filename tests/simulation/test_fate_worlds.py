@@ -6,9 +6,11 @@ from collections import Counter
 
 import pytest
 
+from dray.delivery.confirmation import Outbox
 from dray.delivery.incoming import IncomingStreams, Position
 from dray.delivery.outgoing import OutgoingStream
 from dray.manager import departures
+from dray.manager.awaiting import Awaiting
 from dray.manager.links import Links
 from dray.model.classes import Acknowledge, MessageClass
 from dray.testing.fate_plan import FatePlan, swarm_plan
@@ -63,7 +65,8 @@ def test_every_message_ends_once_and_its_sender_is_told_exactly_that(world_of, s
         world.run()
         known += world.fates.known
         went_through["worlds of fates"] += 1
-    assert not {end.name for end in ENDS} - set(known), "the worlds do not reach every end"
+    reached = {end.name for end in ENDS} | {"kept unasked"}
+    assert not reached - set(known), "the worlds do not reach every end"
 
 
 _accepted, _admissible = IncomingStreams.accepted, IncomingStreams.admissible
@@ -100,6 +103,8 @@ def wants_link_only_to_send(stream):
         ],
         [(IncomingStreams, "admissible", admit_over_gaps)],
         [(OutgoingStream, "_confirms", trust_acks_of_other_sequences)],
+        [(Awaiting, "must_hear_first", lambda *_: False)],
+        [(Outbox, "refused", lambda *_: 0)],
     ],
     ids=[
         "certain of what is not",
@@ -109,6 +114,8 @@ def wants_link_only_to_send(stream):
         "accepts whatever comes",
         "accepts over gaps",
         "trusts acks of other sequences",
+        "believes order acks before it knows what was refused",
+        "does not say that it has refused something",
     ],
 )
 def test_the_swarm_notices_when_a_defence_is_out(monkeypatch, broken):

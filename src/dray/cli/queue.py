@@ -9,7 +9,9 @@ from dray.cli.groups import Group
 from dray.cli.output import print_json, print_record, print_table, size_text, time_text
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.sizes import Size
-from dray.model.queue import DeliveryInfo, QueueInfo
+from dray.model.queue import DeliveryInfo, QueueInfo, Refusal
+
+_REFUSED = "refused"
 
 
 @click.group(cls=Group)
@@ -74,6 +76,9 @@ def list_queues(settings: Settings) -> None:
         return
     columns = ["queue", "kind", "transactional", "messages ", "size ", "journal ", "state"]
     print_table(columns, (_row(info) for info in queues))
+    for info in queues:
+        if info.delivery is not None and info.delivery.refusal is not None:
+            click.echo(f"{info.name}: {_refusal(info.delivery.refusal)}")
 
 
 @command.command()
@@ -89,6 +94,7 @@ def show(settings: Settings, name: str) -> None:
         return
     told = {key: str(value) for key, value in msgspec.structs.asdict(info).items()}
     del told["delivery"]
+    told["state"] = _state(info)
     for size in ("byte_count", "journal_bytes", "express_bytes", "quota", "journal_quota"):
         told[size] = size_text(getattr(info, size))
     told["transactional"] = _yes_or_no(info.transactional)
@@ -97,12 +103,27 @@ def show(settings: Settings, name: str) -> None:
     print_record({key.replace("_", " "): value for key, value in told.items()})
 
 
+def _refusal(refusal: Refusal) -> str:
+    """Why, how often and since when a destination refuses."""
+    messages = f"{refusal.count} message{'s' * (refusal.count != 1)}"
+    since = f"{messages} since {time_text(refusal.since)}"
+    return f"refused ({refusal.code}), {since}: {refusal.sentence}"
+
+
+def _state(info: QueueInfo) -> str:
+    refusal = info.delivery.refusal if info.delivery is not None else None
+    if refusal is None or info.state != _REFUSED:
+        return info.state
+    return f"{info.state} ({refusal.code})"
+
+
 def _delivery(delivery: DeliveryInfo) -> dict[str, str]:
     """How the delivery of an outgoing queue stands, and what its connection has been through."""
     told = {key: str(value) for key, value in msgspec.structs.asdict(delivery).items()}
     del told["history"]
     for time in ("next_attempt", "last_ack_time", "next_resend"):
         told[time] = time_text(getattr(delivery, time))
+    told["refusal"] = _refusal(delivery.refusal) if delivery.refusal is not None else "-"
     told["in_flight_bytes"] = size_text(delivery.in_flight_bytes)
     told["sequence_id"] = f"{delivery.sequence_id:#x}"
     for at, change in enumerate(delivery.history, 1):
@@ -149,7 +170,7 @@ def _row(info: QueueInfo) -> list[str]:
         str(info.message_count),
         size_text(info.byte_count),
         str(info.journal_count),
-        info.state,
+        _state(info),
     ]
 
 

@@ -47,7 +47,7 @@ class Properties:
     correlation_id: str | None
     app_specific: int
     priority: int
-    dead_letter: bool
+    dead_letter: bool | None
     fragment_size: int
     digest: str | None
     compression: str | None
@@ -101,9 +101,10 @@ Send = Callable[[Batch, "Transaction | None"], list[Sent]]
     help="Higher ones come first; in transactional queues all have 0.",
 )
 @click.option(
-    "--dead-letter",
-    is_flag=True,
-    help="Keep what cannot be delivered as dead letters, from which holes can be repaired.",
+    "--dead-letter/--no-dead-letter",
+    default=None,
+    help="Keep what cannot be delivered, or expires, as dead letters, or nothing at all. By default"
+    " what another queue manager refuses is kept.",
 )
 @click.option(
     "--fragment-size",
@@ -137,7 +138,7 @@ def command(
     correlation_id: str | None,
     app_specific: int,
     priority: int,
-    dead_letter: bool,
+    dead_letter: bool | None,
     fragment_size: int | None,
     digest: str | None,
     compression: str | None,

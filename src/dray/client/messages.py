@@ -21,6 +21,7 @@ from dray.wire.frames import MARK_FIRST, MARK_LAST
 from dray.wire.record import (
     FLAG_DEAD_LETTER,
     FLAG_JOURNAL,
+    FLAG_NO_DEAD_LETTER,
     FLAG_RECOVERABLE,
     HEADER_BYTES,
     PLAIN,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _Send = TypeVar("_Send", bound=Callable[..., Any])
 _MICROSECONDS = 1_000_000
 _SOURCE_BYTES = 16
+_REMOTE = ("dray:", "drays:")
 
 
 class SendProperties(TypedDict, total=False):
@@ -55,7 +57,7 @@ class SendProperties(TypedDict, total=False):
     administration_queue: str | None
     acknowledge: Acknowledge
     response_queue: str | None
-    use_dead_letter_queue: bool
+    use_dead_letter_queue: bool | None
     use_journal_queue: bool
 
 
@@ -123,8 +125,12 @@ def message_from(body: Buffer | Message, properties: SendProperties) -> Message:
 
 
 def addressed(message: Message, destination: str) -> Message:
-    """Note where a message is sent to, if a copy of it is to be kept elsewhere (R51)."""
-    if message.use_dead_letter_queue or message.use_journal_queue:
+    """Note where a message is sent to, if it may be kept elsewhere (R51)."""
+    kept = message.use_dead_letter_queue
+    if kept is None:
+        # Only another manager refuses what this one has accepted.
+        kept = destination.startswith(_REMOTE)
+    if kept or message.use_journal_queue:
         return msgspec.structs.replace(message, destination=destination)
     return message
 
@@ -191,7 +197,7 @@ def arrived(envelope: Envelope, record: memoryview, destination: str) -> Arrived
         administration_queue=properties.administration_queue,
         acknowledge=acknowledge_of(header),
         response_queue=properties.response_queue,
-        use_dead_letter_queue=bool(flags & FLAG_DEAD_LETTER),
+        use_dead_letter_queue=_dead_letter(flags),
         use_journal_queue=bool(flags & FLAG_JOURNAL),
         id=MessageId(join_id(source, header.number)),
         lookup_id=LookupId(envelope.lookup_id),
@@ -236,6 +242,10 @@ def _immutable(body: object) -> bytes:
         raise TypeError(f"the body of a message is bytes, not {kind}{hint}") from error
     # What can change under us until it is flushed would no longer fit its CRC32C.
     return bytes(view)
+
+
+def _dead_letter(flags: int) -> bool | None:
+    return True if flags & FLAG_DEAD_LETTER else False if flags & FLAG_NO_DEAD_LETTER else None
 
 
 def _class_of(value: int) -> MessageClass:

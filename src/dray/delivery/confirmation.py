@@ -34,6 +34,7 @@ class OutboxSnapshot(msgspec.Struct, Generic[Told], array_like=True, frozen=True
     first: int
     waiting: list[Told]
     ended: bool = False
+    refused: int = 0
 
 
 class Outbox(Generic[Told]):
@@ -44,19 +45,32 @@ class Outbox(Generic[Told]):
         self._waiting: dict[StreamKey, deque[Told]] = {}
         self._first: dict[StreamKey, int] = {}
         self._ended: set[StreamKey] = set()
+        self._refused: dict[StreamKey, int] = {}
+        """The ordinal of the last refusal; only of streams whose source has not taken it."""
         for each in snapshots:
             key = StreamKey(each.source, each.stream)
             self._first[key] = each.first
             self._waiting[key] = deque(each.waiting)
             if each.ended:
                 self._ended.add(key)
+            if each.refused:
+                self._refused[key] = each.refused
 
-    def add(self, key: StreamKey, told: Iterable[Told]) -> None:
-        """Apply the fact that something is to be told."""
+    def add(self, key: StreamKey, told: Iterable[Told], *, refused: bool = False) -> None:
+        """Apply the fact that something is to be told; `refused` of messages that did not enter."""
         if key in self._ended:
             return
         self._first.setdefault(key, 1)
         self._waiting.setdefault(key, deque()).extend(told)
+        if refused:
+            self._refused[key] = self.last(key)
+
+    def refused(self, key: StreamKey) -> int:
+        """Up to which ordinal a source must hear before it may believe an order ack.
+
+        Only then it knows of every message that the ack covers whether it entered; 0 if it does.
+        """
+        return self._refused.get(key, 0)
 
     def taken(self, key: StreamKey, upto: int) -> None:
         """Apply the fact that the source has all up to an ordinal."""
@@ -64,6 +78,8 @@ class Outbox(Generic[Told]):
         while waiting and self._first[key] <= upto:
             waiting.popleft()
             self._first[key] += 1
+        if self._refused.get(key, 0) <= self.taken_upto(key):
+            self._refused.pop(key, None)
 
     def ended(self, key: StreamKey) -> None:
         """Apply the fact that a stream has ended; ordinals are kept, for it may be there again."""
@@ -87,6 +103,8 @@ class Outbox(Generic[Told]):
         """
         for key, first in self._first.items():
             self._first[key] = max(first, ordinal)
+            if key in self._refused:
+                self._refused[key] = self.last(key)
 
     def last(self, key: StreamKey) -> int:
         """The ordinal of the last confirmation there is; 0 if there never was one."""
@@ -106,7 +124,12 @@ class Outbox(Generic[Told]):
         """Everything, for a checkpoint; ordinals are kept though nothing waits."""
         return [
             OutboxSnapshot(
-                key.source, key.stream, first, list(self._waiting[key]), key in self._ended
+                key.source,
+                key.stream,
+                first,
+                list(self._waiting[key]),
+                key in self._ended,
+                self.refused(key),
             )
             for key, first in self._first.items()
         ]

@@ -60,12 +60,17 @@ class PeerState(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A StreamRefused frame: the peer cannot take this stream now, but has it up to a position."""
+    """A StreamRefused frame: the peer cannot take this stream now, but has it up to a position.
+
+    `final` if what waits is not kept for later: it is asked again as soon as more is to be sent.
+    """
 
     reason: str
     sequence_id: int = 0
     upto: int = 0
     question: int = 0
+    code: str = ""
+    final: bool = False
 
 
 class Invited(NamedTuple):
@@ -151,6 +156,7 @@ class StreamCondition(enum.StrEnum):
     CONNECTED = "connected"
     ON_HOLD = "on hold"
     NEED_VALIDATION = "need validation"
+    REFUSED = "refused"
 
 
 class RestoreMark(NamedTuple):
@@ -183,4 +189,3 @@ class StreamCounters(NamedTuple):
     resends: int = 0
     refusals: int = 0
     ignored_acks: int = 0
-    refusal: str = ""

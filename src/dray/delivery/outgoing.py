@@ -67,6 +67,7 @@ from dray.delivery.events import (
     Transmit,
 )
 from dray.delivery.frame_size import FrameSize
+from dray.delivery.refusal import RefusalNote
 from dray.delivery.sequences import (
     began_after,
     began_by_restore,
@@ -118,6 +119,7 @@ class OutgoingStream:
         """Whether one frame at a time is sent, until one is taken whole."""
         self._resend_index = 0
         self._resend_at: float | None = None
+        self.refusals = RefusalNote()
 
     @classmethod
     def from_state(
@@ -175,7 +177,7 @@ class OutgoingStream:
                 self._forget_flight()
                 self._talk = _Talk.SILENT
                 self._resend_index = 0
-                self._probing = False
+                self._probing = self.refusals.in_vain = False
                 self._frame_size.begin()
                 return self._advance(now)
             case LinkLost():
@@ -212,6 +214,8 @@ class OutgoingStream:
             return StreamCondition.ON_HOLD
         if self._talk is _Talk.DIVERGED or self.doubted:
             return StreamCondition.NEED_VALIDATION
+        if self.refusals.current is not None:
+            return StreamCondition.REFUSED
         if self._talk is _Talk.OPEN:
             return StreamCondition.CONNECTED
         return StreamCondition.WAITING if self._first_waiting() else StreamCondition.INACTIVE
@@ -238,6 +242,11 @@ class OutgoingStream:
     def in_flight(self) -> tuple[int, int]:
         """Messages and bytes sent and not yet acknowledged on this connection."""
         return len(self._flight), self._flight_bytes
+
+    @property
+    def sent_upto(self) -> int:
+        """Lookup id up to which messages may have been sent and are not acknowledged."""
+        return self._flight[-1][0] if self._flight else max(self._doubtful, self.floor)
 
     def is_stale(self, question: int) -> bool:
         """Whether the peer had not heard the last question when it said something.
@@ -271,8 +280,9 @@ class OutgoingStream:
             return []
         if self._talk is _Talk.OPEN:
             return self._fill_window(now)
-        if self._talk is _Talk.SILENT and self.last > 0:
-            self._talk = _Talk.ASKED
+        in_vain = self.refusals.in_vain and self._first_waiting() is None
+        if self._talk is _Talk.SILENT and self.last > 0 and not in_vain:
+            self._talk, self.refusals.in_vain = _Talk.ASKED, False
             self._question += 1
             self._arm(now)
             return [Open(self._question)]
@@ -294,6 +304,7 @@ class OutgoingStream:
             return [Diverged(peer.sequence_id, peer.upto)]
         self._talk = _Talk.OPEN
         self._resend_at = None
+        self.refusals.opened()
         # What was sent on earlier connections can no longer be accepted.
         self._doubtful = 0
         known = (self.sequence_id, self._position() - self.base)
@@ -358,6 +369,7 @@ class OutgoingStream:
             return []
         self._confirmed = upto = self.base + peer.upto
         in_flight = self._flight_bytes
+        self.refusals.acknowledged()
         self._leave_flight(upto)
         self._frame_size.acknowledged(in_flight - self._flight_bytes, now)
         self._resend_index = 0
@@ -374,12 +386,12 @@ class OutgoingStream:
         self._forget_flight()
         self._probing = True
         # With nothing to deliver it is not asked again before there is.
-        waits = self._first_waiting() is not None
+        waits = self._first_waiting() is not None and not event.final
+        self.refusals.stream_refused(event.code, event.reason, now, final=event.final)
         self._talk = _Talk.REFUSED if waits else _Talk.SILENT
         if waits:
             self._arm(now)
-        refusals = self.counters.refusals + 1
-        self.counters = self.counters._replace(refusals=refusals, refusal=event.reason)
+        self.counters = self.counters._replace(refusals=self.counters.refusals + 1)
         peer = PeerState(event.sequence_id, event.upto)
         if self.restored or not self._confirms(peer):
             return []
@@ -389,8 +401,10 @@ class OutgoingStream:
 
     def _invited(self, now: float) -> list[Effect]:
         """Go back, or ask again, without waiting for the schedule; see whether it is enough."""
-        if self._talk not in (_Talk.REFUSED, _Talk.OPEN) or self._paused:
+        in_vain = self.refusals.in_vain and self._talk is _Talk.SILENT
+        if self._paused or not (in_vain or self._talk in (_Talk.REFUSED, _Talk.OPEN)):
             return []
+        self.refusals.in_vain = False
         self._forget_flight()
         self._probing = True
         if self._talk is _Talk.REFUSED:

@@ -38,7 +38,7 @@ from dray.model.limits import (
     QUEUES_MAX,
 )
 from dray.model.names import QueueAddress, check_new_queue_name, parse_queue_address
-from dray.model.queue import ManagerInfo, QueueOptions
+from dray.model.queue import ManagerInfo, QueueInfo, QueueOptions
 from dray.wire.frames import (
     CreateQueue,
     DeleteQueue,
@@ -220,8 +220,16 @@ def handle_describe_queue(
 
 def handle_list(context: Context, session: Session, request_id: int, _head: ListQueues) -> None:
     """Tell how all queues stand."""
-    infos = [queue.info() for queue in context.state.queues]
+    infos = [_info(context, queue) for queue in context.state.queues]
     context.answer(session, request_id, QueueList(infos))
+
+
+def _info(context: Context, queue: Queue) -> QueueInfo:
+    """How a queue stands, and why its destination refuses if it does."""
+    info = queue.info()
+    if queue.stream is None or queue.stream.refusals.current is None:
+        return info
+    return msgspec.structs.replace(info, delivery=context.delivery_of(queue))
 
 
 def handle_delete(context: Context, session: Session, request_id: int, head: DeleteQueue) -> None:
@@ -292,7 +300,7 @@ def _check_nothing_prepared(context: Context, family: list[Queue]) -> None:
 def handle_describe(context: Context, session: Session, request_id: int, _head: Describe) -> None:
     """Tell how the manager stands."""
     counters = context.store.counters
-    outgoing = [queue.info() for queue in context.state.queues if queue.outgoing]
+    outgoing = [_info(context, queue) for queue in context.state.queues if queue.outgoing]
     info = ManagerInfo(
         id=ManagerId(context.state.manager_id),
         name=context.state.name,

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from dray.delivery.incoming import StreamKey
 from dray.errors import AccessDenied, DrayError, QueueNotFound, QuotaExceeded, StoreFull
 from dray.manager.costs import cost_of_accepting
-from dray.manager.departures import KEPT_THERE, Departures
+from dray.manager.departures import Departures
 from dray.manager.ended_streams import reopen
+from dray.manager.ends import KEPT_THERE
 from dray.manager.express import admit, kind_in
 from dray.manager.facts import Accepted
 from dray.manager.going_on import check_ends, watch_ends, what_goes_on
@@ -72,10 +73,13 @@ def handle_open_stream(
     except DrayError as error:
         session.streams.pop(head.stream, None)
         _refuse(context, session, head.stream, error)
+        if isinstance(error, QueueNotFound):
+            context.missing_queues.add(session, head.stream, head.queue)
         # What has come of earlier messages is told all the same, also of a queue that is deleted.
         _tell_on(context, session, key, newest)
         return
     session.streams[head.stream] = queue.number
+    context.missing_queues.opened(session, head.stream)
     _say_position(context, session, queue, head.stream)
     _tell_on(context, session, key, newest)
 
@@ -105,9 +109,10 @@ def _destination(context: Context, head: OpenStream) -> Queue:
 
 def _refuse(context: Context, session: Session, stream: int, error: DrayError) -> None:
     """Refuse a stream, and say how far it had come."""
-    position = context.state.incoming.position(StreamKey(session.peer_id, stream))
+    key = StreamKey(session.peer_id, stream)
+    position, refused = context.state.incoming.position(key), context.state.outbox.refused(key)
     asked = session.questions.get(stream, 0)
-    refusal = StreamRefused(stream, error.code, str(error), *position, asked)
+    refusal = StreamRefused(stream, error.code, str(error), *position, asked, refused)
     context.answer(session, 0, refusal)
 
 
@@ -154,6 +159,13 @@ def tell_of_room(context: Context) -> None:
     """Tell sources that there is room again for what was left out."""
     for session, stream, queue, _, _ in context.waiting_for_room.take(context.now):
         if session.streams.get(stream) == queue.number:
+            _say_position(context, session, queue, stream, room=True)
+
+
+def tell_of_new_queues(context: Context) -> None:
+    """Tell sources that there is a queue now that was missing."""
+    for session, stream, queue in context.missing_queues.take():
+        if stream not in session.streams and stream not in session.ended:
             _say_position(context, session, queue, stream, room=True)
 
 
@@ -261,9 +273,6 @@ def _judge(context: Context, queue: Queue, arrival: Arrival) -> list[Judged]:
     left = context.fact_bytes_max
     for at in range(arrival.begin, len(arrival.headers)):
         envelope = arrival.head.envelopes[at]
-        left -= cost_of_accepting(arrival.headers[at])
-        if left < 0 and judged:
-            break
         why = _unfit(queue, envelope)
         if why is None and not roomy:
             if not (queue.outgoing or ledger.has_own_room(queue, size + envelope.length)):
@@ -272,6 +281,9 @@ def _judge(context: Context, queue: Queue, arrival: Arrival) -> list[Judged]:
                 break
             else:
                 size += envelope.length
+        left -= cost_of_accepting(arrival.headers[at], refused=why is not None)
+        if left < 0 and judged:
+            break
         judged.append((at, offset, why))
         offset += envelope.length
     if not judged:
@@ -463,7 +475,8 @@ def _watch_parts(
 def _say_position(
     context: Context, session: Session, queue: Queue, stream: int, *, room: bool = False
 ) -> None:
-    position = context.state.incoming.position(StreamKey(session.peer_id, stream))
+    key = StreamKey(session.peer_id, stream)
+    position, refused = context.state.incoming.position(key), context.state.outbox.refused(key)
     asked = session.questions.get(stream, 0)
-    state = StreamState(stream, *position, queue.options.transactional, asked, room)
+    state = StreamState(stream, *position, queue.options.transactional, asked, room, refused)
     context.answer(session, 0, state)

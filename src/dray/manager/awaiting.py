@@ -9,6 +9,7 @@ from dray.manager.system import ORDER_QUEUE
 
 if TYPE_CHECKING:
     from dray.manager.state import State
+    from dray.wire.frames import StreamRefused, StreamState
 
 
 class Awaiting:
@@ -19,7 +20,20 @@ class Awaiting:
         self._state = state
         self._positions: dict[int, int] = {}
         self._seen = 0
+        self.order_acks: dict[int, StreamState | StreamRefused] = {}
+        """Order acks, by outgoing queue, that wait for word of messages that they cover."""
         self.look()
+
+    def must_hear_first(self, ack: StreamState | StreamRefused) -> bool:
+        """Whether an order ack counts only when word has come of messages that did not enter.
+
+        It is kept until then; the newest says all that earlier ones did.
+        """
+        if ack.refused > self._state.heard.get(ack.stream, 0):
+            self.order_acks[ack.stream] = ack
+            return True
+        self.order_acks.pop(ack.stream, None)
+        return False
 
     def look(self) -> None:
         """Learn what has joined the queue."""

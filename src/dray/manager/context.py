@@ -13,6 +13,7 @@ from dray.manager.disk_room import DiskRoom
 from dray.manager.events import Answer, Body, Effect, Into
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.index import TAIL_BYTES
+from dray.manager.missing_queues import MissingQueues
 from dray.manager.notices import Notices
 from dray.manager.outcomes import Outcomes
 from dray.manager.waiting_for_room import WaitingForRoom
@@ -127,6 +128,8 @@ class Context:
         self.disk_room = DiskRoom(store, config.low_water_bytes)
         self.waiting_for_room = WaitingForRoom(state.ledger, self.disk_room)
         """Streams that the computer's quota or the disk had no room for."""
+        self.missing_queues = MissingQueues(state.queues)
+        """Streams that were refused because there is no such queue."""
         self.notices = Notices()
         """What an operator should know; the daemon writes it to its log."""
         self.followed: Callable[[AnyFact], None] | None = None

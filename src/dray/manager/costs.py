@@ -38,12 +38,15 @@ REFUSED_BYTES: Final = TAIL_BYTES + _OWN_BYTES
 """It becomes a dead letter, and its sender is told by a message of the manager's own."""
 
 
-def cost_of_leaving(packed: bytes) -> int:
-    """Of a packed entry that leaves its queue, whoever sent it and whatever its label."""
+def cost_of_leaving(packed: bytes, *, always_told: bool = False) -> int:
+    """Of a packed entry that leaves its queue, whoever sent it and whatever its label.
+
+    `always_told` if something follows from its end although its sender wanted nothing.
+    """
     copies = copies_of(packed)
-    if copies & WANTS_ACKNOWLEDGMENTS:
+    if copies & WANTS_ACKNOWLEDGMENTS or (always_told and way_of(packed[KEY_BYTES:])):
         return TOLD_BYTES
-    return POSITION_BYTES + KEPT_BYTES * bool(copies)
+    return POSITION_BYTES + KEPT_BYTES * bool(copies or always_told)
 
 
 def cost_of_sending(headers: Iterable[RecordHeader], *, outgoing: bool) -> int:
@@ -53,10 +56,9 @@ def cost_of_sending(headers: Iterable[RecordHeader], *, outgoing: bool) -> int:
     )
 
 
-def cost_of_accepting(header: RecordHeader) -> int:
+def cost_of_accepting(header: RecordHeader, *, refused: bool) -> int:
     """Of a message from another manager, whether it may enter or is refused."""
-    copies = header.copies
-    told = header.properties_bytes + _TOLD_BESIDE_BYTES if copies else 0
+    told = header.properties_bytes + _TOLD_BESIDE_BYTES if header.copies or refused else 0
     return TAIL_BYTES + told
 
 

@@ -5,16 +5,18 @@ message class; it says what else the same fact must do:
 
     why (class)          the queue's journal   sent from here                sent from elsewhere
     received             keeps it, if it has   computer journal, if asked    confirmed
-    anything negative    -                     dead-letter queue, if asked   confirmed
+    anything negative    -                     dead letter (`ends.py`)       confirmed
 
-and an acknowledgment message goes to the administration queue if the sender asked for one of that
-kind: sent from here it is made here, else the confirmation carries the wish to the source (S2-8,
-S2-9, semantics 1.6 to 1.9, 2.6). A message changes queues by moving its entry: its record may stay
-where it is, so that neither a journal nor a dead-letter queue needs room. Where there is some,
-small ones are written to a journal file at once, others in quiet moments (`tidying.py`). Only where
-both journals want it, its bytes are there twice, and those of an express message are written where
-they last. A copy that a quota has no room for is skipped and counted; what happened is not undone
-by it.
+A manager that forwards keeps what the next one refuses among its own dead letters, unless the
+sender said yes (then its source has it still) or no. And an acknowledgment message goes to the
+administration queue if the sender asked for one of that kind: sent from here it is made here, else
+the confirmation carries the wish to the source (S2-8, S2-9, semantics 1.6 to 1.9, 2.6).
+
+A message changes queues by moving its entry: its record may stay where it is, so that neither a
+journal nor a dead-letter queue needs room. Where there is some, small ones are written to a journal
+file at once, others in quiet moments (`tidying.py`). Only where both journals want it, its bytes
+are there twice, and those of an express message are written where they last. A copy that a quota
+has no room for is skipped and counted; what happened is not undone by it.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dray.errors import StoreCorrupt, StoreFull
 from dray.large.split import label_of_whole
 from dray.manager.acknowledgments import wanted_by
+from dray.manager.ends import KEPT_THERE, is_kept, is_refusal, warn_of_end
 from dray.manager.express import lasting
 from dray.manager.facts import Confirmation
 from dray.manager.index import (
@@ -37,6 +40,7 @@ from dray.manager.index import (
     lookup_id_of,
     tail_of,
     unpack,
+    way_of,
     with_class,
     with_expiry,
     with_way,
@@ -68,12 +72,14 @@ if TYPE_CHECKING:
 
 RECEIVED = MessageClass.ACK_RECEIVE
 _KEPT = COPY_DEAD_LETTER | COPY_JOURNAL
-KEPT_THERE = 0x10000
-"""Beside the class that a source is told: the destination has it among its own dead letters."""
 _KEEPERS = (QueueKind.SYSTEM, QueueKind.JOURNAL)
 """What lies in these has had its end: whoever takes it out, no sender is told again."""
 
 
+_NO_ROOM = (
+    "a dead letter was lost, because the quota of journals and dead letters is full; receive or"
+    " purge dead letters, or raise the quota"
+)
 REWRITTEN_BYTES_MAX = 64 << 10
 """So much of what one fact has to keep is written to journal files in its own turn: some dozens of
 small messages, read from the page cache. What is more is moved there in quiet moments."""
@@ -112,7 +118,12 @@ class Departures:
         """A message leaves `queue` for good, because of `message_class`."""
         keeper = queue.keeper if message_class == RECEIVED else None
         copies = copies_of(packed)
+        if queue.outgoing and is_refusal(message_class):
+            self._tell_of_refusal(queue, packed, message_class)
+            return
         if keeper is None and not copies:
+            if queue.outgoing and not way_of(tail_of(packed)):
+                warn_of_end(self._context, queue.name, message_class, kept=False)
             return
         # No time runs where it is kept.
         tail = with_expiry(tail_of(packed), 0)
@@ -120,14 +131,34 @@ class Departures:
         if copies and queue.kind not in _KEEPERS:
             self._tell(queue, unpack(packed), tail, message_class, kept=kept)
 
-    def confirmed(self, packed: bytes, message_class: int) -> None:
-        """A message that was delivered leaves the order queue, by what its destination tells."""
-        copies, tail = unpack(packed).copies, with_way(tail_of(packed), 0)
+    def confirmed(self, packed: bytes | None, message_class: int) -> bool:
+        """A message of this manager's leaves for good, by what its destination tells.
+
+        Says whether it is kept here. None if nothing was kept until now.
+        """
+        if packed is None:
+            return False
+        copies, tail = copies_of(packed), with_expiry(with_way(tail_of(packed), 0), 0)
         if message_class == RECEIVED:
-            if copies & COPY_JOURNAL:
-                self.move(COMPUTER_JOURNAL, with_expiry(tail, 0))
-        elif copies & COPY_DEAD_LETTER:
-            self.move(DEAD_TRANSACTIONAL, with_class(tail, message_class))
+            return bool(copies & COPY_JOURNAL) and self.move(COMPUTER_JOURNAL, tail)
+        if not copies & COPY_DEAD_LETTER:
+            return False
+        return self.move(DEAD_TRANSACTIONAL, with_class(tail, message_class))
+
+    def refused(self, packed: bytes, message_class: int) -> bool:
+        """A message leaves an outgoing queue, because its destination has refused it.
+
+        Tells whether it is a dead letter here. It is if its sender did not say no; of what was
+        forwarded its source keeps what its sender has said yes to.
+        """
+        entry = unpack(packed)
+        header, _ = record_of(self._context.store, entry)
+        if not is_kept(header, message_class):
+            return False
+        if entry.stream and header.copies & COPY_DEAD_LETTER:
+            return False
+        tail = with_expiry(with_way(tail_of(packed), 0), 0)
+        return self.move(DEAD_TRANSACTIONAL, with_class(tail, message_class))
 
     def joining(self) -> list[tuple[int, bytes]]:
         """What joins other queues, for the fact."""
@@ -149,7 +180,21 @@ class Departures:
 
     def move(self, queue_number: int, tail: bytes) -> bool:
         """Let a message join a system queue; tells whether its quota had room."""
-        return self._join(self._context.state.queues.numbered(queue_number), tail)
+        queue = self._context.state.queues.numbered(queue_number)
+        joined = self._join(queue, tail)
+        if not joined and queue_number != COMPUTER_JOURNAL:
+            self._context.notices.add(NoticeKind.DEAD_LETTER_LOST, queue.name, _NO_ROOM)
+        return joined
+
+    def _tell_of_refusal(self, queue: Queue, packed: bytes, message_class: int) -> None:
+        """The destination of an outgoing queue takes none of its messages."""
+        entry = unpack(packed)
+        kept = self.refused(packed, message_class)
+        header, properties = record_of(self._context.store, entry)
+        way = self._context.state.ways.numbered(entry.stream)
+        told = message_class | KEPT_THERE if kept and way is not None else message_class
+        self.tell(header, properties, told, way=way, kind=kind_of(entry.file))
+        warn_of_end(self._context, queue.name, message_class, kept=kept)
 
     def _tell(
         self, queue: Queue, entry: Entry, tail: bytes, message_class: int, *, kept: bool
@@ -170,6 +215,9 @@ class Departures:
             elif message_class != RECEIVED and entry.copies & COPY_DEAD_LETTER:
                 dead = DEAD_TRANSACTIONAL if queue.options.transactional else DEAD_LETTERS
                 self.move(dead, with_class(tail, message_class))
+            if queue.outgoing:
+                kept_here = bool(entry.copies & COPY_DEAD_LETTER)
+                warn_of_end(self._context, queue.name, message_class, kept=kept_here)
         elif kept_here:
             # Not transactional: it stays where it could not be delivered (semantics 1.8).
             self.move(DEAD_LETTERS, with_class(tail, message_class))
@@ -196,8 +244,9 @@ class Departures:
                 subject = _subject(header, properties)
                 self.wishes.append(Wish(administration_queue, message_class, *subject, kind))
             return
-        if administration_queue or (final and header.copies & _KEPT):
-            told = Confirmation(
+        told = header.copies & _KEPT or is_refusal(message_class)
+        if administration_queue or (final and told):
+            word = Confirmation(
                 header.number,
                 message_class,
                 administration_queue,
@@ -205,7 +254,7 @@ class Departures:
                 way.told_origin,
                 sequence=header.sequence,
             )
-            self.pass_on(way, told)
+            self.pass_on(way, word)
 
     def pass_on(self, way: Way, told: Confirmation) -> None:
         """Tell the source of a way."""

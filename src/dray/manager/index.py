@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import NamedTuple
 
@@ -57,6 +58,11 @@ _EXPIRES = struct.Struct("<Q")
 _EXPIRES_AT = _CLASS_AT - 1 - 2 * 4 - _EXPIRES.size
 _WAY = struct.Struct("<I")
 _WAY_AT = _CLASS_AT - 1 - 2 * 4
+_NUMBER = struct.Struct("<Q")
+_NUMBER_AT = 16
+_NUMBERS_IN_ENTRIES = struct.Struct(
+    f"<{KEY_BYTES + _NUMBER_AT}xQ{TAIL_BYTES - _NUMBER_AT - _NUMBER.size}x"
+)
 _PLACES_IN_ENTRIES = struct.Struct(f"<{KEY_BYTES}xIII{TAIL_BYTES - 12}x")
 _CLAIMS_IN_ENTRIES = struct.Struct(f"<{KEY_BYTES}xIIII{TAIL_BYTES - 16}x")
 _LENGTHS_IN_ENTRIES = struct.Struct(f"<{_LENGTH_AT}xI{ENTRY_BYTES - _LENGTH_AT - 4}x")
@@ -353,6 +359,13 @@ def express_in(packed: bytes) -> bytes:
     return b"".join([entry for entry in entries_in(packed) if is_express_entry(entry)])
 
 
+def entries_numbered(packed: bytes, wanted: AbstractSet[int]) -> list[bytes]:
+    """Those of packed entries whose message numbers are wanted."""
+    numbers = chain.from_iterable(_NUMBERS_IN_ENTRIES.iter_unpack(packed))
+    places = [at * ENTRY_BYTES for at, number in enumerate(numbers) if number in wanted]
+    return [packed[at : at + ENTRY_BYTES] for at in places]
+
+
 def expiries_in(packed: bytes) -> list[tuple[int, int]]:
     """Of packed entries that expire: when, and their positions."""
     times = chain.from_iterable(_EXPIRES_IN_ENTRIES.iter_unpack(packed))
@@ -386,6 +399,12 @@ def length_of(entry: bytes) -> int:
     """The record length of a packed entry."""
     length: int = _LENGTH_IN_ENTRY.unpack_from(entry, _LENGTH_AT)[0]
     return length
+
+
+def number_of(entry: bytes) -> int:
+    """The message number of a packed entry."""
+    number: int = _NUMBER.unpack_from(entry, KEY_BYTES + _NUMBER_AT)[0]
+    return number
 
 
 def part_of(entry: bytes) -> int:

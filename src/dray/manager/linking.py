@@ -78,7 +78,7 @@ class Link:
             resends=counters.resends,
             next_resend=stream.deadline(),
             refusals=counters.refusals,
-            refusal=counters.refusal,
+            refusal=stream.refusals.current,
             ignored_acks=counters.ignored_acks,
         )
 

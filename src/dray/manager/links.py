@@ -170,6 +170,7 @@ class Links:
         self._context.relay.down(peer)
         link.dial_at = link.backoff.failed(self._context.now, link.jitter)
         for queue in self._leading_to(link):
+            self._context.awaiting.order_acks.pop(queue.number, None)
             self.steer(queue, LinkLost())
 
     def frame(self, peer: Peer, frame: Frame) -> None:
@@ -353,9 +354,18 @@ class Links:
         queue = self._of_peer(peer, state.stream)
         if queue is not None:
             queue.destination_transactional = state.transactional
-            self.steer(queue, PeerState(state.sequence_id, state.upto, state.question))
+            if not self._context.awaiting.must_hear_first(state):
+                self.steer(queue, PeerState(state.sequence_id, state.upto, state.question))
             if state.room:
                 self.steer(queue, Invited())
+
+    def _word_came(self, peer: Peer, stream: int) -> None:
+        """Take the order ack that waited, if nothing that it covers is unheard of any more."""
+        ack = self._context.awaiting.order_acks.get(stream)
+        if isinstance(ack, StreamRefused):
+            self._refused(peer, ack)
+        elif ack is not None:
+            self._stated(peer, ack)
 
     def _of_peer(self, peer: Peer, stream: int) -> Queue | None:
         """The outgoing queue of a stream; a peer may only speak of its own (KB 830639)."""
@@ -396,15 +406,14 @@ class Links:
         queue = self._of_peer(peer, refusal.stream)
         if queue is None or queue.stream is None:
             return
-        reason, asked = f"{refusal.error}: {refusal.sentence}", refusal.question
-        self.steer(queue, Refused(reason, refusal.sequence_id, refusal.upto, asked))
-        why = _UNDELIVERABLE.get(refusal.error)
+        if self._context.awaiting.must_hear_first(refusal):
+            return
+        code, asked, why = refusal.error, refusal.question, _UNDELIVERABLE.get(refusal.error)
+        event = Refused(refusal.sentence, refusal.sequence_id, refusal.upto, asked, code)
+        self.steer(queue, event._replace(final=why is not None))
         if why is not None and not queue.stream.is_stale(asked):
             lookup_ids = [lookup_id_of(packed) for packed in queue.index.available()]
-            sentence = f"the destination refused a message: {refusal.sentence}"
-            if lookup_ids:
-                kind = NoticeKind.UNDELIVERABLE
-                self._context.notices.add(kind, queue.name, sentence, len(lookup_ids))
+            queue.stream.refusals.waiting_refused(len(lookup_ids))
             take(self._context, queue, lookup_ids, why)
 
     def _confirmed(self, peer: Peer, stream: int, first: int, told: list[Confirmed]) -> None:
@@ -415,6 +424,7 @@ class Links:
             def finished(heard: int) -> None:
                 taken = ConfirmationsTaken(stream, heard)
                 self._context.effects.append(LinkSend(peer, taken))
+                self._word_came(peer, stream)
 
             carry_on(self._context, act_on(self._context, queue, first, told, finished=finished))
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dray.errors import DrayError, StorePoisoned
 from dray.manager.costs import POSITION_BYTES, cost_of_leaving
+from dray.manager.ends import is_refusal
 from dray.manager.facts import PurgePending, pack_lookups
 from dray.manager.happening import Happening, forget_parts
 from dray.manager.index import TAIL_BYTES, lookup_id_of
@@ -83,15 +84,21 @@ def _go_on_with_first(context: Context, *, now: bool = False) -> None:
         context.works.popleft()
 
 
-def portion(context: Context, entries: Iterable[bytes], *, to_journal: bool = False) -> list[bytes]:
+def portion(
+    context: Context,
+    entries: Iterable[bytes],
+    *,
+    to_journal: bool = False,
+    always_told: bool = False,
+) -> list[bytes]:
     """The first of some packed entries, as many as may leave their queue in one fact: at least one.
 
-    `to_journal` if each goes to a journal.
+    `to_journal` if each goes to a journal; `always_told` as in `cost_of_leaving`.
     """
     found: list[bytes] = []
     room = context.portion_bytes
     for packed in islice(entries, _AT_ONCE_MAX):
-        room -= cost_of_leaving(packed) + TAIL_BYTES * to_journal
+        room -= cost_of_leaving(packed, always_told=always_told) + TAIL_BYTES * to_journal
         if room < 0 and found:
             break
         found.append(packed)
@@ -99,7 +106,12 @@ def portion(context: Context, entries: Iterable[bytes], *, to_journal: bool = Fa
 
 
 def portions(
-    context: Context, queue: Queue, lookup_ids: list[int], *, held: bool = False
+    context: Context,
+    queue: Queue,
+    lookup_ids: list[int],
+    *,
+    held: bool = False,
+    always_told: bool = False,
 ) -> Iterator[list[int]]:
     """Cut positions into what one fact each can tell of, leaving out what has gone by then.
 
@@ -107,7 +119,8 @@ def portions(
     """
     at = 0
     while at < len(lookup_ids) and context.state.queues.get(queue.number) is queue:
-        found = portion(context, _entries(queue, islice(lookup_ids, at, None), held=held))
+        entries = _entries(queue, islice(lookup_ids, at, None), held=held)
+        found = portion(context, entries, always_told=always_told)
         if not found:
             return
         positions = [lookup_id_of(packed) for packed in found]
@@ -127,7 +140,8 @@ def leave_all(
     context: Context, queue: Queue, lookup_ids: list[int], why: int, *, held: bool = False
 ) -> Iterator[None]:
     """Work: messages leave a queue for good. Their parts must be noted before."""
-    for found in portions(context, queue, lookup_ids, held=held):
+    always_told = is_refusal(why)
+    for found in portions(context, queue, lookup_ids, held=held, always_told=always_told):
         leave(context, queue, found, why)
         yield
 

@@ -181,6 +181,8 @@ class QueueTable:
         self._by_number: dict[int, Queue] = {}
         self._by_key: dict[str, Queue] = {}
         self._outgoing: dict[int, Queue] = {}
+        self.made = 0
+        """How many were ever entered in this life."""
 
     def __iter__(self) -> Iterator[Queue]:
         """All queues in the order of their creation."""
@@ -196,6 +198,7 @@ class QueueTable:
         if key in self._by_key:
             raise QueueExists(f"there is already a queue {queue.name!r}", queue=queue.name)
         self._by_key[key] = self._by_number[queue.number] = queue
+        self.made += 1
         if queue.outgoing:
             self._outgoing[queue.number] = queue
 

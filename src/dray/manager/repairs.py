@@ -31,7 +31,7 @@ from dray.manager.system import DEAD_TRANSACTIONAL
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import FRAGMENTS_MAX, REPAIRS_MAX
 from dray.wire.frames import RepairAnswer, RepairWanted
-from dray.wire.record import COPY_DEAD_LETTER
+from dray.wire.record import COPY_DEAD_LETTER, FLAG_NO_DEAD_LETTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dray.manager.queues import Queue
 
 
-_NOT_KEPT = "it was sent without use_dead_letter_queue, so its source keeps no copy of it"
+_NOT_KEPT = "its sender did not ask for that (use_dead_letter_queue), so there is no copy of it"
 _GONE = "its source was asked and has no copy of them any more"
 _DELETED = "its source has deleted the outgoing queue that it came by"
 _FORWARDED = "it came by way of another queue manager, which keeps no copies"
@@ -68,7 +68,7 @@ def may_be_filled(context: Context, queue: Queue, assembly: Assembly, *, again: 
     if way is None:
         send_again(context, queue, assembly.key, lacking(assembly))
         if not assembly.whole:
-            assembly.refused = _NOT_KEPT if not _has_copies(queue, assembly) else _GONE
+            assembly.refused = _NOT_KEPT if not _has_copies(context, queue, assembly) else _GONE
         return False
     wanted = Wanted(StreamKey(way.source, way.stream), queue.number, assembly.key)
     known = wanted in context.repairs
@@ -76,7 +76,7 @@ def may_be_filled(context: Context, queue: Queue, assembly: Assembly, *, again: 
         assembly.refused = _DELETED
     elif way.told_origin:
         assembly.refused = _FORWARDED
-    elif not _has_copies(queue, assembly):
+    elif not _has_copies(context, queue, assembly):
         assembly.refused = _NOT_KEPT
     elif not known and len(context.repairs) >= REPAIRS_MAX:
         assembly.refused = _TOO_MANY
@@ -187,10 +187,19 @@ def _was_sent_to(context: Context, queue: Queue, packed: bytes) -> bool:
         return False
 
 
-def _has_copies(queue: Queue, assembly: Assembly) -> bool:
-    """Whether a part that is here was sent with the wish for dead letters; parts share one fate."""
+def _has_copies(context: Context, queue: Queue, assembly: Assembly) -> bool:
+    """Whether the source of a part that is here keeps what is missing; parts share one fate.
+
+    From another manager that is what was refused here, unless the sender said no.
+    """
     entries = (queue.index.find(at) for _, at in assembly.parts())
-    return any(unpack(each).copies & COPY_DEAD_LETTER for each in entries if each is not None)
+    first = next((unpack(each) for each in entries if each is not None), None)
+    if first is None:
+        return False
+    header, _ = record_of(context.store, first)
+    if not first.stream:
+        return bool(header.copies & COPY_DEAD_LETTER)
+    return not header.flags & FLAG_NO_DEAD_LETTER
 
 
 def lacking(assembly: Assembly) -> list[Missing]:

@@ -22,6 +22,7 @@ from dray.manager.facts import (
     StreamEnded,
 )
 from dray.manager.pieces import array_head, array_in_pieces, encode
+from dray.model.classes import MessageClass
 
 
 class _Snapshot(msgspec.Struct, array_like=True):
@@ -46,7 +47,8 @@ class Sequences:
             case Accepted():
                 key = StreamKey(fact.source, fact.stream)
                 self.incoming.accepted(key, fact.sequence_id, fact.upto)
-                self.outbox.add(key, fact.confirmations)
+                refused = any(map(_is_refusal, fact.confirmations))
+                self.outbox.add(key, fact.confirmations, refused=refused)
             case Committed():
                 for source, stream, told in fact.confirmations:
                     self.outbox.add(StreamKey(source, stream), told)
@@ -74,6 +76,10 @@ class Sequences:
         self.outbox = Outbox(found.outbox)
 
 
+def _is_refusal(told: Confirmation) -> bool:
+    return told.message_class != MessageClass.ACK_REACH_QUEUE
+
+
 def _pieces(
     incoming: list[IncomingSnapshot], outbox: list[OutboxSnapshot[Confirmation]]
 ) -> Iterator[bytes]:
@@ -81,7 +87,7 @@ def _pieces(
     yield array_head(2)
     yield from array_in_pieces(incoming)
     yield array_head(len(outbox))
-    for source, stream, first, waiting, ended in map(msgspec.structs.astuple, outbox):
-        yield array_head(5) + encode(source) + encode(stream) + encode(first)
+    for source, stream, first, waiting, ended, refused in map(msgspec.structs.astuple, outbox):
+        yield array_head(6) + encode(source) + encode(stream) + encode(first)
         yield from array_in_pieces(waiting)
-        yield encode(ended)
+        yield encode(ended) + encode(refused)

@@ -3,6 +3,10 @@
 A manager that has forwarded a message is the source of its stream and not its origin: what it is
 told of the message it tells on, to where that came from, in the fact that hears it. So word
 travels back hop by hop, over the same connections and with the same durability (semantics 2.6).
+
+A source hears that a message was refused before it believes the order ack that covers it
+(`links.py`). So the message is still in the outgoing queue then, and becomes a dead letter from
+there, unless its sender did not want it. A manager that forwards does the same.
 """
 
 from __future__ import annotations
@@ -12,14 +16,15 @@ from typing import TYPE_CHECKING
 from dray.delivery.incoming import StreamKey
 from dray.errors import ProtocolError
 from dray.manager.costs import KEPT_BYTES, TOLD_BYTES
-from dray.manager.departures import KEPT_THERE, Wish
+from dray.manager.departures import Wish
+from dray.manager.ends import KEPT_THERE, code_of, is_refusal, sentence_of, warn_of_end
 from dray.manager.facts import Confirmation
 from dray.manager.facts import ConfirmationsTaken as FactTaken
 from dray.manager.happening import Happening
-from dray.manager.index import lookup_id_of
+from dray.manager.index import entries_numbered, lookup_id_of, number_of, tail_of, way_of
 from dray.manager.system import ORDER_QUEUE
 from dray.model.classes import MessageClass
-from dray.model.limits import CONFIRMATIONS_AHEAD_MAX, HOPS_MAX
+from dray.model.limits import CONFIRMATIONS_AHEAD_MAX, HOPS_MAX, LINK_WINDOW_MESSAGES
 from dray.wire.frames import Confirmations, ConfirmationsTaken, Confirmed
 
 if TYPE_CHECKING:
@@ -45,8 +50,9 @@ def act_on(
 
     `finished` is told how far all is heard then.
     """
-    heard = context.state.heard.get(queue.number, 0)
-    news = told[max(0, heard + 1 - first) :]
+    # What lies between was told in a life that was undone, here or there.
+    heard = max(context.state.heard.get(queue.number, 0), first - 1)
+    news = told[heard + 1 - first :]
     while news and context.state.queues.get(queue.number) is queue:
         portion, news = _portion(context, news)
         heard += len(portion)
@@ -70,16 +76,23 @@ def _hear(context: Context, queue: Queue, told: Sequence[Confirmed], upto: int) 
     """Journal, dead-letter or forget messages by what became of them; acknowledge or tell on."""
     happening = Happening(context)
     leaving: list[int] = []
+    undelivered = _undelivered(context, queue, told)
     for each in told:
         origin = each.origin or context.state.manager_id
+        packed = undelivered.get((origin, each.number))
         if origin == context.state.manager_id:
-            leaving += _own(context, happening, each)
+            leaving += _own(context, happening, queue, each, undelivered=packed)
             continue
+        there = each.message_class & KEPT_THERE
+        if packed is not None and not there:
+            there = KEPT_THERE * _keep_forwarded(
+                context, happening, queue, each.message_class, packed=packed
+            )
         way = _way_back(context, origin, queue)
         if way is not None and each.hops < HOPS_MAX:
             passed_on = Confirmation(
                 each.number,
-                each.message_class,
+                each.message_class | there,
                 each.administration_queue,
                 each.label,
                 way.told_origin,
@@ -88,7 +101,55 @@ def _hear(context: Context, queue: Queue, told: Sequence[Confirmed], upto: int) 
             )
             happening.departures.pass_on(way, passed_on)
     happening.drop(context.state.queues.numbered(ORDER_QUEUE), leaving)
+    if undelivered:
+        happening.drop(queue, [lookup_id_of(packed) for packed in undelivered.values()])
     happening.record((queue.number, upto))
+
+
+def _keep_forwarded(
+    context: Context, happening: Happening, queue: Queue, why: int, *, packed: bytes
+) -> bool:
+    """Keep what the next manager refuses, unless its source does; whether it is kept here."""
+    if not is_refusal(why):
+        return False
+    _note_refusal(context, queue, why)
+    kept = happening.departures.refused(packed, why)
+    if kept:
+        warn_of_end(context, queue.name, why, kept=True)
+    return kept
+
+
+def _note_refusal(context: Context, queue: Queue, why: int) -> None:
+    assert queue.stream is not None, "only what has a stream is refused"
+    queue.stream.refusals.messages_refused(code_of(why), sentence_of(why), 1, context.now)
+
+
+def _undelivered(
+    context: Context, queue: Queue, told: Sequence[Confirmed]
+) -> dict[tuple[str, int], bytes]:
+    """What one is told of that the order ack has not taken out of the outgoing queue yet.
+
+    Packed entries by origin and number. Word outruns the order ack if that one waits for it.
+    """
+    stream = queue.stream
+    assert stream is not None, "only what has a stream is told of its messages"
+    waits = queue.number in context.awaiting.order_acks
+    wanted = {each.number for each in told if each.message_class != MessageClass.ACK_REACH_QUEUE}
+    if not wanted or not (waits or any(is_refusal(each.message_class) for each in told)):
+        return {}
+    own, ways = context.state.manager_id, context.state.ways
+    origins = {(each.origin or own, each.number) for each in told}
+    found: dict[tuple[str, int], bytes] = {}
+    for first in range(stream.floor, stream.sent_upto, LINK_WINDOW_MESSAGES):
+        upto = min(first + LINK_WINDOW_MESSAGES, stream.sent_upto)
+        for each in entries_numbered(queue.index.between(first, upto), wanted):
+            way = ways.numbered(way_of(tail_of(each)))
+            key = (own if way is None else way.origin, number_of(each))
+            if key in origins:
+                found[key] = each
+        if len(found) == len(wanted):
+            break
+    return found
 
 
 def _way_back(context: Context, origin: str, queue: Queue) -> Way | None:
@@ -103,9 +164,16 @@ def _way_back(context: Context, origin: str, queue: Queue) -> Way | None:
     return next(standing, ways[-1] if ways else None)
 
 
-def _own(context: Context, happening: Happening, told: Confirmed) -> list[int]:
+def _own(
+    context: Context,
+    happening: Happening,
+    queue: Queue,
+    told: Confirmed,
+    *,
+    undelivered: bytes | None,
+) -> list[int]:
     """Of a message that was sent here; gives the place at which it waits no longer."""
-    why = told.message_class & ~KEPT_THERE
+    why, kept_there = told.message_class & ~KEPT_THERE, bool(told.message_class & KEPT_THERE)
     if told.administration_queue:
         # A large message is known to its sender by the number of its header.
         message_id = context.transaction_id(told.sequence or told.number)
@@ -113,12 +181,15 @@ def _own(context: Context, happening: Happening, told: Confirmed) -> list[int]:
         happening.departures.wishes.append(wish)
     if why == MessageClass.ACK_REACH_QUEUE:
         return []
-    packed = context.awaiting.take(told.number)
-    if packed is None:
+    if undelivered is not None and is_refusal(why):
+        _note_refusal(context, queue, why)
+        kept = not kept_there and happening.departures.refused(undelivered, why)
+        warn_of_end(context, queue.name, why, kept=kept, kept_there=kept_there)
         return []
-    if not told.message_class & KEPT_THERE:
-        happening.departures.confirmed(packed, why)
-    return [lookup_id_of(packed)]
+    packed = context.awaiting.take(told.number)
+    kept = not kept_there and happening.departures.confirmed(packed or undelivered, why)
+    warn_of_end(context, queue.name, why, kept=kept, kept_there=kept_there)
+    return [lookup_id_of(packed)] if packed is not None else []
 
 
 def handle_taken(

@@ -257,6 +257,7 @@ class Manager:
             or context.state.endings.news
             or context.perhaps_unused
             or context.waiting_for_room
+            or context.missing_queues
         ):
             self._follow_up()
         return context.effects
@@ -272,6 +273,7 @@ class Manager:
             telling.tell_source(context, key)
         context.to_tell.clear()
         arrivals.tell_of_room(context)
+        arrivals.tell_of_new_queues(context)
         self._links.say_ends()
         sub_queues.drop_unused(context)
         repairs.ask(context)
@@ -353,6 +355,7 @@ class Manager:
                 transactions.abort(self._context, transaction)
         sub_queues.closed(self._context, session)
         self._context.waiting_for_room.forget(session)
+        self._context.missing_queues.forget(session)
         for stream in session.told:
             key = StreamKey(session.peer_id, stream)
             if self._context.confirmed.get(key) is session:

@@ -170,6 +170,8 @@ BOX_CHARACTERS_MAX: Final = 2 * TRANSFER_KEY_CHARACTERS_MAX + 1
 """A box is named by two keys and what stands between them."""
 RELAYED_BYTES_MAX: Final = 16 * MIB
 """Posted frames on their way to one connection; what would be more is dropped, and sent again."""
+MISSING_QUEUES_MAX: Final = 10_000
+"""Streams that are told when the queue that they were refused for is made: some megabytes."""
 NOTICES_MAX: Final = 1_000
 """Different warnings that one pass of the daemon may hold; more of a kind are counted together."""
 RELAY_WINDOW_BYTES: Final = 4 * MIB

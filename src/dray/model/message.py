@@ -38,7 +38,7 @@ class Message(_Body, frozen=True, kw_only=True):
     administration_queue: str | None = None
     acknowledge: Acknowledge = Acknowledge.NONE
     response_queue: str | None = None
-    use_dead_letter_queue: bool = False
+    use_dead_letter_queue: bool | None = None
     use_journal_queue: bool = False
 
     id: MessageId | None = None

@@ -33,6 +33,19 @@ class LinkChange(msgspec.Struct, frozen=True):
     times: int = 1
 
 
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a destination takes nothing, or not everything, and since when.
+
+    `code` is that of the error, such as "queue-not-found" or "quota-exceeded". `count` is how many
+    messages it has refused since then, `since` in seconds since the epoch.
+    """
+
+    code: str
+    sentence: str
+    since: float
+    count: int = 0
+
+
 class DeliveryInfo(msgspec.Struct, frozen=True, kw_only=True):
     """How the delivery of an outgoing queue stands, since this manager was started.
 
@@ -56,7 +69,8 @@ class DeliveryInfo(msgspec.Struct, frozen=True, kw_only=True):
     resends: int = 0
     next_resend: float | None = None
     refusals: int = 0
-    refusal: str = ""
+    refusal: Refusal | None = None
+    """While the destination refuses."""
     ignored_acks: int = 0
 
 
@@ -83,7 +97,7 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     """How many of its messages are express: gone after a restart."""
     express_bytes: int = 0
     delivery: DeliveryInfo | None = None
-    """Of an outgoing queue that was asked about by itself."""
+    """Of an outgoing queue that was asked about by itself, or whose destination refuses."""
 
 
 class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import crc32c
 
@@ -50,6 +50,7 @@ REJECTS, MOVES = 0.15, 0.2
 LIFE_S_MIN = 0.02
 SLOWNESS_S = 0.5
 """How long a taker waits between two transactions, on average."""
+_DEAD_LETTERS: Final[tuple[bool | None, ...]] = (True, True, None, None, False)
 _ACKNOWLEDGE = (0, 0, 1, 2, 3, 4, 8, 5, 14, 15, 15)
 
 
@@ -180,7 +181,7 @@ class FateProducer:
             label=f"to {target.queue}",
             acknowledge=acknowledge,
             administration_queue=world.administration_queue(self._manager, told_at),
-            use_dead_letter_queue=rng.random() < 0.6,  # noqa: PLR2004 - a share
+            use_dead_letter_queue=_DEAD_LETTERS[int(rng.random() * len(_DEAD_LETTERS))],
             use_journal_queue=rng.random() < 0.3,  # noqa: PLR2004 - a share
             time_to_reach_queue=_life(rng, life_s_max) if rng.random() < timed else None,
             time_to_be_received=_life(rng, life_s_max) if rng.random() < timed else None,

@@ -4,7 +4,7 @@ Written without a look at the manager. Of every message it knows what its sender
 which messages receivers took or rejected for good, and, when the world is at rest, what lies in
 dead-letter queues, journals and administration queues. From the first it predicts the rest: each
 message of a committed transaction ends exactly once, and its sender is told exactly what table 1.6
-says.
+says. Unless its sender said no, a message that another manager refused is a dead letter unasked.
 
     end                     dead letter (if asked)    acknowledgments (if asked)       journal
     received                none                      ACK_REACH_QUEUE, ACK_RECEIVE     source's
@@ -32,6 +32,8 @@ REACHED = MessageClass.ACK_REACH_QUEUE
 IN_DOUBT = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
 FULL = MessageClass.NACK_Q_EXCEED_QUOTA
 DEAD = "system$;deadxact"
+_REFUSALS = {FULL, MessageClass.NACK_BAD_DST_Q, MessageClass.NACK_NOT_TRANSACTIONAL_Q}
+"""Of what nobody asked to keep, a source keeps what a destination has refused by these."""
 _NEGATIVE, _OF_RECEIVE = 0x8000, 0x4000
 _CLOCK_TOLERANCE_S = 0.002
 
@@ -186,7 +188,7 @@ class Fates:
         self.known["refused"] += 1
         if message_id in self.ends or message_id in self.journaled:
             raise BrokenPromiseError(f"{message_id} was refused, and was received")
-        wanted = [(f"{asked.source}/{DEAD}", FULL)] * asked.message.use_dead_letter_queue
+        wanted = [(f"{asked.source}/{DEAD}", FULL)] * bool(asked.message.use_dead_letter_queue)
         if dead != wanted:
             raise BrokenPromiseError(f"{message_id} was refused and is in {dead}, not in {wanted}")
         self._check_told(message_id, asked, FULL, told)
@@ -249,8 +251,7 @@ class Fates:
     def _check_dead(self, message_id: str, asked: Asked, end: MessageClass | None) -> None:
         dead = self.dead.get(message_id, [])
         if not asked.message.use_dead_letter_queue:
-            if dead:
-                raise BrokenPromiseError(f"{message_id} is in {dead}, nobody asked for it")
+            self._check_refused_dead(message_id, asked, end)
             return
         if IN_DOUBT in [why for _, why in dead]:
             lives = self._lives(asked) or self._is_abandoned(asked)
@@ -265,6 +266,25 @@ class Fates:
             kept_there = asked.remote and where.startswith(f"{asked.destination}/")
             if not where.startswith(f"{asked.source}/") and not (kept_there and asked.loose):
                 raise BrokenPromiseError(f"{message_id} of {asked.source} is in {where}")
+
+    def _check_refused_dead(self, message_id: str, asked: Asked, end: MessageClass | None) -> None:
+        """What nobody asked to keep is kept all the same if another manager refused it.
+
+        At its source, or at the manager on the way whose message was refused.
+        """
+        dead = self.dead.get(message_id, [])
+        unasked = asked.message.use_dead_letter_queue is None and asked.remote
+        self.known["kept unasked"] += bool(dead)
+        if dead and not (unasked and dead[0][1] in _REFUSALS):
+            raise BrokenPromiseError(f"{message_id} is in {dead}, nobody asked for it")
+        if dead and (end == RECEIVED or dead[0][0].startswith(f"{asked.destination}/")):
+            raise BrokenPromiseError(f"{message_id} ended as {end!r} and is in {dead}")
+        if not unasked or dead:
+            return
+        causes = {end} if end is not None else self._causes(asked)
+        timed = self._lives(asked)  # Perhaps its time was over before its source heard.
+        if causes <= _REFUSALS and not (timed or self._is_abandoned(asked)):
+            raise BrokenPromiseError(f"{message_id} was refused, and is no dead letter")
 
     def _check_told(
         self, message_id: str, asked: Asked, end: MessageClass | None, told: list[MessageClass]

@@ -28,7 +28,9 @@ class StreamState(Head, frozen=True):
     """What the destination has accepted of a stream, durably: the order ack too (S2-7).
 
     `transactional` tells of which kind the queue is that the stream leads to, `room` that there is
-    room again for what was left out for want of it.
+    room again for what was left out for want of it, or a queue that was missing. `refused` is the
+    ordinal up to which the source has to hear its confirmations before this counts as an order ack,
+    for they say which of those messages did not enter; 0 if it has heard them.
     """
 
     code = 61
@@ -38,13 +40,14 @@ class StreamState(Head, frozen=True):
     transactional: bool = True
     question: int = 0
     room: bool = False
+    refused: int = 0
 
 
 class StreamRefused(Head, frozen=True):
     """The stream cannot be taken now; the source keeps its messages and asks again later.
 
     Unless there is no such queue, or none that may be sent to: then nothing of it can be delivered.
-    The position is what was accepted before, and counts as an order ack.
+    The position is what was accepted before, and counts as an order ack, as in `StreamState`.
     """
 
     code = 62
@@ -54,6 +57,7 @@ class StreamRefused(Head, frozen=True):
     sequence_id: int = 0
     upto: int = 0
     question: int = 0
+    refused: int = 0
 
 
 class Confirmed(msgspec.Struct, array_like=True, frozen=True):

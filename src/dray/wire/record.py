@@ -13,7 +13,8 @@ travels beside it, in an `Envelope`. Little-endian:
      32                40             44     46   48                   56      60      64
      then the properties (a MessagePack array, absent if all are defaults), then the body.
 
-v version (1)   p `Part`   q priority   f flags: 1 recoverable, 2 dead letter, 4 journal, 8 timed
+v version (1)   p `Part`   q priority   f flags: 1 recoverable, 2 dead letter, 4 journal, 8 timed,
+16 no dead letter (neither 2 nor 16: only if a destination refuses it; never both)
 app_specific: signed. In a fragment it is the fragment number, in header and trailer their mark.
 sequence: in every part of a large message the number of its header; 0 in plain messages.
 count: in a trailer the number of fragments, in a compressed fragment its plain bytes; else 0.
@@ -23,6 +24,7 @@ What may never change: the place of the version byte, and that bytes 8..16 give 
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -37,6 +39,7 @@ from dray.model.limits import (
     CORRELATION_ID_CHARACTERS_MAX,
     LABEL_CHARACTERS_MAX,
     MESSAGE_BYTES_MAX,
+    NAMES_REMEMBERED,
     PRIORITY_MAX,
     PROPERTIES_BYTES_MAX,
     TIME_TO_LIVE_S_MAX,
@@ -52,7 +55,9 @@ FLAG_RECOVERABLE = 1
 FLAG_DEAD_LETTER = 2
 FLAG_JOURNAL = 4
 FLAG_TIMED = 8
-_FLAGS_KNOWN = FLAG_RECOVERABLE | FLAG_DEAD_LETTER | FLAG_JOURNAL | FLAG_TIMED
+FLAG_NO_DEAD_LETTER = 16
+_FLAGS_KNOWN = FLAG_RECOVERABLE | FLAG_DEAD_LETTER | FLAG_JOURNAL | FLAG_TIMED | FLAG_NO_DEAD_LETTER
+_YES_AND_NO = FLAG_DEAD_LETTER | FLAG_NO_DEAD_LETTER
 _FLAG_COPIES_AT = 1
 COPY_DEAD_LETTER = FLAG_DEAD_LETTER >> _FLAG_COPIES_AT
 COPY_JOURNAL = FLAG_JOURNAL >> _FLAG_COPIES_AT
@@ -135,6 +140,9 @@ _NOTHING_SAID = _Plain()
 _PART_MAX = int(Part.TRAILER)
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Properties).decode
+_ALONE = _encode(_DEFAULTS)[:-1]
+"""How properties begin that say nothing but the destination: those of most that travel."""
+_REMEMBERED_BYTES_MAX = 512
 
 
 class PartMark(NamedTuple):
@@ -202,7 +210,15 @@ def read_header(view: Buffer, offset: int = 0) -> RecordHeader:
         raise ProtocolError(f"a message record is cut short: {error}") from error
     if magic != MAGIC or version != VERSION:
         raise ProtocolError(f"no message record of version {VERSION} begins here")
-    if part > _PART_MAX or priority > PRIORITY_MAX or flags & ~_FLAGS_KNOWN or zero or zeros:
+    both = flags & _YES_AND_NO == _YES_AND_NO
+    if (
+        part > _PART_MAX
+        or both
+        or priority > PRIORITY_MAX
+        or flags & ~_FLAGS_KNOWN
+        or zero
+        or zeros
+    ):
         raise ProtocolError("a message record has a header field out of bounds")
     if properties > PROPERTIES_BYTES_MAX or HEADER_BYTES + properties + body > MESSAGE_BYTES_MAX:
         raise ProtocolError("a message record says it is longer than a message may be")
@@ -217,8 +233,13 @@ def read_properties(view: Buffer, header: RecordHeader, offset: int = 0) -> Prop
     if not header.properties_bytes:
         return _DEFAULTS
     start = offset + HEADER_BYTES
+    said = view[start : start + header.properties_bytes]
     try:
-        return _decode(memoryview(view)[start : start + header.properties_bytes])
+        if header.properties_bytes <= _REMEMBERED_BYTES_MAX:
+            said = bytes(said)
+            if said.startswith(_ALONE):
+                return _read_destination(said)
+        return _decode(said)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ProtocolError(f"a message record has unreadable properties: {error}") from error
 
@@ -233,18 +254,38 @@ def _encode_properties(message: Message) -> bytes:
         message.administration_queue,
         message.response_queue,
     )
-    if message.destination and (message.use_dead_letter_queue or message.use_journal_queue):
+    if message.destination and (
+        message.use_dead_letter_queue is not False or message.use_journal_queue
+    ):
+        if properties == _NOTHING_SAID and isinstance(message.destination, str):
+            return _destination_alone(message.destination)
         said = msgspec.structs.asdict(properties)
         properties = Properties(**said, destination=message.destination)
     if properties == _NOTHING_SAID:
         return b""
+    return _encoded(properties, message)
+
+
+@lru_cache(NAMES_REMEMBERED)
+def _destination_alone(destination: str) -> bytes:
+    """The properties of most messages to other managers, which are the same for each."""
+    properties = Properties(destination=destination)
+    return _encoded(properties, properties)
+
+
+@lru_cache(NAMES_REMEMBERED)
+def _read_destination(said: bytes) -> Properties:
+    return _decode(said)
+
+
+def _encoded(properties: _Plain, said: Message | Properties) -> bytes:
     try:
         encoded = _encode(properties)
         if len(encoded) <= PROPERTIES_BYTES_MAX:
             _decode(encoded)
     except (msgspec.MsgspecError, OverflowError, TypeError, UnicodeEncodeError) as error:
         name = _unsendable(properties)
-        raise no_sense(name, _WHAT_IT_IS[name], getattr(message, name)) from error
+        raise no_sense(name, _WHAT_IT_IS[name], getattr(said, name)) from error
     if len(encoded) > PROPERTIES_BYTES_MAX:
         raise MessageTooLarge(
             f"the properties of a message take {len(encoded)} bytes, over {PROPERTIES_BYTES_MAX};"
@@ -292,8 +333,10 @@ def _flags(message: Message) -> int:
         raise Misuse(f"recoverable is True, False or None, not {shown(recoverable)}")
     if dead_letter is True:
         flags |= FLAG_DEAD_LETTER
-    elif dead_letter is not False:
-        raise Misuse(f"use_dead_letter_queue is True or False, not {shown(dead_letter)}")
+    elif dead_letter is False:
+        flags |= FLAG_NO_DEAD_LETTER
+    elif dead_letter is not None:
+        raise Misuse(f"use_dead_letter_queue is True, False or None, not {shown(dead_letter)}")
     if journal is True:
         flags |= FLAG_JOURNAL
     elif journal is not False:

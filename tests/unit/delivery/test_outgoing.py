@@ -152,7 +152,7 @@ def test_a_refused_stream_keeps_its_messages_and_asks_again():
     sender.admit(1)
     sender.give(LinkReady())
     assert sender.give(Refused("no queue orders")) == []
-    assert sender.stream.counters.refusal == "no queue orders"
+    assert sender.stream.refusals.current.sentence == "no queue orders"
     assert sender.give(Grown()) == []
     assert sender.give(Tick(), at=30.0) == [Open()]
     assert sent(sender.give(PeerState(0, 0))) == [(0, [1])]

@@ -25,6 +25,7 @@ from .sender import Sender
 
 WALKS, STEPS = 400, 40
 EXPIRY = 0.1
+FINAL = 0.3
 STALE = 0.1
 
 
@@ -50,7 +51,8 @@ def step(sender: Sender, rng: random.Random) -> tuple[str, str, str] | None:
         sequence_id = stream.sequence_id + rng.choice([0, 0, 0, 0, 1, -1])
         sender.give(PeerState(max(0, sequence_id), number, asked))
     elif kind is Refused:
-        sender.give(Refused("full", question=asked))
+        final = rng.random() < FINAL
+        sender.give(Refused("full", question=asked, final=final))
     elif kind is Tick:
         at = stream.deadline()
         if at is None:

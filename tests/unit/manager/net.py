@@ -64,6 +64,10 @@ class Net:
         while sum(self._carry(host) for host in self.desks):
             pass
 
+    def step(self) -> bool:
+        """Carry one frame; tells whether there was one."""
+        return any(self._carry(host, upto=1) for host in self.desks)
+
     def block(self, source: str, destination: str) -> None:
         """Cut the line and let no other be made."""
         self.blocked.add((source, destination))
@@ -96,12 +100,12 @@ class Net:
         ends = (source, destination)
         return next((line for line, each in self.lines.items() if each == ends), None)
 
-    def _carry(self, host: str) -> int:
+    def _carry(self, host: str, upto: int = 10_000) -> int:
         desk = self.desks[host]
         carried = 0
         # One by one: whoever stops us in the middle of it takes the rest out of nobody's hand.
         for _ in range(len(desk.effects)):
-            if not desk.effects:
+            if not desk.effects or carried >= upto:
                 break
             effect = desk.effects.pop(0)
             if isinstance(effect, Dial):

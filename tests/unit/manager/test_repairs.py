@@ -180,7 +180,7 @@ def test_a_hole_of_which_no_copy_was_asked_for_is_raised_at_once_and_says_so(pai
     (failed,) = caller.answers(pair.receive(caller))
     assert failed.head.error == "large-message-hole"
     assert failed.head.fields["missing"]
-    assert "sent without use_dead_letter_queue" in failed.head.sentence
+    assert "did not ask for that (use_dead_letter_queue)" in failed.head.sentence
 
 
 def test_a_purged_copy_is_told_gone(pair: Pair) -> None:

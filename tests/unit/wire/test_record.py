@@ -44,7 +44,7 @@ messages = st.builds(
     administration_queue=st.none() | st.text(max_size=50),
     acknowledge=st.sampled_from([Acknowledge.NONE, Acknowledge.FULL_RECEIVE]),
     response_queue=st.none() | st.text(max_size=50),
-    use_dead_letter_queue=st.booleans(),
+    use_dead_letter_queue=st.none() | st.booleans(),
     use_journal_queue=st.booleans(),
 )
 marks = st.builds(
@@ -137,7 +137,11 @@ def test_what_is_out_of_bounds_is_refused_at_the_sender(message, error):
         ({"priority": 8}, "priority is a whole number from 0 to 7, not 8"),
         ({"recoverable": "yes"}, "recoverable is True, False or None, not 'yes'"),
         ({"recoverable": 0}, "recoverable is True, False or None, not 0"),
-        ({"use_dead_letter_queue": "yes"}, "use_dead_letter_queue is True or False, not 'yes'"),
+        (
+            {"use_dead_letter_queue": "yes"},
+            "use_dead_letter_queue is True, False or None, not 'yes'",
+        ),
+        ({"use_dead_letter_queue": 0}, "use_dead_letter_queue is True, False or None, not 0"),
         ({"use_journal_queue": None}, "use_journal_queue is True or False, not None"),
         ({"label": 5}, "label is Unicode text of at most 249 characters, not 5"),
         ({"label": None}, "label is Unicode text of at most 249 characters, not None"),
