@@ -245,6 +245,13 @@ def check_audit(folder):
         assert not [each for each in handles if "inotify" in str(each.readlink())]
 
 
+def check_create_status_queue(folder):
+    with serving(folder, "create_status_queue = false") as here, here.connect() as connected:
+        large = dray.LargeMessageQueue(connected.create_queue("large"))
+        with pytest.raises(dray.StatusQueueMissing), large.receive(timeout=0):
+            pytest.fail("the status queue was created all the same")
+
+
 def check_log_level(folder):
     with serving(folder, 'log_level = "info"') as here, here.connect() as connected:
         connected.queue("dray://127.0.0.1:1/orders").send(b"waits")
@@ -273,6 +280,7 @@ CHECKS = {
     "log_bytes": check_log_bytes,
     "express_memory": check_express_memory,
     "audit": check_audit,
+    "create_status_queue": check_create_status_queue,
     "log_level": check_log_level,
 }
 
