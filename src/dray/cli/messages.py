@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ def look_at(manager: Manager, queues: Sequence[str], most: int) -> list[Line]:
         for queue in queues
         for message in manager.queue(queue, raw=True).messages()
     )
-    return list(itertools.islice(lines, most))
+    return list(itertools.islice(lines, min(most, sys.maxsize)))
 
 
 def print_messages(lines: list[Line], *, as_json: bool, reasons: bool = False) -> None:

@@ -106,7 +106,9 @@ def parse_address(
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise InvalidConfiguration(f"{shown(url)} is not an address: {error}") from error
+        raise InvalidConfiguration(
+            f"{shown(url)} is not an address: write dray://host:port, with a port up to 65535"
+        ) from error
     plain = not (parts.query or parts.fragment or parts.username)
     if parts.scheme == "dray+unix" and plain and not parts.netloc and parts.path.startswith("/"):
         return Address(path=unquote(parts.path))

@@ -149,7 +149,7 @@ def _url(url: str, text: str) -> tuple[SplitResult, int]:
         parts = urlsplit(url)
         return parts, parts.port if parts.port is not None else DEFAULT_PORT
     except ValueError as error:
-        raise InvalidQueueName(f"{shown(text)} is not a queue address: {error}") from error
+        raise _no_address(text) from error
 
 
 def _host(parts: SplitResult, text: str) -> str:
