@@ -11,7 +11,6 @@ have shown it.
 from __future__ import annotations
 
 import asyncio
-import selectors
 import socket
 import ssl
 import threading
@@ -183,16 +182,5 @@ def _in_thread(begin: Callable[[Tunnels], Awaitable[socket.socket]]) -> socket.s
         begun.set_result(inner)
         await tunnels.ended()
 
-    def run() -> None:
-        with asyncio.Runner(loop_factory=own_loop) as runner:
-            runner.run(carry())
-
-    threading.Thread(target=run, name="dray-tls", daemon=True).start()
+    threading.Thread(target=lambda: asyncio.run(carry()), name="dray-tls", daemon=True).start()
     return begun.result()
-
-
-def own_loop() -> asyncio.AbstractEventLoop:
-    """Give a loop whose `epoll` no child shares; it could take out what its parent awaits."""
-    selector = selectors.DefaultSelector()
-    keep_from_children(selector)
-    return asyncio.SelectorEventLoop(selector)

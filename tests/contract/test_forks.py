@@ -232,15 +232,19 @@ LARGE = {
 
 
 @pytest.mark.parametrize("act", LARGE.values(), ids=LARGE)
-def test_large_message_of_the_parent_is_refused_in_a_child_and_read_on_in_the_parent(large, act):
+def test_large_message_of_the_parent_is_refused_in_a_child_and_read_on_in_the_parent(
+    large, act, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     body = os.urandom(20_000)
     large.send(body)
     with large.receive(PATIENCE_S) as message:
         begun = message.read(5_000)
-        with pytest.raises(dray.WrongProcess):
+        with pytest.raises(dray.WrongProcess, match="receive another one in this process"):
             in_child(lambda: act(message))
         in_child(message.close, falls_out=True)
         assert begun + message.read() == body
+    assert not list(tmp_path.iterdir())
     with pytest.raises(dray.ReceiveTimeout):
         large.receive(0)
 
@@ -447,6 +451,20 @@ def test_offer_of_the_parent_is_refused_in_a_child_and_goes_on(manager, queue, t
     assert not (tmp_path / "of the child").exists()
 
 
+def test_child_is_a_consumer_of_its_own_of_a_file_for_many(manager, queue, tmp_path):
+    offered = tmp_path / "offered"
+    offered.write_bytes(b"offered")
+    offer = manager.offer_file(offered, queue.name, consumers="many")
+
+    def take(name):
+        manager.accept_file(queue.name, timeout=PATIENCE_S).save_to(tmp_path / name)
+        return (tmp_path / name).read_bytes()
+
+    assert take("of the parent") == b"offered"
+    assert in_child(lambda: take("of the child")) == b"offered"
+    offer.cancel()
+
+
 def test_transfer_is_taken_up_again_while_a_child_lives_on(manager, queue, tmp_path):
     offered = tmp_path / "offered"
     offered.write_bytes(b"offered")
@@ -459,3 +477,46 @@ def test_transfer_is_taken_up_again_while_a_child_lives_on(manager, queue, tmp_p
         os.kill(child.pid, signal.SIGKILL)
         with pytest.raises(AssertionError, match="said nothing"):
             child.result()
+
+
+ENDED_CHILD = """
+import os, sys
+import dray
+url, name, ca = sys.argv[1:]
+with dray.connect(url, ca=ca or None) as manager:
+    queue = manager.queue(name)
+    connection = manager.awaited._link._connection
+    with manager.transaction() as transaction:
+        queue.send(b"one", transaction=transaction)
+        transaction.awaited.connection()
+        child = os.fork()
+        if not child:
+            # Leaves both blocks, and everything that the interpreter tears down at its end.
+            sys.exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        queue.send(b"two", transaction=transaction)
+    assert manager.awaited._link._connection is connection and connection.lost is None
+"""
+
+
+@pytest.mark.slow
+def test_child_that_ends_as_a_program_does_disturbs_nothing_and_says_nothing(address, queue):
+    arguments = [address["url"], queue.name, str(address.get("ca", ""))]
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-X",
+            "dev",
+            "-W",
+            "ignore::DeprecationWarning",
+            "-c",
+            ENDED_CHILD,
+            *arguments,
+        ],
+        check=True,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert not ended.stderr
+    assert [bytes(each.body) for each in queue.receive_many(10)] == [b"one", b"two"]

@@ -17,7 +17,6 @@ from dray.daemon.server import Server
 from dray.daemon.slices import ask_for_short_slices
 from dray.errors import ConnectionLost
 from dray.forks import check_process, is_here, keep_from_children, this_process
-from dray.tunnels import own_loop
 
 
 class EmbeddedDaemon:
@@ -115,8 +114,7 @@ class EmbeddedDaemon:
     def _run(self, ready: threading.Event) -> None:
         ask_for_short_slices()
         try:
-            with asyncio.Runner(loop_factory=own_loop) as runner:
-                runner.run(self._serve(ready))
+            asyncio.run(self._serve(ready))
         except BaseException as error:  # noqa: BLE001 - raised again by start or stop
             self._failure = error
         finally:

@@ -24,7 +24,7 @@ from dray.client.transfer.board import settle
 from dray.client.transfer.control import ControlSocket, Order
 from dray.client.transfer.way import WAY_ERRORS, FileRange, Way
 from dray.errors import DrayError, ProtocolError
-from dray.forks import Process, keep_from_children, this_process
+from dray.forks import Process, this_process
 from dray.model.limits import KIB
 from dray.wire.frames import AttachBox, Credit, Done, Failed, Hello, Post, Welcome
 from dray.wire.transfer_frames import (
@@ -108,8 +108,6 @@ class Engine(ABC):
         """Begin."""
         self._selector = selectors.DefaultSelector()
         self._wake_end, self._woken_end = socket.socketpair()
-        for each in (self._selector, self._wake_end, self._woken_end):
-            keep_from_children(each)
         self._woken_end.setblocking(False)
         self._orders = self.control.listen()
         self._thread.start()
