@@ -5,6 +5,10 @@ time of change and, if it is small, its digest; the next start compares. While t
 manifest says so: after a crash nothing is known of the manager's own files, which it was changing,
 but a name that it would never give is a stranger's all the same. It also notes where the folder
 was, so that a store that was moved or copied by hand is noticed, and the head of the audit.
+
+It is one JSON object. The last member, `crc32c`, is the checksum of the object without that
+member, in eight hexadecimal digits: a flipped bit is damage of the manifest, never a change of
+another file.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
+from crc32c import crc32c
 
 from dray.errors import StoreCorrupt
 from dray.folders import sync_folder
@@ -25,6 +30,7 @@ from dray.store.decisions import LOG_LOST, LOG_NAME
 from dray.store.disk import FOLDER_NAME, LOCK_NAME
 
 MANIFEST_NAME: Final = "manifest.json"
+_CHECKSUM: Final = re.compile(rb',"crc32c":"([0-9a-f]{8})"}\n')
 DIGESTED_BYTES_MAX: Final = 64 << 10
 """Files of queues, not heap files; those are checked by the checksums of what is in them."""
 
@@ -147,7 +153,16 @@ def read_manifest(data: Path) -> Manifest | None:
         image = (data / MANIFEST_NAME).read_bytes()
     except FileNotFoundError:
         return None
-    return msgspec.json.decode(image, type=Manifest)
+    at = max(image.rfind(b',"crc32c":'), 0)
+    checksum, body = _CHECKSUM.fullmatch(image, at), image[:at] + b"}"
+    if checksum is None or int(checksum[1], 16) != crc32c(body):
+        raise ValueError("its checksum does not fit")
+    return msgspec.json.decode(body, type=Manifest)
+
+
+def _encode(manifest: Manifest) -> bytes:
+    body = msgspec.json.encode(manifest)
+    return b'%s,"crc32c":"%08x"}\n' % (body[:-1], crc32c(body))
 
 
 def verify_audit(data: Path) -> ChainReport:
@@ -173,7 +188,7 @@ def verify_audit(data: Path) -> ChainReport:
 
 def write_manifest(data: Path, manifest: Manifest) -> None:
     """Put a manifest in place, durably and whole. Raises OSError."""
-    replace_file(data / MANIFEST_NAME, msgspec.json.encode(manifest) + b"\n")
+    replace_file(data / MANIFEST_NAME, _encode(manifest))
 
 
 def overwrite_manifest(data: Path, manifest: Manifest) -> None:
@@ -182,7 +197,7 @@ def overwrite_manifest(data: Path, manifest: Manifest) -> None:
     A power failure in the middle leaves one that cannot be read, which is told at the next start.
     Raises OSError.
     """
-    image = msgspec.json.encode(manifest) + b"\n"
+    image = _encode(manifest)
     descriptor = os.open(data / MANIFEST_NAME, os.O_WRONLY)
     try:
         os.pwrite(descriptor, image, 0)

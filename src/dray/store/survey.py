@@ -96,7 +96,7 @@ class Sight(NamedTuple):
     marks: tuple[Mark, ...]
     missing: tuple[str, ...]
     cut: tuple[str, ...]
-    """Whole checkpoint files that were cut off behind their content, and QMLog if it is short."""
+    """Whole checkpoint files that were cut off behind their content; maps and QMLog if short."""
     unheaded: tuple[str, ...]
     """Checkpoint files that are missing or have no header."""
     log: LogSight
@@ -129,12 +129,17 @@ def look(disk: Disk) -> Sight:
         return Sight(states, (), missing=(), cut=(), unheaded=unheaded, log=log)
     # All of them were made, and durably, before the first group was written.
     missing = tuple(name for name in (*NAMES, *MAP_NAMES) if not disk.exists(name))
-    short = [name for name in NAMES if name not in missing and is_cut(disk, name, marks.get(name))]
+    short = [
+        name
+        for name in (*NAMES, *MAP_NAMES)
+        if name not in missing and is_cut(disk, name, marks.get(name))
+    ]
     for name, state in states.items():
         lost_its_header = log.headed and state is CheckpointState.ABSENT
         if name not in missing and state in _UNWRITTEN and (lost_its_header or name in short):
             states[name] = CheckpointState.DAMAGED
-    cut = (*[name for name in short if name in marks], *[LOG_NAME] * log.is_short)
+    cut = (*[name for name in short if name not in NAMES or name in marks],)
+    cut += (LOG_NAME,) * log.is_short
     return Sight(states, tuple(marks.values()), missing, cut, unheaded, log)
 
 

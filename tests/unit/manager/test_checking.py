@@ -141,6 +141,13 @@ def test_a_group_that_is_there_in_part_is_in_doubt_and_no_damage(path: Path, cap
     assert capsys.readouterr().out.endswith("; nothing is damaged for certain; in doubt: 1\n")
 
 
+@pytest.mark.parametrize("name", MAP_NAMES)
+def test_a_map_that_lost_only_free_room_is_damage(path: Path, name: str):
+    os.truncate(path / "storage" / name, 60_000)
+    (found,) = (each for each in check_store(path).findings if each.severity == "damage")
+    assert (found.file, found.what) == (name, "it was cut off behind all that counts in it")
+
+
 @pytest.mark.parametrize("name", ["MQTrans.lg1", "MQTrans.lg2"])
 def test_one_damaged_checkpoint_is_damage_though_a_start_would_succeed(path: Path, name: str):
     flip(path / "storage" / name, 520)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 
 import pytest
@@ -112,9 +113,25 @@ def test_a_manifest_comes_back_and_damage_is_no_manifest(data):
     manifest = Manifest(closed=True, identity=HERE, files={"a": FileMark(1, 2, "3")})
     write_manifest(data, manifest)
     assert read_manifest(data) == manifest
-    (data / "manifest.json").write_text("{}")
-    with pytest.raises(ValueError, match="missing required field"):
-        read_manifest(data)
+    for other in (b"", b"{}", b"{}\n", b',"crc32c":"00000000"}\n'):
+        (data / "manifest.json").write_bytes(other)
+        with pytest.raises(ValueError, match="its checksum does not fit"):
+            read_manifest(data)
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_no_flipped_bit_of_a_manifest_is_believed(data, bit):
+    manifest = Manifest(closed=True, identity=HERE, files={"QMLog": FileMark(1, 2, "3")})
+    write_manifest(data, manifest)
+    path = data / "manifest.json"
+    whole = path.read_bytes()
+    assert json.loads(whole)["files"] == {"QMLog": [1, 2, "3", False]}
+    for at in range(len(whole)):
+        flipped = bytearray(whole)
+        flipped[at] ^= 1 << bit
+        path.write_bytes(flipped)
+        with pytest.raises(ValueError, match="its checksum does not fit"):
+            read_manifest(data)
 
 
 @pytest.mark.parametrize(

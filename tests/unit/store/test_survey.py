@@ -6,6 +6,8 @@ import pytest
 
 from dray.errors import StoreCorrupt
 from dray.store.checkpoint import NAMES, SEQUENCES, TRANSACTIONS, CheckpointState, examine
+from dray.store.limits import CHECKPOINT_BYTES
+from dray.store.maps import MAP_NAMES
 from dray.testing.disk import Fate, SimDisk
 from tests.unit.store.ledger import Ledger, opened, small_store, used
 
@@ -95,3 +97,13 @@ def test_a_flipped_bit_in_the_size_that_the_first_group_tells_is_refused_and_not
     with pytest.raises(StoreCorrupt) as caught:
         small_store(disk).recover(Ledger().load)
     assert (caught.value.event, caught.value.file) == (2064, "MQTrans.lg1 and MQTrans.lg2")
+
+
+@pytest.mark.parametrize("name", MAP_NAMES)
+def test_a_map_that_lost_free_room_is_told_and_made_long_enough(name):
+    disk, before = used(checkpoints=5, later=True)
+    disk.cut_off(name, CHECKPOINT_BYTES - 1000)
+    store, ledger = opened(disk)
+    assert store.report.notices() == [f"{name} was cut off behind all that counts in it"]
+    assert ledger.state() == before.state()
+    assert len(disk.image(name)) == CHECKPOINT_BYTES
