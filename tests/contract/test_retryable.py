@@ -1,0 +1,252 @@
+"""`retryable` is true only where a repeat is safe: of every error, and of every call that asks.
+
+Each call loses the answer to the request that it is made of. If the error says that it is
+retryable, the call is made again, and must succeed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+from typing import NamedTuple
+
+import pytest
+
+import dray
+import dray.aio
+from dray.errors import every_error
+from dray.wire import backup_frames
+from dray.wire import frames as said
+from tests.contract.faces import inside
+from tests.losing_line import LosingLine
+
+OUTGOING = "dray://127.0.0.1:1/there"
+LOST, DOUBT, ABORTED = dray.ConnectionLost, dray.InDoubt, dray.TransactionAborted
+RETRYABLE = {
+    "source-changed": "nothing of it was committed",
+    "quota-exceeded": "nothing was kept of what was refused",
+    "receive-timeout": "nothing was taken",
+    "transaction-aborted": "nothing of it happened",
+    "store-locked": "nothing was opened",
+    "store-full": "nothing was kept of what was refused",
+    "peer-error": "nobody was reached",
+    "connection-lost": "what lost an answer and is not safe to repeat says so by itself",
+    "address-in-use": "nothing was opened",
+    "transfer-timeout": "an offer or a transfer that stopped is gone on with",
+}
+"""Errors of which a repeat is safe, and why. All others are not retryable."""
+
+
+class Call(NamedTuple):
+    """A call, the request of which the answer is lost, and what it has to end with."""
+
+    make: object
+    request: type[said.Head]
+    error: type[dray.DrayError] = LOST
+    retryable: bool = True
+    once: bool = False
+    """Whether a repeat, which is safe, cannot succeed: what was begun is over."""
+
+
+class Desk:
+    """A queue with messages in it, and what the calls need."""
+
+    def __init__(self, face, manager):
+        self.face, self.manager = face, manager
+        self.queue = manager.create_queue("orders")
+        manager.create_queue("statusq", exist_ok=True)
+        manager.create_queue("large")
+        self.queue.send_many([dray.Message(body=b"a", correlation_id="c")] * 5)
+        self.first = self.queue.peek(0)
+        self.queue.move(self.first.lookup_id + 4, "orders;side")
+        self.large = face.LargeMessageQueue(manager.queue("large"), fragment_size=1000)
+        self.large.send([b"x" * 5000], correlation_id="c")
+        self.cursor = self.queue.cursor()
+        self.transaction = manager.transaction()
+        self.queue.send(b"in one", transaction=self.transaction)
+        prepared = manager.transaction()
+        self.queue.send(b"prepared", transaction=prepared)
+        prepared.prepare()
+        self.prepared = prepared.id
+        manager.queue(OUTGOING).send(b"x")
+        self.target = io.BytesIO
+
+
+CALLS = {
+    "Manager.create_queue": Call(
+        lambda desk: desk.manager.create_queue("new"), said.CreateQueue, retryable=False
+    ),
+    "Manager.create_queue, exist_ok": Call(
+        lambda desk: desk.manager.create_queue("new", exist_ok=True), said.CreateQueue
+    ),
+    "Manager.queues": Call(lambda desk: desk.manager.queues(), said.ListQueues),
+    "Manager.delete_queue": Call(
+        lambda desk: desk.manager.delete_queue("large"), said.DeleteQueue, retryable=False
+    ),
+    "Manager.outcome": Call(lambda desk: desk.manager.outcome(desk.prepared), said.Outcome),
+    "Manager.prepared": Call(lambda desk: desk.manager.prepared(), said.ListPrepared),
+    "Manager.commit_prepared": Call(
+        lambda desk: desk.manager.commit_prepared(desk.prepared), said.SettlePrepared
+    ),
+    "Manager.abort_prepared": Call(
+        lambda desk: desk.manager.abort_prepared(desk.prepared), said.SettlePrepared
+    ),
+    "Manager.info": Call(lambda desk: desk.manager.info(), said.Describe),
+    "Manager.pause": Call(lambda desk: desk.manager.pause(OUTGOING), said.PauseQueue),
+    "Manager.resume": Call(lambda desk: desk.manager.resume(OUTGOING), said.PauseQueue),
+    "Manager.set_quota": Call(lambda desk: desk.manager.set_quota("orders", "1GiB"), said.SetQuota),
+    "Manager.backup": Call(lambda desk: desk.manager.backup(desk.target()), backup_frames.Backup),
+    "Queue.send": Call(lambda desk: desk.queue.send(b"x"), said.Send, DOUBT, retryable=False),
+    "Queue.send_many": Call(
+        lambda desk: desk.queue.send_many([b"x", b"y"]), said.Send, DOUBT, retryable=False
+    ),
+    "Queue.receive": Call(lambda desk: desk.queue.receive(0), said.Receive),
+    "Queue.receive_many": Call(lambda desk: desk.queue.receive_many(2, timeout=0), said.Receive),
+    "Queue.receive in a transaction": Call(
+        lambda desk: desk.queue.receive(0, desk.transaction), said.Receive, once=True
+    ),
+    "Queue.receive_by_id": Call(lambda desk: desk.queue.receive_by_id(desk.first.id), said.Receive),
+    "Queue.receive_by_correlation_id": Call(
+        lambda desk: desk.queue.receive_by_correlation_id("c"), said.Receive
+    ),
+    "Queue.receive_by_lookup_id": Call(
+        lambda desk: desk.queue.receive_by_lookup_id(desk.first.lookup_id), said.Receive
+    ),
+    "Queue.receive_transaction": Call(
+        lambda desk: desk.queue.receive_transaction(0), said.ReceiveTransaction
+    ),
+    "Queue.peek": Call(lambda desk: desk.queue.peek(0), said.Receive),
+    "Queue.peek_by_id": Call(lambda desk: desk.queue.peek_by_id(desk.first.id), said.Receive),
+    "Queue.peek_by_correlation_id": Call(
+        lambda desk: desk.queue.peek_by_correlation_id("c"), said.Receive
+    ),
+    "Queue.peek_by_lookup_id": Call(
+        lambda desk: desk.queue.peek_by_lookup_id(desk.first.lookup_id), said.Receive
+    ),
+    "Queue.peek_range": Call(lambda desk: desk.queue.peek_range(), said.Receive),
+    "Queue.messages": Call(lambda desk: list(desk.queue.messages()), said.Receive),
+    "Queue.settle": Call(lambda desk: desk.queue.settle(desk.first.lookup_id), said.Settle),
+    "Queue.move": Call(
+        lambda desk: desk.queue.move(desk.first, "orders;side"), said.Move, retryable=False
+    ),
+    "Queue.move in a transaction": Call(
+        lambda desk: desk.queue.move(desk.first, "orders;side", desk.transaction),
+        said.Move,
+        once=True,
+    ),
+    "Queue.reject": Call(
+        lambda desk: desk.queue.reject(desk.queue.receive(0, desk.transaction), desk.transaction),
+        said.Reject,
+        once=True,
+    ),
+    "Queue.purge": Call(lambda desk: desk.queue.purge(), said.PurgeQueue, retryable=False),
+    "Queue.info": Call(lambda desk: desk.queue.info(), said.DescribeQueue),
+    "Cursor.peek": Call(lambda desk: desk.cursor.peek(0), said.Receive),
+    "Cursor.next": Call(lambda desk: desk.cursor.next(0), said.Receive),
+    "Cursor.receive": Call(lambda desk: desk.cursor.receive(0), said.Receive),
+    "Transaction.commit": Call(
+        lambda desk: desk.transaction.commit(), said.Commit, DOUBT, retryable=False
+    ),
+    "Transaction.prepare": Call(
+        lambda desk: desk.transaction.prepare(), said.Prepare, DOUBT, retryable=False
+    ),
+    "LargeMessageQueue.send": Call(
+        lambda desk: desk.large.send([b"x"]), said.Commit, DOUBT, retryable=False
+    ),
+    "LargeMessageQueue.receive": Call(
+        lambda desk: desk.large.receive(0).close(), said.LargeReceive
+    ),
+    "LargeMessageQueue.receive_by_correlation_id": Call(
+        lambda desk: desk.large.receive_by_correlation_id("c", 5).close(), said.LargeReceive
+    ),
+    "LargeMessageQueue.peek": Call(lambda desk: desk.large.peek(0).close(), said.LargeReceive),
+    "LargeMessageQueue.unfinished": Call(lambda desk: desk.large.unfinished(), said.ListUploads),
+    "LargeMessageQueue.drop_unfinished": Call(
+        lambda desk: desk.large.drop_unfinished(desk.prepared), said.UploadDrop, retryable=False
+    ),
+}
+SILENT = {
+    "Manager.queue": "asks nothing",
+    "Manager.transaction": "asks nothing, as long as the lease lasts",
+    "Manager.close": "loses its connection on purpose",
+    "Manager.offer_file": "goes on by itself: tests/integration/test_file_transfer.py",
+    "Manager.accept_file": "goes on by itself",
+    "Manager.unfinished_transfers": "reads the state files of this user",
+    "Manager.resume_transfer": "goes on by itself",
+    "Manager.cancel_transfer": "again changes nothing",
+    "Manager.linger": "waits here",
+    "Manager.running_transfer": "asks another program of this user",
+    "Queue.cursor": "asks nothing",
+    "Cursor.close": "asks nothing",
+    "Transaction.abort": "is an abort also when its answer is lost",
+}
+"""Calls that no lost answer of a queue manager can end."""
+
+
+@pytest.fixture
+def manager(face, tmp_path):
+    with face.open(tmp_path / "data") as opened:
+        yield opened
+
+
+@pytest.fixture
+def line(manager):
+    """A losing line between this handle and its queue manager."""
+    link = getattr(inside(manager), "awaited", inside(manager))._link
+    with LosingLine(link._dialer.dial) as line:
+        link._dialer = line
+        link._connection.fail(dray.ConnectionLost("the test wants another connection"))
+        yield line
+
+
+@pytest.mark.parametrize("name", list(CALLS))
+def test_after_a_lost_answer_the_flag_is_right(face, manager, line, name):
+    desk, call = Desk(face, manager), CALLS[name]
+    line.lose_answer(call.request)
+    with pytest.raises(call.error) as caught:
+        call.make(desk)
+    assert line.lost == 1
+    assert type(caught.value) is call.error
+    assert caught.value.retryable is call.retryable
+    if call.once:
+        with pytest.raises(ABORTED) as caught:
+            call.make(desk)
+        assert caught.value.retryable
+    elif call.retryable:
+        call.make(desk)
+    else:
+        assert "look" in str(caught.value) or hasattr(caught.value, "transaction_id")
+
+
+def test_a_call_that_reached_nobody_may_be_made_again(face, manager, line):
+    desk = Desk(face, manager)
+    line.refuse()
+    line.cut()
+    for call in CALLS.values():
+        if call.request not in (said.Commit, said.Prepare):
+            with pytest.raises((LOST, ABORTED)) as caught:
+                call.make(desk)
+            assert caught.value.retryable
+
+
+@pytest.mark.parametrize("code", list(every_error()))
+def test_each_error_is_retryable_only_for_a_reason(code):
+    assert every_error()[code].retryable is (code in RETRYABLE)
+
+
+def test_every_call_is_in_the_table():
+    faces = {
+        "Manager": dray.aio.Manager,
+        "Queue": dray.aio.Queue,
+        "Cursor": dray.aio.Cursor,
+        "Transaction": dray.Transaction,
+        "LargeMessageQueue": dray.aio.LargeMessageQueue,
+    }
+    offered = {
+        f"{name}.{each}"
+        for name, cls in faces.items()
+        for each, value in vars(cls).items()
+        if not each.startswith("_") and inspect.isfunction(value)
+    }
+    inner = {"Queue.next_after", "Transaction.join"}
+    assert offered - inner == {name for name in CALLS if " " not in name} | set(SILENT)
