@@ -47,6 +47,8 @@ VANISH, ABORT, PREPARE = 0.05, 0.15, 0.3
 """Below these a transaction ends so, of a chance between 0 and 1; the rest commit."""
 IMPLICIT = 0.2
 REJECTS, MOVES = 0.15, 0.2
+CLAIMS = 3
+"""Every third receive is outside of transactions."""
 LIFE_S_MIN = 0.02
 SLOWNESS_S = 0.5
 """How long a taker waits between two transactions, on average."""
@@ -269,19 +271,21 @@ class Taker:
                 yield from self._move(client, numbers, number)
                 return True
             whole = way > 0.5 and ";" not in self._name  # noqa: PLR2004 - a share
+            # Outside of transactions a receive claims, and its commit says that it has come.
+            claim = not whole and number % CLAIMS == 0
             queue = numbers[self._name]
             head = (
                 ReceiveTransaction(queue, number, timeout)
                 if whole
-                else Receive(queue, number, timeout, rng.randint(1, 5))
+                else Receive(queue, number, timeout, rng.randint(1, 5), claim=claim)
             )
             reply = yield from client.call(head)
             ends, positions = self._shown(reply)
             for message_id, lookup_id in positions.items():
-                if rejects and rng.random() < REJECTS:
+                if rejects and rng.random() < REJECTS and not claim:
                     yield from client.call(Reject(queue, lookup_id, number))
                     ends[message_id] = REJECTED
-            yield from self._finish(client, number, ends)
+            yield from self._finish(client, number, ends, claim=claim)
         except Refusal as refusal:
             gone = refusal.error == "queue-not-found" and self._world.plan.remade
             if gone or refusal.error == "transaction-aborted":
@@ -335,7 +339,14 @@ class Taker:
         if within:
             yield from self._finish(client, number, {})
 
-    def _finish(self, client: SimClient, number: int, ends: dict[str, MessageClass]) -> Steps:
+    def _finish(
+        self,
+        client: SimClient,
+        number: int,
+        ends: dict[str, MessageClass],
+        *,
+        claim: bool = False,
+    ) -> Steps:
         fate = client.rng.random() if client.world.troubled else 1.0
         if fate < VANISH:
             client.vanish()
@@ -344,7 +355,7 @@ class Taker:
             return
         self._doubt = (join_id(ManagerId(client.manager_id), number), ends)
         self._world.doubts += 1
-        if fate < PREPARE and self._world.plan.prepares:
+        if fate < PREPARE and self._world.plan.prepares and not claim:
             yield from client.call(Prepare(number, 0))
             return
         yield from client.call(Commit(number, 0))
