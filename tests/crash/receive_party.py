@@ -34,7 +34,7 @@ class Calls:
     """Counts the calls, and ends the process at one of them."""
 
     def __init__(self, folder: str, when: str, count: int) -> None:
-        self.folder, self.when, self.left = folder, when, count
+        self.folder, self.when, self.count = folder, when, count
         self.seen: list[str] = []
 
     def watch(self, name: str) -> None:
@@ -46,11 +46,12 @@ class Calls:
             if reads or not self.concerns(given[0]):
                 return real(*given, **options)
             self.seen.append(name)
-            self.left -= 1
-            if not self.left and self.when == "before":
+            # Others may call meanwhile, in their threads.
+            is_the_one = len(self.seen) == self.count
+            if is_the_one and self.when == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
             result = real(*given, **options)
-            if not self.left and self.when == "after":
+            if is_the_one and self.when == "after":
                 os.kill(os.getpid(), signal.SIGKILL)
             return result
 
