@@ -132,9 +132,27 @@ class _Records:
         self._findings.messages, self._findings.record_bytes = len(claims), done
         used = {claim.extent.file for claim in claims}
         self._findings.heap_files = len(used)
+        self._check_sizes(claims)
         free = [n for n in numbers_of(self._offline.disk.names()) if n not in used]
         self._findings.free_heap_files = len(free)
         return self._damaged
+
+    def _check_sizes(self, claims: list[_Claim]) -> None:
+        """Message files that are shorter than they were made, and lost nothing but free room."""
+        made = self._offline.chain.heap_file_bytes
+        ends = {claim.extent.file: claim.extent.offset + claim.extent.length for claim in claims}
+        for number in numbers_of(self._offline.disk.names()):
+            size, end = self._offline.heap.file(number).size(), ends.get(number, 0)
+            if not end <= size < made:
+                continue
+            sentence = f"it has {size} bytes and was made with {made}; what is gone was free"
+            if end:
+                remedy = "its messages can be used"
+                self._findings.damage(file_name(number), sentence, remedy=remedy)
+            else:
+                # A power failure while it is made can leave its name without its size.
+                remedy = "nothing is in it, and its next use makes it long enough"
+                self._findings.doubt(file_name(number), sentence, remedy=remedy)
 
     def _claims(self) -> Iterator[_Claim]:
         state = self._offline.state

@@ -13,7 +13,7 @@
     44      4      facts          how many facts follow
     48      4      extents        how many dirty ranges follow
     52      4      length         of the whole group, without the padding
-    56      4      reserved       0
+    56      4      heap file      bytes that each message file is made with
     60      4      crc32c         of bytes 0-59 and of everything after this field
     64      12 n   dirty ranges   heap file, from, to: heap bytes not known durable (4 bytes each)
     ...            facts          length (4 bytes), bytes
@@ -68,6 +68,8 @@ class Group(NamedTuple):
     ranges: int
     length: int
     flags: int = 0
+    heap_file_bytes: int = 0
+    """0 if the version that wrote it did not say."""
 
     @property
     def end(self) -> int:
@@ -108,7 +110,7 @@ def encode(group: Group, ranges: Sequence[Range], facts: bytes | bytearray) -> b
         group.facts,
         len(ranges),
         length,
-        0,
+        group.heap_file_bytes,
         0,
     )
     offset = HEADER_BYTES
@@ -143,14 +145,16 @@ def decode_header(header: bytes | bytearray | memoryview, at: int = 0) -> Group 
         facts,
         ranges,
         length,
-        _reserved,
+        heap_file_bytes,
         _crc,
     ) = _HEADER.unpack_from(header, at)
     if magic != MAGIC or version != VERSION or watermark > lsn:
         return None
     if not HEADER_BYTES + ranges * _RANGE.size <= length <= capacity:
         return None
-    return Group(lsn, watermark, first_fact, capacity, epoch, facts, ranges, length, flags)
+    return Group(
+        lsn, watermark, first_fact, capacity, epoch, facts, ranges, length, flags, heap_file_bytes
+    )
 
 
 def intact(image: bytearray) -> bool:

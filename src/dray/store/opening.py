@@ -59,6 +59,7 @@ class Opening:
             tail=self._pairs.tail,
             next_fact=chain.next_fact,
         )
+        log.heap_file_bytes = self._heap.file_bytes
         witness = self._opened(LOCK_NAME, SECTOR_BYTES)
         if fresh:
             for name in (LOCK_NAME, *MAP_NAMES):

@@ -69,6 +69,8 @@ class Chain(NamedTuple):
     suspects: tuple[Suspect, ...]
     vouched: tuple[Suspect, ...]
     """Groups before the suspects that only a note outside of the log knows to be durable."""
+    heap_file_bytes: int
+    """By the last group; 0 if there is none."""
     gap: bool
     """The run ended at a group that is whole but whose facts begin too late."""
 
@@ -119,6 +121,7 @@ class LogReader:
         lsn, next_fact, groups, watermark, gap = start, 0, 0, max(start, durable), False
         suspects: deque[tuple[Group, bytearray]] = deque()
         self._followed = []
+        heap_file_bytes = 0
         while (found := self.group_at(lsn)) is not None:
             group, _ = found
             if group.epoch < epoch or group.first_fact < next_fact:
@@ -127,6 +130,7 @@ class LogReader:
                 gap = True
                 break
             watermark = max(watermark, group.watermark)
+            heap_file_bytes = group.heap_file_bytes
             suspects.append(found)
             while suspects and suspects[0][0].lsn < watermark:
                 suspects.popleft()
@@ -138,7 +142,18 @@ class LogReader:
         newest = [Suspect(group, ranges_of(group, image)) for group, image in suspects]
         vouched = tuple(each for each in newest if each.group.lsn < noted)
         doubted = tuple(newest[len(vouched) :])
-        return Chain(start, lsn, groups, next_fact, epoch, watermark, doubted, vouched, gap)
+        return Chain(
+            start,
+            lsn,
+            groups,
+            next_fact,
+            epoch,
+            watermark,
+            suspects=doubted,
+            vouched=vouched,
+            heap_file_bytes=heap_file_bytes,
+            gap=gap,
+        )
 
     def is_unfinished_at(self, chain: Chain) -> bool:
         """Whether a group of facts was begun where `chain` ends, in its life or a later one."""
@@ -243,6 +258,7 @@ class Log:
         self.tail = tail
         self.durable = head
         self.epoch = 0
+        self.heap_file_bytes = 0
         self.next_fact = next_fact
         self.bytes_written = 0
         self.stated_bytes = 0
@@ -316,6 +332,7 @@ class Log:
             ranges=len(ranges),
             length=0,
             flags=flags,
+            heap_file_bytes=self.heap_file_bytes,
         )
         image = encode(group, ranges, self._pending)
         offset = self.head % self.capacity

@@ -141,6 +141,29 @@ def test_a_group_that_is_there_in_part_is_in_doubt_and_no_damage(path: Path, cap
     assert capsys.readouterr().out.endswith("; nothing is damaged for certain; in doubt: 1\n")
 
 
+@pytest.mark.parametrize("kind", ["p", "j"])
+def test_a_message_file_that_lost_only_free_room_is_damage(path: Path, kind: str):
+    with Offline(path) as offline:
+        ends = {
+            file_name(extent.file): extent.offset + extent.length
+            for extent, _ in sorted(offline.load().live())
+        }
+    name, end = next((name, end) for name, end in ends.items() if name.startswith(kind))
+    made = (path / "storage" / name).stat().st_size
+    os.truncate(path / "storage" / name, end)
+    (found,) = (each for each in check_store(path).findings if each.severity == "damage")
+    assert found.file == name
+    assert found.what == f"it has {end} bytes and was made with {made}; what is gone was free"
+
+
+def test_an_empty_message_file_that_is_short_is_in_doubt(path: Path):
+    """A power failure while it is made can leave its name without its size."""
+    (path / "storage/p0000777.mq").touch()
+    report = check_store(path)
+    (found,) = (each for each in report.findings if each.severity == "doubt")
+    assert (report.clean, found.file) == (True, "p0000777.mq")
+
+
 @pytest.mark.parametrize("name", MAP_NAMES)
 def test_a_map_that_lost_only_free_room_is_damage(path: Path, name: str):
     os.truncate(path / "storage" / name, 60_000)
