@@ -25,6 +25,7 @@ from dray.daemon.config import ServeOptions
 from tests.contract.faces import AwaitedFace, BlockingFace, inside
 from tests.contract.wrong_values import VALUES, is_ours
 
+pytestmark = pytest.mark.slow
 INNER = {
     "Transaction": {
         "connection", "doom", "join", "leave", "let_go", "say", "send", "send_large", "send_lent",
