@@ -44,6 +44,7 @@ from dray.errors import (
     ProtocolError,
     QueueExists,
     QueueNotFound,
+    QueueRecreated,
     QuotaExceeded,
     ReceiveTimeout,
     SourceChanged,
@@ -68,7 +69,7 @@ from dray.errors import (
 from dray.large.split import LargeMessageParameters
 from dray.model.classes import Acknowledge, MessageClass, TransactionStatus
 from dray.model.message import Message
-from dray.model.queue import ManagerInfo, QueueInfo
+from dray.model.queue import ManagerInfo, PeerInfo, QueueInfo
 from dray.model.transfer import TransferState, TransferStatus
 
 if TYPE_CHECKING:
@@ -116,11 +117,13 @@ __all__ = [
     "NotTransactional",
     "Offer",
     "PeerError",
+    "PeerInfo",
     "ProtocolError",
     "Queue",
     "QueueExists",
     "QueueInfo",
     "QueueNotFound",
+    "QueueRecreated",
     "QuotaExceeded",
     "ReceiveTimeout",
     "ReceivedTransaction",

@@ -9,7 +9,7 @@ DrayError
 │   ├── SourceUnreadable        ├── SourceChanged         ├── TargetUnwritable
 │   │                           │   └── TransferSourceChanged
 │   ├── JavaMissing             ├── MessageAlreadyReceived
-│   ├── IllegalCursorAction     ├── WrongProcess
+│   ├── IllegalCursorAction     ├── WrongProcess          ├── QueueRecreated
 │   └── InvalidArgument         an argument makes no sense (also a ValueError)
 ├── QuotaExceeded               a quota would be passed
 ├── ReceiveTimeout              nothing came in time (also a TimeoutError)
@@ -90,6 +90,19 @@ class QueueExists(Misuse):
     code = "queue-exists"
     exit_status = 12
     queue: str
+
+
+class QueueRecreated(Misuse):
+    """The queue was deleted and made again since its `born` number was read.
+
+    Positions that were read from the earlier queue mean nothing in this one.
+    """
+
+    code = "queue-recreated"
+    exit_status = 34
+    queue: str
+    born: int
+    expected: int
 
 
 class TransactionUsage(Misuse):

@@ -32,6 +32,8 @@ COMMANDS: dict[str, str] = {
     "receive": "Take messages from a queue, each only once it is safe.",
     "transaction": "Tell what became of a send or commit in doubt; settle prepared transactions.",
     "peek": "Look at messages without taking them.",
+    "outgoing": "List outgoing queues; resolve one whose delivery has diverged.",
+    "peer": "Show the queue managers that this one delivers to; accept or forget one.",
     "journal": "Look at journals: copies of what was received, and of what was sent.",
     "deadletter": "Look at what could not be delivered, and why.",
     "transfer": "Offer files to programs that take them while both run.",

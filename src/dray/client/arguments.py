@@ -298,10 +298,13 @@ _BY_NAME: Final = {
     "sequence_id": _TEXT,
     "transfer_id": _TEXT,
     "consumer_id": _TEXT,
+    "manager_id": _TEXT,
+    "address": Expected("a text, the address of a queue manager", _text()),
     # Numbers.
     "lookup_id": _POSITION,
     "after": _POSITION,
     "upto": _POSITION,
+    "born": Expected("the birth number of a queue: a whole number of 64 bits", _whole(*_BITS_64)),
     "max_messages": Expected("a whole number from 1 on", _whole(1, MESSAGE_NUMBER_MAX)),
     "max_bytes": _COUNT,
     "size": _COUNT,

@@ -140,10 +140,14 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
                 " would be refused"
             )
 
-    def manager_config(self, manager_id: str) -> ManagerConfig:
-        """What the manager needs to know; `manager_id` is for a new data directory."""
+    def manager_config(self, manager_id: str, life: int) -> ManagerConfig:
+        """What the manager needs to know; `manager_id` is for a new data directory.
+
+        `life` is random: it tells this start from one of a copy of the data directory.
+        """
         return ManagerConfig(
             manager_id=manager_id,
+            life=life,
             name=self.name or socket.gethostname(),
             version=importlib.metadata.version("dray"),
             pid=os.getpid(),

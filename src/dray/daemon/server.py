@@ -33,7 +33,7 @@ from dray.daemon.outbox import unpin_all
 from dray.daemon.plain_callers import begins_plainly, turn_away
 from dray.daemon.seam import Deciding
 from dray.daemon.slices import ask_for_short_slices
-from dray.daemon.timekeeper import Timekeeper, new_manager_id
+from dray.daemon.timekeeper import Timekeeper, new_life, new_manager_id
 from dray.daemon.turns import Turns
 from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
 from dray.errors import InvalidConfiguration, ProtocolError
@@ -121,6 +121,10 @@ class Serving(Deciding, Protocol):
         """What people call it."""
         ...
 
+    def hello(self) -> Hello:
+        """How it begins a conversation with another manager."""
+        ...
+
 
 Load = Callable[[Store, ManagerConfig, float], Serving]
 
@@ -169,8 +173,7 @@ class Server:
             express_bytes=options.express_bytes,
         )
         try:
-            self._instance = new_manager_id()
-            config = options.manager_config(new_manager_id())
+            config = options.manager_config(new_manager_id(), new_life())
             self._manager = load(self._store, config, clock.now())
             if isinstance(disk, AuditedDisk):
                 disk.store_is_there()
@@ -186,7 +189,7 @@ class Server:
         )
         self._links = Links(
             self._around,
-            self._hello,
+            self._manager.hello,
             self._turns,
             tunnels=self._tunnels,
             trusted=partial(trusting, options.tls_ca, options.tls_cert, options.tls_key),
@@ -377,9 +380,6 @@ class Server:
             _log.error("an answer could not be sent: %s", error)
             unpin_all(self._store, answer.body)
             connection.send(failure(error), answer.request_id)
-
-    def _hello(self) -> Hello:
-        return Hello("manager", self._manager.id, self._manager.name, self._instance)
 
     def _listen(self, options: ServeOptions) -> None:
         if options.listen is not None:

@@ -35,3 +35,8 @@ def new_manager_id() -> str:
 def draw_jitter() -> float:
     """How much of a wait to wait, 0.5 to 1, so that not all who wait come at once."""
     return 0.5 + uuid.uuid4().int / (1 << 129)
+
+
+def new_life() -> int:
+    """Draw what tells the life of a store that begins now from those of its copies; never 0."""
+    return (uuid.uuid4().int & 0xFFFF_FFFF) or 1

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
 
+from dray.delivery.judgement import NO_CLAIM, Claim, LifeMark
+from dray.delivery.lineage import Past
+from dray.model.ids import Life
 from dray.model.limits import (
     BATCH_MESSAGES_MAX,
     FRAME_BODY_BYTES_MAX,
@@ -41,7 +44,9 @@ class DeliverySettings(NamedTuple):
 
 
 class LinkReady(NamedTuple):
-    """The connection to the peer is up and welcomed."""
+    """The peer has welcomed this manager; `past` tells the lives of our store."""
+
+    past: Past = Past()
 
 
 class LinkLost(NamedTuple):
@@ -51,12 +56,16 @@ class LinkLost(NamedTuple):
 class PeerState(NamedTuple):
     """A StreamState frame: what the peer has accepted of this stream, durably.
 
-    `question` is that of the last Open that the peer had heard; 0 if it does not say.
+    `question` is that of the last Open that the peer had heard; 0 if it does not say. `life` is
+    the life of this store in which the peer accepted the last message; 0 if it never accepted one.
+    `met` are all lives of the copy that sent it, if that is another one.
     """
 
     sequence_id: int
     upto: int
     question: int = 0
+    life: int = 0
+    met: Sequence[Life] = ()
 
 
 class Refused(NamedTuple):
@@ -71,6 +80,8 @@ class Refused(NamedTuple):
     question: int = 0
     code: str = ""
     final: bool = False
+    life: int = 0
+    met: Sequence[Life] = ()
 
 
 class Invited(NamedTuple):
@@ -126,7 +137,17 @@ class Confirmed(NamedTuple):
 
 
 class Diverged(NamedTuple):
-    """The peer has seen more than was ever sent: this is an old copy, or not the only one."""
+    """The peer took messages from a copy of this store: append the fact, then call `diverge`."""
+
+    sequence_id: int
+    upto: int
+
+
+class OlderCopy(NamedTuple):
+    """The peer has messages that this store lost: the store is an older copy, or lost its end.
+
+    All that the store held is certain to be delivered, so the stream goes on by itself.
+    """
 
     sequence_id: int
     upto: int
@@ -140,12 +161,16 @@ class PeerForgot(NamedTuple):
 
 
 class Renewed(NamedTuple):
-    """A restored stream goes on in a sequence of its own: append the fact, then call `renewed`."""
+    """The stream goes on in a new sequence: append the fact, then call `renewed`.
+
+    `judged` is the peer's position that led to it.
+    """
 
     sequence_id: int
+    judged: Claim
 
 
-Effect = Open | Transmit | PassOver | Confirmed | Diverged | PeerForgot | Renewed
+Effect = Open | Transmit | PassOver | Confirmed | Diverged | OlderCopy | PeerForgot | Renewed
 
 
 class StreamCondition(enum.StrEnum):
@@ -155,21 +180,20 @@ class StreamCondition(enum.StrEnum):
     WAITING = "waiting"
     CONNECTED = "connected"
     ON_HOLD = "on hold"
-    NEED_VALIDATION = "need validation"
+    NEED_VALIDATION = "need-validation"
+    """Another queue manager answers at the peer's address; nothing is sent to it."""
     REFUSED = "refused"
-
-
-class RestoreMark(NamedTuple):
-    """A restore: the last lookup id in the backup, and the second in which it happened."""
-
-    last: int
-    second: int
+    DIVERGED = "diverged"
+    """The peer took messages from a copy of this store; nothing is sent until a person decides."""
 
 
 class StreamSnapshot(msgspec.Struct, array_like=True, frozen=True):
     """The durable part, for a checkpoint. `last` and `acknowledged` are lookup ids.
 
-    `restored` lists the restores since the peer was last asked what it has.
+    `heard` is the highest position that the peer has acknowledged: sequence id and number.
+    `marks` has an entry for each life in which the stream had come further than in the one before.
+    `judged` is the peer's position after which the sequence was begun anew, `divergence` the one
+    that did not fit. `anew` tells that a person has decided and the next sequence is to begin.
     """
 
     stream: int
@@ -178,7 +202,11 @@ class StreamSnapshot(msgspec.Struct, array_like=True, frozen=True):
     base: int = 0
     last: int = 0
     acknowledged: int = 0
-    restored: list[RestoreMark] = []
+    heard: tuple[int, int] = (0, 0)
+    marks: list[LifeMark] = []
+    judged: Claim = NO_CLAIM
+    divergence: tuple[int, int] | None = None
+    anew: bool = False
 
 
 class StreamCounters(NamedTuple):

@@ -46,6 +46,8 @@ class IncomingSnapshot(msgspec.Struct, array_like=True, frozen=True):
     number: int
     reject_count: int = 0
     last_access: float = 0.0
+    life: int = 0
+    """The life of the source that sent the message accepted last."""
 
 
 class _Visits:
@@ -72,14 +74,20 @@ class IncomingStreams:
         """Begin with what a checkpoint knew."""
         self._positions: dict[StreamKey, Position] = {}
         self._visits: dict[StreamKey, _Visits] = {}
+        self._lives: dict[StreamKey, int] = {}
         for each in snapshots:
             key = StreamKey(each.source, each.stream)
+            self._lives[key] = each.life
             self._positions[key] = Position(each.sequence_id, each.number)
             self._visits[key] = _Visits(each.reject_count, each.last_access)
 
     def position(self, key: StreamKey) -> Position:
         """What was accepted last: the answer to OpenStream and the content of every order ack."""
         return self._positions.get(key, Position())
+
+    def life(self, key: StreamKey) -> int:
+        """The life of the source that sent the message accepted last; 0 before the first."""
+        return self._lives.get(key, 0)
 
     def admissible(
         self, key: StreamKey, sequence_id: int, previous: int, numbers: Sequence[int]
@@ -100,11 +108,15 @@ class IncomingStreams:
             previous = number
         return len(numbers)
 
-    def accepted(self, key: StreamKey, sequence_id: int, number: int) -> None:
-        """Apply the fact that admitted all up to a message. A stream only moves forward."""
+    def accepted(self, key: StreamKey, sequence_id: int, number: int, life: int = 0) -> None:
+        """Apply the fact that admitted all up to a message. A stream only moves forward.
+
+        `life` is the source's, 0 if it is the same as before.
+        """
         at = Position(sequence_id, number)
         assert at > self.position(key), f"{key} would go back from {self.position(key)} to {at}"
         self._positions[key] = at
+        self._lives[key] = life or self._lives.get(key, 0)
         self._visits.setdefault(key, _Visits()).reject_count = 0
 
     def visited(self, key: StreamKey, rejected: int, now: float) -> None:
@@ -116,7 +128,7 @@ class IncomingStreams:
     def state(self) -> list[IncomingSnapshot]:
         """Everything, for a checkpoint."""
         return [
-            IncomingSnapshot(*key, *at, visits.reject_count, visits.last_access)
+            IncomingSnapshot(*key, *at, visits.reject_count, visits.last_access, self._lives[key])
             for key, at in self._positions.items()
             for visits in (self._visits[key],)
         ]

@@ -2,36 +2,28 @@
 
 Two kinds of state, kept strictly apart.
 
-Durable: sequence id, base, the last admitted and the last acknowledged lookup id. It changes only
-by facts (`admitted`, `acknowledged`), by the same code when they are decided and when they are
-replayed. A message's number is its lookup id less the base, so numbering costs nothing to store and
-cannot differ after a restart. A sequence begins when a message is admitted while none is
-unacknowledged; its id is above every earlier one and at least the time of day, so that even a
-manager restored from a backup gets a new one.
+Durable: where the sequence stands and what was acknowledged. It changes only by facts, by the same
+code when they are decided and when they are replayed (`durable.py`).
 
 Volatile: the connection and what is in flight on it. All of it may be lost at any time: a new
 connection asks the peer what it has (Open), takes the answer as an order ack, and goes back to the
 first message that is not acknowledged. When no order ack moves the stream before the resend
 schedule runs out, it goes back likewise on the same connection; if the peer never answered, or
-refused, it asks again. Questions are numbered and answers say to which: what was said before the
-last one neither opens the stream nor refuses it, for a peer that has refused it may take it now,
-and all that is sent since; it counts as an order ack, which stays true.
+refused, it asks again. Questions are numbered and answers say to which: an answer to an earlier one
+neither opens the stream nor refuses it, but counts as an order ack, which stays true.
 
 A message's previous number is that of the message before it still in this outgoing queue, or 0. So
-what expired or was purged is bridged, and what was acknowledged is not referred to. Where nothing
+an expired or purged message is bridged, and an acknowledged one is not referred to. Where nothing
 follows that could bridge it, the peer is told (PassOver), and acknowledges that like a message: it
-has to know when a transaction ends short of its last message. Therefore a
-peer that forgot what it had acknowledged (its disk was lost or is an old copy) can go on: that is
-reported as `PeerForgot`, and 0 is acceptable to whatever it remembers. The reverse must not go on:
-a peer that has seen *more* than this manager ever admitted. Then this manager is the old copy, or
-there are two of it, and any number it used could be taken for a duplicate, dropped, and acked. The
-stream stops, keeps everything and says so (`Diverged`).
+has to know when a transaction ends short of its last message. A peer that forgot what it had
+acknowledged (`PeerForgot`: its disk was lost or is an old copy) can go on, for 0 is acceptable to
+whatever it remembers.
 
-A stream restored from a backup is an old copy on purpose, and knows it. What its peer has seen
-beyond the backup is no surprise: of what the backup held, everything that the peer has accepted
-counts as delivered, and the rest goes on in a new sequence (`Renewed`), whose id is above all that
-either side has used and whose numbers are lookup ids (`sequences.py`). Until the peer has answered
-nothing is sent and no other sequence begins.
+This store may be an old copy as well: put back, restored, cloned, or without its last commit. So
+the first position that a peer states on a connection is *judged* before it counts (`judgement.py`).
+`OlderCopy`: all that the peer has of this store counts as delivered, and the rest goes on in a new
+sequence (`Renewed`, see `sequences.py`). `Diverged`, which is durable: nothing is sent and nothing
+counts as delivered until a person decides (`resolved`); then all that is left is renewed.
 """
 
 from __future__ import annotations
@@ -40,6 +32,7 @@ import enum
 from collections import deque
 from typing import assert_never
 
+from dray.delivery.durable import DurableStream
 from dray.delivery.events import (
     Backlog,
     Confirmed,
@@ -51,6 +44,7 @@ from dray.delivery.events import (
     Invited,
     LinkLost,
     LinkReady,
+    OlderCopy,
     Open,
     PassOver,
     Paused,
@@ -58,7 +52,6 @@ from dray.delivery.events import (
     PeerState,
     Refused,
     Renewed,
-    RestoreMark,
     Resumed,
     StreamCondition,
     StreamCounters,
@@ -67,13 +60,10 @@ from dray.delivery.events import (
     Transmit,
 )
 from dray.delivery.frame_size import FrameSize
+from dray.delivery.judgement import Claim, Judgement, LifeMark, Verdict, judge
+from dray.delivery.lineage import Past
 from dray.delivery.refusal import RefusalNote
-from dray.delivery.sequences import (
-    began_after,
-    began_by_restore,
-    next_sequence_id,
-    restored_sequence_id,
-)
+from dray.delivery.sequences import renewed_sequence_id
 from dray.model.limits import WINDOW_FRAMES_MIN
 
 
@@ -88,23 +78,17 @@ class _Talk(enum.Enum):
     DIVERGED = enum.auto()
 
 
-class OutgoingStream:
+class OutgoingStream(DurableStream):
     """Delivers one outgoing queue to one queue of a peer."""
 
     def __init__(
         self, stream: int, queue: str, backlog: Backlog, settings: DeliverySettings | None = None
     ) -> None:
         """Begin a stream that never carried anything; `stream` is the outgoing queue's number."""
-        self.stream = stream
-        self.queue = queue
-        self.sequence_id = self.base = self.last = self.floor = 0
-        self.restored: list[RestoreMark] = []
-        self.untaken = 0
-        """How many of the last that were admitted are still to come: positions reserved in this
-        life. What they are taken for is in no fact; all that comes by one is admitted behind."""
+        super().__init__(stream, queue)
         self.counters = StreamCounters()
-        self.doubted = False
-        """Whether the peer says that this manager is one of two with the same id."""
+        self.held = False
+        """Whether another manager than the known one answers at the peer's address."""
         self._backlog = backlog
         self._settings = settings or DeliverySettings()
         self._talk = _Talk.NO_LINK
@@ -115,8 +99,10 @@ class OutgoingStream:
         self._frame_size = FrameSize(self._settings.frame_bytes_untried, self._settings.frame_bytes)
         self._passed = 0
         self._question = 0
-        self._probing = False
-        """Whether one frame at a time is sent, until one is taken whole."""
+        self._past = Past()
+        self._judged = False
+        """Whether a position that the peer stated on this connection was judged."""
+        self._probing = False  # Whether one frame at a time is sent, until one is taken whole.
         self._resend_index = 0
         self._resend_at: float | None = None
         self.refusals = RefusalNote()
@@ -127,55 +113,38 @@ class OutgoingStream:
     ) -> OutgoingStream:
         """Go on from a checkpoint."""
         self = cls(state.stream, state.queue, backlog, settings)
-        self.sequence_id, self.base = state.sequence_id, state.base
-        self.last, self.floor = state.last, state.acknowledged
-        self.restored = list(state.restored)
+        self.restore(state)
         return self
-
-    def state(self) -> StreamSnapshot:
-        """The durable part, for a checkpoint."""
-        return StreamSnapshot(
-            self.stream,
-            self.queue,
-            self.sequence_id,
-            self.base,
-            self.last,
-            self.floor,
-            list(self.restored),
-        )
-
-    def admitted(self, first: int, last: int, when_us: int) -> None:
-        """Apply the fact that messages `first` to `last` joined the queue, at a time of day."""
-        assert self.last < first <= last, f"{first}..{last} joined after {self.last}"
-        if self.floor >= self.last and not self.restored:
-            self.sequence_id = next_sequence_id(self.sequence_id, when_us // 1_000_000)
-            self.base = self.floor = first - 1
-        self.last, self.untaken = last, 0
 
     def acknowledged(self, upto: int) -> None:
         """Apply the fact that all messages up to a lookup id are delivered and gone."""
-        assert upto <= self.last, f"{upto} acknowledged, only {self.last} ever admitted"
-        self.floor = max(self.floor, upto)
+        super().acknowledged(upto)
         self._leave_flight(upto)
 
-    def came_from_backup(self, second: int) -> None:
-        """Apply the fact that all of this is an old copy: the peer may have seen more."""
-        self.restored.append(RestoreMark(self.last, second))
+    def diverge(self, sequence_id: int, upto: int) -> None:
+        """Apply the fact that the peer took messages from a copy of this store."""
+        super().diverge(sequence_id, upto)
+        self._talk = _Talk.NO_LINK if self._talk is _Talk.NO_LINK else _Talk.DIVERGED
+        self._forget_flight()
 
-    def renewed(self, sequence_id: int) -> None:
-        """Apply the fact that what is left of a restored stream goes on in a new sequence."""
-        self.sequence_id, self.base, self.restored = sequence_id, 0, []
+    def resolved(self) -> None:
+        """Apply the fact that a person has decided: what is left goes in a new sequence."""
+        super().resolved()
+        if self._talk is _Talk.DIVERGED:
+            self._talk = _Talk.SILENT
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take one event; say what is to be done."""
         match event:
             case PeerState(question=asked) | Refused(question=asked) if self.is_stale(asked):
-                return self._overtaken(PeerState(event.sequence_id, event.upto), now)
+                position = event.sequence_id, event.upto
+                return self._overtaken(PeerState(*position, 0, event.life, event.met), now)
             case PeerState():
                 return self._peer_state(event, now)
-            case LinkReady():
+            case LinkReady(past):
                 self._forget_flight()
-                self._talk = _Talk.SILENT
+                self._talk = _Talk.SILENT if self.divergence is None else _Talk.DIVERGED
+                self._past, self._judged = past, False
                 self._resend_index = 0
                 self._probing = self.refusals.in_vain = False
                 self._frame_size.begin()
@@ -194,7 +163,7 @@ class OutgoingStream:
                 self._resend_at = None
             case Resumed():
                 self._paused = False
-                if self._talk in (_Talk.REFUSED, _Talk.DIVERGED):
+                if self._talk is _Talk.REFUSED:
                     self._talk = _Talk.SILENT
                 return self._advance(now)
             case Tick():
@@ -212,7 +181,9 @@ class OutgoingStream:
         """How the stream stands, for QueueInfo."""
         if self._paused:
             return StreamCondition.ON_HOLD
-        if self._talk is _Talk.DIVERGED or self.doubted:
+        if self.divergence is not None:
+            return StreamCondition.DIVERGED
+        if self.held:
             return StreamCondition.NEED_VALIDATION
         if self.refusals.current is not None:
             return StreamCondition.REFUSED
@@ -226,7 +197,7 @@ class OutgoingStream:
 
         Confirmations come at any time, over connections made from here.
         """
-        return not self._paused and self.last > 0
+        return not self._paused and self.last > 0 and self.divergence is None
 
     @property
     def hears(self) -> bool:
@@ -297,22 +268,16 @@ class OutgoingStream:
         if self._talk is not _Talk.ASKED:
             self.counters = self.counters._replace(ignored_acks=self.counters.ignored_acks + 1)
             return []
-        beyond = (peer.sequence_id, peer.upto) > (self.sequence_id, self.last - self.base)
-        if beyond and not self.restored:
-            self._talk = _Talk.DIVERGED
-            self._arm(now)
-            return [Diverged(peer.sequence_id, peer.upto)]
+        effects = self._judge(peer, now)
+        if effects and isinstance(effects[-1], Diverged):
+            return effects
         self._talk = _Talk.OPEN
         self._resend_at = None
         self.refusals.opened()
         # What was sent on earlier connections can no longer be accepted.
         self._doubtful = 0
-        known = (self.sequence_id, self._position() - self.base)
-        effects: list[Effect] = []
-        if known[1] > 0 and (peer.sequence_id, peer.upto) < known:
-            effects.append(PeerForgot(peer.sequence_id, peer.upto))
-        if self.restored:
-            return effects + self._renew(peer, now)
+        if effects and isinstance(effects[-1], Renewed):
+            return effects
         if not self._confirms(peer):
             return effects + self._fill_window(now)
         return effects + self._order_ack(peer, now)
@@ -324,39 +289,46 @@ class OutgoingStream:
         """
         if self._talk is _Talk.OPEN:
             return self._order_ack(peer, now)
-        if self._talk is _Talk.NO_LINK or self.restored or not self._confirms(peer):
+        unfit = self._verdict(peer).verdict is not Verdict.FITS
+        if self._talk is _Talk.NO_LINK or self.anew or unfit or not self._confirms(peer):
             self.counters = self.counters._replace(ignored_acks=self.counters.ignored_acks + 1)
             return []
         self._confirmed = upto = self.base + peer.upto
         self.counters = self.counters._replace(last_ack=peer.upto, last_ack_time=now)
         return [Confirmed(upto)]
 
-    def _renew(self, peer: PeerState, now: float) -> list[Effect]:
-        """Count as delivered what the peer has of the backup; the rest goes in a new sequence."""
-        sequence_id = restored_sequence_id(self.sequence_id, peer.sequence_id, int(now))
-        effects: list[Effect] = [Renewed(sequence_id)]
-        upto = self._accepted_of_backup(peer)
-        if upto > self._position():
-            self._confirmed = upto
-            effects.insert(0, Confirmed(upto))
-        return effects
+    def _judge(self, peer: PeerState, now: float) -> list[Effect]:
+        """Compare the peer's position with this store's past.
 
-    def _accepted_of_backup(self, peer: PeerState) -> int:
-        """Lookup id up to which the peer has accepted what the backup held."""
-        if peer.sequence_id < self.sequence_id:
-            return 0
-        if peer.sequence_id == self.sequence_id:
-            return min(self.base + peer.upto, self.restored[-1].last)
-        if began_by_restore(peer.sequence_id):
-            return min(peer.upto, self.restored[-1].last)
-        # Our own sequence ended before theirs began: nothing of it was left. What was admitted
-        # after an earlier restore, and backed up before the peer was asked, was in no sequence
-        # then; it is gone only if theirs began after that restore.
-        upto, second = self.restored[0]
-        for mark in self.restored[1:]:
-            if began_after(peer.sequence_id, second):
-                upto, second = mark
-        return upto
+        Ends with `Diverged` or `Renewed` if the position does not count as an order ack.
+        """
+        if self.anew:
+            self._judged = True
+            return [self._renewal(peer, now)]
+        verdict, delivered = self._verdict(peer)
+        if verdict is Verdict.DIVERGED:
+            return [Diverged(peer.sequence_id, peer.upto)]
+        self._judged = True
+        if verdict is Verdict.OLDER_COPY:
+            effects: list[Effect] = [OlderCopy(peer.sequence_id, peer.upto)]
+            if delivered > self._position():
+                self._confirmed = delivered
+                effects.append(Confirmed(delivered))
+            return [*effects, self._renewal(peer, now)]
+        if (peer.sequence_id, peer.upto) < self.heard:
+            return [PeerForgot(peer.sequence_id, peer.upto)]
+        return []
+
+    def _verdict(self, peer: PeerState) -> Judgement:
+        present = LifeMark(0, self.last, self.sequence_id, self.base)
+        past = Past() if self._judged else self._past._replace(met=peer.met)
+        claim = Claim(peer.sequence_id, peer.upto, 0 if self._judged else peer.life)
+        known = max(self.heard, self.judged[:2])
+        return judge(claim, past, self.marks, present, known=known)
+
+    def _renewal(self, peer: PeerState, now: float) -> Renewed:
+        sequence_id = renewed_sequence_id(self.sequence_id, peer.sequence_id, int(now))
+        return Renewed(sequence_id, Claim(peer.sequence_id, peer.upto, peer.life))
 
     def _confirms(self, peer: PeerState) -> bool:
         """Whether a StreamState is of this sequence, in bounds and new (R36, KB 830639)."""
@@ -381,7 +353,7 @@ class OutgoingStream:
         return [Confirmed(upto), *self._fill_window(now)]
 
     def _refused(self, event: Refused, now: float) -> list[Effect]:
-        if self._talk is _Talk.NO_LINK:
+        if self._talk in (_Talk.NO_LINK, _Talk.DIVERGED):
             return []
         self._forget_flight()
         self._probing = True
@@ -392,12 +364,16 @@ class OutgoingStream:
         if waits:
             self._arm(now)
         self.counters = self.counters._replace(refusals=self.counters.refusals + 1)
-        peer = PeerState(event.sequence_id, event.upto)
-        if self.restored or not self._confirms(peer):
-            return []
-        self._confirmed = upto = self.base + peer.upto
-        self.counters = self.counters._replace(last_ack=peer.upto, last_ack_time=now)
-        return [Confirmed(upto)]
+        peer = PeerState(event.sequence_id, event.upto, life=event.life, met=event.met)
+        # A refusal that knows no position proves nothing.
+        effects = self._judge(peer, now) if event.sequence_id else []
+        if not self._judged or (effects and isinstance(effects[-1], Renewed)):
+            return effects
+        if self._confirms(peer):
+            self._confirmed = upto = self.base + peer.upto
+            self.counters = self.counters._replace(last_ack=peer.upto, last_ack_time=now)
+            effects.append(Confirmed(upto))
+        return effects
 
     def _invited(self, now: float) -> list[Effect]:
         """Go back, or ask again, without waiting for the schedule; see whether it is enough."""

@@ -28,7 +28,15 @@ OUTGOING: Final = (
     Row("silent", "Resumed", "it carried nothing", "", "silent"),
     Row("silent", "Refused", "nothing waits, or nothing is kept", "counted", "silent"),
     Row("silent", "Refused", "something waits for later", "counted", "refused"),
-    Row("asked", "PeerState", "more than was ever admitted", "Diverged", "diverged"),
+    Row("no link", "LinkReady", "it has diverged", "", "diverged"),
+    Row("asked", "PeerState", "it does not fit this store's past", "Diverged", "diverged"),
+    Row(
+        "asked",
+        "PeerState",
+        "this store is an older copy",
+        "OlderCopy, Confirmed if it is news, Renewed",
+        "open",
+    ),
     Row("asked", "PeerState", "less than was acknowledged", "PeerForgot, fill the window", "open"),
     Row("asked", "PeerState", "otherwise", "Confirmed if it is news, fill the window", "open"),
     Row("asked", "Refused", "something waits for later", "Confirmed if news", "refused"),
@@ -41,10 +49,8 @@ OUTGOING: Final = (
     Row("silent", "Invited", "nothing was kept", "Open", "asked"),
     Row("refused", "Invited", "", "Open", "asked"),
     Row("refused", "Refused", "nothing waits any more", "counted", "silent"),
-    Row("diverged", "Tick", "the deadline has come", "Open", "asked"),
-    Row("diverged", "Resumed", "", "Open", "asked"),
-    Row("diverged", "Refused", "something waits for later", "counted", "refused"),
-    Row("diverged", "Refused", "nothing waits, or nothing is kept", "counted", "silent"),
+    Row("diverged", "LinkReady", "", "", "diverged"),
+    Row("diverged", "Resolved", "a person has decided", "Renewed, once the peer answers", "silent"),
     Row("open", "Grown", "", "fill the window", "open"),
     Row(
         "open", "PeerState", "this sequence, in bounds, news", "Confirmed, fill the window", "open"
@@ -56,16 +62,20 @@ OUTGOING: Final = (
     Row("open", "Tick", "the deadline has come", "go back: fill the window anew", "open"),
     Row("open", "Invited", "", "go back: fill the window anew, first with one frame", "open"),
     *(
+        Row(state, "Refused", "its position does not fit this store's past", "Diverged", "diverged")
+        for state in ("silent", "asked", "refused", "open")
+    ),
+    *(
         Row(state, "LinkLost", "", "forget the flight", "no link")
         for state in ("silent", "asked", "refused", "diverged", "open")
     ),
     *(
         Row(state, "LinkReady", "", "forget the flight, Open", "asked")
-        for state in ("silent", "asked", "refused", "diverged", "open")
+        for state in ("silent", "asked", "refused", "open")
     ),
     *(
         Row(state, "LinkReady", "paused", "forget the flight", "silent")
-        for state in ("asked", "refused", "diverged", "open")
+        for state in ("asked", "refused", "open")
     ),
 )
 """One outgoing stream on one connection. What is not here changes nothing."""
@@ -103,7 +113,7 @@ ENDING: Final = (
     Row("none", "DeleteQueue", "the queue ever carried anything", "a fact", "kept"),
     Row("none", "DeleteQueue", "it carried nothing", "", "none"),
     Row("kept", "turn ends", "the link is welcomed", "EndStream", "told"),
-    Row("kept", "Welcome", "the peer knows of ends", "EndStream", "told"),
+    Row("kept", "Welcome", "", "EndStream", "told"),
     Row("kept", "Tick", "it is too old", "a fact, the operator is told", "none"),
     Row("told", "connection lost", "", "", "kept"),
     Row("told", "StreamEnded", "", "a fact", "none"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dray.delivery.events import Paused, Resumed, StreamCondition
+from dray.delivery.events import Paused, Resumed
 from dray.errors import (
     AccessDenied,
     Misuse,
@@ -17,13 +17,12 @@ from dray.errors import (
     StatusQueueMissing,
 )
 from dray.large.digests import DIGESTS
-from dray.manager import sub_queues
+from dray.manager import peers, sub_queues
 from dray.manager.accounts import Account
-from dray.manager.events import CloseSession, Peer
+from dray.manager.events import Peer
 from dray.manager.expiry import give_up
 from dray.manager.facts import NumbersLeased, QueueCreated, QueueDeleted, QueuePaused, QuotaSet
 from dray.manager.index import copies_of, lookup_id_of
-from dray.manager.lives import Lives
 from dray.manager.notices import NoticeKind
 from dray.manager.purging import carry_on, leave_all
 from dray.manager.transactions import abort, give_up_claim
@@ -80,7 +79,7 @@ def handle_hello(context: Context, session: Session, request_id: int, head: Hell
     if head.role not in ("client", "manager"):
         raise ProtocolError(f"nobody here knows what a {head.role!r} is")
     if head.role == "manager":
-        _check_only_one(context, session, head)
+        peers.greet(context, session, head)
     session.role, session.peer_id = head.role, head.manager_id
     first, count = _lease(context) if head.role == "client" else (0, 0)
     welcome = Welcome(
@@ -92,37 +91,8 @@ def handle_hello(context: Context, session: Session, request_id: int, head: Hell
         count,
         FRAME_CHANNELS_MAX,
         takes_files=head.role == "client",
-        knows_ends=head.role == "manager",
     )
     context.answer(session, request_id, welcome)
-
-
-def _check_only_one(context: Context, session: Session, head: Hello) -> None:
-    """Refuse managers that share an id: their messages would pass for each other's duplicates."""
-    if head.manager_id == context.state.manager_id:
-        raise ProtocolError(
-            "a manager with this manager's own id called: a queue's address leads back to its own"
-            " manager, or one data directory was copied from the other"
-        )
-    lives = context.lives.setdefault(head.manager_id, Lives())
-    alone = lives.called(head.instance, context.now)
-    for other in context.sessions.values():
-        if other.peer_id == head.manager_id and other.instance != head.instance:
-            other.streams.clear()
-            context.effects.append(CloseSession(other.number))
-    if not alone:
-        notice = (
-            f"two queue managers with the id {head.manager_id} call here, so one data directory is"
-            " a copy of the other; both are refused, so stop one of them and remove its directory"
-        )
-        subject = head.name or head.manager_id
-        context.notices.add(NoticeKind.COPIED_MANAGER, subject, notice)
-        raise ProtocolError(
-            f"need validation: two managers run with the id {head.manager_id}, one data directory"
-            " is a copy of the other; stop one of them, nothing is lost",
-            state=str(StreamCondition.NEED_VALIDATION),
-        )
-    session.instance = head.instance
 
 
 def handle_lease(context: Context, session: Session, request_id: int, _head: Lease) -> None:
@@ -426,7 +396,9 @@ def part_of(context: Context, queue: Queue, kind: QueueKind, address: QueueAddre
         _check_room(context)
     number, name = context.state.next_queue, f"{queue.name};{address.sub_queue}"
     options = QueueOptions(transactional=queue.options.transactional)
-    context.record(QueueCreated(number, name, str(kind), options, parent=queue.number))
+    born = context.state.identity.next_birth(context.now_us)
+    created = QueueCreated(number, name, str(kind), options, parent=queue.number, born=born)
+    context.record(created)
     part = context.state.queues.numbered(number)
     if kind is QueueKind.SUB:
         sub_queues.reserve_positions(context, part)
@@ -441,8 +413,9 @@ def _create(context: Context, address: QueueAddress, options: QueueOptions) -> Q
     peer, remote = next_hop(context, address) if address.remote else (Peer("", 0), "")
     host, port, secure = peer
     created = QueueCreated(
-        state.next_queue, name, str(kind), options, host, port, remote, secure=secure
-    )
+        state.next_queue, name, str(kind), options, host, port, remote, secure=secure,
+        born=state.identity.next_birth(context.now_us), first_position=state.positions_from,
+    )  # fmt: skip
     context.record(created)
     return state.queues.named(name)
 

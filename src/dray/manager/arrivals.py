@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import AccessDenied, DrayError, QueueNotFound, QuotaExceeded, StoreFull
+from dray.manager import peers
 from dray.manager.costs import cost_of_accepting
 from dray.manager.departures import Departures
 from dray.manager.ended_streams import reopen
@@ -80,6 +81,8 @@ def handle_open_stream(
         return
     session.streams[head.stream] = queue.number
     context.missing_queues.opened(session, head.stream)
+    if (head.sequence_id, head.acknowledged) > context.state.incoming.position(key):
+        peers.tell_of_own_loss(context, session, head.stream)
     _say_position(context, session, queue, head.stream)
     _tell_on(context, session, key, newest)
 
@@ -112,7 +115,8 @@ def _refuse(context: Context, session: Session, stream: int, error: DrayError) -
     key = StreamKey(session.peer_id, stream)
     position, refused = context.state.incoming.position(key), context.state.outbox.refused(key)
     asked = session.questions.get(stream, 0)
-    refusal = StreamRefused(stream, error.code, str(error), *position, asked, refused)
+    sent_in = peers.sent_in(context, session, key)
+    refusal = StreamRefused(stream, error.code, str(error), *position, asked, refused, *sent_in)
     context.answer(session, 0, refusal)
 
 
@@ -132,7 +136,8 @@ def handle_data(
     incoming.visited(key, begin, context.now)
     if begin < len(numbers):
         try:
-            _admit(context, queue, Arrival(key, head, headers, body, begin))
+            life = peers.meet(context, session, incoming.life(key))
+            _admit(context, queue, Arrival(key, head, headers, body, begin, life))
         except DrayError as error:
             _refuse(context, session, head.stream, error)
             if isinstance(error, QuotaExceeded):
@@ -187,6 +192,7 @@ def handle_passed(context: Context, session: Session, _request_id: int, head: Pa
                 key.source, key.stream, head.sequence_id, head.upto, queue.number, context.now_us,
                 b"", going=[(way.origin, 0) for _, way, _ in ended],
                 passed=queue.outgoing and bool(ended),
+                life=peers.meet(context, session, context.state.incoming.life(key)),
             )
         )  # fmt: skip
         for number, _, transaction in ended:
@@ -218,6 +224,8 @@ class Arrival(NamedTuple):
     headers: list[RecordHeader]
     body: memoryview
     begin: int
+    life: int
+    """The life of its source, 0 if that of the message accepted before."""
 
     def way(self, at: int, queue: Queue) -> Way:
         """By which way one of its messages comes."""
@@ -327,7 +335,7 @@ def _runs(queue: Queue, arrival: Arrival, judged: list[Judged]) -> Iterator[list
 
 def _admit_run(context: Context, queue: Queue, arrival: Arrival, judged: list[Judged]) -> None:
     """Admit express messages and those that follow, in one fact, which names only the latter."""
-    key, head, headers, body, _ = arrival
+    key, head, headers, body, _, life = arrival
     kept_here = {
         at
         for at, _, why in judged
@@ -376,7 +384,7 @@ def _admit_run(context: Context, queue: Queue, arrival: Arrival, judged: list[Ju
     context.record(
         Accepted(
             key.source, key.stream, head.sequence_id, upto, queue.number, context.now_us,
-            b"".join(tails), told, ways.new_origins, going, queue.outgoing and cut_short,
+            b"".join(tails), told, ways.new_origins, going, queue.outgoing and cut_short, life,
         )
     )  # fmt: skip
     if dead:
@@ -478,5 +486,8 @@ def _say_position(
     key = StreamKey(session.peer_id, stream)
     position, refused = context.state.incoming.position(key), context.state.outbox.refused(key)
     asked = session.questions.get(stream, 0)
-    state = StreamState(stream, *position, queue.options.transactional, asked, room, refused)
+    sent_in = peers.sent_in(context, session, key)
+    state = StreamState(
+        stream, *position, queue.options.transactional, asked, room, refused, *sent_in
+    )
     context.answer(session, 0, state)

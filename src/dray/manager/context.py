@@ -18,7 +18,7 @@ from dray.manager.notices import Notices
 from dray.manager.outcomes import Outcomes
 from dray.manager.waiting_for_room import WaitingForRoom
 from dray.model.classes import QueueKind
-from dray.model.ids import ManagerId, TransactionId, join_id
+from dray.model.ids import Life, ManagerId, TransactionId, join_id
 from dray.wire.frames import Head, failure
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from dray.manager.accounts import Ledger
     from dray.manager.backup import BackupRun, Preparation
     from dray.manager.events import ManagerConfig, Peer
-    from dray.manager.lives import Lives
     from dray.manager.purging import Work
     from dray.manager.queues import Queue
     from dray.manager.relay import Relay
@@ -64,8 +63,8 @@ class Session:
         self.number = number
         self.role = ""
         self.peer_id = ""
-        self.instance = ""
-        """Of a peer manager: which of its lives."""
+        self.lives: list[Life] = []
+        """Of a peer manager: the lives of its store, the present one last."""
         self.transactions: dict[int, OpenTransaction] = {}
         self.streams: dict[int, int] = {}
         """Streams a peer manager has opened, and the queue each leads to."""
@@ -83,6 +82,11 @@ class Session:
         self.backup: BackupRun | None = None
         self.boxes: set[str] = set()
         """Boxes of file transfers that are attached on this connection."""
+
+    @property
+    def life(self) -> int:
+        """Of a peer manager: the number of the present life of its store; 0 if it says none."""
+        return self.lives[-1].number if self.lives else 0
 
 
 class Context:
@@ -134,8 +138,10 @@ class Context:
         """What an operator should know; the daemon writes it to its log."""
         self.followed: Callable[[AnyFact], None] | None = None
         """Called with each fact, so that queues' files say the same."""
-        self.lives: dict[str, Lives] = {}
-        """Of each manager that called: which of its lives."""
+        self.strangers: dict[Peer, str] = {}
+        """The manager that answered last at an address at which another one is known."""
+        self.skipped_ahead = False
+        """Whether this life found out that the store is an older copy of itself."""
         self.own_addresses: frozenset[Peer] = frozenset()
         """Under which this manager is reached: a queue that is named by one is a queue here."""
         self.steer: Callable[[Queue, StreamEvent], None]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from dray.model.ids import Life
 from dray.model.queue import QueueOptions
 
 
@@ -65,6 +66,10 @@ class QueueCreated(Fact, frozen=True, tag=3):
     """Of a queue's journal or sub-queue: the queue."""
     secure: bool = False
     """Whether an outgoing one delivers through TLS."""
+    born: int = 0
+    """Its birth number: no other queue of this manager ever has the same."""
+    first_position: int = 1
+    """Its first position: above those of all queues of its name that were deleted before."""
 
 
 class QueueDeleted(Fact, frozen=True, tag=4):
@@ -109,6 +114,8 @@ class Accepted(Fact, frozen=True, tag=6):
     """Of origins for which that has changed: the transaction of which more may come, 0 for none."""
     passed: bool = False
     """Whether an outgoing queue has to tell on that a transaction has ended short of its last."""
+    life: int = 0
+    """In which life the source sent them; 0 if in that of the last that were accepted before."""
 
 
 class Delivered(Fact, frozen=True, tag=7):
@@ -172,14 +179,22 @@ class PreparedAborted(Fact, frozen=True, tag=33):
 
 
 class StreamRenewed(Fact, frozen=True, tag=10):
-    """What is left of a restored outgoing queue goes on in a sequence of its own."""
+    """What is left of an outgoing queue goes on in a new sequence.
+
+    `judged` is the position of the peer that led to it: sequence id, number, life.
+    """
 
     queue: int
     sequence_id: int
+    judged: tuple[int, int, int] = (0, 0, 0)
 
 
 class Restored(Fact, frozen=True, tag=11):
-    """All that was before this came from the backup of `taken_us`, at the time `when_us`."""
+    """The store is an older copy of itself: from now on it gives out higher numbers than ever.
+
+    `taken_us` tells when the backup was taken from which it was restored; 0 if a peer's word or the
+    start found out that the store had been put back.
+    """
 
     taken_us: int
     when_us: int
@@ -198,6 +213,55 @@ class EndForgotten(Fact, frozen=True, tag=13):
     """At the source: of a stream that has ended nobody is to be told any more."""
 
     stream: int
+
+
+class LifeBegan(Fact, frozen=True, tag=14):
+    """The manager was started; `age` is how many facts the store held then (`lineage.py`)."""
+
+    number: int
+    age: int
+    when_us: int
+
+
+class SourceMet(Fact, frozen=True, tag=16):
+    """At the destination: a source sends in a new life; the lives of its store, oldest first."""
+
+    source: str
+    lives: list[Life]
+
+
+class PeerMet(Fact, frozen=True, tag=17):
+    """Which manager answers at an address, and the last life of ours that sent it anything."""
+
+    host: str
+    port: int
+    secure: bool
+    manager_id: str
+    when_us: int
+    sent_in: int = 0
+
+
+class PeerForgotten(Fact, frozen=True, tag=18):
+    """A person has said that any manager may answer at an address."""
+
+    host: str
+    port: int
+    secure: bool
+
+
+class StreamDiverged(Fact, frozen=True, tag=19):
+    """The peer of an outgoing queue took messages from a copy of this store: the stream stops."""
+
+    queue: int
+    sequence_id: int
+    upto: int
+    when_us: int
+
+
+class DivergenceResolved(Fact, frozen=True, tag=22):
+    """A person has decided: what an outgoing queue holds goes in a new sequence."""
+
+    queue: int
 
 
 class PurgePending(Fact, frozen=True, tag=34):
@@ -300,6 +364,12 @@ AnyFact = (
     | StreamEnded
     | EndForgotten
     | Restored
+    | LifeBegan
+    | SourceMet
+    | PeerMet
+    | PeerForgotten
+    | StreamDiverged
+    | DivergenceResolved
     | UploadBegun
     | UploadMarked
     | UploadDropped

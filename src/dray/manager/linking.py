@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from dray.delivery.backoff import Backoff
+from dray.delivery.lineage import Past
 from dray.model.limits import LINK_CHANGES_KEPT
 from dray.model.queue import DeliveryInfo, LinkChange
 
@@ -36,8 +37,8 @@ class Link:
         """Drawn by the daemon, for it may draw: so that managers do not all come at once."""
         self.dial_at = 0.0
         self.welcome_by = 0.0
-        self.knows_ends = False
-        """Whether the peer said, when it last welcomed this manager, that it knows of ends."""
+        self.past = Past(())
+        """What our lives and those that the peer has met say together, since its last Welcome."""
         self.told: set[int] = set()
         """Outgoing queues, by number, whose streams know that the link is up."""
         self.queues: set[int] = set()
@@ -83,13 +84,29 @@ class Link:
         )
 
 
-def ahead_of(peer: Peer, upto: int) -> str:
-    """What a destination that has seen more than was sent means, and what to do."""
+def address_of(peer: Peer) -> str:
+    """The address of a peer as people write it."""
+    host = f"[{peer.host}]" if ":" in peer.host else peer.host
+    return f"{'drays' if peer.secure else 'dray'}://{host}:{peer.port}"
+
+
+def diverged(peer: Peer, queue: str) -> str:
+    """What a stream that has diverged means, and what to do."""
     return (
-        f"the manager at {peer.host}:{peer.port} has message {upto} of this queue, which was never"
-        " sent from here: this data directory is an older copy, or another manager runs on a copy"
-        " of it; nothing is delivered until you stop the other manager, or put the copy back with"
-        " `dray restore`"
+        f"the manager at {peer.host}:{peer.port} took messages of this queue from another copy of"
+        " this data directory, so its word cannot be trusted and nothing is delivered; stop the"
+        f" other copy, then send what the queue holds with `dray outgoing accept {queue}`, though"
+        " some of it may arrive twice, or make it dead letters with"
+        f" `dray outgoing discard {queue}`"
+    )
+
+
+def older_copy(peer: Peer, upto: int) -> str:
+    """What a store that lost messages its peer has means, and what was done."""
+    return (
+        f"the manager at {peer.host}:{peer.port} has message {upto} of this queue, which this data"
+        " directory does not have: it is an older copy, or it lost its last commits; no message is"
+        " lost or sent twice, and delivery goes on, but look for what else this queue manager lost"
     )
 
 

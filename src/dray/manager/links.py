@@ -26,31 +26,37 @@ from dray.delivery.events import (
     Invited,
     LinkLost,
     LinkReady,
+    OlderCopy,
     Open,
     PassOver,
     PeerForgot,
     PeerState,
     Refused,
     Renewed,
-    StreamCondition,
     Transmit,
 )
 from dray.delivery.events import Event as StreamEvent
 from dray.delivery.events import Tick as StreamTick
 from dray.errors import AccessDenied, QueueNotFound
+from dray.manager import peers
 from dray.manager.context import MICROSECONDS
-from dray.manager.departures import delivered, record_of
-from dray.manager.envelopes import stream_bodies_in, stream_envelopes_in
+from dray.manager.departures import delivered
 from dray.manager.events import Dial, HangUp, LinkSend, Peer
-from dray.manager.facts import Delivered, EndForgotten, StreamRenewed, pack_lookups
-from dray.manager.index import entries_in, lookup_id_of, positions_in, unpack
-from dray.manager.linking import Link, LinkState, ahead_of, behind
+from dray.manager.facts import (
+    Delivered,
+    EndForgotten,
+    StreamDiverged,
+    StreamRenewed,
+    pack_lookups,
+)
+from dray.manager.index import lookup_id_of
+from dray.manager.linking import Link, LinkState, address_of, behind, diverged, older_copy
 from dray.manager.notices import NoticeKind
 from dray.manager.purging import carry_on
-from dray.manager.quarantine import only_intact
 from dray.manager.repairs import answer
 from dray.manager.telling import act_on
 from dray.manager.transactions import take
+from dray.manager.transmission import data, passed
 from dray.model.classes import MessageClass
 from dray.model.limits import END_AGE_S_MAX, WELCOME_TIMEOUT_S
 from dray.wire.frames import (
@@ -58,13 +64,9 @@ from dray.wire.frames import (
     ConfirmationsTaken,
     Confirmed,
     Credit,
-    Data,
-    EndedShort,
     EndStream,
     Failed,
-    Going,
     OpenStream,
-    Passed,
     Post,
     RepairWanted,
     StreamEnded,
@@ -85,8 +87,9 @@ _UNDELIVERABLE = {
     AccessDenied.code: MessageClass.NACK_ACCESS_DENIED,
 }
 """Refusals of a stream after which nothing of it can be delivered, and what its messages become."""
-_AHEAD = NoticeKind.DESTINATION_AHEAD
 _BEHIND = NoticeKind.DESTINATION_BEHIND
+_DIVERGED = NoticeKind.DIVERGED
+_OLDER_COPY = NoticeKind.OLDER_COPY
 
 
 class Links:
@@ -113,29 +116,29 @@ class Links:
         for effect in stream.handle(event, self._context.now):
             match effect:
                 case Open(question):
-                    head = OpenStream(queue.number, queue.route.remote_queue, question)
+                    remote = queue.route.remote_queue
+                    head = OpenStream(queue.number, remote, question, *stream.heard)
                     self._context.effects.append(LinkSend(queue.route.peer, head))
-                case Transmit():
-                    self._transmit(queue, effect)
-                case PassOver():
-                    self._pass_over(queue, effect)
+                case Transmit() | PassOver():
+                    self._send(queue, effect)
                 case StreamConfirmed():
                     if not self._delivered(queue, effect.upto):
                         # The peer says it again when it is asked again.
                         link = self._link(queue.route.peer)
                         self._hang_up(link, "it has taken more than the log can note at once")
                         return
-                case Renewed(sequence_id):
-                    self._context.record(StreamRenewed(queue.number, sequence_id))
+                case Renewed(sequence_id, judged):
+                    self._context.record(StreamRenewed(queue.number, sequence_id, judged))
                     self._context.touch(queue)
-                case Diverged():
-                    self._context.notices.add(
-                        _AHEAD, queue.name, ahead_of(queue.route.peer, effect.upto)
-                    )
-                case PeerForgot():
-                    self._context.notices.add(
-                        _BEHIND, queue.name, behind(queue.route.peer, effect.upto)
-                    )
+                case Diverged(sequence_id, upto):
+                    self._notice(_DIVERGED, queue, diverged(queue.route.peer, queue.name))
+                    now_us = self._context.now_us
+                    self._context.record(StreamDiverged(queue.number, sequence_id, upto, now_us))
+                case OlderCopy(_, upto):
+                    self._notice(_OLDER_COPY, queue, older_copy(queue.route.peer, upto))
+                    peers.went_back(self._context)
+                case PeerForgot(_, upto):
+                    self._notice(_BEHIND, queue, behind(queue.route.peer, upto))
                 case _:
                     assert_never(effect)
         link = self._look_at(queue)
@@ -149,7 +152,7 @@ class Links:
         link = self._link(queue.route.peer)
         if link.state is LinkState.WELCOMED and queue.number not in link.told:
             link.told.add(queue.number)
-            self.steer(queue, LinkReady())
+            self.steer(queue, LinkReady(link.past))
         else:
             self.steer(queue, Grown())
 
@@ -178,15 +181,7 @@ class Links:
         link = self._link(peer)
         match frame.head:
             case Welcome():
-                link.changed(LinkState.WELCOMED, "", self._context.now)
-                link.backoff.succeeded()
-                self._doubt(link, doubted=False)
-                self._context.relay.up(self._context, peer)
-                for queue in self._leading_to(link):
-                    link.told.add(queue.number)
-                    self.steer(queue, LinkReady())
-                link.knows_ends = frame.head.knows_ends
-                self._say_ends(link, self._context.state.endings.of(peer))
+                self._welcomed(link, frame.head)
             case Post():
                 credit = Credit(size_of_post(frame.head, frame.body))
                 self._context.effects.append(LinkSend(peer, credit))
@@ -205,13 +200,33 @@ class Links:
                 ending = self._context.state.endings.get(stream)
                 if ending is not None and ending.peer == peer:
                     self._context.record(EndForgotten(stream))
-            case Failed(_, sentence, fields):
+            case Failed(_, sentence):
                 self._suspicious = True
-                doubted = fields.get("state") == StreamCondition.NEED_VALIDATION
-                self._doubt(link, doubted=doubted)
                 self._hang_up(link, sentence)
             case _:
                 self._hang_up(link, f"it answered with {type(frame.head).__name__}")
+
+    def _welcomed(self, link: Link, welcome: Welcome) -> None:
+        """Go on with the manager that answers, if it is the one that is known at its address."""
+        context, peer = self._context, link.peer
+        why = peers.stranger_at(context, peer, welcome)
+        for queue in self._leading_to(link):
+            if queue.stream is not None:
+                queue.stream.held = bool(why)
+        if why:
+            context.strangers[peer] = welcome.manager_id
+            context.notices.add(NoticeKind.OTHER_MANAGER, address_of(peer), why)
+            self._hang_up(link, why)
+            return
+        context.strangers.pop(peer, None)
+        link.past = context.state.identity.past(peer)
+        link.changed(LinkState.WELCOMED, "", context.now)
+        link.backoff.succeeded()
+        context.relay.up(context, peer)
+        for queue in self._leading_to(link):
+            link.told.add(queue.number)
+            self.steer(queue, LinkReady(link.past))
+        self._say_ends(link, context.state.endings.of(peer))
 
     def tick(self) -> None:
         """Dial what is due, give up on who does not answer, let streams look at their timers."""
@@ -320,9 +335,8 @@ class Links:
         return False
 
     def _say_ends(self, link: Link, streams: list[int]) -> None:
-        """Tell a peer, unless it is of an earlier version, of streams that have ended."""
-        if link.knows_ends:
-            self._context.effects += [LinkSend(link.peer, EndStream(each)) for each in streams]
+        """Tell a peer of streams that have ended."""
+        self._context.effects += [LinkSend(link.peer, EndStream(each)) for each in streams]
 
     def _forget_old_ends(self) -> None:
         """Give up on peers that could not be told for too long."""
@@ -355,7 +369,9 @@ class Links:
         if queue is not None:
             queue.destination_transactional = state.transactional
             if not self._context.awaiting.must_hear_first(state):
-                self.steer(queue, PeerState(state.sequence_id, state.upto, state.question))
+                position = state.sequence_id, state.upto
+                said = PeerState(*position, state.question, state.life, state.met)
+                self.steer(queue, said)
             if state.room:
                 self.steer(queue, Invited())
 
@@ -372,13 +388,11 @@ class Links:
         queue = self._context.state.queues.get(stream)
         if queue is None or queue.route is None or queue.route.peer != peer:
             return None
-        return queue
+        diverged_already = queue.stream is not None and queue.stream.divergence is not None
+        return None if diverged_already else queue
 
-    def _doubt(self, link: Link, *, doubted: bool) -> None:
-        """Note whether the peer takes this manager for one of two with the same id."""
-        for queue in self._leading_to(link):
-            if queue.stream is not None:
-                queue.stream.doubted = doubted
+    def _notice(self, kind: NoticeKind, queue: Queue, sentence: str) -> None:
+        self._context.notices.add(kind, queue.name, sentence)
 
     def _hang_up(self, link: Link, reason: str) -> None:
         self._context.effects.append(HangUp(link.peer))
@@ -408,9 +422,12 @@ class Links:
             return
         if self._context.awaiting.must_hear_first(refusal):
             return
-        code, asked, why = refusal.error, refusal.question, _UNDELIVERABLE.get(refusal.error)
-        event = Refused(refusal.sentence, refusal.sequence_id, refusal.upto, asked, code)
-        self.steer(queue, event._replace(final=why is not None))
+        asked, why = refusal.question, _UNDELIVERABLE.get(refusal.error)
+        position = refusal.sequence_id, refusal.upto
+        said = Refused(refusal.sentence, *position, asked, refusal.error, final=why is not None)
+        self.steer(queue, said._replace(life=refusal.life, met=refusal.met))
+        if queue.stream.divergence is not None:
+            return
         if why is not None and not queue.stream.is_stale(asked):
             lookup_ids = [lookup_id_of(packed) for packed in queue.index.available()]
             queue.stream.refusals.waiting_refused(len(lookup_ids))
@@ -434,61 +451,15 @@ class Links:
         if queue is not None:
             self._context.effects.append(LinkSend(peer, answer(self._context, queue, head)))
 
-    def _transmit(self, queue: Queue, effect: Transmit) -> None:
-        packed = _still_there(queue, effect.lookup_ids)
-        if self._suspicious:
-            packed = b"".join(only_intact(self._context, queue, entries_in(packed)))
-            if not packed:
-                return
-        envelopes = stream_envelopes_in(packed, effect.base, self._left_us)
-        short = self._ended_short(queue, effect, packed) if len(queue.ended_short) else []
-        head = Data(queue.number, effect.sequence_id, effect.previous, envelopes, short)
+    def _send(self, queue: Queue, effect: Transmit | PassOver) -> None:
+        """Send one frame of a stream, if there is anything to say."""
+        context = self._context
         assert queue.route is not None, "an outgoing queue has a route"
-        self._context.effects.append(
-            LinkSend(queue.route.peer, head, stream_bodies_in(self._context, packed))
+        peers.sending(context, queue.route.peer)
+        said = (
+            passed(context, queue, effect)
+            if isinstance(effect, PassOver)
+            else data(context, queue, effect, check=self._suspicious)
         )
-
-    def _ended_short(self, queue: Queue, effect: Transmit, packed: bytes) -> list[EndedShort]:
-        """Whose transactions ended short between the last frame and the last message of this."""
-        after, upto = effect.base + effect.previous, max(positions_in(packed), default=0)
-        ways = self._context.state.ways
-        return [
-            EndedShort(position - effect.base, way.origin if way is not None else "")
-            for position, number in queue.ended_short.between(after, upto)
-            for way in (ways.numbered(number),)
-        ]
-
-    def _pass_over(self, queue: Queue, effect: PassOver) -> None:
-        assert queue.route is not None, "an outgoing queue has a route"
-        if queue.index.aside_count:
-            # A message that cannot be read has not gone: it may be mended.
-            return
-        going = [Going(*each) for each in self._context.state.ways.going_into(queue.number)]
-        head = Passed(queue.number, *effect, going)
-        self._context.effects.append(LinkSend(queue.route.peer, head))
-
-    def _left_us(self, packed: bytes) -> tuple[int, int]:
-        """How long a message has to reach its queue, and may stay there (-1: for ever).
-
-        Durations, so that the clocks of managers need not agree: what was used up before this
-        manager is what is missing here of the shorter of both times.
-        """
-        entry = unpack(packed)
-        left_us = max(0, entry.expires_us - self._context.now_us)
-        _, properties = record_of(self._context.store, entry)
-        received = properties.time_to_be_received
-        if received is None:
-            return left_us, -1
-        reach = properties.time_to_reach_queue
-        shorter = received if reach is None else min(received, reach)
-        used_us = int(shorter * MICROSECONDS) - left_us
-        return left_us, max(0, int(received * MICROSECONDS) - used_us)
-
-
-def _still_there(queue: Queue, lookup_ids: list[int]) -> bytes:
-    """The packed entries at positions, which are in order; those that have left are left out."""
-    packed = queue.index.between(lookup_ids[0] - 1, lookup_ids[-1])
-    if list(positions_in(packed)) == lookup_ids:
-        return packed
-    wanted = set(lookup_ids)
-    return b"".join([each for each in entries_in(packed) if lookup_id_of(each) in wanted])
+        if said is not None:
+            context.effects.append(LinkSend(queue.route.peer, *said))

@@ -40,6 +40,8 @@ class Queue:
         self.options = options
         self.index = QueueIndex()
         self.next_lookup_id = 1
+        self.born = 0
+        """Its birth number: no other queue of this manager ever has the same."""
         self.paused = False
         self.route: Route | None = None
         self.stream: OutgoingStream | None = None
@@ -154,6 +156,7 @@ class Queue:
             state=self._state(),
             label=self.options.label,
             digest=self.options.digest,
+            born=self.born,
         )
 
     def _state(self) -> str:

@@ -17,6 +17,7 @@ from dray.errors import (
     AccessDenied,
     MessageNotFound,
     Misuse,
+    QueueRecreated,
     ReceiveTimeout,
     TransactionUsage,
 )
@@ -129,6 +130,14 @@ def handle_settle(context: Context, session: Session, request_id: int, head: Set
     queue = context.state.queues.numbered(head.queue)
     check_may_take(queue)
     check_transaction(queue, head.transaction)
+    if head.born and head.born != queue.born:
+        raise QueueRecreated(
+            f"queue {queue.name!r} was deleted and made again: the position was read in the earlier"
+            " queue, so nothing was settled; read this queue from its first position",
+            queue=queue.name,
+            born=queue.born,
+            expected=head.born,
+        )
     plain = _plain_upto(queue, head.upto)
     if head.transaction:
         owner = open_transaction(context, session, head.transaction)

@@ -12,6 +12,7 @@ import msgspec
 
 from dray.delivery.confirmation import Outbox, OutboxSnapshot
 from dray.delivery.incoming import IncomingSnapshot, IncomingStreams, StreamKey
+from dray.delivery.lineage import met_with
 from dray.manager.facts import (
     Accepted,
     AnyFact,
@@ -19,10 +20,12 @@ from dray.manager.facts import (
     Confirmation,
     ConfirmationsTaken,
     Restored,
+    SourceMet,
     StreamEnded,
 )
 from dray.manager.pieces import array_head, array_in_pieces, encode
 from dray.model.classes import MessageClass
+from dray.model.ids import Life
 
 
 class _Snapshot(msgspec.Struct, array_like=True):
@@ -30,6 +33,7 @@ class _Snapshot(msgspec.Struct, array_like=True):
 
     incoming: list[IncomingSnapshot]
     outbox: list[OutboxSnapshot[Confirmation]]
+    met: dict[str, list[list[Life]]] = {}
 
 
 class Sequences:
@@ -40,13 +44,15 @@ class Sequences:
         self.incoming = IncomingStreams()
         self.outbox: Outbox[Confirmation] = Outbox()
         """What the sources of incoming streams are still to be told."""
+        self.met: dict[str, list[list[Life]]] = {}
+        """Of each source, the lives of each copy of its store that has sent messages."""
 
     def apply(self, fact: AnyFact) -> None:
         """Make the part of a fact true that is about incoming streams."""
         match fact:
             case Accepted():
                 key = StreamKey(fact.source, fact.stream)
-                self.incoming.accepted(key, fact.sequence_id, fact.upto)
+                self.incoming.accepted(key, fact.sequence_id, fact.upto, fact.life)
                 refused = any(map(_is_refusal, fact.confirmations))
                 self.outbox.add(key, fact.confirmations, refused=refused)
             case Committed():
@@ -60,6 +66,8 @@ class Sequences:
                     self.outbox.ended(key)
                 else:
                     self.outbox.reopened(key)
+            case SourceMet(source, lives):
+                self.met[source] = met_with(self.met.get(source, ()), lives)
             case Restored():
                 self.outbox.came_from_backup(fact.when_us)
             case _:
@@ -67,13 +75,14 @@ class Sequences:
 
     def snapshot(self) -> Iterator[bytes]:
         """Take it as it is now; it is written down piece by piece, when and where one asks."""
-        return _pieces(self.incoming.state(), self.outbox.state())
+        return _pieces(self.incoming.state(), self.outbox.state(), dict(self.met))
 
     def restore(self, snapshot: bytes) -> None:
         """Read what `snapshot` wrote."""
         found = msgspec.msgpack.decode(snapshot, type=_Snapshot)
         self.incoming = IncomingStreams(found.incoming)
         self.outbox = Outbox(found.outbox)
+        self.met = found.met
 
 
 def _is_refusal(told: Confirmation) -> bool:
@@ -81,13 +90,16 @@ def _is_refusal(told: Confirmation) -> bool:
 
 
 def _pieces(
-    incoming: list[IncomingSnapshot], outbox: list[OutboxSnapshot[Confirmation]]
+    incoming: list[IncomingSnapshot],
+    outbox: list[OutboxSnapshot[Confirmation]],
+    met: dict[str, list[list[Life]]],
 ) -> Iterator[bytes]:
     """What the encoder gives for a `_Snapshot`."""
-    yield array_head(2)
+    yield array_head(3)
     yield from array_in_pieces(incoming)
     yield array_head(len(outbox))
     for source, stream, first, waiting, ended, refused in map(msgspec.structs.astuple, outbox):
         yield array_head(6) + encode(source) + encode(stream) + encode(first)
         yield from array_in_pieces(waiting)
         yield encode(ended) + encode(refused)
+    yield encode(met)

@@ -21,6 +21,7 @@ from dray.manager.ended_short import EndedShort
 from dray.manager.endings import Ending
 from dray.manager.events import Peer
 from dray.manager.facts import Prepared, QueueCreated, QuotaSet
+from dray.manager.identity import IdentitySnapshot
 from dray.manager.index import ENTRY_BYTES, entries_in, expiries_in, is_express_entry
 from dray.manager.outcomes import Outcomes
 from dray.manager.pieces import array_head, bytes_head, encode
@@ -52,6 +53,8 @@ class _Manager(msgspec.Struct, array_like=True):
     going: list[tuple[int, int]] = []
     uploads: list[Upload] = []
     endings: list[Ending] = []
+    identity: IdentitySnapshot = IdentitySnapshot()
+    positions_from: int = 1
 
 
 class _Queue(msgspec.Struct, array_like=True):
@@ -97,6 +100,8 @@ def write_state(state: State) -> Iterator[bytes]:
         state.ways.going_state(),
         state.uploads.state(),
         state.endings.state(),
+        state.identity.snapshot(),
+        state.positions_from,
     )
     return _pieces(encode(head), [_taken(queue) for queue in state.queues])
 
@@ -113,6 +118,8 @@ def read_state(state: State, snapshot: bytes) -> None:
     state.heard = dict(head.heard)
     state.uploads.restore(head.uploads)
     state.endings.restore(head.endings)
+    state.identity.restore(head.identity)
+    state.positions_from = head.positions_from
     state.prepared = {each.transaction: each for each in head.prepared}
     if head.quotas_set is not None:
         state.apply(head.quotas_set)
@@ -173,6 +180,7 @@ def _taken(queue: Queue) -> _Taken:
         remote,
         queue.parent.number if queue.parent is not None else 0,
         peer.secure,
+        queue.born,
     )
     record = _Queue(
         created,
@@ -188,7 +196,7 @@ def _taken(queue: Queue) -> _Taken:
 
 
 def _read_queue(state: State, record: _Queue) -> None:
-    state.apply(record.created)
+    state.create(record.created)
     queue = state.queues.numbered(record.created.number)
     queue.index.load(record.entries)
     for expires_us, lookup_id in expiries_in(record.entries):

@@ -16,6 +16,7 @@ import msgspec
 from dray.delivery.confirmation import Outbox
 from dray.delivery.events import DeliverySettings
 from dray.delivery.incoming import IncomingStreams
+from dray.delivery.judgement import Claim
 from dray.delivery.outgoing import OutgoingStream
 from dray.manager.accounts import Account, Ledger
 from dray.manager.endings import Ending, Endings
@@ -27,9 +28,11 @@ from dray.manager.facts import (
     Committed,
     Confirmation,
     Delivered,
+    DivergenceResolved,
     EndForgotten,
     Fact,
     LargeMoved,
+    LifeBegan,
     ManagerNamed,
     NumbersLeased,
     PositionsReserved,
@@ -45,12 +48,14 @@ from dray.manager.facts import (
     QuotaSet,
     Relocated,
     Restored,
+    StreamDiverged,
     StreamEnded,
     StreamRenewed,
     decode_fact,
     positions_in,
     unpack_lookups,
 )
+from dray.manager.identity import Identity
 from dray.manager.index import (
     TAIL_BYTES,
     claims_in,
@@ -96,6 +101,8 @@ class State:
         self.name = ""
         self.next_number = 1
         self.next_queue = FIRST_USER_QUEUE
+        self.positions_from = 1
+        """Where the positions of a new queue begin: above those of all that were deleted."""
         self.queues = QueueTable()
         self.ways = Ways()
         self.sequences = Sequences()
@@ -105,6 +112,7 @@ class State:
         self.uploads = Uploads()
         self.endings = Endings()
         """Of outgoing queues that were deleted: whose destinations are to be told."""
+        self.identity = Identity()
         self.outcomes = Outcomes()
         self.ledger = Ledger()
         self.expiries = Expiries()
@@ -122,6 +130,7 @@ class State:
 
     def apply_without_sequences(self, fact: AnyFact) -> None:
         """Make true what of a fact is kept in MQTrans."""
+        self.identity.apply(fact)
         self.uploads.apply(fact, self.released)
         applier = self._APPLIERS.get(type(fact))
         if applier is not None:
@@ -232,9 +241,22 @@ class State:
         self.queues.numbered(fact.number).options = fact.options
 
     def _renew(self, fact: StreamRenewed) -> None:
-        stream = self.queues.numbered(fact.queue).stream
+        self._stream(fact.queue).renewed(fact.sequence_id, Claim(*fact.judged))
+
+    def _diverge(self, fact: StreamDiverged) -> None:
+        self._stream(fact.queue).diverge(fact.sequence_id, fact.upto)
+
+    def _resolve(self, fact: DivergenceResolved) -> None:
+        self._stream(fact.queue).resolved()
+
+    def _begin_life(self, fact: LifeBegan) -> None:
+        for queue in self.queues.outgoing():
+            self._stream(queue.number).life_began(fact.number)
+
+    def _stream(self, number: int) -> OutgoingStream:
+        stream = self.queues.numbered(number).stream
         assert stream is not None, "only outgoing queues have streams"
-        stream.renewed(fact.sequence_id)
+        return stream
 
     def _prepare(self, fact: Prepared) -> None:
         self.prepared[fact.transaction] = fact
@@ -270,12 +292,11 @@ class State:
         self.next_number = max(self.next_number, leases * NUMBERS_LEASED + 1)
         self.outcomes.certain_from = self.next_number
         self.next_queue = max(self.next_queue, fact.when_us // 1_000_000)
-        # A backup holds no files of queues; the first start writes them.
-        self.queue_files_kept = False
+        if fact.taken_us:
+            # A backup holds no files of queues; the first start writes them.
+            self.queue_files_kept = False
         for queue in self.queues:
             queue.next_lookup_id = max(queue.next_lookup_id, fact.when_us)
-            if queue.stream is not None:
-                queue.stream.came_from_backup(fact.when_us // 1_000_000)
 
     def _admit(self, queue: Queue, tails: bytes, when_us: int) -> None:
         first = queue.next_lookup_id
@@ -375,8 +396,10 @@ class State:
                 self.released(extent)
         self.ledger.stored[queue.account] += queue.index.byte_count - before
 
-    def _create(self, fact: QueueCreated) -> Queue:
+    def create(self, fact: QueueCreated) -> Queue:
+        """Make a queue; it holds nothing yet."""
         queue = Queue(fact.number, fact.name, QueueKind(fact.kind), fact.options)
+        queue.born, queue.next_lookup_id = fact.born, fact.first_position
         if queue.kind is QueueKind.OUTGOING:
             queue.route = Route(Peer(fact.host, fact.port, fact.secure), fact.remote_queue)
             queue.stream = OutgoingStream(
@@ -396,6 +419,8 @@ class State:
         queue = self.queues.discard(number)
         if queue is None:
             return
+        if queue.kind is QueueKind.PRIVATE:
+            self.positions_from = max(self.positions_from, queue.next_lookup_id)
         for packed in queue.index.everything():
             extent = place_in(packed)[0]
             self.ledger.stored[queue.account] -= extent.length
@@ -420,13 +445,16 @@ class State:
     _APPLIERS: ClassVar[dict[type[Fact], Callable[[State, Any], object]]] = {
         ManagerNamed: _name,
         NumbersLeased: _lease,
-        QueueCreated: _create,
+        QueueCreated: create,
         QueueDeleted: _delete_queue,
         QueuePaused: _pause,
         QuotaSet: _set_quota,
         QueueOptionsSet: _set_options,
         QueueFilesKept: _keep_queue_files,
         StreamRenewed: _renew,
+        StreamDiverged: _diverge,
+        DivergenceResolved: _resolve,
+        LifeBegan: _begin_life,
         StreamEnded: _end_stream,
         EndForgotten: _forget_end,
         Restored: _apply_restored,

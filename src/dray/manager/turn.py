@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, assert_never
 
+import msgspec
+
 from dray.delivery.events import DeliverySettings, Paused
 from dray.delivery.incoming import StreamKey
+from dray.delivery.lineage import next_life
 from dray.errors import DrayError, InvalidArgument, ProtocolError, StorePoisoned
 from dray.manager import (
     admin,
@@ -24,6 +27,7 @@ from dray.manager import (
     large_messages,
     links,
     moving,
+    peers,
     prepared,
     receiving,
     relay,
@@ -52,7 +56,7 @@ from dray.manager.events import (
     Tick,
 )
 from dray.manager.expiry import expire
-from dray.manager.facts import AnyFact, ManagerNamed, encode_fact
+from dray.manager.facts import AnyFact, LifeBegan, ManagerNamed, encode_fact
 from dray.manager.lqs import FileKeeper, FilesReport
 from dray.manager.notices import Notice, NoticeKind
 from dray.manager.parts import find_parts
@@ -67,7 +71,7 @@ from dray.model.ids import ManagerId
 from dray.store.checkpoint import Snapshots
 from dray.store.heap import Extent
 from dray.store.lqs import QueueFiles
-from dray.store.recovery import History
+from dray.store.recovery import History, RecoveryReport
 from dray.store.store import Store
 from dray.wire import backup_frames, file_frames, frames
 
@@ -86,6 +90,10 @@ FOR_CLIENTS: dict[type[frames.Head], _Handler] = {
     frames.Describe: admin.handle_describe,
     frames.PauseQueue: admin.handle_pause,
     frames.SetQuota: admin.handle_set_quota,
+    frames.ListPeers: peers.handle_list_peers,
+    frames.AcceptPeer: peers.handle_accept_peer,
+    frames.ForgetPeer: peers.handle_forget_peer,
+    frames.ResolveOutgoing: peers.handle_resolve_outgoing,
     backup_frames.Backup: backup.handle_backup,
     backup_frames.BackupRead: backup.handle_backup_read,
     frames.Reserve: sending.handle_reserve,
@@ -175,7 +183,9 @@ class Manager:
         state = recovered[0]
         state.put_aside(frozenset(report.quarantined))
         if not state.manager_id:
-            _name(state, store, config)
+            _name(state, store, config, now)
+        if config.life:
+            _begin_life(state, store, config.life, now)
         state.released = store.release
         if state.quotas_set is None:
             state.ledger.limits[Account.COMPUTER] = config.quota
@@ -189,10 +199,7 @@ class Manager:
             if queue.paused:
                 queue.stream.handle(Paused(), now)
         manager = cls(state, store, config, now)
-        for sentence in report.notices():
-            manager._context.notices.add(NoticeKind.AT_START, "storage", sentence)
-        for queue_name, sentence in damaged_messages(state, report.spoiled):
-            manager._context.notices.add(NoticeKind.AT_START, queue_name, sentence)
+        manager._tell_of_recovery(report)
         for queue, found in damaged:
             if found:
                 set_aside(manager._context, queue, found)
@@ -200,6 +207,13 @@ class Manager:
             manager._keep_files(store.queue_files)
         store.serve()
         return manager
+
+    def _tell_of_recovery(self, report: RecoveryReport) -> None:
+        notices = self._context.notices
+        for sentence in report.notices():
+            notices.add(NoticeKind.AT_START, "storage", sentence)
+        for queue_name, sentence in damaged_messages(self._context.state, report.spoiled):
+            notices.add(NoticeKind.AT_START, queue_name, sentence)
 
     def _keep_files(self, files: QueueFiles) -> None:
         keeper = FileKeeper(self._context, files, partial(admin.journal_of, self._context))
@@ -215,6 +229,11 @@ class Manager:
     def name(self) -> str:
         """What people call it."""
         return self._context.state.name
+
+    def hello(self) -> frames.Hello:
+        """How this manager begins a conversation with another one."""
+        lives = list(self._context.state.identity.lives)
+        return frames.Hello("manager", self.id, self.name, lives)
 
     def snapshot(self) -> Snapshots:
         """The durable state, for a checkpoint."""
@@ -443,8 +462,20 @@ class Manager:
             return True
 
 
-def _name(state: State, store: Store, config: ManagerConfig) -> None:
-    born: list[AnyFact] = [ManagerNamed(config.manager_id, config.name), *created_at_birth()]
-    for fact in born:
-        state.apply(fact)
-        store.append(encode_fact(fact))
+def _name(state: State, store: Store, config: ManagerConfig, now: float) -> None:
+    _record(state, store, ManagerNamed(config.manager_id, config.name))
+    for created in created_at_birth():
+        born = state.identity.next_birth(int(now * MICROSECONDS))
+        _record(state, store, msgspec.structs.replace(created, born=born))
+
+
+def _begin_life(state: State, store: Store, drawn: int, now: float) -> None:
+    """Begin a life of the store, before the manager says a word."""
+    identity = state.identity
+    life = next_life(identity.lives, drawn, identity.age)
+    _record(state, store, LifeBegan(*life, int(now * MICROSECONDS)))
+
+
+def _record(state: State, store: Store, fact: AnyFact) -> None:
+    state.apply(fact)
+    store.append(encode_fact(fact))

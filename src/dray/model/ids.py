@@ -7,7 +7,7 @@ clients, durably, before a client uses one. Transactions draw from the same numb
 from __future__ import annotations
 
 import re
-from typing import Final, NewType
+from typing import Final, NamedTuple, NewType
 
 from dray.errors import Misuse
 
@@ -26,6 +26,14 @@ EXPRESS_OUTCOME: Final = 1 << 62
 Nothing durable names such a message, so a queue manager that was started since cannot say whether
 the send happened. Numbers count from 1, and after a restore from the time: they get here in 2112.
 """
+
+
+class Life(NamedTuple):
+    """One start of a queue manager: its number, and how many facts its store held then."""
+
+    number: int
+    age: int
+
 
 _GUID = re.compile(r"[0-9a-f]{32}\Z")
 _NUMBER = re.compile(r"[0-9]{1,19}\Z")

@@ -98,6 +98,23 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     express_bytes: int = 0
     delivery: DeliveryInfo | None = None
     """Of an outgoing queue that was asked about by itself, or whose destination refuses."""
+    born: int = 0
+    """Its birth number: a queue of the same name that is made later has a higher one."""
+
+
+class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The queue manager that is known at an address; `since` in seconds since the epoch.
+
+    `state` is "known", or "need-validation" while another queue manager answers there, whose id is
+    `found`. `caller` is empty until callers are authenticated.
+    """
+
+    address: str
+    manager_id: str
+    caller: str = ""
+    since: float
+    state: str = "known"
+    found: str = ""
 
 
 class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from dray.manager.events import Peer
-from dray.manager.notices import Notice, NoticeKind
+from dray.manager.notices import Notice
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
 from dray.testing.fate_bystanders import Auditor, Closer, Meddler, Remaker, Settler
@@ -28,7 +28,7 @@ from dray.testing.network import Endpoint, Faults, Link
 from dray.testing.shadow import BrokenPromiseError
 from dray.testing.simulated_client import Script, SimClient
 from dray.testing.simulated_daemon import SimDaemon
-from dray.testing.world import World
+from dray.testing.world import OF_COPIES, World
 from dray.wire.frames import Data, ListQueues, OpenStream, Passed, QueueList
 
 SMALL_QUOTA = 1200
@@ -164,7 +164,7 @@ class FateWorld(World):
     def noticed(self, daemon: SimDaemon, notices: list[Notice]) -> None:
         """Judge what a manager tells its operator: no store here was ever copied or lost."""
         for notice in notices:
-            if notice.kind == NoticeKind.DESTINATION_AHEAD:
+            if notice.kind in OF_COPIES:
                 raise BrokenPromiseError(f"{daemon.name} noticed: {notice}")
 
     def calm_down(self) -> None:

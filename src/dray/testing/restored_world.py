@@ -13,9 +13,7 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-import msgspec
-
-from dray.testing.stream_node import STREAMS, Canary, Node
+from dray.testing.stream_node import STREAMS, Canary, Node, inbox_of
 from dray.testing.stream_world import NODES, TROUBLED_S, StreamWorld
 
 BACKUPS, RESTORES = 12, 6
@@ -82,7 +80,7 @@ class RestoredWorld(StreamWorld):
         super().check()
 
     def _forgive(self, node: Node, backup: _Backup) -> None:
-        inbox = msgspec.msgpack.decode(backup.snapshot)[3]
+        inbox = inbox_of(backup.snapshot)
         for source, peer in STREAMS:
             if source == node.name:
                 self._forgiven.update(self.told[source, peer][backup.told[source, peer] :])

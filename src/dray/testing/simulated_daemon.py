@@ -138,6 +138,7 @@ class SimDaemon:
     def _config(self) -> ManagerConfig:
         return ManagerConfig(
             manager_id=self.manager_id,
+            life=self.world.rng.getrandbits(32) | 1,
             name=self.name,
             quota=QUOTA_BYTES if self.world.tight else None,
             resend_schedule_s=(0.3, 0.3, 1.0),
@@ -188,7 +189,7 @@ class SimDaemon:
         link = self.world.connect(self, listener, self.world.link_faults)
         self._peers[peer] = link
         listener.accept(link)
-        link.send(self, Hello("manager", self.manager.id, self.name, f"{self.name}{self.life}"), 1)
+        link.send(self, self.manager.hello(), 1)
         self.deliver(LinkUp(peer))
 
     # ------------------------------------------------------------------------------- the turn

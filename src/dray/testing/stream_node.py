@@ -30,7 +30,9 @@ from dray.delivery.events import (
     Transmit,
 )
 from dray.delivery.incoming import IncomingSnapshot, IncomingStreams, StreamKey
+from dray.delivery.lineage import Past, lineage_of, met_with, next_life
 from dray.delivery.outgoing import OutgoingStream
+from dray.model.ids import Life
 from dray.testing.network import Endpoint, Link
 from dray.wire.frames import Data, Envelope, Head, OpenStream, Passed, StreamRefused, StreamState
 from dray.wire.stream import Frame
@@ -75,16 +77,29 @@ class _Queue:
 class _Stored(msgspec.Struct, array_like=True):
     """A node's checkpoint, through bytes, as a manager's would be."""
 
+    lives: list[Life]
+    age: int
+    sent_in: dict[str, int]
+    met: dict[str, list[list[Life]]]
     outgoing: list[StreamSnapshot]
     queues: list[tuple[dict[int, bytes], int]]
     incoming: list[IncomingSnapshot]
     inbox: dict[str, list[bytes]]
 
 
+def inbox_of(snapshot: bytes) -> dict[str, list[bytes]]:
+    """What a node had received when a snapshot of it was taken, by source."""
+    return msgspec.msgpack.decode(snapshot, type=_Stored).inbox
+
+
 class _Life:
     """What a node knows between two kills; all of it comes from facts."""
 
     def __init__(self, peers: list[str], canary: Canary, stored: _Stored | None) -> None:
+        self.lives: list[Life] = stored.lives if stored else []
+        self.age = stored.age if stored else 0
+        self.sent_in: dict[str, int] = stored.sent_in if stored else {}
+        self.met: dict[str, list[list[Life]]] = stored.met if stored else {}
         self.incoming = canary.incoming(stored.incoming if stored else ())
         self.inbox: dict[str, list[bytes]] = stored.inbox if stored else {}
         self.queues = {peer: _Queue() for peer in peers}
@@ -99,6 +114,7 @@ class _Life:
 
     def apply(self, fact: tuple[Any, ...]) -> None:
         """Make a fact true, now or again."""
+        self.age += fact[0] != "restored"
         match fact:
             case ("admitted", peer, first, when_us, bodies):
                 queue = self.queues[peer]
@@ -112,19 +128,40 @@ class _Life:
                 self.streams[peer].acknowledged(upto)
             case ("expired", peer, lookup_id):
                 del self.queues[peer].bodies[lookup_id]
-            case ("renewed", peer, sequence_id):
-                self.streams[peer].renewed(sequence_id)
+            case ("renewed", peer, sequence_id, judged):
+                self.streams[peer].renewed(sequence_id, judged)
             case ("restored", when_us):
-                for peer, stream in self.streams.items():
-                    self.queues[peer].last = max(self.queues[peer].last, when_us)
-                    stream.came_from_backup(when_us // 1_000_000)
-            case ("accepted", key, sequence_id, number, bodies):
-                self.incoming.accepted(key, sequence_id, number)
+                for queue in self.queues.values():
+                    queue.last = max(queue.last, when_us)
+            case ("accepted", key, sequence_id, number, life, bodies):
+                self.incoming.accepted(key, sequence_id, number, life)
                 self.inbox.setdefault(key.source, []).extend(bodies)
+            case _:
+                self.apply_to_identity(fact)
+
+    def apply_to_identity(self, fact: tuple[Any, ...]) -> None:
+        """Make a fact true that is about lives and copies."""
+        match fact:
+            case ("began", number, age):
+                self.lives.append(Life(number, age))
+                for stream in self.streams.values():
+                    stream.life_began(number)
+            case ("sends", peer, life):
+                self.sent_in[peer] = life
+            case ("met", source, lives):
+                self.met[source] = met_with(self.met.get(source, ()), lives)
+            case ("diverged", peer, sequence_id, upto):
+                self.streams[peer].diverge(sequence_id, upto)
+            case ("resolved", peer):
+                self.streams[peer].resolved()
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(
             _Stored(
+                self.lives,
+                self.age,
+                self.sent_in,
+                self.met,
                 [stream.state() for stream in self.streams.values()],
                 [(queue.bodies, queue.last) for queue in self.queues.values()],
                 self.incoming.state(),
@@ -153,9 +190,15 @@ class Node:
         self.life = _Life(self.peers, self.world.canary, stored)
         for fact in self.synced:
             self.life.apply(fact)
+        drawn = self.world.rng.getrandbits(32) | 1
+        self.append("began", *next_life(self.life.lives, drawn, self.life.age))
+        self.synced += self.dirty
+        self.dirty.clear()
         self.up = True
         self.dialled: dict[str, Link] = {}
         self.links: list[Link] = []
+        self.callers: dict[Link, list[Life]] = {}
+        """The lives that the source at the other end of a link has said."""
         self.newest: dict[str, Link] = {}
         """The link on which each source has opened its stream last."""
         self.backoffs = {peer: Backoff(1.0) for peer in self.peers}
@@ -191,7 +234,9 @@ class Node:
         self.dialled[peer] = link
         self.links.append(link)
         listener.links.append(link)
-        self.turn(lambda: self.outgoing(peer, LinkReady()))
+        listener.callers[link] = list(self.life.lives)
+        past = Past(tuple(self.life.lives), self.life.sent_in.get(peer, 0))
+        self.turn(lambda: self.outgoing(peer, LinkReady(past)))
 
     def broken(self, link: Link) -> None:
         """Dial again if the link was ours."""
@@ -265,9 +310,10 @@ class Node:
                 return OpenStream(stream.stream, stream.queue, question), b""
             case Confirmed(upto):
                 self.append("confirmed", peer, upto)
-            case Renewed(sequence_id):
-                self.append("renewed", peer, sequence_id)
+            case Renewed(sequence_id, judged):
+                self.append("renewed", peer, sequence_id, judged)
             case Transmit(sequence_id, previous, lookup_ids, base):
+                self.sends_to(peer)
                 bodies = [self.life.queues[peer].bodies[each] for each in lookup_ids]
                 envelopes = [
                     Envelope(each, len(body), 0, 0, 0, 0, 0, number=each - base)
@@ -275,10 +321,18 @@ class Node:
                 ]
                 return Data(stream.stream, sequence_id, previous, envelopes), b"".join(bodies)
             case PassOver():
+                self.sends_to(peer)
                 return Passed(stream.stream, *effect), b""
-            case Diverged():
-                raise BrokenPromiseError(f"{self.name} to {peer}: {effect} without a copied store")
+            case Diverged(sequence_id, upto):
+                self.world.diverged(self, peer)
+                self.append("diverged", peer, sequence_id, upto)
         return None
+
+    def sends_to(self, peer: str) -> None:
+        """Note that this life sends to a peer."""
+        life = self.life.lives[-1].number
+        if self.life.sent_in.get(peer) != life:
+            self.append("sends", peer, life)
 
     def frame(self, link: Link, frame: Frame) -> list[tuple[Link, Head, bytes]]:
         """Answer one frame of a peer."""
@@ -295,13 +349,16 @@ class Node:
             case Data():
                 if self.newest.get(other.name, link) is not link:
                     return []
-                return [(link, self.data(StreamKey(other.name, head.stream), head, frame), b"")]
+                return [
+                    (link, self.data(link, StreamKey(other.name, head.stream), head, frame), b"")
+                ]
             case Passed():
                 if self.newest.get(other.name, link) is not link:
                     return []
-                return [(link, self.passed(StreamKey(other.name, head.stream), head), b"")]
-            case StreamState(_, sequence_id, upto, _, question):
-                return self.outgoing(other.name, PeerState(sequence_id, upto, question))
+                return [(link, self.passed(link, StreamKey(other.name, head.stream), head), b"")]
+            case StreamState():
+                said = PeerState(head.sequence_id, head.upto, head.question, head.life, head.met)
+                return self.outgoing(other.name, said)
             case StreamRefused():
                 return self.outgoing(other.name, Refused(head.sentence, question=head.question))
         raise BrokenPromiseError(f"unexpected frame {head}")
@@ -314,7 +371,7 @@ class Node:
         self.newest[source] = link
         return True
 
-    def data(self, key: StreamKey, head: Data, frame: Frame) -> StreamState:
+    def data(self, link: Link, key: StreamKey, head: Data, frame: Frame) -> StreamState:
         """Let in what the predicate lets in, in one fact with the position; say where we are."""
         numbers = [each.number for each in head.envelopes]
         start = self.life.incoming.admissible(key, head.sequence_id, head.previous, numbers)
@@ -324,15 +381,26 @@ class Node:
             at += each.length
         self.life.incoming.visited(key, start, self.world.schedule.now)
         if start < len(numbers):
-            self.append("accepted", key, head.sequence_id, numbers[-1], bodies[start:])
+            life = self.meet(key, link)
+            self.append("accepted", key, head.sequence_id, numbers[-1], life, bodies[start:])
         return self.position(key)
 
-    def passed(self, key: StreamKey, head: Passed) -> StreamState:
+    def passed(self, link: Link, key: StreamKey, head: Passed) -> StreamState:
         """Let the position go on over what has gone."""
         if not self.life.incoming.admissible(key, head.sequence_id, head.previous, [head.upto]):
-            self.append("accepted", key, head.sequence_id, head.upto, [])
+            self.append("accepted", key, head.sequence_id, head.upto, self.meet(key, link), [])
         return self.position(key)
+
+    def meet(self, key: StreamKey, link: Link) -> int:
+        """Note the life of the source that sends."""
+        lives = self.callers[link]
+        if lives not in self.life.met.get(key.source, ()):
+            self.append("met", key.source, lives)
+        return lives[-1].number
 
     def position(self, key: StreamKey, question: int = 0) -> StreamState:
         """The order ack of a stream."""
-        return StreamState(key.stream, *self.life.incoming.position(key), question=question)
+        incoming = self.life.incoming
+        position, life = incoming.position(key), incoming.life(key)
+        met = lineage_of(self.life.met.get(key.source, ()), life)
+        return StreamState(key.stream, *position, question=question, life=life, met=met)

@@ -151,6 +151,10 @@ class StreamWorld:
         self.check()
         return self.schedule.digest()
 
+    def diverged(self, node: Node, peer: str) -> None:
+        """A node's stream met a peer that took messages from a copy: here nothing is copied."""
+        raise BrokenPromiseError(f"{node.name} to {peer} diverged without a copied store")
+
     def heal(self) -> None:
         """End the troubles: fresh links without faults, nothing paused."""
         self.troubled = False

@@ -40,6 +40,10 @@ TIGHT = 0.3
 """Quotas of the queues in that share of the worlds: less than a frame or a transaction."""
 
 
+OF_COPIES = frozenset({NoticeKind.DIVERGED, NoticeKind.OLDER_COPY, NoticeKind.OTHER_MANAGER})
+"""Notices of a store that is an older copy of itself, or of two of them."""
+
+
 class Canary(NamedTuple):
     """Defences that can be taken out, to see that the worlds would notice."""
 
@@ -167,7 +171,7 @@ class World:
         for notice in notices:
             if notice.kind == NoticeKind.QUEUE_FILE and daemon.restarts:
                 continue
-            if notice.kind == NoticeKind.DESTINATION_AHEAD or not overtaking:
+            if notice.kind in OF_COPIES or not overtaking:
                 raise BrokenPromiseError(f"{daemon.name} noticed: {notice}")
 
     def troubles(self) -> set[str]:

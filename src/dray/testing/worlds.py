@@ -22,6 +22,7 @@ from itertools import combinations
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
+from dray.testing.copied_world import CopiedWorld
 from dray.testing.fate_world import FateWorld, swarm_world
 from dray.testing.restored_world import RestoredWorld
 from dray.testing.stream_world import StreamWorld
@@ -41,6 +42,7 @@ KINDS: dict[str, Callable[[int], _World]] = {
     "large-fates": FateWorld,
     "streams": StreamWorld,
     "restored": RestoredWorld,
+    "copied": CopiedWorld,
 }
 
 

@@ -24,6 +24,7 @@ import crc32c
 import msgspec
 
 from dray.errors import DrayError, InvalidArgument, ProtocolError
+from dray.model.ids import Life
 from dray.model.limits import FRAME_BODY_BYTES_MAX, FRAME_HEAD_BYTES_MAX
 from dray.wire import backup_frames, file_frames
 from dray.wire.head import Head
@@ -88,18 +89,23 @@ from dray.wire.peer_frames import (
     StreamState,
 )
 from dray.wire.queue_frames import (
+    AcceptPeer,
     CreateQueue,
     DeleteQueue,
     Describe,
     DescribeQueue,
+    ForgetPeer,
+    ListPeers,
     ListQueues,
     ManagerState,
     Opened,
     OpenQueue,
     PauseQueue,
+    PeerList,
     PurgeQueue,
     QueueList,
     QueueState,
+    ResolveOutgoing,
     SetQuota,
 )
 from dray.wire.transfer_frames import AttachBox, Credit, Post
@@ -114,6 +120,7 @@ __all__ = [
     "MARK_SINGLE",
     "VERSION",
     "Abort",
+    "AcceptPeer",
     "AttachBox",
     "Commit",
     "Confirmations",
@@ -131,6 +138,7 @@ __all__ = [
     "EndedShort",
     "Envelope",
     "Failed",
+    "ForgetPeer",
     "FrameHeader",
     "Going",
     "Head",
@@ -143,6 +151,7 @@ __all__ = [
     "LargeUnreadable",
     "Lease",
     "Leased",
+    "ListPeers",
     "ListPrepared",
     "ListQueues",
     "ListUploads",
@@ -158,6 +167,7 @@ __all__ = [
     "PartDamaged",
     "Passed",
     "PauseQueue",
+    "PeerList",
     "Piece",
     "Post",
     "Prepare",
@@ -173,6 +183,7 @@ __all__ = [
     "RepairAnswer",
     "RepairWanted",
     "Reserve",
+    "ResolveOutgoing",
     "Select",
     "Send",
     "SetQuota",
@@ -210,14 +221,15 @@ _CRC_AT = 20
 class Hello(Head, frozen=True):
     """First frame of either kind of caller: `role` is "client" or "manager".
 
-    `instance` is another one in each life of a manager: two alive under one id are found out.
+    A manager says the `lives` of its store, oldest first, as pairs of number and age
+    (`delivery/lineage.py`).
     """
 
     code = 1
     role: str
     manager_id: str = ""
     name: str = ""
-    instance: str = ""
+    lives: list[Life] = msgspec.field(default_factory=list)
 
 
 class Welcome(Head, frozen=True):
@@ -225,7 +237,6 @@ class Welcome(Head, frozen=True):
 
     `channels` is how many frames at a time it takes in pieces (`Cut`); an older one takes none.
     `takes_files`: where the connection can carry descriptors, they are understood.
-    `knows_ends`: a manager that calls may say that a stream has ended (`EndStream`).
     """
 
     code = 2
@@ -237,7 +248,6 @@ class Welcome(Head, frozen=True):
     number_count: int = 0
     channels: int = 0
     takes_files: bool = False
-    knows_ends: bool = False
 
 
 class Lease(Head, frozen=True):

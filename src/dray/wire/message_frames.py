@@ -144,12 +144,16 @@ class Messages(Head, frozen=True):
 
 
 class Settle(Head, frozen=True):
-    """Everything available at or below a lookup id is received. Answered by Done."""
+    """Everything available at or below a lookup id is received. Answered by Done.
+
+    `born` is the birth number of the queue in which the position was read; 0 if it is not known.
+    """
 
     code = 42
     queue: int
     upto: int
     transaction: int
+    born: int = 0
 
 
 class Move(Head, frozen=True):

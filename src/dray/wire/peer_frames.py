@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from dray.model.ids import Life
 from dray.wire.head import Head
 from dray.wire.message_frames import Envelope
 
@@ -14,6 +15,7 @@ class OpenStream(Head, frozen=True):
     """Begin to deliver an outgoing queue (`stream`, its number at the source) to `queue`.
 
     A name with a host is another manager's queue: then the one asked is to forward.
+    The source has an order ack for the position (`sequence_id`, `acknowledged`); zeros say nothing.
     Answered by StreamState or StreamRefused, which say the number of the last `question` again: so
     an answer that was given before another question was asked is not taken for that one's.
     """
@@ -22,6 +24,8 @@ class OpenStream(Head, frozen=True):
     stream: int
     queue: str
     question: int = 0
+    sequence_id: int = 0
+    acknowledged: int = 0
 
 
 class StreamState(Head, frozen=True):
@@ -31,6 +35,8 @@ class StreamState(Head, frozen=True):
     room again for what was left out for want of it, or a queue that was missing. `refused` is the
     ordinal up to which the source has to hear its confirmations before this counts as an order ack,
     for they say which of those messages did not enter; 0 if it has heard them.
+    `life` is the life of the source's store in which the last accepted message was sent, `met` all
+    lives of that copy if the caller has not lived that one.
     """
 
     code = 61
@@ -41,6 +47,8 @@ class StreamState(Head, frozen=True):
     question: int = 0
     room: bool = False
     refused: int = 0
+    life: int = 0
+    met: list[Life] = msgspec.field(default_factory=list)
 
 
 class StreamRefused(Head, frozen=True):
@@ -58,6 +66,8 @@ class StreamRefused(Head, frozen=True):
     upto: int = 0
     question: int = 0
     refused: int = 0
+    life: int = 0
+    met: list[Life] = msgspec.field(default_factory=list)
 
 
 class Confirmed(msgspec.Struct, array_like=True, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.model.queue import ManagerInfo, QueueInfo, QueueOptions
+from dray.model.queue import ManagerInfo, PeerInfo, QueueInfo, QueueOptions
 from dray.wire.head import Head
 
 
@@ -110,3 +110,45 @@ class SetQuota(Head, frozen=True):
     name: str
     quota: int | None
     journal_quota: int | None
+
+
+class ListPeers(Head, frozen=True):
+    """Answered by PeerList."""
+
+    code = 27
+
+
+class PeerList(Head, frozen=True):
+    """The managers that are known at addresses."""
+
+    code = 28
+    peers: list[PeerInfo]
+
+
+class AcceptPeer(Head, frozen=True):
+    """Deliver to another manager at an address; without an id, to the one that answered there.
+
+    Answered by Done.
+    """
+
+    code = 29
+    address: str
+    manager_id: str = ""
+
+
+class ForgetPeer(Head, frozen=True):
+    """Deliver to whichever manager answers at an address next. Answered by Done."""
+
+    code = 47
+    address: str
+
+
+class ResolveOutgoing(Head, frozen=True):
+    """Deliver what a diverged outgoing queue holds, or make it dead letters (`discard`).
+
+    Answered by Done with the number of messages that the queue held.
+    """
+
+    code = 48
+    name: str
+    discard: bool

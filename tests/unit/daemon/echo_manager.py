@@ -64,6 +64,9 @@ class EchoManager:
         store.recover(rebuild)
         return manager
 
+    def hello(self) -> frames.Hello:
+        return frames.Hello("manager", self.id, self.name)
+
     def deadline(self) -> float | None:
         return self.wake_at
 

@@ -7,13 +7,16 @@ import msgspec
 from dray.delivery.events import (
     Confirmed,
     DeliverySettings,
+    Diverged,
     Grown,
     LinkReady,
     Open,
     PeerState,
+    Renewed,
     StreamSnapshot,
     Transmit,
 )
+from dray.delivery.lineage import Past, next_life
 from dray.delivery.outgoing import OutgoingStream
 
 SETTINGS = DeliverySettings(
@@ -48,6 +51,8 @@ class Sender:
         self.stream = kind(1, "orders", self.queue, settings)
         self.now = 0.0
         self.last = 0
+        self.lives = []
+        self.sent_in = 0
         self.asked = []
         """The numbers of the questions, which are left out of the effects."""
 
@@ -67,12 +72,32 @@ class Sender:
                 for each in [each for each in self.queue.lengths if each <= effect.upto]:
                     del self.queue.lengths[each]
                 self.stream.acknowledged(effect.upto)
+            elif isinstance(effect, Diverged):
+                self.stream.diverge(*effect)
+            elif isinstance(effect, Renewed):
+                self.stream.renewed(*effect)
         return effects
+
+    def begin_life(self, drawn=1):
+        """A start of the store: only what is durable survives, and a life begins."""
+        self.restart()
+        self.lives.append(next_life(self.lives, drawn, len(self.lives)))
+        self.stream.life_began(self.lives[-1].number)
+
+    def meet(self, claim, met=()):
+        """A new connection on which the peer says what it has, and from which life of ours."""
+        self.give(LinkReady(Past(tuple(self.lives), self.sent_in)))
+        question = self.stream._question
+        return self.give(PeerState(claim[0], claim[1], question, claim[2], met))
 
     def connect(self, sequence_id=0, upto=0):
         """A new connection on which the peer says what it has."""
         self.give(LinkReady())
         return self.give(PeerState(sequence_id, upto))
+
+    def connect_silently(self):
+        """A new connection on which the peer was asked and has not answered."""
+        self.give(LinkReady(Past(tuple(self.lives), self.sent_in)))
 
     def ack(self, number):
         return self.give(PeerState(self.stream.sequence_id, number))

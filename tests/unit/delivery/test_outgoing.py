@@ -464,17 +464,9 @@ def test_a_peer_that_has_more_than_was_ever_sent_stops_the_stream_and_nothing_is
     sender = Sender()
     sender.admit(2)
     assert sender.connect(*claim) == [Diverged(*claim)]
-    assert sender.stream.condition is StreamCondition.NEED_VALIDATION
+    assert sender.stream.condition is StreamCondition.DIVERGED
     assert sender.admit(1) == []
     assert sorted(sender.queue.lengths) == [1, 2, 3]
-
-
-def test_a_diverged_stream_asks_again_in_case_the_peer_was_mended():
-    sender = Sender()
-    sender.admit(2)
-    sender.connect(NOON_ID, 9)
-    assert sender.give(Tick(), at=30.0) == [Open()]
-    assert sent(sender.give(PeerState(0, 0))) == [(0, [1, 2])]
 
 
 @pytest.mark.parametrize("memory", [(0, 0), (NOON_ID, 1), (NOON_ID - 5, 40)])

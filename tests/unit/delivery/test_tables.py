@@ -27,6 +27,7 @@ WALKS, STEPS = 400, 40
 EXPIRY = 0.1
 FINAL = 0.3
 STALE = 0.1
+BEYOND = 0.1
 
 
 def state_of(sender: Sender) -> str:
@@ -40,6 +41,9 @@ def step(sender: Sender, rng: random.Random) -> tuple[str, str, str] | None:
         sender.expire(*sender.queue.lengths)
         return None
     asked = stream._question - (stream._question > 1 and rng.random() < STALE)
+    if stream.divergence is not None and rng.random() < STALE:
+        stream.resolved()
+        return before, "Resolved", state_of(sender)
     kind = rng.choice(
         [LinkReady, LinkLost, PeerState, Refused, Invited, Grown, Paused, Resumed, Tick]
     )
@@ -52,7 +56,8 @@ def step(sender: Sender, rng: random.Random) -> tuple[str, str, str] | None:
         sender.give(PeerState(max(0, sequence_id), number, asked))
     elif kind is Refused:
         final = rng.random() < FINAL
-        sender.give(Refused("full", question=asked, final=final))
+        beyond = (stream.sequence_id + 1, 9) if rng.random() < BEYOND else (0, 0)
+        sender.give(Refused("full", *beyond, question=asked, final=final))
     elif kind is Tick:
         at = stream.deadline()
         if at is None:

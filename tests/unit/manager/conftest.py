@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,9 @@ class MortalDisk(RealDisk):
         super().close()
 
 
+STARTS = itertools.count(1)
+"""What tells the lives of stores apart, also those of copies of one store."""
+
 DISKS: list[MortalDisk] = []
 """What `die_out` closes when a test ends, however it ends."""
 
@@ -91,7 +95,9 @@ class Desk:
             log_bytes=LOG_BYTES,
             express_bytes=self.express_bytes,
         )
-        config = ManagerConfig(manager_id=self.manager_id, name="test", **self.config)
+        config = ManagerConfig(
+            manager_id=self.manager_id, life=next(STARTS), name="test", **self.config
+        )
         self.manager = Manager.load(self.store, config, self.now)
         self.store.sync()
         self.effects: list[Effect] = []

@@ -50,7 +50,6 @@ class Net:
             )
             for host in hosts
         }
-        self.lives = dict.fromkeys(hosts, 0)
         self.lines: dict[int, tuple[str, str]] = {}
         self.next_line = 1000
         self.blocked: set[tuple[str, str]] = set()
@@ -88,7 +87,6 @@ class Net:
             if host in (source, destination):
                 self.cut(source, destination)
         self.desks[host].effects.clear()
-        self.lives[host] += 1
         self.desks[host].crash()
 
     def advance(self, seconds: float) -> None:
@@ -135,9 +133,7 @@ class Net:
         self.lines[self.next_line] = (source, goal.host)
         self.desks[goal.host].turn(SessionOpened(self.next_line))
         self.desks[source].turn(LinkUp(goal))
-        name = self.desks[source].manager.id
-        hello = frames.Hello("manager", name, source, f"{source}{self.lives[source]}")
-        self._tell(source, goal.host, hello, b"")
+        self._tell(source, goal.host, self.desks[source].manager.hello(), b"")
 
     def _hang_up(self, source: str, destination: str) -> None:
         line = self._line(source, destination)

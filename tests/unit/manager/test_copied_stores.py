@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from dray.manager.notices import NoticeKind
+import pytest
+
+from dray.errors import Misuse
 from dray.model.message import Message
 from dray.wire import frames
 
@@ -38,47 +40,88 @@ def restore(desk: Desk, backup: Path) -> None:
     desk.start()
 
 
-def test_a_restored_source_is_believed_because_its_next_sequence_is_new(tmp_path: Path) -> None:
+def outgoing(pair: Pair) -> list[str]:
+    return [each.sentence for each in pair.source.manager.notices() if "dray://" in each.subject]
+
+
+def resolve(pair: Pair, *, discard: bool) -> None:
+    pair.source.session().call(frames.ResolveOutgoing(ADDRESS, discard))
+    pair.source.advance(10.0)
+    pair.deliver()
+
+
+def prepared(tmp_path: Path) -> Pair:
     pair = Pair(tmp_path)
     pair.destination.session().create("orders")
-    send(pair, b"before the backup")
+    return pair
+
+
+def test_a_source_that_was_put_back_delivers_all_its_new_messages_and_none_twice(
+    tmp_path: Path,
+) -> None:
+    pair = prepared(tmp_path)
+    send(pair, b"waiting at the copy")
+    back_up(pair.source, tmp_path / "copy")
     pair.deliver()
-    back_up(pair.source, tmp_path / "backup")
-    for n in range(3):
+    for n in range(4):
         send(pair, b"lost with the disk %d" % n)
         pair.deliver()
     pair.cut()
-    restore(pair.source, tmp_path / "backup")
-    send(pair, b"after the restore")
+    restore(pair.source, tmp_path / "copy")
+    sent = [b"after %d" % n for n in range(9)]
+    for body in sent:
+        send(pair, body)
     pair.source.advance(10.0)
     pair.deliver()
-    assert bodies_at_destination(pair)[-1] == b"after the restore"
+    assert bodies_at_destination(pair) == [
+        b"waiting at the copy",
+        *(b"lost with the disk %d" % n for n in range(4)),
+        *sent,
+    ]
     assert state_of_outgoing_queue(pair) == ("connected", 0)
+    assert any("older copy" in notice for notice in outgoing(pair))
 
 
-def test_a_source_restored_with_messages_waiting_stops_and_keeps_them(tmp_path: Path) -> None:
-    pair = Pair(tmp_path)
-    pair.destination.session().create("orders")
-    send(pair, b"waiting at the backup")
-    back_up(pair.source, tmp_path / "backup")
+def test_a_rollback_that_sends_offline_first_is_noticed_over_any_number_of_starts(
+    tmp_path: Path,
+) -> None:
+    pair = prepared(tmp_path)
+    send(pair, b"first")
+    back_up(pair.source, tmp_path / "copy")
     pair.deliver()
-    send(pair, b"another")
+    send(pair, b"lost")
     pair.deliver()
     pair.cut()
-    restore(pair.source, tmp_path / "backup")
-    send(pair, b"after the restore")
+    restore(pair.source, tmp_path / "copy")
+    sent = [b"offline %d" % n for n in range(5)]
+    for body in sent:
+        send(pair, body)
+        pair.source.crash()
     pair.source.advance(10.0)
     pair.deliver()
-    assert state_of_outgoing_queue(pair) == ("need validation", 2)
-    assert any(
-        notice.kind == NoticeKind.DESTINATION_AHEAD for notice in pair.source.manager.notices()
-    )
-    assert bodies_at_destination(pair) == [b"waiting at the backup", b"another"]
+    assert bodies_at_destination(pair) == [b"first", b"lost", *sent]
+
+
+def test_a_store_that_proves_to_be_an_older_copy_gives_out_no_number_twice(tmp_path: Path) -> None:
+    pair = prepared(tmp_path)
+    pair.source.session().create("local")
+    send(pair, b"first")
+    back_up(pair.source, tmp_path / "copy")
+    send(pair, b"lost")
+    pair.deliver()
+    pair.cut()
+    restore(pair.source, tmp_path / "copy")
+    pair.source.advance(10.0)
+    pair.deliver()
+    caller = pair.source.session()
+    caller.send(caller.open("local"), Message(body=b"new"))
+    (envelope,), _ = caller.receive(caller.open("local"))
+    assert envelope.lookup_id >= int(pair.source.now) * 1_000_000
+    assert caller.next_number > 1 << 60
 
 
 def test_a_restored_destination_goes_on_with_what_comes_next(tmp_path: Path) -> None:
-    pair = Pair(tmp_path)
-    pair.destination.session().create("orders")
+    pair = prepared(tmp_path)
     back_up(pair.destination, tmp_path / "backup")
     send(pair, b"lost with the disk")
     pair.deliver()
@@ -90,3 +133,196 @@ def test_a_restored_destination_goes_on_with_what_comes_next(tmp_path: Path) -> 
     pair.deliver()
     assert bodies_at_destination(pair)[-1] == b"after the restore"
     assert state_of_outgoing_queue(pair) == ("connected", 0)
+
+
+def test_a_destination_that_was_put_back_is_told_at_both_ends_and_gives_out_higher_positions(
+    tmp_path: Path,
+) -> None:
+    pair = prepared(tmp_path)
+    send(pair, b"kept")
+    pair.deliver()
+    back_up(pair.destination, tmp_path / "copy")
+    send(pair, b"still unacknowledged", b"lost with the disk")
+    pair.deliver()
+    pair.cut()
+    restore(pair.destination, tmp_path / "copy")
+    send(pair, b"new")
+    pair.source.advance(10.0)
+    pair.deliver()
+    assert any("acknowledged more" in each for each in outgoing(pair))
+    told = [str(each) for each in pair.destination.manager.notices()]
+    assert any("does not have" in each for each in told)
+    caller = pair.destination.session()
+    envelopes, _ = caller.receive(caller.open("orders"))
+    assert envelopes[-1].lookup_id >= int(pair.destination.now) * 1_000_000
+
+
+class Clone:
+    """A copy of a running source, which is started beside it and calls the same destination."""
+
+    def __init__(self, pair: Pair, tmp_path: Path) -> None:
+        shutil.copytree(pair.source.path, tmp_path / "clone")
+        self.pair, self.true = pair, pair.source
+        self.clone = Desk(tmp_path / "clone", "a" * 32)
+        self.clone.now = pair.source.now
+
+    def takes_over(self) -> None:
+        self.pair.cut()
+        self.pair.source = self.clone
+        self.clone.advance(100.0)
+
+    def falls_silent(self) -> None:
+        self.pair.cut()
+        self.pair.source = self.true
+        self.true.now = self.clone.now
+        self.true.advance(100.0)
+
+
+def test_a_clone_that_goes_on_stops_the_true_one_and_nothing_of_either_is_lost(
+    tmp_path: Path,
+) -> None:
+    pair = prepared(tmp_path)
+    send(pair, b"both know")
+    pair.deliver()
+    clones = Clone(pair, tmp_path)
+    send(pair, b"true 1")
+    pair.deliver()
+    clones.takes_over()
+    theirs = [b"clone %d" % n for n in range(4)]
+    send(pair, *theirs)
+    pair.deliver()
+    clones.falls_silent()
+    ours = [b"true %d" % n for n in range(2, 9)]
+    send(pair, *ours)
+    pair.deliver()
+    pair.source.advance(100.0)
+    pair.deliver()
+    assert state_of_outgoing_queue(pair) == ("diverged", len(ours))
+    assert any("dray outgoing accept" in each for each in outgoing(pair))
+    resolve(pair, discard=False)
+    assert bodies_at_destination(pair) == [b"both know", b"true 1", *theirs, *ours]
+    assert state_of_outgoing_queue(pair) == ("connected", 0)
+
+
+def test_discarded_messages_of_a_diverged_queue_are_dead_letters(tmp_path: Path) -> None:
+    pair = prepared(tmp_path)
+    send(pair, b"both know")
+    pair.deliver()
+    clones = Clone(pair, tmp_path)
+    clones.takes_over()
+    send(pair, b"clone")
+    pair.deliver()
+    clones.falls_silent()
+    send(pair, b"doubtful 1", b"doubtful 2")
+    pair.deliver()
+    resolve(pair, discard=True)
+    send(pair, b"next")
+    pair.deliver()
+    assert bodies_at_destination(pair) == [b"both know", b"clone", b"next"]
+    caller = pair.source.session()
+    assert caller.receive(caller.open("system$;deadxact"))[1] == [b"doubtful 1", b"doubtful 2"]
+
+
+def test_divergence_survives_a_restart_and_does_not_heal_when_more_is_sent(tmp_path: Path) -> None:
+    pair = prepared(tmp_path)
+    send(pair, b"both know")
+    pair.deliver()
+    clones = Clone(pair, tmp_path)
+    clones.takes_over()
+    send(pair, b"clone")
+    pair.deliver()
+    clones.falls_silent()
+    for n in range(3):
+        send(pair, b"waits %d" % n)
+        pair.deliver()
+        pair.cut()
+        pair.source.advance(10.0)
+        pair.source.crash()
+        pair.source.advance(10.0)
+        pair.deliver()
+    assert state_of_outgoing_queue(pair) == ("diverged", 3)
+    assert bodies_at_destination(pair) == [b"both know", b"clone"]
+
+
+def test_only_a_diverged_queue_can_be_resolved(tmp_path: Path) -> None:
+    pair = prepared(tmp_path)
+    send(pair, b"one")
+    pair.deliver()
+    with pytest.raises(Misuse, match="has not diverged"):
+        resolve(pair, discard=False)
+
+
+def start_over_an_empty_folder(pair: Pair, tmp_path: Path) -> None:
+    pair.cut()
+    pair.destination = Desk(tmp_path / "another", "c" * 32)
+    pair.destination.now = pair.source.now
+    pair.source.advance(10.0)
+
+
+def peers(pair: Pair) -> list[tuple[str, str, str]]:
+    found = pair.source.session().call(frames.ListPeers())
+    assert isinstance(found, frames.PeerList)
+    return [(each.manager_id, each.state, each.found) for each in found.peers]
+
+
+def test_a_destination_that_starts_over_an_empty_folder_gets_nothing(tmp_path: Path) -> None:
+    pair = prepared(tmp_path)
+    send(pair, b"first")
+    pair.deliver()
+    true = pair.destination
+    start_over_an_empty_folder(pair, tmp_path)
+    for n in range(20):
+        send(pair, b"waits %d" % n)
+    pair.deliver()
+    pair.source.advance(10.0)
+    pair.deliver()
+    assert state_of_outgoing_queue(pair) == ("need-validation", 20)
+    assert peers(pair) == [("b" * 32, "need-validation", "c" * 32)]
+    assert any("dray peer accept" in each.sentence for each in pair.source.manager.notices())
+    pair.cut()
+    pair.destination = true
+    pair.source.advance(30.0)
+    pair.deliver()
+    assert bodies_at_destination(pair) == [b"first", *(b"waits %d" % n for n in range(20))]
+    assert peers(pair) == [("b" * 32, "known", "")]
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_an_accepted_manager_gets_all_that_waits(tmp_path: Path, *, crash: bool) -> None:
+    pair = prepared(tmp_path)
+    send(pair, b"first")
+    pair.deliver()
+    start_over_an_empty_folder(pair, tmp_path)
+    pair.destination.session().create("orders")
+    send(pair, b"second", b"third")
+    pair.deliver()
+    pair.source.session().call(frames.AcceptPeer(str(ADDRESS).rpartition("/")[0]))
+    if crash:
+        pair.cut()
+        pair.source.crash()
+    pair.source.advance(30.0)
+    pair.deliver()
+    assert bodies_at_destination(pair) == [b"second", b"third"]
+    assert peers(pair) == [("c" * 32, "known", "")]
+
+
+def test_a_forgotten_address_takes_whichever_manager_answers_next(tmp_path: Path) -> None:
+    pair = prepared(tmp_path)
+    send(pair, b"first")
+    pair.deliver()
+    start_over_an_empty_folder(pair, tmp_path)
+    pair.source.session().call(frames.ForgetPeer(str(ADDRESS).rpartition("/")[0]))
+    send(pair, b"second")
+    pair.source.advance(30.0)
+    pair.deliver()
+    assert peers(pair) == [("c" * 32, "known", "")]
+
+
+def test_accepting_where_nobody_strange_has_answered_is_refused(tmp_path: Path) -> None:
+    pair = prepared(tmp_path)
+    send(pair, b"first")
+    pair.deliver()
+    with pytest.raises(Misuse, match="nothing to accept"):
+        pair.source.session().call(frames.AcceptPeer(str(ADDRESS).rpartition("/")[0]))
+    with pytest.raises(Misuse, match="no queue manager is known"):
+        pair.source.session().call(frames.ForgetPeer("nowhere:7340"))

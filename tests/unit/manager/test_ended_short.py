@@ -491,7 +491,9 @@ class Kept:
     def confirm(self, upto: int) -> None:
         stream = self.queue.stream
         at = max(0, upto - stream.base)
-        self.hear(frames.StreamState(self.number, stream.sequence_id * (at > 0), at))
+        life = self.desk.manager.hello().lives[-1].number
+        said = frames.StreamState(self.number, stream.sequence_id * (at > 0), at, life=life)
+        self.hear(said)
 
     def hear(self, head: frames.Head) -> None:
         self.desk.turn(LinkFrame(peer("c"), Frame(head, 0, memoryview(b""))))

@@ -278,7 +278,7 @@ class Source:
     def line(self) -> int:
         self.lines += 1
         self.desk.turn(SessionOpened(self.lines))
-        self.say(self.lines, frames.Hello("manager", "b" * 32, "b", "life"))
+        self.say(self.lines, frames.Hello("manager", "b" * 32, "b"))
         return self.lines
 
     def say(self, line: int, head: frames.Head, body: bytes = b"") -> list[frames.Head]:
@@ -422,13 +422,6 @@ def test_of_too_many_ends_the_oldest_is_forgotten_and_the_operator_is_told(
     assert [each.stream for each in net["a"].manager._context.state.endings] == numbers[1:]
 
 
-def test_a_destination_of_an_earlier_version_is_told_none(desk: Desk) -> None:
-    table = Walk(desk)
-    table.happen("DeleteQueue")
-    table.happen("Welcome", knows_ends=False)
-    assert table.state() == "kept"
-
-
 # --------------------------------------------------------------------------------- the table
 
 
@@ -456,7 +449,7 @@ class Walk:
         ]
         return self.connected and self.stream in ends
 
-    def happen(self, event: str, *, knows_ends: bool = True) -> None:
+    def happen(self, event: str) -> None:
         desk, there = self.desk, peer("c")
         match event:
             case "DeleteQueue":
@@ -467,7 +460,7 @@ class Walk:
                 desk.effects.clear()
                 desk.turn(LinkUp(there))
                 self.connected = True
-                welcome = frames.Welcome("c" * 32, "c", "1", 1, knows_ends=knows_ends)
+                welcome = frames.Welcome("c" * 32, "c", "1", 1)
                 desk.turn(LinkFrame(there, Frame(welcome, 0, memoryview(b""))))
             case "connection lost":
                 desk.turn(LinkDown(there, "cut", 1.0))

@@ -80,7 +80,7 @@ class Pair:
             self.line = self.next_line
             self.destination.turn(SessionOpened(self.line))
             self.source.turn(LinkUp(PEER))
-            self._tell(frames.Hello("manager", self.source.manager.id), b"")
+            self._tell(self.source.manager.hello(), b"")
         elif isinstance(effect, HangUp):
             self.cut()
         elif isinstance(effect, LinkSend):

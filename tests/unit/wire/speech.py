@@ -6,7 +6,6 @@ import enum
 import types
 import typing
 
-import msgspec
 from hypothesis import strategies as st
 
 from dray.wire.frames import FRAME_TYPES, Cut, Piece, encode_frame
@@ -44,7 +43,7 @@ def values(kind):
 def structs(kind):
     """Structs of a class."""
     hints = typing.get_type_hints(kind)
-    names = [field.name for field in msgspec.structs.fields(kind)]
+    names = getattr(kind, "_fields", None) or kind.__struct_fields__
     return st.builds(kind, **{name: values(hints[name]) for name in names})
 
 

@@ -23,22 +23,27 @@ from dray.model.limits import (
     TRANSFER_WINDOW,
 )
 from dray.model.names import check_new_queue_name, parse_queue_address
-from dray.model.queue import ManagerInfo, QueueInfo, QueueOptions
+from dray.model.queue import ManagerInfo, PeerInfo, QueueInfo, QueueOptions
 from dray.model.sizes import optional_size
 from dray.wire.frames import (
+    AcceptPeer,
     CreateQueue,
     DeleteQueue,
     Describe,
     Done,
+    ForgetPeer,
+    ListPeers,
     ListPrepared,
     ListQueues,
     ManagerState,
     Outcome,
     OutcomeIs,
     PauseQueue,
+    PeerList,
     PreparedList,
     QueueList,
     QueueState,
+    ResolveOutgoing,
     SetQuota,
     SettlePrepared,
 )
@@ -164,6 +169,40 @@ class Manager:
     async def resume(self, outgoing: str) -> None:
         """Let the delivery of an outgoing queue go on."""
         await self._link.ask(PauseQueue(str(parse_queue_address(outgoing)), paused=False), Done)
+
+    async def peers(self) -> list[PeerInfo]:
+        """The queue managers that are known at the addresses to which this one delivers."""
+        return (await self._link.ask(ListPeers(), PeerList)).peers
+
+    async def accept_peer(self, address: str, manager_id: str | None = None) -> None:
+        """Deliver to another queue manager at an address than the one that is known there.
+
+        Without `manager_id`, to the one that answered there last. What waits for the earlier one is
+        delivered to this one. Raises `Misuse` if no other one has answered.
+        """
+        await self._link.ask(AcceptPeer(address, manager_id or ""), Done)
+
+    async def forget_peer(self, address: str) -> None:
+        """Deliver to whichever queue manager answers at an address next."""
+        await self._link.ask(ForgetPeer(address), Done)
+
+    async def accept_outgoing(self, outgoing: str) -> int:
+        """Deliver all that a diverged outgoing queue holds; gives the number of messages.
+
+        The destination took messages of this queue from another copy of this queue manager's data
+        directory, so some of these may arrive a second time. Raises `Misuse` if the queue's
+        delivery has not diverged.
+        """
+        name = str(parse_queue_address(outgoing))
+        return (await self._link.ask(ResolveOutgoing(name, discard=False), Done)).count
+
+    async def discard_outgoing(self, outgoing: str) -> int:
+        """Make all that a diverged outgoing queue holds dead letters; gives their number.
+
+        See `accept_outgoing`. What is sent from now on is delivered.
+        """
+        name = str(parse_queue_address(outgoing))
+        return (await self._link.ask(ResolveOutgoing(name, discard=True), Done)).count
 
     async def set_quota(
         self,

@@ -258,10 +258,19 @@ class Queue:
         except ReceiveTimeout:
             return []
 
-    async def settle(self, upto: LookupId | int, transaction: InTransaction | None = None) -> None:
-        """Receive everything at or below a position. Doing it again changes nothing."""
+    async def settle(
+        self,
+        upto: LookupId | int,
+        born: int | None = None,
+        transaction: InTransaction | None = None,
+    ) -> None:
+        """Receive everything at or below a position. Doing it again changes nothing.
+
+        Raises `QueueRecreated` if `born` is not the queue's `QueueInfo.born`: it was made anew.
+        """
         connection, number = await self._part_in(transaction)
-        await self.way.call(lambda queue: Settle(queue, upto, number), Done, connection=connection)
+        settle = lambda queue: Settle(queue, upto, number, born or 0)  # noqa: E731
+        await self.way.call(settle, Done, connection=connection)
 
     async def receive_transaction(
         self, timeout: float | None = None, transaction: InTransaction | None = None

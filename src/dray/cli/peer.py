@@ -1,0 +1,60 @@
+"""`dray peer`: which queue manager is known at each address, and another one in its place."""
+
+from __future__ import annotations
+
+import click
+
+from dray.cli.groups import Group
+from dray.cli.output import print_json, print_table, time_text
+from dray.cli.settings import Settings, takes_url_and_json
+
+
+@click.group(cls=Group)
+def command() -> None:
+    """Show the queue managers that this one delivers to; accept or forget one."""
+
+
+@command.command("list")
+@takes_url_and_json
+@click.pass_obj
+def list_peers(settings: Settings) -> None:
+    """List the queue manager that is known at each address, and one that answers there instead."""
+    with settings.connect() as manager:
+        peers = manager.peers()
+    if settings.as_json:
+        print_json(peers)
+        return
+    rows = (
+        [each.address, each.manager_id, time_text(each.since), each.state, each.found]
+        for each in peers
+    )
+    print_table(["address", "manager", "since", "state", "answers instead"], rows)
+
+
+@command.command()
+@click.argument("address")
+@click.argument("manager_id", required=False)
+@takes_url_and_json
+@click.pass_obj
+def accept(settings: Settings, address: str, manager_id: str | None) -> None:
+    """Deliver to another queue manager at ADDRESS: the one that answered there, or MANAGER_ID."""
+    with settings.connect() as manager:
+        manager.accept_peer(address, manager_id)
+    if settings.as_json:
+        print_json({"accepted": address})
+    else:
+        click.echo(f"accepted the queue manager at {address}")
+
+
+@command.command()
+@click.argument("address")
+@takes_url_and_json
+@click.pass_obj
+def forget(settings: Settings, address: str) -> None:
+    """Deliver to whichever queue manager answers at ADDRESS next."""
+    with settings.connect() as manager:
+        manager.forget_peer(address)
+    if settings.as_json:
+        print_json({"forgotten": address})
+    else:
+        click.echo(f"forgot the queue manager at {address}")

@@ -1,0 +1,92 @@
+"""The durable half of an outgoing stream: changed by facts alone, now and in replay.
+
+Sequence id, base, the last admitted and the last acknowledged lookup id. A message's number is its
+lookup id less the base, so it cannot differ after a restart. A sequence begins when a message is
+admitted while none is unacknowledged; its id is above every earlier one and at least the time of
+day. Beside them stands what judges a peer's position (`judgement.py`): a mark for each life of the
+store, the position that the peer has acknowledged, and whether the stream has diverged.
+"""
+
+from __future__ import annotations
+
+from dray.delivery.events import StreamSnapshot
+from dray.delivery.judgement import NO_CLAIM, Claim, LifeMark
+from dray.delivery.lineage import LIVES_KEPT
+from dray.delivery.sequences import next_sequence_id
+
+
+class DurableStream:
+    """What survives a crash of an outgoing stream."""
+
+    def __init__(self, stream: int, queue: str) -> None:
+        """Begin a stream that never carried anything; `stream` is the outgoing queue's number."""
+        self.stream = stream
+        self.queue = queue
+        self.sequence_id = self.base = self.last = self.floor = 0
+        self.heard = 0, 0
+        """The highest position that the peer has acknowledged: sequence id and number."""
+        self.marks: list[LifeMark] = []
+        self.judged = NO_CLAIM
+        """The peer's position after which the present sequence was begun anew."""
+        self.divergence: tuple[int, int] | None = None
+        self.anew = False
+        """Whether the next sequence begins with all that is left, whatever the peer says."""
+        self.untaken = 0
+        """How many of the last that were admitted are reserved positions that are not taken yet."""
+
+    def restore(self, state: StreamSnapshot) -> None:
+        """Go on from a checkpoint."""
+        self.sequence_id, self.base = state.sequence_id, state.base
+        self.last, self.floor = state.last, state.acknowledged
+        self.heard, self.marks, self.judged = state.heard, list(state.marks), state.judged
+        self.divergence, self.anew = state.divergence, state.anew
+
+    def state(self) -> StreamSnapshot:
+        """Write it down for a checkpoint."""
+        return StreamSnapshot(
+            self.stream,
+            self.queue,
+            self.sequence_id,
+            self.base,
+            self.last,
+            self.floor,
+            self.heard,
+            list(self.marks),
+            self.judged,
+            self.divergence,
+            self.anew,
+        )
+
+    def admitted(self, first: int, last: int, when_us: int) -> None:
+        """Apply the fact that messages `first` to `last` joined the queue, at a time of day."""
+        assert self.last < first <= last, f"{first}..{last} joined after {self.last}"
+        if self.floor >= self.last:
+            self.sequence_id = next_sequence_id(self.sequence_id, when_us // 1_000_000)
+            self.base = self.floor = first - 1
+        self.last, self.untaken = last, 0
+
+    def acknowledged(self, upto: int) -> None:
+        """Apply the fact that all messages up to a lookup id are delivered and gone."""
+        assert upto <= self.last, f"{upto} acknowledged, only {self.last} ever admitted"
+        if upto > max(self.floor, self.base):
+            self.heard = self.sequence_id, upto - self.base
+        self.floor = max(self.floor, upto)
+
+    def life_began(self, life: int) -> None:
+        """Apply the fact that a life of the store begins: mark how far the stream has come."""
+        mark = LifeMark(life, self.last, self.sequence_id, self.base)
+        if self.last and (not self.marks or self.marks[-1][1:] != mark[1:]):
+            self.marks = [*self.marks, mark][-LIVES_KEPT:]
+
+    def diverge(self, sequence_id: int, upto: int) -> None:
+        """Apply the fact that the peer took messages from a copy of this store."""
+        self.divergence = sequence_id, upto
+
+    def resolved(self) -> None:
+        """Apply the fact that a person has decided: what is left goes in a new sequence."""
+        self.divergence, self.anew = None, True
+
+    def renewed(self, sequence_id: int, judged: Claim = NO_CLAIM) -> None:
+        """Apply the fact that what is left goes on in a new sequence."""
+        self.sequence_id, self.base, self.anew = sequence_id, 0, False
+        self.judged = judged

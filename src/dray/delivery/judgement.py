@@ -1,0 +1,104 @@
+"""Whether a peer's position fits this store's past, decided before the position counts.
+
+A store may be an old copy: put back, restored, cloned, or without its last commit. Then the peer
+has numbers that new messages would get again, and its order ack would cover messages that it never
+saw. The peer says in which life of this store it accepted its position (`lineage.py`); the stream
+keeps a mark of how far it had come when each life began.
+
+    the peer's position     the peer accepted it in         verdict
+    not beyond the mark     an earlier life                 fits: it counts, the sequence goes on
+    beyond the mark         an earlier life                 older copy: it has all up to the mark
+    not beyond our last     the present life                fits
+    beyond our last         the present life                diverged
+    known already           any                             fits
+    any                     a life of another copy          older copy, if the copy has all our past
+                                                            of then; else diverged
+
+The mark is that of the first life of which the peer has nothing, so a message that joined the
+stream since is certain to be new to the peer.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dray.delivery.lineage import Past
+from dray.delivery.sequences import numbers_are_lookup_ids
+
+
+class LifeMark(NamedTuple):
+    """How far a stream had come when a life of its store began. `last` is a lookup id."""
+
+    life: int
+    last: int
+    sequence_id: int
+    base: int
+
+
+class Verdict(enum.Enum):
+    """How a peer's position stands to the past of this store."""
+
+    FITS = enum.auto()
+    OLDER_COPY = enum.auto()
+    DIVERGED = enum.auto()
+
+
+class Judgement(NamedTuple):
+    """A verdict, and the lookup id up to which an older copy is certain to be delivered."""
+
+    verdict: Verdict
+    delivered: int = 0
+
+
+class Claim(NamedTuple):
+    """A peer's position: sequence id and number, and in which life of ours it was accepted."""
+
+    sequence_id: int
+    number: int
+    life: int
+
+
+NO_CLAIM = Claim(0, 0, 0)
+_FITS = Judgement(Verdict.FITS)
+_DIVERGED = Judgement(Verdict.DIVERGED)
+
+
+def judge(
+    claim: Claim,
+    past: Past,
+    marks: Sequence[LifeMark],
+    present: LifeMark,
+    *,
+    known: tuple[int, int] = (0, 0),
+) -> Judgement:
+    """Judge the first position that a peer states on a connection.
+
+    `known` is a position that the peer has stated before and that was judged or acknowledged. At or
+    below it the peer has accepted nothing since, or has forgotten it.
+    """
+    if (claim.sequence_id, claim.number) <= known:
+        return _FITS
+    since = past.unsent_since(claim.life)
+    if since is None:
+        return _DIVERGED
+    mark = _mark_of(since, marks) if since else present
+    if (claim.sequence_id, claim.number) <= (mark.sequence_id, mark.last - mark.base):
+        if past.lived(claim.life):
+            return _FITS
+        same = claim.sequence_id == mark.sequence_id
+        return Judgement(Verdict.OLDER_COPY, mark.base + claim.number if same else 0)
+    if not since:
+        return _DIVERGED
+    # A sequence that the peer knows and the mark does not began when nothing of the stream was
+    # unacknowledged; or it was renewed, and then its numbers are lookup ids.
+    if claim.sequence_id > mark.sequence_id and numbers_are_lookup_ids(claim.sequence_id):
+        return Judgement(Verdict.OLDER_COPY, min(claim.number, mark.last))
+    return Judgement(Verdict.OLDER_COPY, mark.last)
+
+
+def _mark_of(life: int, marks: Sequence[LifeMark]) -> LifeMark:
+    """How far the stream had come when a life began; nowhere, if it carried nothing before."""
+    earlier = [each for each in marks if each.life <= life]
+    return earlier[-1] if earlier else LifeMark(life, 0, 0, 0)

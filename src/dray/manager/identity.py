@@ -1,0 +1,92 @@
+"""Who this manager is over time: the lives of its store, and the managers met at addresses.
+
+Durable, and made by facts like all of the state. `docs/explanation/identity.md` tells which
+conversations carry these facts, and what happens when they do not fit.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dray.delivery.lineage import LIVES_KEPT, Past
+from dray.manager.events import Peer
+from dray.manager.facts import (
+    AnyFact,
+    LifeBegan,
+    PeerForgotten,
+    PeerMet,
+    QueueCreated,
+    Restored,
+)
+from dray.model.ids import Life
+
+
+class KnownPeer(msgspec.Struct, array_like=True, frozen=True):
+    """The manager that was met at an address, and the last life of ours that sent it anything."""
+
+    manager_id: str
+    since_us: int
+    sent_in: int = 0
+
+
+class IdentitySnapshot(msgspec.Struct, array_like=True, frozen=True):
+    """All of it in a checkpoint."""
+
+    lives: list[Life] = []
+    age: int = 0
+    born: int = 0
+    peers: list[tuple[Peer, KnownPeer]] = []
+
+
+class Identity:
+    """The lives of the store, the births of its queues, and the managers it has met."""
+
+    def __init__(self) -> None:
+        """Begin before the first life."""
+        self.lives: list[Life] = []
+        self.age = 0
+        """How many facts the store holds. A restore does not count: it adds nothing of its own."""
+        self.born = 0
+        """The birth number of the youngest queue."""
+        self.peers: dict[Peer, KnownPeer] = {}
+
+    @property
+    def life(self) -> int:
+        """The number of the present life; 0 before the first."""
+        return self.lives[-1].number if self.lives else 0
+
+    def past(self, peer: Peer) -> Past:
+        """The past by which the positions that a peer states are judged."""
+        known = self.peers.get(peer)
+        return Past(tuple(self.lives), known.sent_in if known else 0)
+
+    def next_birth(self, now_us: int) -> int:
+        """The birth number of a queue that is made now: above all earlier ones, and in time."""
+        return max(self.born + 1, now_us)
+
+    def apply(self, fact: AnyFact) -> None:
+        """Make the part of a fact true that is about identity."""
+        match fact:
+            case LifeBegan(number, age):
+                self.lives = [*self.lives, Life(number, age)][-LIVES_KEPT:]
+            case PeerMet():
+                peer = Peer(fact.host, fact.port, fact.secure)
+                self.peers[peer] = KnownPeer(fact.manager_id, fact.when_us, fact.sent_in)
+            case PeerForgotten(host, port, secure):
+                self.peers.pop(Peer(host, port, secure), None)
+            case QueueCreated():
+                self.born = max(self.born, fact.born)
+            case _:
+                pass
+        if not isinstance(fact, Restored):
+            self.age += 1
+
+    def snapshot(self) -> IdentitySnapshot:
+        """Write it down."""
+        peers = list(self.peers.items())
+        return IdentitySnapshot(list(self.lives), self.age, self.born, peers=peers)
+
+    def restore(self, snapshot: IdentitySnapshot) -> None:
+        """Read what `snapshot` wrote."""
+        self.lives, self.age, self.born = list(snapshot.lives), snapshot.age, snapshot.born
+        self.peers = dict(snapshot.peers)

@@ -1,0 +1,42 @@
+"""Outgoing streams without one of the defences against copies of their own store."""
+
+from __future__ import annotations
+
+from dray.delivery.judgement import Judgement, Verdict
+from dray.delivery.outgoing import OutgoingStream
+
+
+class TrustsEveryPosition(OutgoingStream):
+    """Takes every position of the peer for an order ack, as if no store were ever a copy."""
+
+    def _verdict(self, _peer):
+        return Judgement(Verdict.FITS)
+
+
+class MarksNoLife(OutgoingStream):
+    """Does not know how far it had come when a life began."""
+
+    def life_began(self, _life):
+        pass
+
+
+class SendsTheWholeCopy(OutgoingStream):
+    """Sends everything again that an older copy holds."""
+
+    def _verdict(self, peer):
+        return super()._verdict(peer)._replace(delivered=0)
+
+
+class CountsNewMessagesAsOld(OutgoingStream):
+    """Does not know where an older copy ended."""
+
+    def _verdict(self, peer):
+        return super()._verdict(peer)._replace(delivered=self.last)
+
+
+class HealsUnsaid(OutgoingStream):
+    """Takes a life that it cannot place for an earlier one of its own."""
+
+    def _verdict(self, peer):
+        found = super()._verdict(peer)
+        return Judgement(Verdict.FITS) if found.verdict is Verdict.DIVERGED else found

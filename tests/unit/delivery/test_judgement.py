@@ -1,0 +1,223 @@
+"""A peer's position is judged before it counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.delivery.events import (
+    Confirmed,
+    Diverged,
+    Grown,
+    OlderCopy,
+    PeerForgot,
+    PeerState,
+    Refused,
+    Renewed,
+    StreamCondition,
+)
+from dray.delivery.judgement import Claim
+from dray.delivery.lineage import next_life
+from dray.delivery.sequences import renewed_sequence_id
+from tests.unit.delivery.sender import NOON_ID, NOON_S, Sender, sent
+
+FIRST, SECOND = 0, 1
+
+
+def sender_of(count, acknowledged=0):
+    """A sender whose first life sent `count` messages, of which some were acknowledged."""
+    sender = Sender()
+    sender.now = float(NOON_S)
+    sender.begin_life()
+    sender.admit(count)
+    sender.meet((0, 0, 0))
+    if acknowledged:
+        sender.ack(acknowledged)
+    return sender
+
+
+def put_back(sender):
+    """The store was copied here, went on elsewhere, and the copy is started in its place."""
+    sender.begin_life(drawn=2)
+    return sender.lives[FIRST].number
+
+
+def kinds(effects):
+    return [type(each) for each in effects]
+
+
+def test_a_position_that_the_last_life_can_have_sent_counts_as_an_order_ack():
+    sender = sender_of(5)
+    life = put_back(sender)
+    effects = sender.meet((NOON_ID, 3, life))
+    assert effects[0] == Confirmed(3)
+    assert sent(effects) == [(0, [4, 5])]
+    assert sender.stream.sequence_id == NOON_ID
+
+
+def test_new_messages_are_never_covered_by_an_order_ack_for_lost_ones():
+    sender = sender_of(5)
+    life = put_back(sender)
+    sender.admit(7)
+    effects = sender.meet((NOON_ID, 9, life))
+    assert kinds(effects) == [OlderCopy, Confirmed, Renewed]
+    assert effects[1] == Confirmed(5)
+    assert sent(sender.give(Grown())) == [(0, [6, 7, 8]), (8, [9, 10, 11])]
+
+
+def test_a_store_that_lost_its_last_commit_is_noticed_though_nothing_was_put_back():
+    sender = sender_of(5)
+    life = put_back(sender)
+    del sender.queue.lengths[5]
+    sender.stream.last = sender.last = 4
+    sender.stream.marks = [sender.stream.marks[-1]._replace(last=4)]
+    sender.admit(5)
+    effects = sender.meet((NOON_ID, 5, life))
+    assert effects[1] == Confirmed(4)
+    assert sorted(sender.queue.lengths) == [5, 6, 7, 8, 9]
+
+
+def test_a_later_sequence_at_the_peer_proves_that_all_of_the_copy_was_delivered():
+    sender = sender_of(5)
+    life = put_back(sender)
+    assert Confirmed(5) in sender.meet((NOON_ID + 7, 1, life))
+
+
+def test_a_renewed_sequence_at_the_peer_says_by_its_numbers_what_was_delivered():
+    sender = sender_of(5)
+    life = put_back(sender)
+    effects = sender.meet((renewed_sequence_id(NOON_ID, 0, NOON_S + 10), 2, life))
+    assert Confirmed(2) in effects
+    assert sent(sender.give(Grown())) == [(0, [3, 4, 5])]
+
+
+def test_the_new_sequence_is_above_that_of_the_peer_even_if_the_clock_went_back():
+    sender = sender_of(5)
+    life = put_back(sender)
+    ahead = (NOON_S + 5000) << 32
+    assert sender.meet((ahead, 1, life))[-1].sequence_id > ahead
+
+
+def test_a_peer_that_forgot_all_is_reported_and_sent_what_is_left():
+    sender = sender_of(5, acknowledged=4)
+    put_back(sender)
+    effects = sender.meet((0, 0, 0))
+    assert effects[0] == PeerForgot(0, 0)
+    assert sent(effects) == [(0, [5])]
+
+
+def test_a_kill_between_the_judgement_and_the_first_frame_changes_nothing_of_it():
+    sender = sender_of(5)
+    life = put_back(sender)
+    sender.admit(3)
+    claim = (NOON_ID, 9, life)
+    sender.meet(claim)
+    sender.begin_life(drawn=3)
+    sender.sent_in = sender.lives[SECOND].number
+    effects = sender.meet(claim)
+    assert kinds(effects)[0] not in (OlderCopy, Diverged)
+    assert sorted(sender.queue.lengths) == [6, 7, 8]
+
+
+def copy_of(sender):
+    """Another copy of the store, which was started after the first life."""
+    theirs = [sender.lives[FIRST]]
+    theirs.append(next_life(theirs, 77, sender.lives[SECOND].age))
+    return theirs
+
+
+def test_a_copy_that_has_all_our_past_delivered_all_of_it():
+    sender = sender_of(5)
+    put_back(sender)
+    theirs = copy_of(sender)
+    effects = sender.meet((NOON_ID, 9, theirs[-1].number), theirs)
+    assert kinds(effects) == [OlderCopy, Confirmed, Renewed]
+
+
+def test_a_copy_that_sent_no_more_than_ours_delivered_what_it_says():
+    sender = sender_of(5)
+    put_back(sender)
+    theirs = copy_of(sender)
+    effects = sender.meet((NOON_ID, 3, theirs[-1].number), theirs)
+    assert Confirmed(3) in effects
+    assert kinds(effects)[-1] is Renewed
+
+
+@pytest.mark.parametrize("why", ["it was copied earlier", "we sent since", "it is unknown"])
+def test_a_copy_of_which_nothing_is_certain_stops_the_stream(why):
+    sender = sender_of(5)
+    put_back(sender)
+    theirs = copy_of(sender)
+    if why == "it was copied earlier":
+        theirs[-1] = theirs[-1]._replace(age=theirs[-1].age - 1)
+    elif why == "we sent since":
+        sender.sent_in = sender.lives[SECOND].number
+    else:
+        theirs = []
+    effects = sender.meet((NOON_ID, 9, copy_of(sender)[-1].number), theirs)
+    assert effects == [Diverged(NOON_ID, 9)]
+    assert sorted(sender.queue.lengths) == [1, 2, 3, 4, 5]
+
+
+def test_a_clone_of_a_running_store_stops_the_one_that_runs():
+    sender = sender_of(5, acknowledged=2)
+    theirs = [sender.lives[FIRST]]
+    theirs.append(next_life(theirs, 77, 9))
+    effects = sender.meet((NOON_ID, 4, theirs[-1].number), theirs)
+    assert effects == [Diverged(NOON_ID, 4)]
+
+
+def test_a_position_beyond_all_that_this_life_admitted_stops_the_stream():
+    sender = sender_of(2)
+    assert sender.meet((NOON_ID, 5, sender.lives[-1].number)) == [Diverged(NOON_ID, 5)]
+
+
+def diverged():
+    sender = sender_of(5)
+    assert sender.meet((NOON_ID, 9, 12345)) == [Diverged(NOON_ID, 9)]
+    return sender
+
+
+def test_divergence_survives_restarts_and_never_heals_unsaid():
+    sender = diverged()
+    for drawn in (2, 3):
+        sender.begin_life(drawn)
+        sender.admit(9)
+        assert sender.meet((NOON_ID, 9, sender.lives[FIRST].number)) == []
+        assert sender.stream.condition is StreamCondition.DIVERGED
+    assert len(sender.queue.lengths) == 5 + 2 * 9
+
+
+def test_nothing_a_peer_says_counts_while_a_stream_has_diverged():
+    sender = diverged()
+    assert sender.give(Refused("full", NOON_ID, 5, sender.stream._question)) == []
+    assert sender.give(PeerState(NOON_ID, 5, sender.stream._question)) == []
+    assert not sender.stream.wants_link
+    assert sender.stream.deadline() is None
+
+
+def test_a_resolved_stream_sends_all_that_is_left_in_a_new_sequence():
+    sender = diverged()
+    sender.stream.resolved()
+    sender.begin_life(2)
+    effects = sender.meet((NOON_ID, 9, 12345))
+    assert kinds(effects) == [Renewed]
+    assert sent(sender.give(Grown())) == [(0, [1, 2, 3]), (3, [4, 5])]
+
+
+def test_a_refusal_with_a_position_is_judged_like_any_other():
+    sender = sender_of(5)
+    life = put_back(sender)
+    sender.admit(7)
+    sender.connect_silently()
+    effects = sender.give(Refused("full", NOON_ID, 9, sender.stream._question, life=life))
+    assert kinds(effects) == [OlderCopy, Confirmed, Renewed]
+    assert len(sender.queue.lengths) == 7
+
+
+def test_a_claim_that_was_judged_is_not_judged_again_by_a_later_life():
+    sender = sender_of(5)
+    life = put_back(sender)
+    sender.meet((NOON_ID, 9, life))
+    assert sender.stream.judged == Claim(NOON_ID, 9, life)
+    sender.restart()
+    assert sender.stream.judged == Claim(NOON_ID, 9, life)
