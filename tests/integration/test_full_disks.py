@@ -34,7 +34,8 @@ def test_a_full_destination_tells_its_source_when_others_have_made_room(tmp_path
         disk.fill(8 * MIB)
         bodies = [b"%d" % each + bytes(MIB) for each in range(3)]
         here.queue(f"{disk.url}/landing").send_many(bodies)
-        until(lambda: "store-full" in outgoing(here).delivery.refusal)
+        refusal = until(lambda: outgoing(here).delivery.refusal)
+        assert refusal.code == "store-full"
         assert (outgoing(here).message_count, landing.info().message_count) == (3, 0)
         resends = outgoing(here).delivery.resends
         disk.make_room()
