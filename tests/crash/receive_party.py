@@ -50,10 +50,11 @@ class Calls:
             is_the_one = len(self.seen) == self.count
             if is_the_one and self.when == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
-            result = real(*given, **options)
-            if is_the_one and self.when == "after":
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
+            try:
+                return real(*given, **options)
+            finally:
+                if is_the_one and self.when == "after":
+                    os.kill(os.getpid(), signal.SIGKILL)
 
         setattr(os, name, call)
 
