@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.delivery.judgement import Judgement, Verdict
+from dray.delivery.judgement import Judgement, Standing
 from dray.delivery.outgoing import OutgoingStream
 
 
@@ -10,7 +10,7 @@ class TrustsEveryPosition(OutgoingStream):
     """Takes every position of the peer for an order ack, as if no store were ever a copy."""
 
     def _verdict(self, _peer):
-        return Judgement(Verdict.FITS)
+        return Judgement(Standing.FITS)
 
 
 class MarksNoLife(OutgoingStream):
@@ -39,4 +39,4 @@ class HealsUnsaid(OutgoingStream):
 
     def _verdict(self, peer):
         found = super()._verdict(peer)
-        return Judgement(Verdict.FITS) if found.verdict is Verdict.DIVERGED else found
+        return Judgement(Standing.FITS) if found.standing is Standing.DIVERGED else found

@@ -10,7 +10,7 @@ store, the position that the peer has acknowledged, and whether the stream has d
 from __future__ import annotations
 
 from dray.delivery.events import StreamSnapshot
-from dray.delivery.judgement import NO_CLAIM, Claim, LifeMark
+from dray.delivery.judgement import NOWHERE, LifeMark, PeerPosition
 from dray.delivery.lineage import LIVES_KEPT
 from dray.delivery.sequences import next_sequence_id
 
@@ -26,7 +26,7 @@ class DurableStream:
         self.heard = 0, 0
         """The highest position that the peer has acknowledged: sequence id and number."""
         self.marks: list[LifeMark] = []
-        self.judged = NO_CLAIM
+        self.judged = NOWHERE
         """The peer's position after which the present sequence was begun anew."""
         self.divergence: tuple[int, int] | None = None
         self.anew = False
@@ -86,7 +86,7 @@ class DurableStream:
         """Apply the fact that a person has decided: what is left goes in a new sequence."""
         self.divergence, self.anew = None, True
 
-    def renewed(self, sequence_id: int, judged: Claim = NO_CLAIM) -> None:
+    def renewed(self, sequence_id: int, judged: PeerPosition = NOWHERE) -> None:
         """Apply the fact that what is left goes on in a new sequence."""
         self.sequence_id, self.base, self.anew = sequence_id, 0, False
         self.judged = judged

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from dray.delivery.judgement import NO_CLAIM, Claim, LifeMark
+from dray.delivery.judgement import NOWHERE, LifeMark, PeerPosition
 from dray.delivery.lineage import Past
 from dray.model.ids import Life
 from dray.model.limits import (
@@ -167,7 +167,7 @@ class Renewed(NamedTuple):
     """
 
     sequence_id: int
-    judged: Claim
+    judged: PeerPosition
 
 
 Effect = Open | Transmit | PassOver | Confirmed | Diverged | OlderCopy | PeerForgot | Renewed
@@ -204,7 +204,7 @@ class StreamSnapshot(msgspec.Struct, array_like=True, frozen=True):
     acknowledged: int = 0
     heard: tuple[int, int] = (0, 0)
     marks: list[LifeMark] = []
-    judged: Claim = NO_CLAIM
+    judged: PeerPosition = NOWHERE
     divergence: tuple[int, int] | None = None
     anew: bool = False
 

@@ -5,7 +5,7 @@ has numbers that new messages would get again, and its order ack would cover mes
 saw. The peer says in which life of this store it accepted its position (`lineage.py`); the stream
 keeps a mark of how far it had come when each life began.
 
-    the peer's position     the peer accepted it in         verdict
+    the peer's position     the peer accepted it in         it
     not beyond the mark     an earlier life                 fits: it counts, the sequence goes on
     beyond the mark         an earlier life                 older copy: it has all up to the mark
     not beyond our last     the present life                fits
@@ -37,7 +37,7 @@ class LifeMark(NamedTuple):
     base: int
 
 
-class Verdict(enum.Enum):
+class Standing(enum.Enum):
     """How a peer's position stands to the past of this store."""
 
     FITS = enum.auto()
@@ -46,13 +46,13 @@ class Verdict(enum.Enum):
 
 
 class Judgement(NamedTuple):
-    """A verdict, and the lookup id up to which an older copy is certain to be delivered."""
+    """How it stands, and the lookup id up to which an older copy is certain to be delivered."""
 
-    verdict: Verdict
+    standing: Standing
     delivered: int = 0
 
 
-class Claim(NamedTuple):
+class PeerPosition(NamedTuple):
     """A peer's position: sequence id and number, and in which life of ours it was accepted."""
 
     sequence_id: int
@@ -60,13 +60,13 @@ class Claim(NamedTuple):
     life: int
 
 
-NO_CLAIM = Claim(0, 0, 0)
-_FITS = Judgement(Verdict.FITS)
-_DIVERGED = Judgement(Verdict.DIVERGED)
+NOWHERE = PeerPosition(0, 0, 0)
+_FITS = Judgement(Standing.FITS)
+_DIVERGED = Judgement(Standing.DIVERGED)
 
 
 def judge(
-    claim: Claim,
+    position: PeerPosition,
     past: Past,
     marks: Sequence[LifeMark],
     present: LifeMark,
@@ -78,24 +78,24 @@ def judge(
     `known` is a position that the peer has stated before and that was judged or acknowledged. At or
     below it the peer has accepted nothing since, or has forgotten it.
     """
-    if (claim.sequence_id, claim.number) <= known:
+    if (position.sequence_id, position.number) <= known:
         return _FITS
-    since = past.unsent_since(claim.life)
+    since = past.unsent_since(position.life)
     if since is None:
         return _DIVERGED
     mark = _mark_of(since, marks) if since else present
-    if (claim.sequence_id, claim.number) <= (mark.sequence_id, mark.last - mark.base):
-        if past.lived(claim.life):
+    if (position.sequence_id, position.number) <= (mark.sequence_id, mark.last - mark.base):
+        if past.lived(position.life):
             return _FITS
-        same = claim.sequence_id == mark.sequence_id
-        return Judgement(Verdict.OLDER_COPY, mark.base + claim.number if same else 0)
+        same = position.sequence_id == mark.sequence_id
+        return Judgement(Standing.OLDER_COPY, mark.base + position.number if same else 0)
     if not since:
         return _DIVERGED
     # A sequence that the peer knows and the mark does not began when nothing of the stream was
     # unacknowledged; or it was renewed, and then its numbers are lookup ids.
-    if claim.sequence_id > mark.sequence_id and numbers_are_lookup_ids(claim.sequence_id):
-        return Judgement(Verdict.OLDER_COPY, min(claim.number, mark.last))
-    return Judgement(Verdict.OLDER_COPY, mark.last)
+    if position.sequence_id > mark.sequence_id and numbers_are_lookup_ids(position.sequence_id):
+        return Judgement(Standing.OLDER_COPY, min(position.number, mark.last))
+    return Judgement(Standing.OLDER_COPY, mark.last)
 
 
 def _mark_of(life: int, marks: Sequence[LifeMark]) -> LifeMark:

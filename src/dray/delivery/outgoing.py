@@ -60,7 +60,7 @@ from dray.delivery.events import (
     Transmit,
 )
 from dray.delivery.frame_size import FrameSize
-from dray.delivery.judgement import Claim, Judgement, LifeMark, Verdict, judge
+from dray.delivery.judgement import Judgement, LifeMark, PeerPosition, Standing, judge
 from dray.delivery.lineage import Past
 from dray.delivery.refusal import RefusalNote
 from dray.delivery.sequences import renewed_sequence_id
@@ -289,7 +289,7 @@ class OutgoingStream(DurableStream):
         """
         if self._talk is _Talk.OPEN:
             return self._order_ack(peer, now)
-        unfit = self._verdict(peer).verdict is not Verdict.FITS
+        unfit = self._verdict(peer).standing is not Standing.FITS
         if self._talk is _Talk.NO_LINK or self.anew or unfit or not self._confirms(peer):
             self.counters = self.counters._replace(ignored_acks=self.counters.ignored_acks + 1)
             return []
@@ -305,11 +305,11 @@ class OutgoingStream(DurableStream):
         if self.anew:
             self._judged = True
             return [self._renewal(peer, now)]
-        verdict, delivered = self._verdict(peer)
-        if verdict is Verdict.DIVERGED:
+        standing, delivered = self._verdict(peer)
+        if standing is Standing.DIVERGED:
             return [Diverged(peer.sequence_id, peer.upto)]
         self._judged = True
-        if verdict is Verdict.OLDER_COPY:
+        if standing is Standing.OLDER_COPY:
             effects: list[Effect] = [OlderCopy(peer.sequence_id, peer.upto)]
             if delivered > self._position():
                 self._confirmed = delivered
@@ -322,13 +322,13 @@ class OutgoingStream(DurableStream):
     def _verdict(self, peer: PeerState) -> Judgement:
         present = LifeMark(0, self.last, self.sequence_id, self.base)
         past = Past() if self._judged else self._past._replace(met=peer.met)
-        claim = Claim(peer.sequence_id, peer.upto, 0 if self._judged else peer.life)
+        position = PeerPosition(peer.sequence_id, peer.upto, 0 if self._judged else peer.life)
         known = max(self.heard, self.judged[:2])
-        return judge(claim, past, self.marks, present, known=known)
+        return judge(position, past, self.marks, present, known=known)
 
     def _renewal(self, peer: PeerState, now: float) -> Renewed:
         sequence_id = renewed_sequence_id(self.sequence_id, peer.sequence_id, int(now))
-        return Renewed(sequence_id, Claim(peer.sequence_id, peer.upto, peer.life))
+        return Renewed(sequence_id, PeerPosition(peer.sequence_id, peer.upto, peer.life))
 
     def _confirms(self, peer: PeerState) -> bool:
         """Whether a StreamState is of this sequence, in bounds and new (R36, KB 830639)."""

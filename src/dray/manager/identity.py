@@ -38,7 +38,7 @@ class IdentitySnapshot(msgspec.Struct, array_like=True, frozen=True):
     peers: list[tuple[Peer, KnownPeer]] = []
 
 
-class Identity:
+class StoreIdentity:
     """The lives of the store, the births of its queues, and the managers it has met."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from dray.delivery.confirmation import Outbox
 from dray.delivery.events import DeliverySettings
 from dray.delivery.incoming import IncomingStreams
-from dray.delivery.judgement import Claim
+from dray.delivery.judgement import PeerPosition
 from dray.delivery.outgoing import OutgoingStream
 from dray.manager.accounts import Account, Ledger
 from dray.manager.endings import Ending, Endings
@@ -55,7 +55,7 @@ from dray.manager.facts import (
     positions_in,
     unpack_lookups,
 )
-from dray.manager.identity import Identity
+from dray.manager.identity import StoreIdentity
 from dray.manager.index import (
     TAIL_BYTES,
     claims_in,
@@ -112,7 +112,7 @@ class State:
         self.uploads = Uploads()
         self.endings = Endings()
         """Of outgoing queues that were deleted: whose destinations are to be told."""
-        self.identity = Identity()
+        self.identity = StoreIdentity()
         self.outcomes = Outcomes()
         self.ledger = Ledger()
         self.expiries = Expiries()
@@ -241,7 +241,7 @@ class State:
         self.queues.numbered(fact.number).options = fact.options
 
     def _renew(self, fact: StreamRenewed) -> None:
-        self._stream(fact.queue).renewed(fact.sequence_id, Claim(*fact.judged))
+        self._stream(fact.queue).renewed(fact.sequence_id, PeerPosition(*fact.judged))
 
     def _diverge(self, fact: StreamDiverged) -> None:
         self._stream(fact.queue).diverge(fact.sequence_id, fact.upto)

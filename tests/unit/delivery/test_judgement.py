@@ -15,7 +15,7 @@ from dray.delivery.events import (
     Renewed,
     StreamCondition,
 )
-from dray.delivery.judgement import Claim
+from dray.delivery.judgement import PeerPosition
 from dray.delivery.lineage import next_life
 from dray.delivery.sequences import renewed_sequence_id
 from tests.unit.delivery.sender import NOON_ID, NOON_S, Sender, sent
@@ -214,10 +214,10 @@ def test_a_refusal_with_a_position_is_judged_like_any_other():
     assert len(sender.queue.lengths) == 7
 
 
-def test_a_claim_that_was_judged_is_not_judged_again_by_a_later_life():
+def test_a_position_that_was_judged_is_not_judged_again_by_a_later_life():
     sender = sender_of(5)
     life = put_back(sender)
     sender.meet((NOON_ID, 9, life))
-    assert sender.stream.judged == Claim(NOON_ID, 9, life)
+    assert sender.stream.judged == PeerPosition(NOON_ID, 9, life)
     sender.restart()
-    assert sender.stream.judged == Claim(NOON_ID, 9, life)
+    assert sender.stream.judged == PeerPosition(NOON_ID, 9, life)
