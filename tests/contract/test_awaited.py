@@ -344,6 +344,7 @@ def test_the_awaited_face_has_every_name_of_the_blocking_one():
             and name
             not in {
                 "awaited",
+                "is_here",
                 "begin",
                 "connected",
                 "next_after",

@@ -84,7 +84,6 @@ def test_a_whole_transaction_with_a_large_message_is_received_from_the_dead_lett
         found = manager.queue(DEAD).receive_transaction(SECONDS, transaction=transaction)
         assert b"".join(message.body for message in found.messages[1:-1]) == BODY
         transaction.abort()
-    manager.create_queue("statusq")
     assert from_dead(face, manager)[1] == BODY
 
 

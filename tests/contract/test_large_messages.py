@@ -419,19 +419,6 @@ def test_a_file_that_cannot_be_written_leaves_the_message_in_its_queue(large, tm
     assert received(large) == b"x"
 
 
-def test_a_full_disk_is_told_in_one_sentence(large, tmp_path):
-    large.send(b"x")
-    # What is written to the partial file goes to a device that is always full.
-    (tmp_path / "out.bin.partial").symlink_to("/dev/full")
-    with (
-        pytest.raises(dray.TargetUnwritable, match="No space left"),
-        large.receive(timeout=10) as message,
-    ):
-        message.save_to(tmp_path / "out.bin")
-    assert list(tmp_path.iterdir()) == []
-    assert received(large) == b"x"
-
-
 def test_peek_reads_and_removes_nothing(large, queue):
     large.send(some_bytes(3000))
     for _ in range(2):

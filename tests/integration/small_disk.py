@@ -36,6 +36,7 @@ class SmallDisk:
 
     def __init__(self, url, root):
         self.url = url
+        self.folder = root
         self._filler = root / "filler"
 
     @property

@@ -64,3 +64,23 @@ def test_a_disk_filled_to_the_last_byte_lets_everything_out_and_nothing_in(tmp_p
         disk.make_room()
         orders.send(b"again")
         assert bytes(orders.receive(timeout=100).body) == b"again"
+
+
+def test_a_target_on_a_full_disk_is_told_in_one_sentence_and_nothing_stays_there(tmp_path):
+    with (
+        on_small_disk(tmp_path, "low_water = 0\n") as disk,
+        ManagerProcess("elsewhere", tmp_path) as elsewhere,
+        elsewhere.connect() as manager,
+    ):
+        body = bytes(range(256)) * (MIB // 64)
+        large = dray.LargeMessageQueue(manager.create_queue("heavy"))
+        large.send(body)
+        disk.fill()
+        with (
+            pytest.raises(dray.TargetUnwritable, match="No space left"),
+            large.receive(timeout=100) as message,
+        ):
+            message.save_to(disk.folder / "out.bin")
+        assert [path.name for path in disk.folder.iterdir() if "out.bin" in path.name] == []
+        with large.receive(timeout=100) as message:
+            assert message.body() == body
