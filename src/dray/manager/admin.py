@@ -397,7 +397,10 @@ def part_of(context: Context, queue: Queue, kind: QueueKind, address: QueueAddre
     number, name = context.state.next_queue, f"{queue.name};{address.sub_queue}"
     options = QueueOptions(transactional=queue.options.transactional)
     born = context.state.identity.next_birth(context.now_us)
-    created = QueueCreated(number, name, str(kind), options, parent=queue.number, born=born)
+    created = QueueCreated(
+        number, name, str(kind), options,
+        parent=queue.number, born=born, first_position=context.state.positions_from,
+    )  # fmt: skip
     context.record(created)
     part = context.state.queues.numbered(number)
     if kind is QueueKind.SUB:

@@ -292,6 +292,7 @@ class State:
         self.next_number = max(self.next_number, leases * NUMBERS_LEASED + 1)
         self.outcomes.certain_from = self.next_number
         self.next_queue = max(self.next_queue, fact.when_us // 1_000_000)
+        self.positions_from = max(self.positions_from, fact.when_us)
         if fact.taken_us:
             # A backup holds no files of queues; the first start writes them.
             self.queue_files_kept = False
@@ -419,7 +420,7 @@ class State:
         queue = self.queues.discard(number)
         if queue is None:
             return
-        if queue.kind is QueueKind.PRIVATE:
+        if queue.kind is not QueueKind.SUB:
             self.positions_from = max(self.positions_from, queue.next_lookup_id)
         for packed in queue.index.everything():
             extent = place_in(packed)[0]
