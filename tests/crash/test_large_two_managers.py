@@ -112,7 +112,6 @@ class FourParties(Net):
         super().__init__(path, "")
         self.plan = Plan()
         for host in HOSTS.values():
-            self.lives[host] = 0
             self.desks[host] = PartyDesk(path / host, host * 32)
         for desk in self.desks.values():
             desk.net = self
