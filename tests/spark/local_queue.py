@@ -52,6 +52,7 @@ class LocalQueue:
             "manager": str(self.directory),
             "manager_id": MANAGER_ID,
             "queue": QUEUE,
+            "queue_born": 1,
             "first_lookup_id": first,
             "last_lookup_id": first + parts - 1,
             "lookup_ranges": [[first, first + parts - 1]],

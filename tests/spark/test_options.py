@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from dray.cli.spark import land as land_command
-from dray.errors import InvalidConfiguration
+from dray.errors import InvalidConfiguration, QueueRecreated
 from dray.spark import BYTES_PER_BATCH
 from dray.spark.offsets import (
+    QueueBirth,
     Span,
+    check_birth,
     check_offsets,
     lost,
     position_in,
@@ -17,6 +20,7 @@ from dray.spark.offsets import (
     with_position,
 )
 from dray.spark.options import read_options
+from dray.spark.reader import StreamReader
 
 LEAST = {"url": "dray://127.0.0.1", "queue": "orders"}
 
@@ -29,7 +33,7 @@ def test_keys_are_taken_in_any_case_and_lists_apart():
             "MAXOFFSETSPERTRIGGER": "7",
             "maxbytespertrigger": "8MiB",
             "Content": "LARGE",
-            "startingoffsets": '{"m": {"orders": 5}}',
+            "startingoffsets": '{"m": {"orders": {"born": 8, "lookup_id": 5}}}',
             "failOnDataLoss": "False",
         }
     )
@@ -38,8 +42,9 @@ def test_keys_are_taken_in_any_case_and_lists_apart():
     assert options.queues == ("orders", "parcels*")
     assert (options.rows_max, options.bytes_max) == (7, 8 << 20)
     assert options.content == "large"
-    assert options.starting == {"m": {"orders": 5}}
+    assert options.starting == {"m": {"orders": {"born": 8, "lookup_id": 5}}}
     assert options.fail_on_data_loss is False
+    assert options.accept_new_queue is True
 
 
 def test_the_defaults_are_those_of_the_documentation():
@@ -48,6 +53,7 @@ def test_the_defaults_are_those_of_the_documentation():
     assert (options.content, options.inline, options.starting) == ("messages", True, "earliest")
     assert (options.rows_max, options.bytes_max) == (None, None)
     assert options.fail_on_data_loss is True
+    assert options.accept_new_queue is False
 
 
 @pytest.mark.parametrize(
@@ -64,7 +70,10 @@ def test_the_defaults_are_those_of_the_documentation():
         (LEAST | {"startingOffsets": "first"}, "startingOffsets is 'first'"),
         (LEAST | {"startingOffsets": '{"m": 3}'}, "startingOffsets is"),
         (LEAST | {"startingOffsets": '{"m": {"q": -3}}'}, "startingOffsets is"),
+        (LEAST | {"startingOffsets": '{"m": {"q": 3}}'}, '"lookup_id": <lookup id>}}}'),
+        (LEAST | {"startingOffsets": '{"m": {"q": {"born": 3}}}'}, "startingOffsets is"),
         (LEAST | {"startingOffsets": "[]"}, "startingOffsets is"),
+        (LEAST | {"acceptNewQueue": "maybe"}, "acceptNewQueue is 'maybe'"),
         (LEAST | {"failOnDataLoss": "maybe"}, "failOnDataLoss is 'maybe'"),
     ],
 )
@@ -76,28 +85,66 @@ def test_an_option_that_makes_no_sense_is_refused(given, said):
     assert "\n" not in str(caught.value)
 
 
-def test_offsets_know_their_positions():
-    offsets = with_position(with_position({}, "m", "a", 3), "n", "b", 4)
+def at(born, lookup_id):
+    return {"born": born, "lookup_id": lookup_id}
 
-    assert offsets == {"m": {"a": 3}, "n": {"b": 4}}
-    assert (position_in(offsets, "m", "a"), position_in(offsets, "m", "b")) == (3, 0)
+
+def test_offsets_know_their_positions():
+    offsets = with_position({}, QueueBirth("m", "a", 8), 3)
+    offsets = with_position(offsets, QueueBirth("n", "b", 9), 4)
+
+    assert offsets == {"m": {"a": at(8, 3)}, "n": {"b": at(9, 4)}}
+    assert position_in(offsets, QueueBirth("m", "a", 8)) == 3
+    assert position_in(offsets, QueueBirth("m", "b", 8)) == 0
     assert check_offsets(offsets) is offsets
 
 
-def test_spans_are_what_lies_between_two_offsets():
-    start = {"m": {"a": 3, "b": 5}}
-    end = {"m": {"a": 9, "b": 5, "c": 2}}
+def test_offsets_without_the_birth_number_of_the_queue_are_refused_in_a_sentence():
+    reader = StreamReader(read_options(LEAST))
+    before = {"m": {"orders": 10}}
 
-    assert list(spans(start, end)) == [Span("m", "a", 3, 9), Span("m", "c", 0, 2)]
+    for planned in (
+        lambda: reader.latestOffset(before, ReadAllAvailable()),
+        lambda: reader.partitions(before, before),
+    ):
+        with pytest.raises(InvalidConfiguration) as caught:
+            planned()
+        assert str(caught.value) == (
+            "the offset of 'orders' is 10, without the birth number of the queue; remove the"
+            " checkpoint of the query, which an earlier version wrote, and start it again"
+        )
+
+
+def test_a_position_in_an_earlier_queue_says_nothing_of_the_new_one():
+    offsets = {"m": {"a": at(8, 3)}}
+
+    assert position_in(offsets, QueueBirth("m", "a", 9)) == 0
+    assert list(spans(offsets, {"m": {"a": at(9, 2)}})) == [Span("m", "a", 9, 0, 2)]
+    assert went_back(offsets, {"m": {"a": at(9, 2)}}) == []
+    with pytest.raises(QueueRecreated, match=r"queue 'a' of manager m was deleted") as caught:
+        check_birth(QueueBirth("m", "a", 9), 8)
+    assert (caught.value.queue, caught.value.born, caught.value.expected) == ("a", 9, 8)
+
+
+def test_spans_are_what_lies_between_two_offsets():
+    start = {"m": {"a": at(8, 3), "b": at(8, 5)}}
+    end = {"m": {"a": at(8, 9), "b": at(8, 5), "c": at(8, 2)}}
+
+    assert list(spans(start, end)) == [Span("m", "a", 8, 3, 9), Span("m", "c", 8, 0, 2)]
 
 
 def test_offsets_that_go_back_are_noticed():
-    assert went_back({"m": {"a": 3}}, {"m": {"a": 4}}) == []
-    assert went_back({"m": {"a": 3}}, {"m": {}}) == ["queue 'a' of manager m from 3 to 0"]
+    start = {"m": {"a": at(8, 3)}}
+
+    assert went_back(start, {"m": {"a": at(8, 4)}}) == []
+    assert went_back(start, {"m": {"a": at(8, 2)}}) == ["queue 'a' of manager m from 3 to 2"]
+    assert went_back(start, {"m": {}}) == ["queue 'a' of manager m from 3 to 0"]
 
 
 def test_queues_that_are_gone_are_named():
-    assert lost({"m": {"a": 3, "b": 1}}, {("m", "a")}) == ["queue 'b' of manager m"]
+    start = {"m": {"a": at(8, 3), "b": at(8, 1)}}
+
+    assert lost(start, {("m", "a")}) == ["queue 'b' of manager m"]
 
 
 def test_the_command_has_the_same_size_of_a_batch_as_the_call():

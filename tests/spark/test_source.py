@@ -7,11 +7,12 @@ import json
 import pytest
 
 import dray
-from dray.errors import QueueNotFound
+from dray.errors import QueueNotFound, QueueRecreated
 from dray.spark.catalogue import Catalogue, Place
 from dray.spark.failure import plainly
-from dray.spark.offsets import Span
+from dray.spark.offsets import Span, spans
 from dray.spark.options import read_options
+from dray.spark.reader import BatchReader
 
 slow_spark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -57,7 +58,52 @@ def test_queues_are_found_by_name_and_pattern(catalogue, manager, orders):
     with pytest.raises(QueueNotFound):
         _ = catalogue("nowhere").places
     with pytest.raises(QueueNotFound):
-        catalogue("orders").place(Span("f" * 32, "orders", 0, 1))
+        catalogue("orders").place(Span("f" * 32, "orders", 1, 0, 1))
+
+
+def test_a_queue_that_was_made_again_is_not_the_one_that_was_read(catalogue, manager, orders):
+    found = catalogue("orders")
+    place = place_of(found)
+    read = found.latest({})
+    manager.delete_queue("orders")
+    manager.create_queue("orders").send(b"new")
+    found.refresh()
+
+    for look in (lambda: found.check_births(read), lambda: found.place(Span(*place.birth, 0, 10))):
+        with pytest.raises(QueueRecreated, match=r"queue 'orders' of manager .*failOnDataLoss"):
+            look()
+    again = place_of(found)
+    assert again.born > place.born
+    # From its first position: what was read of the earlier queue counts for nothing.
+    assert list(spans(read, found.latest(read))) == [Span(*again.birth, 0, 11)]
+
+
+@pytest.mark.parametrize("content", ["messages", "large"])
+def test_rows_of_a_queue_that_was_made_again_under_a_task_are_never_given(
+    daemon, manager, parcels, content
+):
+    def reader(**options):
+        given = {"url": daemon.url, "queue": "parcels", "content": content, "minPartitions": "1"}
+        return BatchReader(read_options(given | options))
+
+    parcels.send(bytes(25_000))
+    strict, lenient = reader(), reader(failOnDataLoss="false")
+    (planned,) = strict.partitions()
+    assert sum(batch.num_rows for batch in strict.read(planned))
+    manager.delete_queue("parcels")
+    manager.create_queue("parcels")
+    parcels.send(bytes(25_000))
+    # The queue may also be made again while the planner asks how far it reaches.
+    (late,) = reader().partitions()
+    if content == "large":
+        late.work = [(planned.work[0][0], entry) for _, entry in late.work]
+    else:
+        late.place = planned.place
+
+    for task in (planned, late):
+        with pytest.raises(QueueRecreated, match=r"queue 'parcels'"):
+            list(strict.read(task))
+        assert [batch.num_rows for batch in lenient.read(task)] == []
 
 
 def test_the_reach_of_messages_keeps_to_its_limits(catalogue, orders):
@@ -72,7 +118,9 @@ def test_the_reach_of_messages_keeps_to_its_limits(catalogue, orders):
     assert found.reach(place, 6, upto=6) == 6
     assert found.reach(place, 0, bytes_max=350) == 3
     assert found.reach(place, 0, bytes_max=1) == 1
-    assert found.latest({}) == {place.manager_id: {"orders": 10}}
+    assert found.latest({}) == {
+        place.manager_id: {"orders": {"born": orders.info().born, "lookup_id": 10}}
+    }
 
 
 def test_the_reach_of_messages_begins_at_what_is_there(catalogue, orders):
@@ -88,7 +136,7 @@ def test_the_reach_of_large_messages_keeps_to_its_limits(catalogue, parcels):
     found = catalogue("parcels", content="large")
     place = place_of(found)
     # Header, three fragments, trailer: each begins five positions behind the one before.
-    firsts = [entry.first_lookup_id for entry in found.large_in(Span(place[1], "parcels", 0, 99))]
+    firsts = [entry.first_lookup_id for entry in found.large_in(Span(*place.birth, 0, 99))]
 
     assert firsts == [1, 6, 11, 16]
     assert found.reach(place, 0) == 16
@@ -98,7 +146,7 @@ def test_the_reach_of_large_messages_keeps_to_its_limits(catalogue, parcels):
     assert found.reach(place, 0, bytes_max=60_000) == 6
     assert found.reach(place, 0, bytes_max=1) == 1
     assert found.reach(place, 0, upto=12) == 11
-    assert [each.first_lookup_id for each in found.large_in(Span(place[1], "parcels", 1, 11))] == [
+    assert [each.first_lookup_id for each in found.large_in(Span(*place.birth, 1, 11))] == [
         6,
         11,
     ]
@@ -168,8 +216,10 @@ class TestInSpark:
         assert run() == [[11]]
         last = max((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"))
         offsets = json.loads(last.read_text().splitlines()[-1])
-        assert list(offsets.values()) == [{"orders": 11}]
+        assert list(offsets.values()) == [{"orders": {"born": orders.info().born, "lookup_id": 11}}]
 
 
 def test_a_place_says_where_a_queue_is(catalogue, orders, daemon, manager):
-    assert place_of(catalogue("orders")) == Place(daemon.url, manager.info().id, "orders")
+    assert place_of(catalogue("orders")) == Place(
+        daemon.url, manager.info().id, "orders", orders.info().born
+    )

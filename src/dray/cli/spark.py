@@ -30,10 +30,22 @@ def command() -> None:
     "--idle", type=click.FloatRange(0), metavar="S", help="With --follow: end after S idle seconds."
 )
 @click.option("--batch", type=Size(), help="Payload of one micro-batch  [default: 1GiB].")
+@click.option(
+    "--accept-new-queue",
+    is_flag=True,
+    help="Land a queue that was deleted and made again, from its first message.",
+)
 @takes_url_and_json
 @click.pass_obj
 def land(
-    settings: Settings, queue: str, *, out: str, follow: bool, idle: float | None, batch: int | None
+    settings: Settings,
+    queue: str,
+    *,
+    out: str,
+    follow: bool,
+    idle: float | None,
+    batch: int | None,
+    accept_new_queue: bool,
 ) -> None:
     """Land the large messages of QUEUE as payload files and a Parquet table below DIR.
 
@@ -51,6 +63,7 @@ def land(
             out,
             until=Until(follow=follow, idle_s=idle),
             bytes_per_batch=bytes_per_batch,
+            accept_new_queue=accept_new_queue,
             report=lambda so_far: shown.update(so_far.bytes),
         )
     if settings.as_json:

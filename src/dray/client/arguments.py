@@ -353,6 +353,7 @@ _BY_NAME: Final = {
     "until": Expected("dray.spark.Until", _ours("Until", "dray.spark.")),
     "session": Expected("a session of Spark", _of_spark),
     "bytes_per_batch": _SIZE,
+    "accept_new_queue": _FLAG,
     "rows_per_batch": Expected("a whole number from 1 on", _whole(1, MESSAGE_NUMBER_MAX)),
     "report": Expected("a function", _callable),
     "master": _TEXT,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from dray.model.ids import split_id
+from dray.spark.offsets import QueueBirth, check_birth
 from dray.spark.positions import Progress, Range
 from dray.spark.schema import LANDED, UNREADABLE
 from dray.spark.summary import HoleLanded
@@ -44,6 +45,18 @@ def in_order(rows: pa.Table) -> pa.Table:
     )
 
 
+def check_births(rows: pa.Table, reached: Reached) -> None:
+    """Raise `QueueRecreated` if rows are of another birth of a queue than what was landed of it.
+
+    The source compares with its checkpoint; this holds without a checkpoint, too.
+    """
+    for row in rows.group_by(["manager_id", "queue", "queue_born"]).aggregate([]).to_pylist():
+        birth = QueueBirth(row["manager_id"], row["queue"], row["queue_born"])
+        landed = reached.queue(birth.manager_id, birth.queue).born
+        if landed:
+            check_birth(birth, landed)
+
+
 def examine(rows: pa.Table, landed: list[bool], reached: Reached) -> Examined:
     """Look at a batch in queue order; `landed` says of each row whether the table has it."""
     fresh: list[dict[str, Any]] = []
@@ -56,10 +69,11 @@ def examine(rows: pa.Table, landed: list[bool], reached: Reached) -> Examined:
         manager_id, queue, sequence_id = row["manager_id"], row["queue"], row["sequence_id"]
         key = (row["manager"], manager_id, queue)
         queues[key] = None
+        before = reached.birth(manager_id, queue, row["queue_born"])
         if row["state"] == UNREADABLE:
+            reached = reached.with_queue(manager_id, queue, before)
             unreadable.append((key, sequence_id))
             continue
-        before = reached.queue(manager_id, queue)
         if is_landed or sequence_id in seen:
             again = _is_duplicate(row, before.progress) or sequence_id in seen
             duplicates, replayed = duplicates + again, replayed + (not again)

@@ -10,7 +10,7 @@ from dray.errors import QueueNotFound
 from dray.model.classes import QueueKind
 from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.spark.managers import Managers, first_after, list_large, pages
-from dray.spark.offsets import Offsets, Span, position_in, with_position
+from dray.spark.offsets import Offsets, QueueBirth, Span, check_birth, position_in, with_position
 
 if TYPE_CHECKING:
     from dray.client.queue import Queue
@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """A queue, and where its manager is."""
+    """One birth of a queue, and where its manager is."""
 
     url: str
     manager_id: str
     queue: str
+    born: int
+
+    @property
+    def birth(self) -> QueueBirth:
+        """Which birth of which queue this is."""
+        return QueueBirth(self.manager_id, self.queue, self.born)
 
 
 class Catalogue:
@@ -48,10 +54,12 @@ class Catalogue:
         for url in self._options.urls:
             manager = self._managers.at(url)
             manager_id = manager.info().id
-            names = [info.name for info in manager.queues() if info.kind is QueueKind.PRIVATE]
+            born = {
+                info.name: info.born for info in manager.queues() if info.kind is QueueKind.PRIVATE
+            }
             for wanted in self._options.queues:
-                for name in _matching(wanted, names, url):
-                    found[manager_id, name] = Place(url, manager_id, name)
+                for name in _matching(wanted, list(born), url):
+                    found[manager_id, name] = Place(url, manager_id, name, born[name])
         self._places = found
 
     def known(self) -> set[tuple[str, str]]:
@@ -59,7 +67,10 @@ class Catalogue:
         return set(self._places)
 
     def place(self, span: Span) -> Place:
-        """Where a range is to be read; raises `QueueNotFound` if its queue is gone."""
+        """Where a range is to be read.
+
+        Raises `QueueNotFound` if its queue is gone, `QueueRecreated` if it is another one now.
+        """
         if not self._places:
             self.refresh()
         place = self._places.get((span.manager_id, span.queue))
@@ -68,14 +79,22 @@ class Catalogue:
                 f"queue {span.queue!r} of manager {span.manager_id} is at none of the given urls",
                 queue=span.queue,
             )
+        check_birth(place.birth, span.born)
         return place
+
+    def check_births(self, start: Offsets) -> None:
+        """Raise `QueueRecreated` if a queue is another one than the one that `start` tells of."""
+        for place in self.places:
+            offset = start.get(place.manager_id, {}).get(place.queue)
+            if offset is not None:
+                check_birth(place.birth, offset["born"])
 
     def latest(self, start: Offsets) -> Offsets:
         """How far all queues reach."""
         end = start
         for place in self.places:
-            after = position_in(start, place.manager_id, place.queue)
-            end = with_position(end, place.manager_id, place.queue, self.reach(place, after))
+            upto = self.reach(place, position_in(start, place.birth))
+            end = with_position(end, place.birth, upto)
         return end
 
     def reach(

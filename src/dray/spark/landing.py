@@ -26,7 +26,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dray.client.public_calls import checked
-from dray.errors import DrayError, StoreLocked
+from dray.errors import DrayError, QueueRecreated, StoreLocked
 from dray.spark.failure import WORKER_TOO_SLOW, disk_told, plainly
 from dray.spark.session import spark_session
 
@@ -57,7 +57,10 @@ class Settler(Protocol):
     """What the driver asks of managers once rows are durable."""
 
     def settle(self, key: QueueKey, reached: QueueReached) -> QueueReached:
-        """Take from the queue what `reached` says is landed; say how far that is. Idempotent."""
+        """Take from the queue what `reached` says is landed; say how far that is. Idempotent.
+
+        Raises `QueueRecreated`, and takes nothing, from another birth of the queue.
+        """
         ...
 
     def set_aside(self, key: QueueKey, sequence_id: str) -> str:
@@ -93,6 +96,7 @@ def land(
     session: SparkSession | None = None,
     bytes_per_batch: int | str = BYTES_PER_BATCH,
     rows_per_batch: int = ROWS_PER_BATCH,
+    accept_new_queue: bool = False,
     report: Report | None = None,
 ) -> LandingSummary:
     """Land the large messages of a queue below the directory `out`; give what was done.
@@ -101,9 +105,12 @@ def land(
     with the summary so far. Without a `session`, the active one is used, or a local one started.
     A large message with a hole becomes a row with state "hole" and its parts are removed. One that
     only a newer program can read is moved to the sub-queue "unreadable" and named in the summary.
+    With `accept_new_queue`, a queue that was deleted and made again since it was landed into `out`
+    is landed from its first position.
 
     Raises `StoreLocked` while another landing works there, `StoreFull` or `StoreError` for its
-    disk, and the error of a manager or payload as it is; what was landed before stays landed, and
+    disk, `QueueRecreated` for a queue that was made again and is not accepted, and the error of a
+    manager or payload as it is; what was landed before stays landed, and
     another call goes on from there.
     """
     from dray.spark.managers import ManagerPuller, ManagerSettler
@@ -119,13 +126,16 @@ def land(
             .option("maxOffsetsPerTrigger", str(rows_per_batch))
             .option("maxBytesPerTrigger", str(bytes_per_batch))
             .option("minPartitions", str(2 * spark.sparkContext.defaultParallelism))
+            .option("acceptNewQueue", str(accept_new_queue).lower())
             .load()
         )
 
     settler = ManagerSettler()
     try:
         with _session(session) as spark:
-            landing = Landing(Path(out), ManagerPuller(), settler, report)
+            landing = Landing(
+                Path(out), ManagerPuller(), settler, report, accept_new_queue=accept_new_queue
+            )
             return landing.run(rows(spark), until)
     finally:
         settler.close()
@@ -135,7 +145,13 @@ class Landing:
     """One landing into one directory, of rows from anywhere, payloads from any `Puller`."""
 
     def __init__(
-        self, out: Path, puller: Puller, settler: Settler, report: Report | None = None
+        self,
+        out: Path,
+        puller: Puller,
+        settler: Settler,
+        report: Report | None = None,
+        *,
+        accept_new_queue: bool = False,
     ) -> None:
         """Take the directory and the ways to the managers; nothing is touched yet."""
         from dray.spark.summary import LandingSummary
@@ -148,6 +164,7 @@ class Landing:
         self._puller = puller
         self._settler = settler
         self._report = report
+        self._accept_new_queue = accept_new_queue
         self._table: LandedTable | None = None
         self._failure: Exception | None = None
         self._busy = False
@@ -241,13 +258,15 @@ class Landing:
         logger.debug("batch %d landed, %d files so far", batch_id, self.summary.files)
 
     def _land_batch(self, rows: DataFrame) -> None:
-        from dray.spark.batch import examine, in_order
+        from dray.spark.batch import check_births, examine, in_order
         from dray.spark.pulling import PullInto
         from dray.spark.schema import PULLED, spark_schema
 
         assert self._table is not None
         pull = PullInto(self.payloads, self._puller)
         pulled = in_order(rows.mapInArrow(pull.all, spark_schema(PULLED)).toArrow())
+        if not self._accept_new_queue:
+            check_births(pulled, self._table.reached)
         landed = self._table.already_landed(pulled["sequence_id"])
         examined = examine(pulled, landed, self._table.reached)
         if examined.rows.num_rows:
@@ -267,7 +286,13 @@ class Landing:
         reached = examined.reached
         for key in examined.queues:
             _, manager_id, queue = key
-            settled = self._settler.settle(key, reached.queue(manager_id, queue))
+            try:
+                settled = self._settler.settle(key, reached.queue(manager_id, queue))
+            except QueueRecreated:
+                if not self._accept_new_queue:
+                    raise
+                # Nothing is left to settle of the queue that was read; the next batch begins anew.
+                continue
             reached = reached.with_queue(manager_id, queue, settled)
         self._table.settled(reached)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dray.client.transaction import Transaction
     from dray.model.message import Message
     from dray.spark.batch import QueueKey
+    from dray.spark.catalogue import Place
     from dray.spark.payload import Target
     from dray.spark.table import QueueReached
     from dray.wire.stream import Frame
@@ -91,12 +92,13 @@ def sequence_id_of(entry: LargeEntry) -> str:
     return join_id(ManagerId(entry.source), entry.sequence)
 
 
-def describe_large(url: str, queue: Queue, manager_id: str, entry: LargeEntry) -> dict[str, Any]:
+def describe_large(place: Place, queue: Queue, entry: LargeEntry) -> dict[str, Any]:
     """One row of `schema.LARGE`. Raises `MessageNotFound` if it is no longer there."""
     row = {
-        "manager": url,
-        "manager_id": manager_id,
+        "manager": place.url,
+        "manager_id": place.manager_id,
         "queue": queue.name,
+        "queue_born": place.born,
         "first_lookup_id": entry.first_lookup_id,
         "last_lookup_id": entry.last_lookup_id,
         "sequence_id": sequence_id_of(entry),
@@ -251,7 +253,10 @@ class ManagerSettler:
         self._managers = Managers()
 
     def settle(self, key: QueueKey, reached: QueueReached) -> QueueReached:
-        """Settle one queue as far as `reached` allows; give how far that is."""
+        """Settle one queue as far as `reached` allows; give how far that is.
+
+        Raises `QueueRecreated`, and settles nothing, if the queue was made again since it was read.
+        """
         url, _, name = key
         return patiently(lambda: self._settle(self._managers.raw_queue(url, name), url, reached))
 
@@ -278,11 +283,14 @@ class ManagerSettler:
         return ""
 
     def _settle(self, queue: Queue, url: str, reached: QueueReached) -> QueueReached:
+        if reached.holed:
+            # What is removed by its sequence id has to be in the queue that was read, too.
+            queue.settle(reached.progress.upto, born=reached.born)
         for sequence_id in reached.holed:
             self._reject(self._managers.at(url), queue, sequence_id)
         progress = reached.progress.advanced(lambda position: first_after(queue, position))
         if progress.upto:
-            queue.settle(progress.upto)
+            queue.settle(progress.upto, born=reached.born)
         return reached._replace(progress=progress, holed=())
 
     def _reject(self, manager: Manager, queue: Queue, sequence_id: str) -> None:

@@ -1,8 +1,13 @@
-"""How far a query has read: for every queue of every manager, a lookup id.
+"""How far a query has read: for every queue of every manager, its birth number and a lookup id.
 
-Spark keeps offsets as JSON in its checkpoint: `{manager id: {queue: lookup id}}`. The lookup id is
-that of the last message read; of a large message, that of its first part, since large messages are
-listed in the order in which they began. A queue that is not named has not been read from.
+Spark keeps offsets as JSON in its checkpoint:
+
+    {manager id: {queue: {"born": birth number, "lookup_id": lookup id}}}
+
+The lookup id is that of the last message read; of a large message, that of its first part, since
+large messages are listed in the order in which they began. A queue that is not named has not been
+read from. A position belongs to one birth of a queue: if the queue was deleted and made again, the
+birth numbers differ, and the position says nothing of the new queue.
 
 Spark accepts offsets that go backwards without a word, so that is watched here.
 """
@@ -12,14 +17,26 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
-Offsets = dict[str, dict[str, int]]
+from dray.errors import QueueRecreated
+
+Offsets = dict[str, dict[str, dict[str, int]]]
+_PARTS = ("born", "lookup_id")
 
 
-class Span(NamedTuple):
-    """What one micro-batch reads of one queue: positions over `after`, up to and with `upto`."""
+class QueueBirth(NamedTuple):
+    """A queue of a manager, from its making to its deletion."""
 
     manager_id: str
     queue: str
+    born: int
+
+
+class Span(NamedTuple):
+    """What one micro-batch reads of one birth of a queue: positions over `after`, up to `upto`."""
+
+    manager_id: str
+    queue: str
+    born: int
     after: int
     upto: int
 
@@ -31,29 +48,40 @@ def check_offsets(value: Any) -> Offsets:
     for manager_id, queues in value.items():
         if not isinstance(queues, dict):
             raise ValueError(f"the offsets of {manager_id!r} are no object")  # noqa: TRY004 - see above
-        for queue, position in queues.items():
-            if not isinstance(position, int) or isinstance(position, bool) or position < 0:
-                raise ValueError(f"the offset of {queue!r} is {position!r}")
+        for queue, offset in queues.items():
+            if isinstance(offset, int):
+                raise ValueError(  # noqa: TRY004 - see above
+                    f"the offset of {queue!r} is {offset!r}, without the birth number of the queue"
+                )
+            if not isinstance(offset, dict) or sorted(offset) != sorted(_PARTS):
+                raise ValueError(f"the offset of {queue!r} is {offset!r}")
+            for part in offset.values():
+                if not isinstance(part, int) or isinstance(part, bool) or part < 0:
+                    raise ValueError(f"the offset of {queue!r} is {offset!r}")
     return value
 
 
-def position_in(offsets: Offsets, manager_id: str, queue: str) -> int:
-    """The position reached in one queue; 0 is before its first message."""
-    return offsets.get(manager_id, {}).get(queue, 0)
+def position_in(offsets: Offsets, birth: QueueBirth) -> int:
+    """The position reached in one birth of a queue; 0 is before its first message."""
+    offset = offsets.get(birth.manager_id, {}).get(birth.queue)
+    return offset["lookup_id"] if offset is not None and offset["born"] == birth.born else 0
 
 
-def with_position(offsets: Offsets, manager_id: str, queue: str, position: int) -> Offsets:
-    """The same offsets with one queue at `position`."""
-    return {**offsets, manager_id: {**offsets.get(manager_id, {}), queue: position}}
+def with_position(offsets: Offsets, birth: QueueBirth, position: int) -> Offsets:
+    """The same offsets with one birth of a queue at `position`."""
+    manager_id, queue, born = birth
+    offset = {"born": born, "lookup_id": position}
+    return {**offsets, manager_id: {**offsets.get(manager_id, {}), queue: offset}}
 
 
 def spans(start: Offsets, end: Offsets) -> Iterator[Span]:
     """What lies between two offsets, queue by queue."""
     for manager_id, queues in end.items():
-        for queue, upto in queues.items():
-            after = position_in(start, manager_id, queue)
+        for queue, offset in queues.items():
+            born, upto = offset["born"], offset["lookup_id"]
+            after = position_in(start, QueueBirth(manager_id, queue, born))
             if upto > after:
-                yield Span(manager_id, queue, after, upto)
+                yield Span(manager_id, queue, born, after, upto)
 
 
 def lost(start: Offsets, known: Container[tuple[str, str]]) -> list[str]:
@@ -66,12 +94,29 @@ def lost(start: Offsets, known: Container[tuple[str, str]]) -> list[str]:
     ]
 
 
+def check_birth(birth: QueueBirth, expected: int) -> None:
+    """Raise `QueueRecreated` if the queue is another one than the one that was read from."""
+    if birth.born != expected:
+        raise QueueRecreated(
+            f"queue {birth.queue!r} of manager {birth.manager_id} was deleted and made again since"
+            " it was read; to begin the new queue at its first position, set failOnDataLoss to"
+            " false, or accept_new_queue (--accept-new-queue) of a landing",
+            queue=birth.queue,
+            born=birth.born,
+            expected=expected,
+        )
+
+
 def went_back(start: Offsets, end: Offsets) -> list[str]:
     """Queues whose position in `end` is before that in `start`, in words."""
-    return [
-        f"queue {queue!r} of manager {manager_id} from {position} to"
-        f" {position_in(end, manager_id, queue)}"
-        for manager_id, queues in start.items()
-        for queue, position in queues.items()
-        if position_in(end, manager_id, queue) < position
-    ]
+    back = []
+    for manager_id, queues in start.items():
+        for queue, offset in queues.items():
+            before, begun = offset["lookup_id"], {"born": offset["born"], "lookup_id": 0}
+            reached = end.get(manager_id, {}).get(queue, begun)
+            if reached["born"] == offset["born"] and reached["lookup_id"] < before:
+                back.append(
+                    f"queue {queue!r} of manager {manager_id} from {before} to"
+                    f" {reached['lookup_id']}"
+                )
+    return back

@@ -4,11 +4,13 @@
     queue                  names or patterns (`orders*`), comma-separated
     content                messages | large
     bodies                 inline | reference (of messages; large ones are always references)
-    startingOffsets        earliest | latest | {manager id: {queue: lookup id}}; new queries only
+    startingOffsets        earliest | latest | offsets, see `dray.spark.offsets`; new queries only
     maxOffsetsPerTrigger   rows of one micro-batch at most
     maxBytesPerTrigger     payload bytes of one micro-batch at most (one row may be more by itself)
     minPartitions          into how many tasks a micro-batch is divided, where it has that many rows
     failOnDataLoss         whether offsets that the queues no longer know end the query
+    acceptNewQueue         whether a queue that was made again is read from its first position; as
+                           with failOnDataLoss=false
 
 Spark hands over the keys in any case: they compare without regard to it, as in Spark's own sources.
 """
@@ -28,7 +30,7 @@ BODIES = ("inline", "reference")
 PARTITIONS_DEFAULT = 4
 _KNOWN = (
     "url", "queue", "content", "bodies", "startingOffsets", "maxOffsetsPerTrigger",
-    "maxBytesPerTrigger", "minPartitions", "failOnDataLoss", "path",
+    "maxBytesPerTrigger", "minPartitions", "failOnDataLoss", "acceptNewQueue", "path",
 )  # fmt: skip
 
 
@@ -44,6 +46,7 @@ class Options(NamedTuple):
     bytes_max: int | None = None
     partitions: int = PARTITIONS_DEFAULT
     fail_on_data_loss: bool = True
+    accept_new_queue: bool = False
 
 
 def read_options(given: Mapping[str, str]) -> Options:
@@ -54,6 +57,8 @@ def read_options(given: Mapping[str, str]) -> Options:
         raise InvalidConfiguration(
             f"format('dray') has no option {unknown[0]!r}; it has {', '.join(_KNOWN[:-1])}"
         )
+    fail_on_data_loss = _choice(by_key, "failOnDataLoss", ("true", "false")) == "true"
+    accept_new_queue = _choice(by_key, "acceptNewQueue", ("false", "true")) == "true"
     return Options(
         urls=_names(by_key, "url"),
         queues=_names(by_key, "queue"),
@@ -63,7 +68,8 @@ def read_options(given: Mapping[str, str]) -> Options:
         rows_max=_number(by_key, "maxOffsetsPerTrigger"),
         bytes_max=_size(by_key, "maxBytesPerTrigger"),
         partitions=_number(by_key, "minPartitions") or PARTITIONS_DEFAULT,
-        fail_on_data_loss=_choice(by_key, "failOnDataLoss", ("true", "false")) == "true",
+        fail_on_data_loss=fail_on_data_loss,
+        accept_new_queue=accept_new_queue or not fail_on_data_loss,
     )
 
 
@@ -107,6 +113,6 @@ def _starting(text: str) -> str | Offsets:
         return check_offsets(json.loads(text))
     except ValueError as error:
         raise InvalidConfiguration(
-            f"startingOffsets is {text!r}; it can be earliest, latest"
-            ' or {"<manager id>": {"<queue>": <lookup id>}}'
+            f'startingOffsets is {text!r}; it can be earliest, latest or {{"<manager id>":'
+            ' {"<queue>": {"born": <QueueInfo.born>, "lookup_id": <lookup id>}}}'
         ) from error

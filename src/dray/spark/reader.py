@@ -4,6 +4,9 @@ The planner, a process of its own beside the driver, asks how far the queues rea
 into partitions. Executors read a partition each. A range may be read any number of times: nothing
 leaves a queue here. A query that was restarted may be given a range of which part was settled
 meanwhile; what is gone from it was landed, and is not missed.
+
+A queue may be deleted and made again at any moment. Offsets and ranges therefore name the birth of
+their queue, and an executor asks for the birth number behind each read, before it gives the rows.
 """
 
 from __future__ import annotations
@@ -21,10 +24,20 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from dray.errors import MessageNotFound, StoreError
+from dray.errors import InvalidConfiguration, MessageNotFound, QueueRecreated, StoreError
 from dray.spark.catalogue import Catalogue, Place
 from dray.spark.managers import Managers, describe_large, pages, patiently, time_of
-from dray.spark.offsets import Offsets, Span, lost, position_in, spans, went_back, with_position
+from dray.spark.offsets import (
+    Offsets,
+    Span,
+    check_birth,
+    check_offsets,
+    lost,
+    position_in,
+    spans,
+    went_back,
+    with_position,
+)
 from dray.spark.options import Options
 from dray.spark.schema import LARGE, MESSAGES, batch_of
 from dray.wire.frames import LargeEntry
@@ -88,30 +101,50 @@ class _Reading:
     def _read_large(
         self, managers: Managers, partition: LargePartition
     ) -> Iterator[pa.RecordBatch]:
-        rows: list[dict[str, Any]] = []
-        for place, entry in partition.work:
-            queue = managers.raw_queue(place.url, place.queue)
-            try:
-                rows.append(describe_large(place.url, queue, place.manager_id, entry))
-            except MessageNotFound:
-                if self.options.fail_on_data_loss:
-                    raise
-            if len(rows) >= _ROWS_AT_ONCE:
+        for at in range(0, len(partition.work), _ROWS_AT_ONCE):
+            work = partition.work[at : at + _ROWS_AT_ONCE]
+            described = [(place, self._describe(managers, place, entry)) for place, entry in work]
+            places = {place for place, _ in described}
+            still = {place for place in places if self._is_still(managers, place)}
+            rows = [row for place, row in described if row is not None and place in still]
+            if rows:
                 yield batch_of(rows, LARGE)
-                rows = []
-        if rows:
-            yield batch_of(rows, LARGE)
+
+    def _describe(
+        self, managers: Managers, place: Place, entry: LargeEntry
+    ) -> dict[str, Any] | None:
+        """The row of a large message; None if it is gone and may be."""
+        try:
+            return describe_large(place, managers.raw_queue(place.url, place.queue), entry)
+        except MessageNotFound:
+            # In a queue that was made again nothing of it is found: then that is the error.
+            if self._is_still(managers, place) and self.options.fail_on_data_loss:
+                raise
+        return None
+
+    def _is_still(self, managers: Managers, place: Place) -> bool:
+        """Whether a queue is the one that was planned for, and what was read so far is of it.
+
+        Raises `QueueRecreated` if it is not, unless a new queue is accepted.
+        """
+        born = managers.raw_queue(place.url, place.queue).info().born
+        if not self.options.accept_new_queue:
+            check_birth(place.birth._replace(born=born), place.born)
+        return born == place.born
 
     def _read_messages(
         self, managers: Managers, partition: MessagePartition
     ) -> Iterator[pa.RecordBatch]:
         place, span = partition.place, partition.span
         for page in pages(managers.raw_queue(place.url, place.queue), span.after, span.upto):
+            if not self._is_still(managers, place):
+                return
             rows = [
                 {
                     "manager": place.url,
                     "manager_id": place.manager_id,
                     "queue": place.queue,
+                    "queue_born": place.born,
                     "lookup_id": message.lookup_id,
                     "id": message.id,
                     "label": message.label,
@@ -131,9 +164,11 @@ class _Reading:
                 for message in page
             ]
             yield batch_of(rows, MESSAGES)
+        # Of an earlier queue nothing was found, which is no empty range.
+        self._is_still(managers, place)
 
     def _partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        wanted = list(spans(start, end))
+        wanted = [span for span in spans(start, end) if self._is_there(span)]
         if self.options.content == "large":
             return self._large_partitions(wanted)
         return [
@@ -141,6 +176,16 @@ class _Reading:
             for span in wanted
             for piece in _cut(span, self.options.partitions)
         ]
+
+    def _is_there(self, span: Span) -> bool:
+        """Whether a range can be read; it cannot be if its queue was made again since, accepted."""
+        try:
+            self.catalogue.place(span)
+        except QueueRecreated:
+            if not self.options.accept_new_queue:
+                raise
+            return False
+        return True
 
     def _large_partitions(self, wanted: list[Span]) -> Sequence[InputPartition]:
         """Divide by bytes: the largest first, each to the task that has least."""
@@ -191,15 +236,14 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return patiently(lambda: self._next(start, _limits(limit, self.options)))
 
     def _next(self, start: Offsets, limits: Limits) -> Offsets:
+        _check_form(start)
         self.catalogue.refresh()
         self._check_nothing_lost(start)
         end = start
         places = self.catalogue.places
         for place in places:
-            after = position_in(start, place.manager_id, place.queue)
-            target = None
-            if self._target is not None:
-                target = position_in(self._target, place.manager_id, place.queue)
+            after = position_in(start, place.birth)
+            target = None if self._target is None else position_in(self._target, place.birth)
             upto = self.catalogue.reach(
                 place,
                 after,
@@ -208,7 +252,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
                 upto=target,
             )
             if upto > after:
-                end = with_position(end, place.manager_id, place.queue, upto)
+                end = with_position(end, place.birth, upto)
         assert not went_back(start, end)
         return end
 
@@ -222,6 +266,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """The tasks of one micro-batch."""
+        _check_form(start)
+        _check_form(end)
         return patiently(lambda: self._partitions(start, end))
 
     def commit(self, end: Offsets) -> None:
@@ -233,6 +279,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             self._catalogue.close()
 
     def _check_nothing_lost(self, start: Offsets) -> None:
+        if not self.options.accept_new_queue:
+            self.catalogue.check_births(start)
         if not self.options.fail_on_data_loss:
             return
         missing = lost(start, self.catalogue.known())
@@ -250,9 +298,22 @@ class BatchReader(_Reading, DataSourceReader):
         """The tasks."""
         start = self.options.starting if isinstance(self.options.starting, dict) else {}
         try:
+            if not self.options.accept_new_queue:
+                patiently(lambda: self.catalogue.check_births(start))
             return patiently(lambda: self._partitions(start, self.catalogue.latest(start)))
         finally:
             self.catalogue.close()
+
+
+def _check_form(offsets: Offsets) -> None:
+    """Refuse offsets of a checkpoint that do not say which birth of a queue they are of."""
+    try:
+        check_offsets(offsets)
+    except ValueError as error:
+        raise InvalidConfiguration(
+            f"{error}; remove the checkpoint of the query, which an earlier version wrote, and"
+            " start it again"
+        ) from error
 
 
 def _limits(limit: ReadLimit, options: Options) -> Limits:

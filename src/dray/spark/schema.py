@@ -1,7 +1,8 @@
 """The columns of `format("dray")` and of the table of what was landed.
 
-`lookup_ranges` are the positions that a large message's parts take in its queue, as [first, last];
-`missing` names what is not there, as "3-5" (fragment numbers), "header" or "trailer".
+`queue_born` is the birth number of the queue in which a row was read. `lookup_ranges` are the
+positions that a large message's parts take in its queue, as [first, last]; `missing` names what is
+not there, as "3-5" (fragment numbers), "header" or "trailer".
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _PLACE: list[tuple[str, pa.DataType]] = [
     ("manager", pa.string()),
     ("manager_id", pa.string()),
     ("queue", pa.string()),
+    ("queue_born", pa.int64()),
 ]
 _SENDER: list[tuple[str, pa.DataType]] = [
     ("app_specific", pa.int32()),

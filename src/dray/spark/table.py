@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from dray.errors import StoreCorrupt, StoreLocked
+from dray.errors import StoreCorrupt, StoreError, StoreLocked
 from dray.folders import sync_folder
 from dray.spark.payload import PARTIAL_SUFFIX, remove_partials
 from dray.spark.positions import Progress
@@ -46,11 +46,13 @@ class QueueReached(NamedTuple):
     """How far landing has come in one queue.
 
     `holed` are sequence ids that the table has as holes and whose other parts may still be there.
+    `born` is the birth number of the queue: the rest tells of this birth alone.
     """
 
     progress: Progress = Progress()
     holed: tuple[str, ...] = ()
     transaction: TransactionReached = TransactionReached()
+    born: int = 0
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -63,6 +65,11 @@ class Reached(msgspec.Struct, frozen=True):
         """How far it has come in one queue."""
         return self.queues.get(manager_id, {}).get(queue, QueueReached())
 
+    def birth(self, manager_id: str, queue: str, born: int) -> QueueReached:
+        """How far it has come in one birth of a queue; nowhere, if it knows another birth."""
+        reached = self.queue(manager_id, queue)
+        return reached if reached.born == born else QueueReached(born=born)
+
     def with_queue(self, manager_id: str, queue: str, reached: QueueReached) -> Reached:
         """The same, with one queue further on."""
         queues = {**self.queues, manager_id: {**self.queues.get(manager_id, {}), queue: reached}}
@@ -73,7 +80,7 @@ class LandedTable:
     """The one writer of a table, and what it has to remember of it."""
 
     def __init__(self, directory: Path) -> None:
-        """Open the table in `directory`, made if need be; raises `StoreCorrupt`."""
+        """Open the table in `directory`, made if need be; raises `StoreError`, `StoreCorrupt`."""
         directory.mkdir(parents=True, exist_ok=True)
         remove_partials(directory)
         self.directory = directory
@@ -122,7 +129,7 @@ class LandedTable:
 def _read_footer(path: Path) -> Reached:
     try:
         metadata = pq.read_schema(path).metadata or {}
-        return msgspec.json.decode(metadata[_FOOTER_KEY], type=Reached)
+        reached = msgspec.json.decode(metadata[_FOOTER_KEY], type=Reached)
     except (pa.ArrowException, KeyError, msgspec.MsgspecError) as error:
         raise StoreCorrupt(
             f"{path} is no commit of a landing: {error}; move it away if it is not Dray's,"
@@ -130,6 +137,12 @@ def _read_footer(path: Path) -> Reached:
             event=0,
             file=str(path),
         ) from error
+    if not all(each.born for queues in reached.queues.values() for each in queues.values()):
+        raise StoreError(
+            f"{path} does not say the birth numbers of its queues, as an earlier version wrote it;"
+            " land into another directory, and keep this one to read"
+        )
+    return reached
 
 
 def _read_ids(paths: list[Path]) -> pa.ChunkedArray:
