@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 
 import pytest
@@ -14,29 +13,40 @@ from tests.integration.commands import finish, started, until
 pytestmark = pytest.mark.slow
 
 
-def test_two_managers_on_copies_of_one_directory_cost_one_line_a_minute(tmp_path):
-    with dray.open(tmp_path / "one") as one:
-        one.create_queue("own")
-    shutil.copytree(tmp_path / "one", tmp_path / "two")
-    with started("serve", "--data", tmp_path / "goal", "--listen", "127.0.0.1:0") as goal:
-        address = goal.stdout.readline().split()[-1].decode()
+def refused_by_source(queue):
+    """The ends of connections to a manager that is not the known one."""
+    changes = queue.info().delivery.history
+    return [each for each in changes if "answers there" in each.reason]
+
+
+def test_a_strange_manager_at_a_known_address_costs_one_line_a_minute(tmp_path):
+    quick = tmp_path / "quick.toml"
+    quick.write_text("reconnect_delay_s = 0.02\n")
+    with started("serve", "--data", tmp_path / "known", "--listen", "127.0.0.1:0") as known:
+        address = known.stdout.readline().split()[-1].decode()
         with dray.connect(address) as manager:
             manager.create_queue("orders")
-        with (
-            dray.open(tmp_path / "one", reconnect_delay_s=0.02) as one,
-            dray.open(tmp_path / "two", reconnect_delay_s=0.02) as two,
-        ):
-            queues = [each.queue(f"{address}/orders") for each in (one, two)]
-            for queue in queues:
-                queue.send(b"one of two")
-            for queue in queues:
-                until(lambda queue=queue: queue.info().state == "need validation")
-            # Each call that is refused is a warning.
-            until(lambda: len(queues[0].info().delivery.history) > 5)
-        goal.send_signal(signal.SIGTERM)
-        lines = [json.loads(line) for line in finish(goal).err.splitlines()]
-    first, last = [line for line in lines if line.get("kind") == "copied-manager"]
-    assert "stop one of them" in first["message"]
+        place = address.removeprefix("dray://")
+        with started(
+            *("serve", "--config", quick, "--data", tmp_path / "source", "--listen", "127.0.0.1:0")
+        ) as source:
+            with dray.connect(source.stdout.readline().split()[-1].decode()) as manager:
+                queue = manager.queue(f"{address}/orders")
+                queue.send(b"one")
+                until(lambda: queue.info().message_count == 0)
+                known.send_signal(signal.SIGTERM)
+                finish(known)
+                with started("serve", "--data", tmp_path / "strange", "--listen", place) as strange:
+                    strange.stdout.readline()
+                    queue.send(b"two")
+                    until(lambda: queue.info().state == "need-validation")
+                    # Each attempt that meets the strange manager is a warning.
+                    until(lambda: len(refused_by_source(queue)) > 2)
+                    assert queue.info().message_count == 1
+            source.send_signal(signal.SIGTERM)
+            lines = [json.loads(line) for line in finish(source).err.splitlines()]
+    first, last = [line for line in lines if line.get("kind") == "other-manager-at-address"]
+    assert "dray peer accept" in first["message"]
     assert first["times"] == 1
     assert last["times"] > 1
     assert f"({last['times']} times in the last " in last["message"]

@@ -72,9 +72,9 @@ def test_every_message_ends_once_and_its_sender_is_told_exactly_that(world_of, s
 _accepted, _admissible = IncomingStreams.accepted, IncomingStreams.admissible
 
 
-def accept_as_the_first(streams, key, sequence_id, number):
+def accept_as_the_first(streams, key, *position):
     streams._positions[key] = Position()
-    _accepted(streams, key, sequence_id, number)
+    _accepted(streams, key, *position)
 
 
 def admit_over_gaps(streams, key, sequence_id, _previous, numbers):

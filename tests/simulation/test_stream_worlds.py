@@ -21,9 +21,9 @@ class AcceptsEverything(IncomingStreams):
     def admissible(self, *_frame):
         return 0
 
-    def accepted(self, key, sequence_id, number):
+    def accepted(self, key, sequence_id, number, life=0):
         self._positions[key] = Position()
-        super().accepted(key, sequence_id, number)
+        super().accepted(key, sequence_id, number, life)
 
 
 class IgnoresGaps(IncomingStreams):

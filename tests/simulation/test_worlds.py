@@ -42,9 +42,9 @@ def test_managers_that_speak_before_the_sync_are_found_out():
 def test_managers_that_accept_whatever_comes_are_found_out(monkeypatch):
     remember = IncomingStreams.accepted
 
-    def forget_first(self, key, sequence_id, number):
+    def forget_first(self, key, *position):
         self._positions[key] = Position()
-        remember(self, key, sequence_id, number)
+        remember(self, key, *position)
 
     monkeypatch.setattr(IncomingStreams, "admissible", lambda *_: 0)
     monkeypatch.setattr(IncomingStreams, "accepted", forget_first)

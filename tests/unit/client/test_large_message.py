@@ -51,6 +51,7 @@ class Large:
             SEQUENCE,
             parameters=LargeMessageParameters(),
             fragment_size=1000,
+            digest_kind="sha256",
         )
         whole = hashlib.sha256(b"".join(pieces)).digest()
         parts = [split.header(), *map(split.fragment, pieces), split.trailer(digest or whole)]

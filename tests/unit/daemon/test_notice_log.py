@@ -13,7 +13,7 @@ from dray.daemon.logs import JsonFormatter
 from dray.daemon.notice_log import NoticeLog
 from dray.manager.notices import OTHERS, Notice, NoticeKind
 
-KIND = NoticeKind.UNDELIVERABLE
+KIND = NoticeKind.REFUSED_NO_QUEUE
 
 
 def refused(queue: str = "orders", times: int = 1, kind: str = KIND) -> Notice:
@@ -135,5 +135,9 @@ def test_memory_and_lines_are_bounded_however_many_subjects_there_are(time, log,
 def test_a_line_tells_programs_kind_subject_and_count(log, caplog):
     log.write([refused(times=7)])
     entry = json.loads(JsonFormatter().format(caplog.records[0]))
-    assert (entry["kind"], entry["subject"], entry["times"]) == ("undeliverable", "orders", 7)
+    assert (entry["kind"], entry["subject"], entry["times"]) == (
+        "refused-queue-not-found",
+        "orders",
+        7,
+    )
     assert entry["message"] == "orders: a message was refused; make room (7 times)"

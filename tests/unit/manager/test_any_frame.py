@@ -113,7 +113,7 @@ def test_a_frame_that_cannot_be_read_ends_the_session_where_no_answer_would_do(
     desk, role, request_id
 ):
     number = desk.session().number + 1
-    hello = frames.Hello(role, "b" * 32 if role == "manager" else "", instance="i")
+    hello = frames.Hello(role, "b" * 32 if role == "manager" else "")
     desk.turn(SessionOpened(number))
     desk.turn(Request(number, Frame(hello, 1, memoryview(b""))))
     unfit = frames.Unfit("invalid-argument", "name of OpenQueue has a value of a wrong type")
