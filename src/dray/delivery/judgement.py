@@ -73,7 +73,7 @@ def judge(
     *,
     known: tuple[int, int] = (0, 0),
 ) -> Judgement:
-    """Judge the first position that a peer states on a connection.
+    """Judge the position with which a peer answers when a stream is opened.
 
     `known` is a position that the peer has stated before and that was judged or acknowledged. At or
     below it the peer has accepted nothing since, or has forgotten it.

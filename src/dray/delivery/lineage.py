@@ -60,6 +60,10 @@ class Past(NamedTuple):
     met: Sequence[Life] = ()
     """The lives of that copy, where it has lived others than we."""
 
+    def sent(self) -> Past:
+        """The same, and the present life has sent the peer something."""
+        return self._replace(sent_in=self.ours[-1].number) if self.ours else self
+
     def lived(self, life: int) -> bool:
         """Whether a life is one of ours; 0 is nobody's, and no other copy's either."""
         return not life or any(each.number == life for each in self.ours)

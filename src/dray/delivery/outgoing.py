@@ -20,7 +20,8 @@ acknowledged (`PeerForgot`: its disk was lost or is an old copy) can go on, for 
 whatever it remembers.
 
 This store may be an old copy as well: put back, restored, cloned, or without its last commit. So
-the first position that a peer states on a connection is *judged* before it counts (`judgement.py`).
+each answer to Open is *judged* before it counts (`judgement.py`), also on the same connection: a
+copy of this store may have delivered on another one meanwhile.
 `OlderCopy`: all that the peer has of this store counts as delivered, and the rest goes on in a new
 sequence (`Renewed`, see `sequences.py`). `Diverged`, which is durable: nothing is sent and nothing
 counts as delivered until a person decides (`resolved`); then all that is left is renewed.
@@ -100,8 +101,6 @@ class OutgoingStream(DurableStream):
         self._passed = 0
         self._question = 0
         self._past = Past()
-        self._judged = False
-        """Whether a position that the peer stated on this connection was judged."""
         self._probing = False  # Whether one frame at a time is sent, until one is taken whole.
         self._resend_index = 0
         self._resend_at: float | None = None
@@ -144,7 +143,7 @@ class OutgoingStream(DurableStream):
             case LinkReady(past):
                 self._forget_flight()
                 self._talk = _Talk.SILENT if self.divergence is None else _Talk.DIVERGED
-                self._past, self._judged = past, False
+                self._past = past
                 self._resend_index = 0
                 self._probing = self.refusals.in_vain = False
                 self._frame_size.begin()
@@ -303,12 +302,10 @@ class OutgoingStream(DurableStream):
         Ends with `Diverged` or `Renewed` if the position does not count as an order ack.
         """
         if self.anew:
-            self._judged = True
             return [self._renewal(peer, now)]
         standing, delivered = self._verdict(peer)
         if standing is Standing.DIVERGED:
             return [Diverged(peer.sequence_id, peer.upto)]
-        self._judged = True
         if standing is Standing.OLDER_COPY:
             effects: list[Effect] = [OlderCopy(peer.sequence_id, peer.upto)]
             if delivered > self._position():
@@ -321,8 +318,8 @@ class OutgoingStream(DurableStream):
 
     def _verdict(self, peer: PeerState) -> Judgement:
         present = LifeMark(0, self.last, self.sequence_id, self.base)
-        past = Past() if self._judged else self._past._replace(met=peer.met)
-        position = PeerPosition(peer.sequence_id, peer.upto, 0 if self._judged else peer.life)
+        past = self._past._replace(met=peer.met)
+        position = PeerPosition(peer.sequence_id, peer.upto, peer.life)
         known = max(self.heard, self.judged[:2])
         return judge(position, past, self.marks, present, known=known)
 
@@ -367,7 +364,7 @@ class OutgoingStream(DurableStream):
         peer = PeerState(event.sequence_id, event.upto, life=event.life, met=event.met)
         # A refusal that knows no position proves nothing.
         effects = self._judge(peer, now) if event.sequence_id else []
-        if not self._judged or (effects and isinstance(effects[-1], Renewed)):
+        if effects and isinstance(effects[-1], (Diverged, Renewed)):
             return effects
         if self._confirms(peer):
             self._confirmed = upto = self.base + peer.upto
@@ -440,6 +437,7 @@ class OutgoingStream(DurableStream):
             effects.append(Transmit(self.sequence_id, previous, frame, self.base))
         if flight:
             self._doubtful = max(self._doubtful, flight[-1][0])
+            self._past = self._past.sent()
         self._flight_bytes = settings.window_bytes - bytes_left
         if not more:
             effects += self._pass_over()

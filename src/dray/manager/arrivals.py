@@ -65,6 +65,9 @@ def handle_open_stream(
     key = StreamKey(session.peer_id, head.stream)
     newest = context.confirmed.get(key)
     if (newest and newest.number > session.number) or head.stream in session.ended:
+        refusal = peers.overtaken(context, session, newest, head)
+        if refusal is not None:
+            context.answer(session, 0, refusal)
         return
     # Streams do not lean on the line: one question may overtake another, and its answer counts.
     session.questions[head.stream] = max(head.question, session.questions.get(head.stream, 0))

@@ -101,6 +101,15 @@ def diverged(peer: Peer, queue: str) -> str:
     )
 
 
+def refused_for_a_copy(peer: Peer) -> str:
+    """What it means that another copy of this store delivers to a manager, and what to do."""
+    return (
+        f"the queue manager at {peer.host}:{peer.port} takes messages from another copy of this"
+        " data directory, which runs and has called later; nothing is delivered from here: stop"
+        " one of them"
+    )
+
+
 def older_copy(peer: Peer, upto: int) -> str:
     """What a store that lost messages its peer has means, and what was done."""
     return (

@@ -50,7 +50,15 @@ from dray.manager.facts import (
     pack_lookups,
 )
 from dray.manager.index import lookup_id_of
-from dray.manager.linking import Link, LinkState, address_of, behind, diverged, older_copy
+from dray.manager.linking import (
+    Link,
+    LinkState,
+    address_of,
+    behind,
+    diverged,
+    older_copy,
+    refused_for_a_copy,
+)
 from dray.manager.notices import NoticeKind
 from dray.manager.purging import carry_on
 from dray.manager.repairs import answer
@@ -424,6 +432,8 @@ class Links:
             return
         asked, why = refusal.question, _UNDELIVERABLE.get(refusal.error)
         position = refusal.sequence_id, refusal.upto
+        if refusal.error == NoticeKind.OTHER_COPY and not queue.stream.is_stale(asked):
+            self._notice(NoticeKind.OTHER_COPY, queue, refused_for_a_copy(peer))
         said = Refused(refusal.sentence, *position, asked, refusal.error, final=why is not None)
         self.steer(queue, said._replace(life=refusal.life, met=refusal.met))
         if queue.stream.divergence is not None:

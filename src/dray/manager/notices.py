@@ -34,6 +34,7 @@ class NoticeKind(enum.StrEnum):
     DIVERGED = "diverged"
     NOT_KEPT = "not-kept-until-confirmed"
     OLDER_COPY = "older-copy"
+    OTHER_COPY = "other-copy"
     OTHER_MANAGER = "other-manager-at-address"
     QUEUE_FILE = "queue-file"
     QUEUE_FILES_WAIT = "queue-files-wait"

@@ -34,7 +34,15 @@ from dray.manager.system import DEAD_TRANSACTIONAL
 from dray.model.classes import MessageClass
 from dray.model.names import parse_manager_address, parse_queue_address
 from dray.model.queue import PeerInfo
-from dray.wire.frames import AcceptPeer, Done, ForgetPeer, ListPeers, PeerList, ResolveOutgoing
+from dray.wire.frames import (
+    AcceptPeer,
+    Done,
+    ForgetPeer,
+    ListPeers,
+    PeerList,
+    ResolveOutgoing,
+    StreamRefused,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +51,7 @@ if TYPE_CHECKING:
     from dray.manager.context import Context, Session
     from dray.manager.queues import Queue
     from dray.model.ids import Life
-    from dray.wire.frames import Hello, Welcome
+    from dray.wire.frames import Hello, OpenStream, Welcome
 
 KNOWN: Final = "known"
 NEED_VALIDATION: Final = "need-validation"
@@ -64,11 +72,31 @@ def greet(context: Context, session: Session, head: Hello) -> None:
     if len(head.lives) > LIVES_KEPT:
         raise ProtocolError(f"a manager says its last {LIVES_KEPT} lives at most")
     session.lives = head.lives
-    earlier = {each.number for each in session.lives[:-1]}
+    earlier = _numbers(session.lives[:-1])
     for other in context.sessions.values():
         if other.peer_id == head.manager_id and (other.life in earlier or not other.life):
             other.streams.clear()
             context.effects.append(CloseSession(other.number))
+
+
+def overtaken(
+    context: Context, session: Session, newest: Session | None, head: OpenStream
+) -> StreamRefused | None:
+    """Refuse a stream that another copy of its source has opened on a newer connection.
+
+    What the same copy said on an earlier connection is no longer answered.
+    """
+    if newest is None or newest.number < session.number or not session.life:
+        return None
+    if session.life in _numbers(newest.lives):
+        return None
+    told = (
+        "two copies of its data directory run and call this queue manager; it takes messages from"
+        " the one that called last: stop one of them"
+    )
+    context.notices.add(NoticeKind.OTHER_COPY, f"the queue manager {session.peer_id}", told)
+    sentence = "another copy of this data directory runs and has called later: stop one of them"
+    return StreamRefused(head.stream, NoticeKind.OTHER_COPY, sentence, question=head.question)
 
 
 def meet(context: Context, session: Session, accepted_in: int) -> int:
@@ -118,6 +146,10 @@ def sending(context: Context, peer: Peer) -> None:
     known = identity.peers.get(peer)
     if known is not None and known.sent_in != identity.life:
         context.record(PeerMet(*peer, known.manager_id, known.since_us, identity.life))
+
+
+def _numbers(lives: list[Life]) -> set[int]:
+    return {each.number for each in lives}
 
 
 def went_back(context: Context) -> None:

@@ -40,7 +40,14 @@ TIGHT = 0.3
 """Quotas of the queues in that share of the worlds: less than a frame or a transaction."""
 
 
-OF_COPIES = frozenset({NoticeKind.DIVERGED, NoticeKind.OLDER_COPY, NoticeKind.OTHER_MANAGER})
+OF_COPIES = frozenset(
+    {
+        NoticeKind.DIVERGED,
+        NoticeKind.OLDER_COPY,
+        NoticeKind.OTHER_COPY,
+        NoticeKind.OTHER_MANAGER,
+    }
+)
 """Notices of a store that is an older copy of itself, or of two of them."""
 
 

@@ -9,11 +9,13 @@ from dray.delivery.events import (
     Diverged,
     Grown,
     OlderCopy,
+    Open,
     PeerForgot,
     PeerState,
     Refused,
     Renewed,
     StreamCondition,
+    Tick,
 )
 from dray.delivery.judgement import PeerPosition
 from dray.delivery.lineage import next_life
@@ -164,6 +166,38 @@ def test_a_clone_of_a_running_store_stops_the_one_that_runs():
     theirs.append(next_life(theirs, 77, 9))
     effects = sender.meet((NOON_ID, 4, theirs[-1].number), theirs)
     assert effects == [Diverged(NOON_ID, 4)]
+
+
+def test_a_copy_that_delivered_on_another_connection_is_noticed_on_the_one_that_stands():
+    """The peer closed the stream here when the copy opened it there, and is asked again here."""
+    sender = sender_of(2)
+    life = put_back(sender)
+    assert sender.meet((NOON_ID, 2, life)) == [Confirmed(2)]
+    sender.give(Refused("the stream is not open on this connection"))
+    sender.admit(1)
+    (again,) = sender.give(Tick(), at=sender.stream.deadline())
+    assert isinstance(again, Open)
+    effects = sender.give(PeerState(NOON_ID + 1, 1, sender.stream._question, life))
+    assert kinds(effects) == [OlderCopy, Renewed]
+    assert sorted(sender.queue.lengths) == [3]
+
+
+def test_after_this_life_has_sent_anything_a_copy_that_delivered_stops_the_stream():
+    sender = sender_of(2)
+    theirs = copy_of_first(sender)
+    life = put_back(sender)
+    sender.meet((NOON_ID, 0, life))
+    sender.give(Refused("the stream is not open on this connection"))
+    sender.give(Tick(), at=sender.stream.deadline())
+    question = sender.stream._question
+    effects = sender.give(PeerState(NOON_ID, 9, question, theirs[-1].number, theirs))
+    assert effects == [Diverged(NOON_ID, 9)]
+
+
+def copy_of_first(sender):
+    """A copy that leaves our past late, so that it has all of it."""
+    theirs = [sender.lives[FIRST]]
+    return [*theirs, next_life(theirs, 77, 9)]
 
 
 def test_a_position_beyond_all_that_this_life_admitted_stops_the_stream():

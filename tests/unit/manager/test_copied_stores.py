@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from dray.errors import Misuse
+from dray.manager.events import Answer, Request, SessionOpened
+from dray.model.ids import Life
 from dray.model.message import Message
 from dray.wire import frames
+from dray.wire.stream import Frame
 
 from .conftest import Desk
 from .test_links import ADDRESS, Pair, bodies_at_destination
@@ -202,6 +205,28 @@ def test_a_clone_that_goes_on_stops_the_true_one_and_nothing_of_either_is_lost(
     resolve(pair, discard=False)
     assert bodies_at_destination(pair) == [b"both know", b"true 1", *theirs, *ours]
     assert state_of_outgoing_queue(pair) == ("connected", 0)
+
+
+def test_the_earlier_of_two_copies_that_call_at_once_is_refused_with_a_word_at_both_ends(
+    tmp_path: Path,
+) -> None:
+    pair = prepared(tmp_path)
+    desk = pair.destination
+    true, clone = Life(1 << 32, 0), Life(2 << 32, 5)
+    for session, lives in ((500, [true, clone]), (501, [true])):
+        desk.turn(SessionOpened(session))
+        hello = frames.Hello("manager", "a" * 32, lives=lives)
+        desk.turn(Request(session, Frame(hello, 1, memoryview(b""))))
+        desk.turn(Request(session, Frame(frames.OpenStream(9, "orders"), 0, memoryview(b""))))
+    desk.effects = []
+    desk.manager.notices()
+    desk.turn(Request(500, Frame(frames.OpenStream(9, "orders", 2), 0, memoryview(b""))))
+    (answer,) = desk.effects
+    assert isinstance(answer, Answer)
+    assert isinstance(answer.head, frames.StreamRefused)
+    assert (answer.head.error, answer.head.question) == ("other-copy", 2)
+    (told,) = desk.manager.notices()
+    assert "two copies of its data directory run" in told.sentence
 
 
 def test_discarded_messages_of_a_diverged_queue_are_dead_letters(tmp_path: Path) -> None:
