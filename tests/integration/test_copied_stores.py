@@ -51,7 +51,7 @@ def test_a_flipped_bit_in_what_is_newest_costs_no_new_message(pair, while_down):
     pair.send(newest)
     until(lambda: pair.destination.bodies()[1:] == [newest])
     pair.source.process.kill()
-    flip_newest(pair.source, newest)
+    assert flip_newest(pair.source, newest)
     if while_down:
         pair.destination.process.kill()
     pair.source.process.start()
@@ -111,7 +111,8 @@ def clone_of_the_running_source(pair: Pair):
 def test_a_clone_beside_its_running_source_delivers_nothing_and_both_ends_say_why(pair):
     pair.delivered(b"both know")
     clone = clone_of_the_running_source(pair)
-    # Whichever called last goes on, and the true one calls when the clone has taken its place.
+    # The destination hangs up on the true one when the clone calls, so that calls last.
+    until(lambda: pair.source.welcomes(pair.url) == 2)
     until(lambda: pair.source.outgoing(pair.url) == ("connected", 0))
     clone.send(pair.url, b"clone 1", b"clone 2")
     until(lambda: clone.warnings("other-copy"))
