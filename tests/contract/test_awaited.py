@@ -157,7 +157,7 @@ def test_a_given_up_large_receive_gives_the_message_back(in_loop):
         receiving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await receiving
-        await large.send(body)
+        await large.send(body, digest="sha256")
 
         async def read_half():
             async with large.receive() as message:

@@ -168,7 +168,7 @@ TRANSACTION = {
     "prepare": lambda transaction, _queue: transaction.prepare(),
     "send": lambda transaction, queue: queue.send(b"in the child", transaction=transaction),
     "receive": lambda transaction, queue: queue.receive(0, transaction),
-    "settle": lambda transaction, queue: queue.settle(1, transaction),
+    "settle": lambda transaction, queue: queue.settle(1, transaction=transaction),
     "end of with": lambda transaction, _queue: transaction.__exit__(None, None, None),
 }
 

@@ -92,7 +92,7 @@ CALLS = {
     "Queue.messages": ({}, {}),
     "Queue.cursor": ({}, {}),
     "Queue.peek_range": ({"after": 0, "max_messages": 1000, "max_bytes": 1 << 20}, {}),
-    "Queue.settle": ({"upto": NEEDED, "transaction": None}, {}),
+    "Queue.settle": ({"upto": NEEDED, "born": None, "transaction": None}, {}),
     "Queue.move": ({"message": NEEDED, "target": NEEDED, "transaction": None}, {}),
     "Queue.reject": ({"message": NEEDED, "transaction": NEEDED}, {}),
     "Queue.purge": ({}, {}),

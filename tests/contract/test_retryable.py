@@ -20,7 +20,8 @@ from dray.wire import frames as said
 from tests.contract.faces import inside
 from tests.losing_line import LosingLine
 
-OUTGOING = "dray://127.0.0.1:1/there"
+PEER = "dray://127.0.0.1:1"
+OUTGOING = f"{PEER}/there"
 LOST, DOUBT, ABORTED = dray.ConnectionLost, dray.InDoubt, dray.TransactionAborted
 RETRYABLE = {
     "source-changed": "nothing of it was committed",
@@ -94,6 +95,22 @@ CALLS = {
     "Manager.info": Call(lambda desk: desk.manager.info(), said.Describe),
     "Manager.pause": Call(lambda desk: desk.manager.pause(OUTGOING), said.PauseQueue),
     "Manager.resume": Call(lambda desk: desk.manager.resume(OUTGOING), said.PauseQueue),
+    "Manager.peers": Call(lambda desk: desk.manager.peers(), said.ListPeers),
+    "Manager.accept_peer": Call(
+        lambda desk: desk.manager.accept_peer(PEER), said.AcceptPeer, retryable=False
+    ),
+    "Manager.accept_peer, by its id": Call(
+        lambda desk: desk.manager.accept_peer(PEER, "c" * 32), said.AcceptPeer
+    ),
+    "Manager.forget_peer": Call(
+        lambda desk: desk.manager.forget_peer(PEER), said.ForgetPeer, retryable=False
+    ),
+    "Manager.accept_outgoing": Call(
+        lambda desk: desk.manager.accept_outgoing(OUTGOING), said.ResolveOutgoing, retryable=False
+    ),
+    "Manager.discard_outgoing": Call(
+        lambda desk: desk.manager.discard_outgoing(OUTGOING), said.ResolveOutgoing, retryable=False
+    ),
     "Manager.set_quota": Call(lambda desk: desk.manager.set_quota("orders", "1GiB"), said.SetQuota),
     "Manager.backup": Call(lambda desk: desk.manager.backup(desk.target()), backup_frames.Backup),
     "Queue.send": Call(lambda desk: desk.queue.send(b"x"), said.Send, DOUBT, retryable=False),

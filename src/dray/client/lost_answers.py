@@ -12,12 +12,15 @@ from typing import Final
 
 from dray.errors import DrayError, InDoubt, from_code
 from dray.wire.frames import (
+    AcceptPeer,
     CreateQueue,
     DeleteQueue,
+    ForgetPeer,
     Head,
     Move,
     PurgeQueue,
     Receive,
+    ResolveOutgoing,
     Send,
     UploadDrop,
 )
@@ -31,6 +34,9 @@ _DONE_ONCE: Final[dict[type[Head], str]] = {
     CreateQueue: "it is not known whether the queue was created: look for it",
     DeleteQueue: "it is not known whether the queue was deleted: look for it",
     PurgeQueue: "it is not known whether the queue was purged: look at it",
+    AcceptPeer: "it is not known whether the peer was accepted: look at `dray peer list`",
+    ForgetPeer: "it is not known whether the peer was forgotten: look at `dray peer list`",
+    ResolveOutgoing: "it is not known whether the outgoing queue was resolved: look at its state",
     UploadDrop: "it is not known whether the upload was dropped: look for it",
 }
 """Requests that do something each time, and what is to be said when their answer is lost."""
@@ -73,4 +79,6 @@ def _is_harmless(head: Head) -> bool:
             return head.peek or head.transaction != 0
         case CreateQueue():
             return head.exist_ok
+        case AcceptPeer():
+            return bool(head.manager_id)
     return False
