@@ -14,7 +14,7 @@ from tests.simulation.defences import (
     TrustsEveryPosition,
 )
 
-WORLDS = 200
+WORLDS = 400
 
 
 def failing(canary, worlds):

@@ -45,10 +45,17 @@ def met_with(copies: Sequence[list[Life]], lives: list[Life]) -> list[list[Life]
     return [*others, lives][-COPIES_KEPT:]
 
 
-def lineage_of(copies: Sequence[list[Life]], life: int) -> list[Life]:
-    """The lives of the copy that has lived a life; empty if none of them has."""
+def lineage_of(copies: Sequence[list[Life]], life: int, ours: Sequence[Life] = ()) -> list[Life]:
+    """The lives of the copy that has lived a life; empty if none of them has.
+
+    Also empty if a further copy has lived a life of `ours` after that copy parted from them: it may
+    have sent what is sent again now, so nothing is certain.
+    """
     found = (each for each in reversed(copies) if any(life == known.number for known in each))
-    return next(found, [])
+    lineage = next(found, [])
+    since = {each.number for each in ours} - {each.number for each in lineage}
+    further = {known.number for each in copies for known in each}
+    return [] if since & further else lineage
 
 
 class Past(NamedTuple):

@@ -118,7 +118,7 @@ def sent_in(context: Context, session: Session, key: StreamKey) -> tuple[int, li
     life = context.state.incoming.life(key)
     if not life or life == session.life or any(each.number == life for each in session.lives):
         return life, []
-    return life, lineage_of(context.state.sequences.met.get(key.source, ()), life)
+    return life, lineage_of(context.state.sequences.met.get(key.source, ()), life, session.lives)
 
 
 def stranger_at(context: Context, peer: Peer, welcome: Welcome) -> str:

@@ -45,6 +45,9 @@ class CopiedWorld(StreamWorld):
         self._copies: dict[str, list[_Copy]] = {name: [] for name in NODES}
         self._forgiven: set[bytes] = set()
         self._twice: set[tuple[str, str]] = set()
+        self._branch: dict[str, int] = dict.fromkeys(NODES, 0)
+        self._sent_in: dict[bytes, int] = {}
+        """In which branch of its source's past each message was sent; each copy begins one."""
 
     def run(self) -> str:
         """Live through the troubles, with copies among them."""
@@ -55,6 +58,13 @@ class CopiedWorld(StreamWorld):
                 at = self.rng.uniform(0, TROUBLED_S)
                 self.schedule.after(at, lambda act=act, node=node: act(node))  # type: ignore[misc]
         return super().run()
+
+    def submit(self, source: str, peer: str, count: int) -> None:
+        """Note the branch of what is sent: there is an order within a branch, and none between."""
+        before = len(self.submitted[source, peer])
+        super().submit(source, peer, count)
+        for body in self.submitted[source, peer][before:]:
+            self._sent_in[body] = self._branch[source]
 
     def copy(self, node: Node) -> None:
         """Copy a node's disk between two turns, while the node runs."""
@@ -109,8 +119,14 @@ class CopiedWorld(StreamWorld):
         self.expired |= self._forgiven
         for source, peer in STREAMS:
             inbox = self.nodes[peer].life.inbox
-            if (source, peer) in self._twice and source in inbox:
-                inbox[source] = list(dict.fromkeys(sorted(inbox[source])))
+            got = inbox.get(source, [])
+            if (source, peer) in self._twice:
+                got = list(dict.fromkeys(sorted(got)))
+            for branch in {self._sent_in[body] for body in got}:
+                of_branch = [body for body in got if self._sent_in[body] == branch]
+                if of_branch != sorted(of_branch):
+                    raise BrokenPromiseError(f"seed {self.seed}, {source} to {peer}: out of order")
+            inbox[source] = sorted(got)
         super().check()
 
     def heal(self) -> None:
@@ -153,6 +169,7 @@ class CopiedWorld(StreamWorld):
         return told
 
     def _replace(self, node: Node, copy: _Copy) -> None:
+        self._branch[node.name] += 1
         node.kill()
         node.checkpoint, node.synced = copy.checkpoint, list(copy.synced)
         self._forgive(node, copy)

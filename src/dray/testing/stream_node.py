@@ -345,7 +345,7 @@ class Node:
                     return [(link, StreamRefused(stream, "full", "no", question=question), b"")]
                 if not self.is_newest(other.name, link):
                     return []
-                return [(link, self.position(StreamKey(other.name, stream), question), b"")]
+                return [(link, self.position(link, StreamKey(other.name, stream), question), b"")]
             case Data():
                 if self.newest.get(other.name, link) is not link:
                     return []
@@ -383,13 +383,13 @@ class Node:
         if start < len(numbers):
             life = self.meet(key, link)
             self.append("accepted", key, head.sequence_id, numbers[-1], life, bodies[start:])
-        return self.position(key)
+        return self.position(link, key)
 
     def passed(self, link: Link, key: StreamKey, head: Passed) -> StreamState:
         """Let the position go on over what has gone."""
         if not self.life.incoming.admissible(key, head.sequence_id, head.previous, [head.upto]):
             self.append("accepted", key, head.sequence_id, head.upto, self.meet(key, link), [])
-        return self.position(key)
+        return self.position(link, key)
 
     def meet(self, key: StreamKey, link: Link) -> int:
         """Note the life of the source that sends."""
@@ -398,9 +398,11 @@ class Node:
             self.append("met", key.source, lives)
         return lives[-1].number
 
-    def position(self, key: StreamKey, question: int = 0) -> StreamState:
+    def position(self, link: Link, key: StreamKey, question: int = 0) -> StreamState:
         """The order ack of a stream."""
         incoming = self.life.incoming
         position, life = incoming.position(key), incoming.life(key)
-        met = lineage_of(self.life.met.get(key.source, ()), life)
+        ours = self.callers[link]
+        lives = () if any(each.number == life for each in ours) else ours
+        met = lineage_of(self.life.met.get(key.source, ()), life, lives)
         return StreamState(key.stream, *position, question=question, life=life, met=met)

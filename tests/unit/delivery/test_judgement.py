@@ -18,8 +18,9 @@ from dray.delivery.events import (
     Tick,
 )
 from dray.delivery.judgement import PeerPosition
-from dray.delivery.lineage import next_life
+from dray.delivery.lineage import lineage_of, next_life
 from dray.delivery.sequences import renewed_sequence_id
+from dray.model.ids import Life
 from tests.unit.delivery.sender import NOON_ID, NOON_S, Sender, sent
 
 FIRST, SECOND = 0, 1
@@ -198,6 +199,14 @@ def copy_of_first(sender):
     """A copy that leaves our past late, so that it has all of it."""
     theirs = [sender.lives[FIRST]]
     return [*theirs, next_life(theirs, 77, 9)]
+
+
+def test_a_third_copy_that_lived_on_with_our_lives_leaves_nothing_certain():
+    """The destination took messages of our second life from a further copy of this store."""
+    ours = [Life(1, 0), Life(2, 1), Life(3, 14)]
+    other = [Life(1, 0), Life(20, 1), Life(30, 5)]
+    assert lineage_of([other], 30, ours) == other
+    assert lineage_of([[Life(1, 0), Life(2, 1), Life(9, 8)], other], 30, ours) == []
 
 
 def test_a_position_beyond_all_that_this_life_admitted_stops_the_stream():
