@@ -347,13 +347,13 @@ class Node:
                     return []
                 return [(link, self.position(link, StreamKey(other.name, stream), question), b"")]
             case Data():
-                if self.newest.get(other.name, link) is not link:
+                if self.newest.get(other.name) is not link:
                     return []
                 return [
                     (link, self.data(link, StreamKey(other.name, head.stream), head, frame), b"")
                 ]
             case Passed():
-                if self.newest.get(other.name, link) is not link:
+                if self.newest.get(other.name) is not link:
                     return []
                 return [(link, self.passed(link, StreamKey(other.name, head.stream), head), b"")]
             case StreamState():
@@ -402,7 +402,8 @@ class Node:
         """The order ack of a stream."""
         incoming = self.life.incoming
         position, life = incoming.position(key), incoming.life(key)
-        ours = self.callers[link]
+        # A frame of a link that was cut may come late: its answer reaches nobody.
+        ours = self.callers.get(link, [])
         lives = () if any(each.number == life for each in ours) else ours
         met = lineage_of(self.life.met.get(key.source, ()), life, lives)
         return StreamState(key.stream, *position, question=question, life=life, met=met)
