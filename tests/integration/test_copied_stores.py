@@ -21,6 +21,23 @@ def pair(tmp_path):
         pair.destination.assert_readable_log()
 
 
+def test_a_clone_in_the_place_of_its_destination_takes_nothing_and_says_so_once(pair):
+    pair.delivered(b"first")
+    pair.source.copy("clone")
+    pair.destination.process.kill()
+    clone = pair.other("clone", pair.destination.process.port)
+    clone.process.start()
+    pair.send(b"waits")
+    until(lambda: clone.warnings("other-copy"))
+    (told,) = clone.warnings("other-copy")
+    assert "this one's own id" in told
+    assert "stop one of them" in told
+    clone.process.kill()
+    pair.destination.process.start()
+    until(lambda: pair.source.outgoing(pair.url) == ("connected", 0))
+    assert pair.destination.bodies() == [b"first", b"waits"]
+
+
 def numbered(word: str, count: int) -> list[bytes]:
     return [b"%s %d" % (word.encode(), n) for n in range(count)]
 

@@ -65,6 +65,11 @@ def greet(context: Context, session: Session, head: Hello) -> None:
     Connections that earlier lives of the same store left behind are closed.
     """
     if head.manager_id == context.state.manager_id:
+        sentence = (
+            "another queue manager with this one's own id called and was refused: one data"
+            " directory was copied from the other; stop one of them, and give each its own"
+        )
+        context.notices.add(NoticeKind.OTHER_COPY, "a caller", sentence)
         raise ProtocolError(
             "a manager with this manager's own id called: a queue's address leads back to its own"
             " manager, or one data directory was copied from the other"
