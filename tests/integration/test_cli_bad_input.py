@@ -76,7 +76,7 @@ def test_what_is_too_long_with_its_label_or_by_itself_is_to_be_sent_as_large(
 
 def test_a_label_that_is_too_long_is_refused_in_words_for_people(manager):
     said = dray("send", "orders", "-", "--label", "x" * 300, url=manager.url, stdin=b"load")
-    line = said.assert_error("misuse")
+    line = said.assert_error("invalid-argument")
     assert "label is" in line
     assert "$" not in line
     assert count(manager, "orders") == 0

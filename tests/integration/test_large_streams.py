@@ -113,7 +113,7 @@ def test_a_stream_arrives_whole_and_nothing_of_one_whose_sender_was_lost(
         feed(process, lost)
         until(lambda: placed_bytes(source) > lost // 2)
         process.kill()
-    with sending(managers, "--label", "found") as process:
+    with sending(managers, "--label", "found", "--digest", "sha256") as process:
         digest, grown = feed(process, size)
         finish(process).assert_good()
     assert grown < GROWTH_BYTES_MAX
