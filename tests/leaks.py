@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -50,7 +51,9 @@ def open_now() -> Open:
     """What this process has open at the moment."""
     gateways = {each: of for each in threading.enumerate() if (of := _gateway(each)) is not None}
     return Open(
-        frozenset(_descriptors({str(each.fileno()) for each in gateways.values()})),
+        frozenset(
+            _descriptors({str(each.fileno()) for each in gateways.values()} | set(_to_java()))
+        ),
         frozenset(
             f"thread {each.name} ({each.ident})"
             for each in threading.enumerate()
@@ -69,6 +72,15 @@ def _gateway(thread: threading.Thread) -> socket.socket | None:
         case "py4j.clientserver", "ClientServerConnection":
             return of.socket
     return None
+
+
+def _to_java() -> Iterator[str]:
+    """Descriptors of the connections to Java that Spark keeps: a collected object needs one."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    client = getattr(getattr(context, "_gateway", None), "_gateway_client", None)
+    for each in tuple(getattr(client, "deque", ())):
+        if getattr(each, "socket", None) is not None:
+            yield str(each.socket.fileno())
 
 
 def _descriptors(gateways: set[str]) -> Iterator[str]:
