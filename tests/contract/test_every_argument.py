@@ -24,6 +24,7 @@ from dray.client.public_calls import is_checked
 from dray.daemon.config import ServeOptions
 from tests.contract.faces import AwaitedFace, BlockingFace, inside
 from tests.contract.wrong_values import VALUES, is_ours
+from tests.integration.commands import until
 
 pytestmark = pytest.mark.slow
 INNER = {
@@ -144,7 +145,8 @@ class World:
     def _RunningTransfer(self):  # noqa: N802
         offer = self._Offer()
         self.to_close.append(offer)
-        return self.manager.running_transfer(offer.transfer_id)
+        # An offer that has just begun is on the board of running transfers a moment later.
+        return until(lambda: self.manager.running_transfer(offer.transfer_id))
 
     def good(self, call: str, parameter: str):
         """A value that makes sense, for an argument that has to be given."""
