@@ -124,9 +124,10 @@ async def _relay(
     ways = [asyncio.ensure_future(_outward(inner, writer)), inward]
     try:
         ended, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        if inward in ended and not near.heard:
+        errors = [each.exception() for each in ended]
+        if (inward in ended or any(errors)) and not near.heard:
             near.reason = CLOSED_UNHEARD
-        for error in [each.exception() for each in ended]:
+        for error in errors:
             if isinstance(error, ssl.SSLError):
                 near.reason = said_of(error)
     finally:

@@ -293,14 +293,21 @@ class Connection(ABC):
         return ConnectionLost(f"the connection to {self.peer} was closed here")
 
     def _broken(self, error: OSError) -> DrayError:
-        return ConnectionLost(f"the connection to {self.peer} is lost: {error.strerror or error}")
+        why = self._tls_reason or f"{error.strerror or error}"
+        return ConnectionLost(f"the connection to {self.peer} is lost: {why}")
 
     def _ended(self) -> DrayError:
         reason = self._session.reason
         if reason is not None:
             return reason
+        why = self._tls_reason
+        return ConnectionLost(f"{self.peer} closed the connection{why and f': {why}'}")
+
+    @property
+    def _tls_reason(self) -> str:
+        """Why TLS ended the connection; empty if it did not."""
         why = getattr(self._sock, "reason", "")
-        return ConnectionLost(f"{self.peer} closed the connection{why and f': TLS: {why}'}")
+        return f"TLS: {why}" if why else ""
 
 
 def send_some(
