@@ -465,4 +465,6 @@ class RealDisk:
         """Give up the lock; the file stays, because removing it would race with the next owner."""
         lock, self._lock = self._lock, -1
         if lock >= 0:
+            # A child that has just been forked holds the lock too, until it closes its copy.
+            fcntl.flock(lock, fcntl.LOCK_UN)
             os.close(lock)

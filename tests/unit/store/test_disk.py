@@ -119,6 +119,18 @@ def test_free_bytes_says_what_is_left(disk):
 # ------------------------------------------------------------------------------- the real one
 
 
+def test_the_lock_is_free_once_closed_although_a_forked_child_still_has_the_descriptor(tmp_path):
+    disk, other = RealDisk(tmp_path), RealDisk(tmp_path)
+    disk.lock()
+    of_the_child = os.dup(disk.fileno())
+    try:
+        disk.close()
+        other.lock()
+    finally:
+        os.close(of_the_child)
+        other.close()
+
+
 def test_a_live_process_keeps_others_out_and_is_named(tmp_path):
     program = (
         "import sys; from dray.store.disk import RealDisk; disk = RealDisk(sys.argv[1]);"

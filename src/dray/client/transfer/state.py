@@ -134,6 +134,8 @@ class StateFile:
         """Let another program have it; harmless when repeated."""
         lock, self._lock = self._lock, -1
         if lock >= 0:
+            # A child that has just been forked holds the lock too, until it closes its copy.
+            fcntl.fcntl(lock, fcntl.F_OFD_SETLK, _whole(fcntl.F_UNLCK))
             os.close(lock)
 
 

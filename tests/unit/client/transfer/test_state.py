@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,16 @@ def test_one_program_has_it_at_a_time(tmp_path):
     first.release()
     first.release()
     StateFile(tmp_path, "a", OUT).release()
+
+
+def test_it_is_free_once_released_although_a_forked_child_still_has_the_descriptor(tmp_path):
+    state = StateFile(tmp_path, "a", OUT)
+    of_the_child = os.dup(state.fileno())
+    try:
+        state.release()
+        StateFile(tmp_path, "a", OUT).release()
+    finally:
+        os.close(of_the_child)
 
 
 def test_whether_a_program_runs_it_can_be_asked_without_being_in_its_way(tmp_path):
