@@ -47,7 +47,7 @@ def test_a_deleted_queue_is_gone_with_its_messages(manager, queue):
 def test_a_handle_finds_a_queue_that_another_program_made_anew(face, manager, queue):
     queue.send(b"old")
     # Not through the manager's handle, which would forget the number it knows.
-    face.wait(queue.awaited.way.link.ask(DeleteQueue(queue.name), Done))
+    face.wait(queue.awaited.handle.link.ask(DeleteQueue(queue.name), Done))
     manager.create_queue(queue.name)
     queue.send(b"new")
     assert queue.receive(0).body == b"new"

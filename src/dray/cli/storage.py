@@ -101,10 +101,10 @@ def rebuild(settings: Settings, *, data: Path) -> None:
     from dray.manager.events import ManagerConfig
     from dray.manager.turn import Manager
     from dray.store.decisions import LOG_NAME
+    from dray.store.location import check_location
     from dray.store.store import Store
-    from dray.store.whereabouts import check_whereabouts
 
-    check_whereabouts(data)
+    check_location(data)
     if not (data / "storage" / LOG_NAME).exists():
         raise StoreError(f"There is no store in {data}; name where `dray serve --data` ran")
     store = Store(AuditedDisk(data), queue_files=True, rebuild=True)

@@ -1,4 +1,4 @@
-"""The way to one queue manager: its connection, made anew at the next call after it broke."""
+"""The link to one queue manager: one connection, made anew at the first call after it broke."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Link:
     """Gives a connection that is alive; shared by all handles of one `Manager`."""
 
     def __init__(self, dialer: Dialer, runtime: Runtime) -> None:
-        """Take the way there; nothing is connected yet."""
+        """Keep the dialer; nothing is connected yet."""
         self.runtime = runtime
         self._dialer = dialer
         self._lock = runtime.lock()
@@ -54,7 +54,7 @@ class Link:
 
     @property
     def dialer(self) -> Dialer:
-        """The way there, for those who want a connection of their own."""
+        """Dials this queue manager, for callers that want a connection of their own."""
         return self._dialer
 
     async def connection(self) -> Connection:
@@ -128,8 +128,8 @@ class Link:
         return connection
 
 
-class QueueLink:
-    """The way to one queue; resolves its name on whatever connection is current."""
+class QueueHandle:
+    """Sends requests to one queue; resolves its name on the connection that is current."""
 
     def __init__(self, link: Link, name: str) -> None:
         """Take a queue's canonical name; it is resolved at first use."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from dray.client.awaited.cursor import Cursor as AwaitedCursor
 from dray.client.awaited.queue import Queue as AwaitedQueue
 from dray.client.blocking import Face, blocking, iterate
-from dray.client.link import QueueLink
+from dray.client.link import QueueHandle
 from dray.client.public_calls import public
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ class Cursor(Face[AwaitedCursor]):
         self.close()
 
 
-class Way(Face[QueueLink]):
-    """The way to a queue, for requests that have no method."""
+class BlockingQueueHandle(Face[QueueHandle]):
+    """Sends the requests to one queue that have no method of `Queue`."""
 
-    opened = blocking(QueueLink.opened)
-    call = blocking(QueueLink.call)
+    opened = blocking(QueueHandle.opened)
+    call = blocking(QueueHandle.call)
 
 
 @public(made_by="Manager.queue")
@@ -55,9 +55,9 @@ class Queue(Face[AwaitedQueue]):
         return self.awaited.name
 
     @property
-    def way(self) -> Way:
-        """The way to it."""
-        return Way(self.awaited.way)
+    def handle(self) -> BlockingQueueHandle:
+        """For requests that have no method of their own."""
+        return BlockingQueueHandle(self.awaited.handle)
 
     send = blocking(AwaitedQueue.send)
     send_many = blocking(AwaitedQueue.send_many)

@@ -14,7 +14,7 @@ import msgspec
 from dray.daemon.config import ServeOptions
 from dray.daemon.connection import tune
 from dray.daemon.server import Server
-from dray.daemon.slices import ask_for_short_slices
+from dray.daemon.time_slice import request_short_time_slice
 from dray.errors import ConnectionLost
 from dray.forks import check_process, is_here, keep_from_children, this_process
 
@@ -112,7 +112,7 @@ class EmbeddedDaemon:
         return True
 
     def _run(self, ready: threading.Event) -> None:
-        ask_for_short_slices()
+        request_short_time_slice()
         try:
             asyncio.run(self._serve(ready))
         except BaseException as error:  # noqa: BLE001 - raised again by start or stop

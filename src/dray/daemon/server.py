@@ -31,8 +31,8 @@ from dray.daemon.listener import Listener, listen_tcp, listen_unix
 from dray.daemon.logs import log_to_stderr
 from dray.daemon.outbox import unpin_all
 from dray.daemon.plain_callers import begins_plainly, turn_away
-from dray.daemon.seam import Deciding
-from dray.daemon.slices import ask_for_short_slices
+from dray.daemon.roles import Deciding
+from dray.daemon.time_slice import request_short_time_slice
 from dray.daemon.timekeeper import Timekeeper, new_life, new_manager_id
 from dray.daemon.turns import Turns
 from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
@@ -83,7 +83,7 @@ def serve(options: ServeOptions) -> int:
         options = msgspec.structs.replace(options, listen=DEFAULT_LISTEN)
     log_to_stderr(options.log_level)
     raise_limit()
-    ask_for_short_slices()
+    request_short_time_slice()
     return asyncio.run(_serve(options))
 
 

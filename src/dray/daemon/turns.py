@@ -42,7 +42,7 @@ from dray.daemon.notice_log import NoticeLog
 from dray.daemon.outbox import merged, pin_all, unpin_all
 from dray.daemon.pace import Gathering, SyncPace
 from dray.daemon.postponed import Follow, Postponed
-from dray.daemon.seam import Deciding, Performing
+from dray.daemon.roles import Deciding, Performing
 from dray.daemon.timekeeper import Timekeeper, draw_jitter
 from dray.daemon.worker import Worker
 from dray.errors import DrayError, StoreFull, StorePoisoned

@@ -78,7 +78,7 @@ class Managers:
 
 def list_large(queue: Queue, after: int, max_messages: int) -> list[LargeEntry]:
     """Large messages that are whole or surely holed and begin behind a position, in order."""
-    _, frame = queue.way.call(
+    _, frame = queue.handle.call(
         lambda number: LargeList(number, after, max_messages),
         LargeListed,
         wait_s=ANSWER_GRACE_S,
@@ -202,7 +202,7 @@ def _look_at(queue: Queue, sequence_id: str) -> tuple[LargeMessage, list[Range]]
 
     Raises `Unreadable`.
     """
-    connection, frame = queue.way.call(
+    connection, frame = queue.handle.call(
         lambda number: LargeReceive(number, 0, 0.0, "sequence", sequence_id, peek=True),
         LargeFound,
         wait_s=ANSWER_GRACE_S,
@@ -217,7 +217,7 @@ def _opened(
 ) -> tuple[LargeMessage, LargeFound]:
     found = frame.head
     assert isinstance(found, LargeFound)
-    number = queue.way.opened(connection).number
+    number = queue.handle.opened(connection).number
     origin = Origin(BlockingRuntime(), connection, number, queue.name, sequence_id)
     return LargeMessage(open_found(origin, found, frame.body)), found
 
@@ -312,7 +312,7 @@ class ManagerSettler:
 def _take(queue: Queue, transaction: Transaction, sequence_id: str) -> tuple[Connection, Frame]:
     """Receive a large message in a transaction."""
     connection, number = transaction.join()
-    return queue.way.call(
+    return queue.handle.call(
         lambda at: LargeReceive(at, number, 0.0, "sequence", sequence_id),
         LargeFound,
         wait_s=ANSWER_GRACE_S,

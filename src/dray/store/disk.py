@@ -29,7 +29,7 @@ from typing import Final, Protocol, TypeAlias, cast
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StorePoisoned
 from dray.folders import sync_folder
 from dray.forks import keep_from_children
-from dray.store.whereabouts import check_whereabouts
+from dray.store.location import check_location
 
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -303,7 +303,7 @@ class RealDisk:
         self._folder = self.path / FOLDER_NAME
         self._changes = changes
         self._lock = -1
-        check_whereabouts(self.path)
+        check_location(self.path)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             sync_folder(self.path)
@@ -326,7 +326,7 @@ class RealDisk:
             raise StoreLocked(sentence, directory=str(self.path), pid=owner) from error
         try:
             # The store may have been moved away while we waited at the door.
-            check_whereabouts(self.path)
+            check_location(self.path)
         except StoreError:
             os.close(descriptor)
             raise

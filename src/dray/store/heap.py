@@ -36,6 +36,7 @@ from dray.store.descriptors import Descriptors
 from dray.store.disk import Disk, File, ReadableBuffer
 from dray.store.group import Range
 from dray.store.heap_file import Capture, Extent, HeapFile, LiveBlocks, missing_file, short_file
+from dray.store.heap_pool import HeapPool
 from dray.store.kinds import (
     Kind,
     express_files,
@@ -49,7 +50,6 @@ from dray.store.limits import (
     HEAP_HANDED_OUT,
     HEAP_OPEN_FILES,
 )
-from dray.store.shelf import Shelf
 
 __all__ = ["Capture", "Extent", "Heap", "Occupancy", "file_name", "numbers_of"]
 
@@ -86,7 +86,7 @@ class Heap:
         self.names_synced = 0
         self._express_bytes = express_bytes
         self._files: dict[int, HeapFile] = {}
-        self._shelves = {kind: Shelf(kind) for kind in Kind}
+        self._pools = {kind: HeapPool(kind) for kind in Kind}
         self._handed_out = 0
         self._dirty: dict[int, HeapFile] = {}
         self._descriptors = Descriptors(disk, lambda capture: self.captured([capture]))
@@ -107,24 +107,24 @@ class Heap:
     @property
     def free_files(self) -> int:
         """Recoverable heap files that wait to be recycled."""
-        return len(self._shelves[Kind.RECOVERABLE].free)
+        return len(self._pools[Kind.RECOVERABLE].free)
 
     @property
     def surplus_files(self) -> int:
         """Empty files beyond those that are kept for recycling."""
-        return sum(max(0, len(each.free) - HEAP_FREE_FILES) for each in self._shelves.values())
+        return sum(max(0, len(each.free) - HEAP_FREE_FILES) for each in self._pools.values())
 
     def trim(self, most: int) -> None:
         """Give up to `most` surplus files back to the file system, of each kind the last."""
-        for shelf in self._shelves.values():
-            excess = max(0, min(most, len(shelf.free) - HEAP_FREE_FILES))
-            for number in sorted(shelf.free, reverse=True)[:excess]:
+        for pool in self._pools.values():
+            excess = max(0, min(most, len(pool.free) - HEAP_FREE_FILES))
+            for number in sorted(pool.free, reverse=True)[:excess]:
                 if self._files[number].pins or self._files[number].readers:
                     continue
-                shelf.free.remove(number)
+                pool.free.remove(number)
                 self._descriptors.give_up(self._files.pop(number))
                 self._disk.remove(file_name(number))
-            heapq.heapify(shelf.free)
+            heapq.heapify(pool.free)
 
     def restore(self, occupied: Mapping[int, Occupancy]) -> None:
         """Take over the files of a former life; express files are gone.
@@ -141,14 +141,14 @@ class Heap:
             heap_file = self._files[number] = HeapFile(number)
             heap_file.lost = number not in there
             self._occupy(heap_file, occupied.get(number))
-        for shelf in self._shelves.values():
-            heapq.heapify(shelf.free)
-            shelf.skip(self._files)
-            self._reopen(shelf)
+        for pool in self._pools.values():
+            heapq.heapify(pool.free)
+            pool.skip(self._files)
+            self._reopen(pool)
 
     def _occupy(self, heap_file: HeapFile, stock: Occupancy | None) -> None:
         if stock is None or not stock.live:
-            self._shelves[heap_file.kind].free.append(heap_file.number)
+            self._pools[heap_file.kind].free.append(heap_file.number)
             return
         heap_file.live, heap_file.blocks = stock.live, stock.blocks
         heap_file.position = heap_file.dirty_from = stock.end
@@ -158,15 +158,15 @@ class Heap:
         if heap_file.lost or (stock.size is not None and stock.size < stock.end):
             heap_file.position = heap_file.dirty_from = max(stock.end, self.file_bytes)
 
-    def _reopen(self, shelf: Shelf) -> None:
-        mine = (each for each in self._files.values() if each.live and each.kind is shelf.kind)
+    def _reopen(self, pool: HeapPool) -> None:
+        mine = (each for each in self._files.values() if each.live and each.kind is pool.kind)
         roomiest = heapq.nsmallest(
             HEAP_OPEN_FILES, mine, key=lambda each: (each.position, each.number)
         )
         for heap_file in roomiest:
             if heap_file.position < self.file_bytes:
                 heap_file.open = True
-                shelf.open.append(heap_file)
+                pool.open.append(heap_file)
 
     def place(self, data: ReadableBuffer, kind: Kind = Kind.RECOVERABLE) -> Extent:
         """Write `data` somewhere. Raises StoreFull, and then nothing is kept; StorePoisoned."""
@@ -174,7 +174,7 @@ class Heap:
             data = data.cast("B")
         length = len(data)
         assert length <= self.file_bytes, "a message never spans two heap files"
-        heap_file = self._with_room(self._shelves[kind], length)
+        heap_file = self._with_room(self._pools[kind], length)
         if kind is Kind.EXPRESS:
             self._spill_for(length)
         if heap_file.memory is not None:
@@ -339,19 +339,19 @@ class Heap:
         # A recycled file may be a short one whose size was lost in a crash.
         return self._descriptors.file(heap_file, 0 if heap_file.live else self.file_bytes)
 
-    def _with_room(self, shelf: Shelf, length: int) -> HeapFile:
-        tightest = shelf.tightest(length, self.file_bytes)
+    def _with_room(self, pool: HeapPool, length: int) -> HeapFile:
+        tightest = pool.tightest(length, self.file_bytes)
         if tightest is not None:
             return tightest
-        heap_file = self._recycled(shelf) or self._made(shelf)
-        if len(shelf.open) == HEAP_OPEN_FILES:
-            self._shut(shelf, max(shelf.open, key=lambda each: each.position))
+        heap_file = self._recycled(pool) or self._made(pool)
+        if len(pool.open) == HEAP_OPEN_FILES:
+            self._shut(pool, max(pool.open, key=lambda each: each.position))
         heap_file.open = True
-        shelf.open.append(heap_file)
+        pool.open.append(heap_file)
         return heap_file
 
-    def _shut(self, shelf: Shelf, heap_file: HeapFile) -> None:
-        shelf.open.remove(heap_file)
+    def _shut(self, pool: HeapPool, heap_file: HeapFile) -> None:
+        pool.open.remove(heap_file)
         heap_file.open = False
         self._reuse_if_empty(heap_file)
 
@@ -368,23 +368,23 @@ class Heap:
         elif heap_file.kind is Kind.EXPRESS and not heap_file.open:
             del self._files[heap_file.number], self._in_memory[heap_file.number]
         elif not heap_file.open:
-            heapq.heappush(self._shelves[heap_file.kind].free, heap_file.number)
+            heapq.heappush(self._pools[heap_file.kind].free, heap_file.number)
 
-    def _recycled(self, shelf: Shelf) -> HeapFile | None:
-        if not shelf.free:
+    def _recycled(self, pool: HeapPool) -> HeapFile | None:
+        if not pool.free:
             return None
-        return self._files[heapq.heappop(shelf.free)]
+        return self._files[heapq.heappop(pool.free)]
 
-    def _made(self, shelf: Shelf) -> HeapFile:
-        heap_file = HeapFile(shelf.new_number())
-        if shelf.kind is Kind.EXPRESS:
+    def _made(self, pool: HeapPool) -> HeapFile:
+        heap_file = HeapFile(pool.new_number())
+        if pool.kind is Kind.EXPRESS:
             self._keep_in_memory(heap_file)
         else:
             self._allocate(heap_file)
             heap_file.used = 0
             self.names_made += 1
         self._files[heap_file.number] = heap_file
-        shelf.skip([heap_file.number])
+        pool.skip([heap_file.number])
         return heap_file
 
     def _allocate(self, heap_file: HeapFile) -> None:

@@ -10,7 +10,7 @@
 
 Each step is durable before the next begins. A crash before 5 leaves the old place the store, and
 the next `move` begins the copy anew; after 5 the new place is the store, and the next `move` or
-start ends what is left (`whereabouts`).
+start ends what is left (`location`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from dray.folders import sync_folder
 from dray.store.audit import AUDIT_NAME, AuditLog
 from dray.store.decisions import LOG_NAME
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, MESSAGE_FILE_UNREADABLE, NO_ROOM, RealDisk
+from dray.store.location import MOVED_NAME, MOVING_NAME, Moved, Moving, read_mark
 from dray.store.manifest import (
     MANIFEST_NAME,
     Manifest,
@@ -39,7 +40,6 @@ from dray.store.manifest import (
     take_stock,
     write_manifest,
 )
-from dray.store.whereabouts import MOVED_NAME, MOVING_NAME, Moved, Moving, read_mark
 
 _PIECE: Final = 1 << 20
 

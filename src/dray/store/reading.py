@@ -25,8 +25,8 @@ from dray.store.disk import (
 )
 from dray.store.heap import Extent, file_name
 from dray.store.heap_file import missing_file, short_file
+from dray.store.location import refuse_if_moved
 from dray.store.manifest import had_store, read_manifest
-from dray.store.whereabouts import refuse_if_moved
 
 _DESCRIPTORS_MAX: Final = 64
 

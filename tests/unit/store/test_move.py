@@ -12,11 +12,11 @@ from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreM
 from dray.store import move as module
 from dray.store.audit import AUDIT_NAME, read_entries, verify_chain
 from dray.store.disk import RealDisk
+from dray.store.location import MOVED_NAME, MOVING_NAME
 from dray.store.manifest import MANIFEST_NAME
 from dray.store.move import Move, move_store
 from dray.store.reading import ReadOnlyDisk
 from dray.store.store import Store
-from dray.store.whereabouts import MOVED_NAME, MOVING_NAME
 
 NOW = 1_700_000_000.0
 

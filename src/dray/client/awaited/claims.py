@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dray.client.connection import Connection
-    from dray.client.link import Link, QueueLink
+    from dray.client.link import Link, QueueHandle
     from dray.model.message import Message
     from dray.wire.frames import Receive
 
@@ -147,7 +147,7 @@ class Claims:
 
 
 async def take_claimed(
-    way: QueueLink,
+    handle: QueueHandle,
     request: Callable[[int, int], Receive],
     *,
     select: Select,
@@ -155,21 +155,21 @@ async def take_claimed(
     wait_s: float | None,
 ) -> list[Message]:
     """Receive outside of transactions; `request` makes the head from queue and number."""
-    link = way.link
+    link = handle.link
     claims = link.claims
     if claims.waiting:
         await claims.settle(link)
-        if kept := claims.taken(way.name, select, count):
+        if kept := claims.taken(handle.name, select, count):
             return kept
     connection = await link.connection()
     number = await connection.numbers()
     claim_id = join_id(ManagerId(connection.manager_id), number)
     try:
-        used, frame = await way.call(
+        used, frame = await handle.call(
             lambda queue: request(queue, number), Messages, wait_s=wait_s, connection=connection
         )
         assert isinstance(frame.head, Messages)
-        found = messages_in(frame.head.envelopes, frame.body, way.name)
+        found = messages_in(frame.head.envelopes, frame.body, handle.name)
         used.give_back(frame.body)
     except (DrayError, TimeoutError) as error:
         if connection.lost is not None:
@@ -180,7 +180,7 @@ async def take_claimed(
     except BaseException:
         await _give_back(claims, connection, number)
         raise
-    doubt = Doubt(claim_id, way.name, found)
+    doubt = Doubt(claim_id, handle.name, found)
     await link.runtime.to_its_end(_confirmed(link, connection, number, doubt))
     return found
 

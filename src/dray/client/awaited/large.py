@@ -100,14 +100,14 @@ class LargeMessageQueue:
         receives sees none of it.
         """
         self.fragment_size = check_fragment_size(fragment_size)
-        self._way = queue.way
+        self._handle = queue.handle
         self._status_queue = str(parse_queue_address(status_queue))
         self._parameters = parameters
         self._digest_kind = _checked_digest(digest)
         self._compression = check_compression(compression)
 
     def __repr__(self) -> str:
-        return f"<LargeMessageQueue {self._way.name}>"
+        return f"<LargeMessageQueue {self._handle.name}>"
 
     @spells_out_properties
     async def send(
@@ -137,10 +137,10 @@ class LargeMessageQueue:
         remembers any more whether it was committed; `TargetUnwritable` for the state file.
         """
         digest = _checked_digest(digest)
-        message = addressed(Message(**properties), self._way.name)
+        message = addressed(Message(**properties), self._handle.name)
         # What the control record says of it, nobody would look at before its receiver.
         check_sendable(message)
-        runtime = self._way.link.runtime
+        runtime = self._handle.link.runtime
         source = await runtime.offload(
             partial(source_of, body, formatter, awaited=runtime.cancellable)
         )
@@ -154,7 +154,7 @@ class LargeMessageQueue:
             if transaction is not None:
                 given = transaction_of(transaction)
                 return await self._send_in(given, message, source, progress, digest)
-            async with await Transaction.begin(self._way.link) as own:
+            async with await Transaction.begin(self._handle.link) as own:
                 sequence_id = await self._send_in(own, message, source, progress, digest)
             reached("send-committed")
             return sequence_id
@@ -204,7 +204,7 @@ class LargeMessageQueue:
         return Opening(lambda: self._peek(timeout))
 
     async def _peek(self, timeout: float | None) -> LargeMessage:
-        connection = await self._way.link.connection()
+        connection = await self._handle.link.connection()
         try:
             return await self._find(connection, LargeReceive(0, 0, timeout, peek=True))
         except Unreadable as unreadable:
@@ -212,14 +212,14 @@ class LargeMessageQueue:
 
     async def unfinished(self) -> list[UnfinishedUpload]:
         """What was begun to be sent with `resume` and is not committed, the oldest first."""
-        connection = await self._way.link.connection()
+        connection = await self._handle.link.connection()
         queue = await self._checked(connection)
         listed = await connection.ask(ListUploads(queue), UploadList)
         return [unfinished_from(each) for each in listed.uploads]
 
     async def drop_unfinished(self, sequence_id: str) -> None:
         """Give an unfinished upload up, and the room it has; raises `MessageNotFound`."""
-        connection = await self._way.link.connection()
+        connection = await self._handle.link.connection()
         await connection.ask(UploadDrop(sequence_id), Done)
 
     async def _send_resumed(  # noqa: PLR0917 - the arguments of send
@@ -230,9 +230,9 @@ class LargeMessageQueue:
         progress: Progress | None,
         digest: str | None,
     ) -> MessageId:
-        connection = await self._way.link.connection()
+        connection = await self._handle.link.connection()
         queue = await self._checked_to_send(connection)
-        upload = Upload(self._way.link, connection, queue, self._way.name)
+        upload = Upload(self._handle.link, connection, queue, self._handle.name)
         kind = await self._digest_for(connection, digest)
         cut = Cut(self._parameters, self.fragment_size, kind, self._compression)
         return await upload.send(resume, What(message, source, cut, progress))
@@ -268,7 +268,7 @@ class LargeMessageQueue:
                 size, record_of, message, connection.source, number, part.mark
             )
 
-        runtime = self._way.link.runtime
+        runtime = self._handle.link.runtime
         compressor = Compressor(self._compression)
         lender = lender_of(source, transaction, connection)
         report = Reporter(progress, None if source.size == SIZE_UNKNOWN else source.size)
@@ -314,7 +314,7 @@ class LargeMessageQueue:
         repair: bool,
     ) -> LargeMessage:
         check_timeout(timeout)
-        own = await Transaction.begin(self._way.link) if transaction is None else None
+        own = await Transaction.begin(self._handle.link) if transaction is None else None
         used = own if transaction is None else transaction_of(transaction)
         assert used is not None
         until = None if timeout is None else time.monotonic() + timeout
@@ -357,11 +357,11 @@ class LargeMessageQueue:
 
         Tells whether it was there to be rejected: another receiver may have been told of it too.
         """
-        async with await Transaction.begin(self._way.link) as own:
+        async with await Transaction.begin(self._handle.link) as own:
             connection, number = await own.join()
             status_queue = await self._status_queue_on(connection)
             try:
-                await self._way.call(
+                await self._handle.call(
                     lambda queue: LargeReceive(
                         queue,
                         number,
@@ -382,7 +382,7 @@ class LargeMessageQueue:
         """Ask for a large message; `head` without the number of the queue."""
         wait_s = wait_for(head.timeout)
         await self._checked(connection)
-        used, frame = await self._way.call(
+        used, frame = await self._handle.call(
             lambda queue: msgspec.structs.replace(head, queue=queue),
             LargeFound,
             wait_s=wait_s,
@@ -393,21 +393,23 @@ class LargeMessageQueue:
         sequence_id = join_id(ManagerId(found.source), found.sequence)
         if found.missing:
             raise LargeMessageHole(
-                f"large message {sequence_id} in {self._way.name!r} lacks parts: {found.missing}",
+                f"large message {sequence_id} in {self._handle.name!r} lacks parts:"
+                f" {found.missing}",
                 sequence_id=sequence_id,
                 missing=found.missing,
             )
         queue = await self._checked(used)
-        origin = Origin(self._way.link.runtime, used, queue, self._way.name, sequence_id)
+        origin = Origin(self._handle.link.runtime, used, queue, self._handle.name, sequence_id)
         return open_found(origin, found, frame.body)
 
     async def _checked(self, connection: Connection) -> int:
         """Give the queue's number; raises `NotTransactional`."""
-        opened = await self._way.opened(connection)
+        opened = await self._handle.opened(connection)
         if not opened.transactional:
             raise NotTransactional(
-                f"queue {self._way.name!r} is not transactional; large messages need one that is",
-                queue=self._way.name,
+                f"queue {self._handle.name!r} is not transactional; large messages need a"
+                " transactional queue",
+                queue=self._handle.name,
             )
         return opened.number
 
@@ -418,13 +420,13 @@ class LargeMessageQueue:
         receivers of another manager's queue have theirs there.
         """
         number = await self._checked(connection)
-        if not parse_queue_address(self._way.name).remote:
+        if not parse_queue_address(self._handle.name).remote:
             connection.leave_once(OpenQueue(self._status_queue, for_status=True))
         return number
 
     async def _digest_for(self, connection: Connection, digest: str | None) -> str:
         """The digest of this send, else of this object, else of the queue, else the default."""
-        return digest or self._digest_kind or await self._way.digest_kind(connection)
+        return digest or self._digest_kind or await self._handle.digest_kind(connection)
 
     async def _status_queue_on(self, connection: Connection) -> int:
         """Give the number of the status queue (S0-4); raises `StatusQueueMissing`."""
@@ -438,10 +440,10 @@ class LargeMessageQueue:
         return opened.number
 
     def _connection_of(self, transaction: Transaction) -> Connection:
-        if transaction.link is not self._way.link:
+        if transaction.link is not self._handle.link:
             raise TransactionUsage(
-                f"the transaction was begun on another connection than that of {self._way.name!r};"
-                " begin it on the manager from which the queue was taken"
+                "the transaction was begun on another connection than that of"
+                f" {self._handle.name!r}; begin it on the manager from which the queue was taken"
             )
         return transaction.connection()
 

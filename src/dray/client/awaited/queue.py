@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 from dray.client.awaited.claims import Doubt, take_claimed
 from dray.client.awaited.cursor import Cursor
 from dray.client.awaited.transaction import InTransaction, Transaction, no_transaction
-from dray.client.link import Link, QueueLink
+from dray.client.link import Link, QueueHandle
 from dray.client.lost_answers import send_in_doubt, sent_in_part
 from dray.client.messages import (
     ReceivedTransaction,
@@ -71,7 +71,7 @@ class Queue:
 
     def __init__(self, link: Link, name: str, *, guarded: bool = True) -> None:
         """Take a canonical name. `guarded` false is the raw handle: it sees single fragments."""
-        self.way = QueueLink(link, name)
+        self.handle = QueueHandle(link, name)
         self._guarded = guarded
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class Queue:
     @property
     def name(self) -> str:
         """The queue's name."""
-        return self.way.name
+        return self.handle.name
 
     @spells_out_properties
     async def send(
@@ -103,7 +103,7 @@ class Queue:
         """
         message = addressed(message_from(body, properties), self.name)
         if transaction is None:
-            connection = await self.way.link.connection()
+            connection = await self.handle.link.connection()
             number = await connection.numbers()
             await self._send_at_once(connection, [record_of(message, connection.source, number)])
         else:
@@ -126,7 +126,7 @@ class Queue:
         """
         batch = [addressed(message_from(each, {}), self.name) for each in messages]
         connection = (
-            await self.way.link.connection()
+            await self.handle.link.connection()
             if transaction is None
             else self._connection_of(transaction)
         )
@@ -141,8 +141,8 @@ class Queue:
             await self._send_in(transaction, records)
             return ids
         frames = list(in_frames(records))
-        if len(frames) > 1 and (await self.way.opened(connection)).transactional:
-            async with await Transaction.begin(self.way.link) as own:
+        if len(frames) > 1 and (await self.handle.opened(connection)).transactional:
+            async with await Transaction.begin(self.handle.link) as own:
                 await self._send_in(own, records)
             return ids
         sent = 0
@@ -270,7 +270,7 @@ class Queue:
         """
         connection, number = await self._part_in(transaction)
         settle = lambda queue: Settle(queue, upto, number, born or 0)  # noqa: E731
-        await self.way.call(settle, Done, connection=connection)
+        await self.handle.call(settle, Done, connection=connection)
 
     async def receive_transaction(
         self, timeout: float | None = None, transaction: InTransaction | None = None
@@ -285,7 +285,7 @@ class Queue:
         self._connection_of(transaction)
         connection, number = await transaction.awaited.join()
         with transaction.awaited.undivided():
-            used, frame = await self.way.call(
+            used, frame = await self.handle.call(
                 lambda queue: ReceiveTransaction(queue, number, timeout),
                 TransactionMessages,
                 wait_s=wait_for(timeout),
@@ -299,7 +299,7 @@ class Queue:
         return ReceivedTransaction(messages, head.missing)
 
     async def _left_out(self, connection: Connection, envelope: Envelope) -> Message:
-        _, frame = await self.way.call(
+        _, frame = await self.handle.call(
             lambda queue: ReadPart(queue, envelope.lookup_id, 0, envelope.length),
             Range,
             connection=connection,
@@ -315,34 +315,30 @@ class Queue:
     ) -> None:
         """Move a message, or what is at a position, between this queue and its sub-queues.
 
-        In a transaction it happens at the commit, and until then nobody sees the message. Raises
-        `MessageNotFound` if it is not there or held by another, `LargeMessageMixing` for a part of
-        a large message.
+        In a transaction the move happens at the commit; until then nobody sees the message. Raises
+        `MessageNotFound` if another reader has it, `LargeMessageMixing` for a large message's part.
         """
         connection, number = await self._part_in(transaction)
-        connection = connection or await self.way.link.connection()
+        connection = connection or await self.handle.link.connection()
         to = (await connection.open_queue(str(parse_queue_address(target)))).number
         position = _position_of(message)
-        await self.way.call(
+        await self.handle.call(
             lambda queue: Move(queue, position, to, number, self._guarded),
             Done,
             connection=connection,
         )
 
     async def reject(self, message: Message | int, transaction: InTransaction) -> None:
-        """Mark a message that the transaction has received as rejected, for when it commits.
-
-        Its sender is told, if it wanted to know, and finds it in its dead-letter queue.
-        """
+        """Mark a message that the transaction received as rejected: the commit tells its sender."""
         connection, number = await self._part_in(transaction)
         position = _position_of(message)
-        await self.way.call(
+        await self.handle.call(
             lambda queue: Reject(queue, position, number), Done, connection=connection
         )
 
     async def purge(self) -> int:
         """Remove all messages that no transaction holds; how many there were."""
-        _, frame = await self.way.call(PurgeQueue, Done)
+        _, frame = await self.handle.call(PurgeQueue, Done)
         assert isinstance(frame.head, Done)
         return frame.head.count
 
@@ -350,8 +346,8 @@ class Queue:
         """The queue as it stands."""
         if ";" in self.name:
             # A sub-queue is made when it is needed, and so it is when it is asked after.
-            await self.way.opened()
-        return (await self.way.link.ask(DescribeQueue(self.name), QueueState)).info
+            await self.handle.opened()
+        return (await self.handle.link.ask(DescribeQueue(self.name), QueueState)).info
 
     async def _pick(
         self,
@@ -398,10 +394,12 @@ class Queue:
             )
 
         if claim:
-            return await take_claimed(self.way, request, select=select, count=count, wait_s=wait_s)
+            return await take_claimed(
+                self.handle, request, select=select, count=count, wait_s=wait_s
+            )
         connection, number = await self._part_in(transaction)
         with nullcontext() if transaction is None else transaction.awaited.undivided():
-            used, frame = await self.way.call(
+            used, frame = await self.handle.call(
                 lambda queue: request(queue, number),
                 Messages,
                 wait_s=wait_s,
@@ -414,7 +412,7 @@ class Queue:
 
     async def _receive_whole(self, timeout: float | None) -> ReceivedTransaction:
         """Take a whole transaction in a transaction that begins and ends with this call."""
-        link = self.way.link
+        link = self.handle.link
         if link.claims.waiting:
             await link.claims.settle(link)
             if (kept := link.claims.taken_whole(self.name)) is not None:
@@ -442,7 +440,7 @@ class Queue:
         sizes = [record.size for record in records]
         crcs = [record.crc for record in records]
         body = [piece for record in records for piece in (record.head, record.body)]
-        await self.way.call(
+        await self.handle.call(
             lambda queue: Send(queue, 0, sizes, crcs, self._guarded),
             Done,
             body=body,
@@ -466,7 +464,7 @@ class Queue:
 
     async def _number(self, connection: Connection) -> int:
         """The queue's number, for a transaction to send to."""
-        opened = await connection.open_queue(self.way.name)
+        opened = await connection.open_queue(self.handle.name)
         if not opened.transactional:
             raise TransactionUsage(
                 f"queue {self.name!r} is not transactional: send to it outside a transaction"
@@ -478,7 +476,7 @@ class Queue:
             link = transaction.awaited.link
         except AttributeError as error:
             raise no_transaction(transaction) from error
-        if link is not self.way.link:
+        if link is not self.handle.link:
             raise TransactionUsage(
                 f"the transaction was begun on another connection than that of {self.name!r};"
                 " begin it on the manager from which the queue was taken"

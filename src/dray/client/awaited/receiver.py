@@ -68,7 +68,7 @@ class Receiver:
         sub-queue `poison`, or drop it. Raises `ValueError`.
         """
         self._queue = queue
-        self._link = self._queue.way.link
+        self._link = self._queue.handle.link
         self._retries = retries
         self._retry_delay = retry_delay
         self._then = then

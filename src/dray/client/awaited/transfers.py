@@ -15,7 +15,7 @@ from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
 from dray.client.blocking import BlockingRuntime, run
-from dray.client.link import Link, QueueLink
+from dray.client.link import Link, QueueHandle
 from dray.client.requests import check_seconds, check_timeout
 from dray.client.steps import reached
 from dray.client.transfer.board import Told
@@ -120,7 +120,7 @@ class Transfers:
                     return await self._take_up(kept, state, manner)
         source = await self._link.runtime.offload(SourceFile, asked.path)
         try:
-            kind = asked.digest_kind or await QueueLink(self._link, asked.queue).digest_kind()
+            kind = asked.digest_kind or await QueueHandle(self._link, asked.queue).digest_kind()
             kept = await self._link.runtime.offload(_offered, asked, source, kind)
             reached("offer-scanned")
             state = await self._link.runtime.offload(
@@ -349,7 +349,7 @@ class Transfers:
         queue = Queue(self._link, kept.queue)
         message = reference_message(kept.reference, kept.request_timeout)
         kept.offered_at = time.time()
-        if not (await queue.way.opened()).transactional:
+        if not (await queue.handle.opened()).transactional:
             await runtime.offload(state.write, kept)
             reached("offer-kept")
             await queue.send(message)

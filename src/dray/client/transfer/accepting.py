@@ -17,9 +17,9 @@ from dray.client.transfer.board import Board, Rate
 from dray.client.transfer.control import ControlSocket, Order
 from dray.client.transfer.direct import connect
 from dray.client.transfer.engine import Dialled, Engine
+from dray.client.transfer.frame_socket import FrameSocket
 from dray.client.transfer.state import Incoming, StateFile, status_of_incoming
 from dray.client.transfer.target import TargetFile, boot_id, is_there, whole_fragments
-from dray.client.transfer.way import Way
 from dray.errors import DrayError, ProtocolError
 from dray.model.transfer import TransferState, TransferStatus
 from dray.tls import is_tunnel
@@ -131,7 +131,7 @@ class Accepting(Engine):
                 self._target.close()
                 raise
             reached("target-kept")
-        self._direct: Way | None = None
+        self._direct: FrameSocket | None = None
         self._direct_failures = 0
         self._piece: memoryview | None = None
         self._rate = Rate()
@@ -170,12 +170,12 @@ class Accepting(Engine):
         """See `Engine`."""
         self._give(Begin())
 
-    def heard(self, way: Way | None, message: AnyMessage, body: memoryview) -> None:
+    def heard(self, connection: FrameSocket | None, message: AnyMessage, body: memoryview) -> None:
         """See `Engine`."""
         if message.key != self.kept.key:
             return
         if isinstance(message, Piece):
-            self._direct_failures = 0 if way is not None else self._direct_failures
+            self._direct_failures = 0 if connection is not None else self._direct_failures
             self._piece = body
             intact = crc32c.crc32c(body) == message.crc
             self._give(PieceCame(message.number, len(body), intact))
@@ -194,9 +194,9 @@ class Accepting(Engine):
 
     def look(self) -> bool:
         """See `Engine`."""
-        if any(way.stirred for way in self._ways):
-            for way in self._ways:
-                way.stirred = 0
+        if any(connection.stirred for connection in self._connections):
+            for connection in self._connections:
+                connection.stirred = 0
             self._give(Stirred())
         now = self.now
         at = self.core.deadline()
@@ -207,9 +207,9 @@ class Accepting(Engine):
         unsaid = self.unsaid_until
         return self.core.state.final and (unsaid is None or unsaid <= now)
 
-    def broken(self, way: Way) -> None:
+    def broken(self, connection: FrameSocket) -> None:
         """See `Engine`."""
-        if way is self._direct:
+        if connection is self._direct:
             self._direct = None
             self._direct_failures += 1
             self._give(WayLost(self.kept.key))
@@ -349,17 +349,17 @@ class Accepting(Engine):
             return
         assert joined.direct is not None
         _, _, token = joined.direct
-        way = Way(sock)
-        self._direct = way
-        self.open(way, lambda frame: self._taken(way, frame))
-        way.put(Post("", encode_message(Opening(self.kept.key, token))))
+        connection = FrameSocket(sock)
+        self._direct = connection
+        self.open(connection, lambda frame: self._taken(connection, frame))
+        connection.put(Post("", encode_message(Opening(self.kept.key, token))))
         self._give(Heard(joined))
 
-    def _taken(self, way: Way, frame: Frame) -> None:
-        if way is not self._direct:
+    def _taken(self, connection: FrameSocket, frame: Frame) -> None:
+        if connection is not self._direct:
             raise ProtocolError("a connection went on that is of no more use")
-        self.heard(way, self.message_of(frame), frame.body)
-        way.give_back(frame.body)
+        self.heard(connection, self.message_of(frame), frame.body)
+        connection.give_back(frame.body)
 
     # ---------------------------------------------------------------------------- what is told
 

@@ -20,7 +20,7 @@ import msgspec
 
 from dray.client.transfer.certificate import showing_itself, trusting_only
 from dray.client.transfer.engine import Dialled
-from dray.client.transfer.way import BUFFER_BYTES, Way
+from dray.client.transfer.frame_socket import BUFFER_BYTES, FrameSocket
 from dray.errors import AddressInUse, DrayError, ProtocolError
 from dray.forks import keep_from_children
 from dray.send_buffer import widen
@@ -40,7 +40,7 @@ _CONNECT_WITHIN_S: Final = 3.0
 AUTOMATIC: Final = "auto"
 
 
-class DirectWays:
+class DirectConnections:
     """The connections of one offer's consumers. All of it is for the thread of the transfer."""
 
     def __init__(self, engine: Engine, listener: socket.socket | str | None) -> None:
@@ -53,8 +53,8 @@ class DirectWays:
         self._shaking = 0
         """How many connections are shaking hands, and have not said who they are."""
         self._host = "127.0.0.1"
-        self._of: dict[str, Way] = {}
-        self._unknown: dict[Way, float] = {}
+        self._of: dict[str, FrameSocket] = {}
+        self._unknown: dict[FrameSocket, float] = {}
         self._tokens: dict[str, str] = {}
 
     def reachable(self, sock: socket.socket) -> None:
@@ -83,21 +83,21 @@ class DirectWays:
             joined, direct=(host, port, token), certificate=self._certificate
         )
 
-    def of(self, key: str) -> Way | None:
+    def of(self, key: str) -> FrameSocket | None:
         """The connection of a consumer, if it has one."""
         return self._of.get(key)
 
     def drop(self, key: str) -> None:
         """Let go of a consumer's connection: it begins anew."""
-        way = self._of.pop(key, None)
-        if way is not None:
-            self._engine.shut(way)
+        connection = self._of.pop(key, None)
+        if connection is not None:
+            self._engine.shut(connection)
 
-    def broken(self, way: Way) -> str | None:
+    def broken(self, connection: FrameSocket) -> str | None:
         """A connection has ended; whose it was."""
-        self._unknown.pop(way, None)
+        self._unknown.pop(connection, None)
         for key, used in list(self._of.items()):
-            if used is way:
+            if used is connection:
                 del self._of[key]
                 return key
         return None
@@ -108,9 +108,11 @@ class DirectWays:
 
     def tick(self, now: float) -> None:
         """Hang up on those."""
-        for way in [way for way, until in self._unknown.items() if until <= now]:
-            del self._unknown[way]
-            self._engine.shut(way)
+        for connection in [
+            connection for connection, until in self._unknown.items() if until <= now
+        ]:
+            del self._unknown[connection]
+            self._engine.shut(connection)
 
     def close(self) -> None:
         """Listen no more; the engine lets go of the connections."""
@@ -157,24 +159,24 @@ class DirectWays:
         self._welcome(sock)
 
     def _welcome(self, sock: socket.socket) -> None:
-        way = Way(sock)
-        self._unknown[way] = self._engine.now + _UNKNOWN_S
-        self._engine.open(way, lambda frame: self._taken(way, frame))
+        connection = FrameSocket(sock)
+        self._unknown[connection] = self._engine.now + _UNKNOWN_S
+        self._engine.open(connection, lambda frame: self._taken(connection, frame))
 
-    def _taken(self, way: Way, frame: Frame) -> None:
+    def _taken(self, connection: FrameSocket, frame: Frame) -> None:
         message = self._engine.message_of(frame)
-        if way in self._unknown:
-            self._admit(way, message)
-        elif self._of.get(message.key) is way:
-            self._engine.heard(way, message, frame.body)
+        if connection in self._unknown:
+            self._admit(connection, message)
+        elif self._of.get(message.key) is connection:
+            self._engine.heard(connection, message, frame.body)
 
-    def _admit(self, way: Way, message: AnyMessage) -> None:
-        del self._unknown[way]
+    def _admit(self, connection: FrameSocket, message: AnyMessage) -> None:
+        del self._unknown[connection]
         key = self._redeem(message.token) if isinstance(message, Opening) else None
         if key is None or key != message.key:
             raise ProtocolError("a connection began without a token that is good")
         self.drop(key)
-        self._of[key] = way
+        self._of[key] = connection
 
     def _redeem(self, token: str) -> str | None:
         for good in self._tokens:

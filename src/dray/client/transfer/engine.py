@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from dray.client.session import error_of
 from dray.client.transfer.board import settle
 from dray.client.transfer.control import ControlSocket, Order
-from dray.client.transfer.way import WAY_ERRORS, FileRange, Way
+from dray.client.transfer.frame_socket import SOCKET_ERRORS, FileRange, FrameSocket
 from dray.errors import DrayError, ProtocolError
 from dray.forks import Process, this_process
 from dray.model.limits import KIB
@@ -65,8 +65,8 @@ class Dialled:
 class Relay:
     """The connection to the queue manager: from Hello to the answer that the box is attached."""
 
-    def __init__(self, way: Way) -> None:
-        self.way = way
+    def __init__(self, connection: FrameSocket) -> None:
+        self.connection = connection
         self.ready = False
         self.taken = 0
 
@@ -97,7 +97,7 @@ class Engine(ABC):
         self._last_words: list[tuple[str, AnyMessage]] = []
         self._last_words_until = 0.0
         self._orders: socket.socket | None = None
-        self._ways: dict[Way, Callable[[Frame], None]] = {}
+        self._connections: dict[FrameSocket, Callable[[Frame], None]] = {}
         self.process: Process = this_process()
         """The process whose thread runs it; a child has none."""
         self._thread = threading.Thread(target=self._run, name="dray-transfer", daemon=True)
@@ -174,7 +174,7 @@ class Engine(ABC):
         """The thread has started."""
 
     @abstractmethod
-    def heard(self, way: Way | None, message: AnyMessage, body: memoryview) -> None:
+    def heard(self, connection: FrameSocket | None, message: AnyMessage, body: memoryview) -> None:
         """A message came: over a connection of the two programs, or through the managers."""
 
     @abstractmethod
@@ -193,7 +193,7 @@ class Engine(ABC):
         """Send through the queue managers; dropped while there is no connection to ours."""
         relay = self.relay
         if relay is not None and relay.ready:
-            relay.way.put(Post(box, encode_message(message), self._queue))
+            relay.connection.put(Post(box, encode_message(message), self._queue))
 
     def post_at_last(self, box: str, message: AnyMessage) -> None:
         """The same for what nobody will say again: for some time it is kept until it has gone."""
@@ -211,21 +211,21 @@ class Engine(ABC):
         """The same with a range of a file."""
         relay = self.relay
         if relay is not None and relay.ready:
-            relay.way.put_range(Post(box, encode_message(message), self._queue), piece)
+            relay.connection.put_range(Post(box, encode_message(message), self._queue), piece)
 
-    def open(self, way: Way, take: Callable[[Frame], None]) -> None:
+    def open(self, connection: FrameSocket, take: Callable[[Frame], None]) -> None:
         """Watch a connection."""
-        self._ways[way] = take
-        self._selector.register(way.sock, selectors.EVENT_READ, way)
+        self._connections[connection] = take
+        self._selector.register(connection.sock, selectors.EVENT_READ, connection)
 
-    def shut(self, way: Way) -> None:
+    def shut(self, connection: FrameSocket) -> None:
         """Let go of a connection."""
-        if self._ways.pop(way, None) is not None:
-            self._selector.unregister(way.sock)
-        way.close()
+        if self._connections.pop(connection, None) is not None:
+            self._selector.unregister(connection.sock)
+        connection.close()
 
     @abstractmethod
-    def broken(self, way: Way) -> None:
+    def broken(self, connection: FrameSocket) -> None:
         """A connection that was opened here has ended, and is let go of."""
 
     def watch(self, sock: socket.socket, readable: Callable[[], None]) -> None:
@@ -273,8 +273,8 @@ class Engine(ABC):
             self._commands.popleft()()
         self._connect()
         over, unsaid = self.look(), bool(self._last_words)
-        for way in list(self._ways):
-            self._flush(way)
+        for connection in list(self._connections):
+            self._flush(connection)
         if over:
             return True
         if unsaid and not self._last_words:
@@ -284,9 +284,9 @@ class Engine(ABC):
             if key.data is None:
                 with suppress(BlockingIOError):
                     self._woken_end.recv(_BUFFER_BYTES)
-            elif not isinstance(key.data, Way):
+            elif not isinstance(key.data, FrameSocket):
                 key.data()
-            elif key.data in self._ways:
+            elif key.data in self._connections:
                 self._serve(key.data, events)
         return False
 
@@ -298,47 +298,52 @@ class Engine(ABC):
             return 0.0
         return max(0.0, min(times) - self.now) if times else None
 
-    def _serve(self, way: Way, events: int) -> None:
+    def _serve(self, connection: FrameSocket, events: int) -> None:
         try:
             if events & selectors.EVENT_READ:
-                for frame in way.read():
-                    take = self._ways.get(way)
+                for frame in connection.read():
+                    take = self._connections.get(connection)
                     if take is None:
                         return
                     take(frame)
-        except WAY_ERRORS:
-            self._lose(way)
+        except SOCKET_ERRORS:
+            self._lose(connection)
 
-    def _flush(self, way: Way) -> None:
-        if way not in self._ways:
+    def _flush(self, connection: FrameSocket) -> None:
+        if connection not in self._connections:
             return
         try:
-            way.flush()
-        except WAY_ERRORS:
-            self._lose(way)
+            connection.flush()
+        except SOCKET_ERRORS:
+            self._lose(connection)
             return
         relay = self.relay
-        said = relay is not None and relay.way is way and relay.ready and not way.backlog
-        if said and not way.hung_up:
+        said = (
+            relay is not None
+            and relay.connection is connection
+            and relay.ready
+            and not connection.backlog
+        )
+        if said and not connection.hung_up:
             self._last_words.clear()
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if way.backlog else 0)
-        if self._selector.get_key(way.sock).events != wanted:
-            self._selector.modify(way.sock, wanted, way)
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.backlog else 0)
+        if self._selector.get_key(connection.sock).events != wanted:
+            self._selector.modify(connection.sock, wanted, connection)
 
-    def _lose(self, way: Way) -> None:
-        self.shut(way)
-        if self.relay is not None and self.relay.way is way:
+    def _lose(self, connection: FrameSocket) -> None:
+        self.shut(connection)
+        if self.relay is not None and self.relay.connection is connection:
             self.relay = None
             self._dial_at = self.now + self._reconnect_s
             self._reconnect_s = min(2 * self._reconnect_s, _RECONNECT_S_MAX)
         else:
-            self.broken(way)
+            self.broken(connection)
 
     def _drain(self) -> None:
         """Let out what was said last, as far as the sockets take it at once."""
-        for way in list(self._ways):
-            with suppress(*WAY_ERRORS):
-                way.flush()
+        for connection in list(self._connections):
+            with suppress(*SOCKET_ERRORS):
+                connection.flush()
 
     def _let_go(self, error: DrayError | None) -> None:
         self.ending = True
@@ -347,8 +352,8 @@ class Engine(ABC):
             self.end(error)
         except DrayError as failure:
             error = error or failure
-        for way in list(self._ways):
-            self.shut(way)
+        for connection in list(self._connections):
+            self.shut(connection)
         self._selector.close()
         with self._lock:
             self._over = True
@@ -394,10 +399,10 @@ class Engine(ABC):
 
     def _dialled(self, sock: socket.socket) -> None:
         self._dialling = False
-        way = Way(sock)
-        self.relay = Relay(way)
-        self.open(way, self._relayed)
-        way.put(Hello("client"), request_id=_HELLO)
+        connection = FrameSocket(sock)
+        self.relay = Relay(connection)
+        self.open(connection, self._relayed)
+        connection.put(Hello("client"), request_id=_HELLO)
         self.reachable(sock)
 
     def _relayed(self, frame: Frame) -> None:
@@ -405,7 +410,7 @@ class Engine(ABC):
         assert relay is not None
         match frame.head:
             case Welcome():
-                relay.way.put(AttachBox(self._box, self._queue), request_id=_ATTACH)
+                relay.connection.put(AttachBox(self._box, self._queue), request_id=_ATTACH)
             case Done():
                 relay.ready = True
                 self._reconnect_s = _RECONNECT_S
@@ -420,10 +425,10 @@ class Engine(ABC):
             case Post():
                 relay.taken += size_of_post(frame.head, frame.body)
                 if relay.taken >= _CREDIT_BYTES:
-                    relay.way.put(Credit(relay.taken))
+                    relay.connection.put(Credit(relay.taken))
                     relay.taken = 0
                 self.heard(None, decode_message(frame.head.message), frame.body)
-                relay.way.give_back(frame.body)
+                relay.connection.give_back(frame.body)
             case _:
                 raise ProtocolError(f"{type(frame.head).__name__} has no place in a file transfer")
 

@@ -12,11 +12,11 @@ from dray.client.progress import INTERVAL_S
 from dray.client.steps import reached
 from dray.client.transfer.board import Board, Rate, Told
 from dray.client.transfer.control import ControlSocket, Order
-from dray.client.transfer.direct import DirectWays
+from dray.client.transfer.direct import DirectConnections
 from dray.client.transfer.engine import Engine
+from dray.client.transfer.frame_socket import FileRange, FrameSocket
 from dray.client.transfer.source import SourceFile, changed
 from dray.client.transfer.state import KeptConsumer, Offered, StateFile, status_of_offer
-from dray.client.transfer.way import FileRange, Way
 from dray.errors import (
     DrayError,
     Misuse,
@@ -110,7 +110,7 @@ class Offering(Engine):
         for each in kept.consumers:
             self.core.restore(each.key, each.consumer_id, each.acked, each.state)
         self._was_over = self.core.state.final
-        self._direct = DirectWays(self, listener)
+        self._direct = DirectConnections(self, listener)
         self._checking: set[str] = set()
         self._rates: dict[str, Rate] = {}
         self._posted_at = 0.0
@@ -186,10 +186,10 @@ class Offering(Engine):
     def attached(self) -> None:
         """See `Engine`; consumers speak first."""
 
-    def heard(self, way: Way | None, message: AnyMessage, body: memoryview) -> None:
+    def heard(self, connection: FrameSocket | None, message: AnyMessage, body: memoryview) -> None:
         """See `Engine`."""
         del body
-        if isinstance(message, Handshake) and way is None:
+        if isinstance(message, Handshake) and connection is None:
             # It begins anew, so a connection that it had is of no more use.
             self._direct.drop(message.key)
         self._give(Heard(message))
@@ -219,9 +219,9 @@ class Offering(Engine):
             return self._finishing(now)
         return False
 
-    def broken(self, way: Way) -> None:
+    def broken(self, connection: FrameSocket) -> None:
         """See `Engine`."""
-        key = self._direct.broken(way)
+        key = self._direct.broken(connection)
         if key is not None:
             self._give(WayLost(key))
 
@@ -267,11 +267,11 @@ class Offering(Engine):
         reached("done-kept" if done else "joined-kept")
 
     def _tell(self, message: AnyMessage) -> None:
-        way = self._direct.of(message.key)
-        if isinstance(message, Joined) and way is None:
+        connection = self._direct.of(message.key)
+        if isinstance(message, Joined) and connection is None:
             message = self._direct.introduce(message)
-        if way is not None:
-            way.put(Post("", encode_message(message)))
+        if connection is not None:
+            connection.put(Post("", encode_message(message)))
         elif isinstance(message, Cancelled):
             self.post_at_last(self._box_of(message.key), message)
         else:
@@ -292,9 +292,9 @@ class Offering(Engine):
             return
         head = Piece(key, number, self._source.crcs[number])
         piece = FileRange(self._source.descriptor, terms.bytes_before(number), terms.length(number))
-        way = self._direct.of(key)
-        if way is not None:
-            way.put_range(Post("", encode_message(head)), piece)
+        connection = self._direct.of(key)
+        if connection is not None:
+            connection.put_range(Post("", encode_message(head)), piece)
         else:
             self.post_range(self._box_of(key), head, piece)
         reached("piece-sent")
@@ -310,14 +310,14 @@ class Offering(Engine):
     def _has_room(self, copy: Copy) -> bool:
         if copy.state is not TransferState.SENDING:
             return False
-        way = self._direct.of(copy.key)
-        if way is not None:
-            if way.backlog >= _BACKLOG_BYTES:
+        connection = self._direct.of(copy.key)
+        if connection is not None:
+            if connection.backlog >= _BACKLOG_BYTES:
                 # What the socket takes now makes room at once.
-                self._flush(way)
-            return way.backlog < _BACKLOG_BYTES
+                self._flush(connection)
+            return connection.backlog < _BACKLOG_BYTES
         relay = self.relay
-        if relay is None or not relay.ready or relay.way.backlog >= _BACKLOG_BYTES:
+        if relay is None or not relay.ready or relay.connection.backlog >= _BACKLOG_BYTES:
             return False
         under_way = copy.window.in_flight * self.core.terms.fragment_size
         return not under_way or under_way < RELAY_WINDOW_BYTES
@@ -383,7 +383,9 @@ class Offering(Engine):
             return False
         if self.core.state is TransferState.TIMED_OUT:
             return True
-        quiet = not any(way.backlog for way in self._ways) and not self._was_over
+        quiet = (
+            not any(connection.backlog for connection in self._connections) and not self._was_over
+        )
         return now >= self._over_at + (INTERVAL_S if quiet else self._linger_s)
 
     def _ending_moments(self) -> list[float]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dray.store.heap_file import HeapFile
+from dray.store.heap_pool import HeapPool
 from dray.store.kinds import Kind, heap_file_number
-from dray.store.shelf import Shelf
 
 FILE_BYTES = 1000
 
@@ -16,21 +16,21 @@ def opened(number, position):
 
 
 def test_the_open_file_with_the_least_room_that_fits_is_taken():
-    shelf = Shelf(Kind.JOURNAL)
-    shelf.open = [opened(1, 100), opened(2, 700), opened(3, 900)]
-    assert shelf.tightest(300, FILE_BYTES) is shelf.open[1]
-    assert shelf.tightest(100, FILE_BYTES) is shelf.open[2]
+    pool = HeapPool(Kind.JOURNAL)
+    pool.open = [opened(1, 100), opened(2, 700), opened(3, 900)]
+    assert pool.tightest(300, FILE_BYTES) is pool.open[1]
+    assert pool.tightest(100, FILE_BYTES) is pool.open[2]
 
 
 def test_an_extent_that_fits_nowhere_is_told():
-    shelf = Shelf(Kind.JOURNAL)
-    shelf.open = [opened(1, 500)]
-    assert shelf.tightest(501, FILE_BYTES) is None
+    pool = HeapPool(Kind.JOURNAL)
+    pool.open = [opened(1, 500)]
+    assert pool.tightest(501, FILE_BYTES) is None
 
 
 def test_a_new_file_is_numbered_above_all_of_its_kind_and_of_no_other():
-    shelf = Shelf(Kind.JOURNAL)
+    pool = HeapPool(Kind.JOURNAL)
     files = [(Kind.JOURNAL, 7), (Kind.JOURNAL, 2), (Kind.RECOVERABLE, 40)]
-    shelf.skip([heap_file_number(*each) for each in files])
-    assert shelf.new_number() == heap_file_number(Kind.JOURNAL, 8)
-    assert shelf.new_number() == heap_file_number(Kind.JOURNAL, 8), "until it is told"
+    pool.skip([heap_file_number(*each) for each in files])
+    assert pool.new_number() == heap_file_number(Kind.JOURNAL, 8)
+    assert pool.new_number() == heap_file_number(Kind.JOURNAL, 8), "until it is told"

@@ -12,7 +12,7 @@ from dray.store.heap_file import HeapFile
 from dray.store.kinds import NUMBER_MAX, Kind, heap_file_number, kind_of
 
 
-class Shelf:
+class HeapPool:
     """The heap files of one kind that take new extents, and those that wait to."""
 
     def __init__(self, kind: Kind) -> None:

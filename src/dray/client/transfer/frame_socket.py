@@ -28,8 +28,8 @@ class FileRange:
         self.descriptor, self.offset, self.left = descriptor, offset, left
 
 
-class Way:
-    """One connection. What is wrong with it is raised as `ConnectionLost` or `ProtocolError`."""
+class FrameSocket:
+    """A connected socket. Its failures are raised as `ConnectionLost` or `ProtocolError`."""
 
     def __init__(self, sock: socket.socket) -> None:
         """Own a connected socket, and ask the kernel for a large buffer to send from."""
@@ -135,7 +135,7 @@ class Way:
             self._pieces[0] = head[sent:]
 
 
-WAY_ERRORS: Final = (ConnectionLost, ProtocolError)
+SOCKET_ERRORS: Final = (ConnectionLost, ProtocolError)
 
 
 def _lost(error: OSError) -> DrayError:

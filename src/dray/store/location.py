@@ -43,7 +43,7 @@ class Moving(msgspec.Struct, frozen=True, kw_only=True):
     move: str
 
 
-def check_whereabouts(data: Path) -> None:
+def check_location(data: Path) -> None:
     """Raise StoreMoved if the store of a data directory is elsewhere; end a move that happened."""
     refuse_if_moved(data)
     moving = read_mark(data / MOVING_NAME, Moving)

@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from dray import send_buffer
-from dray.client.transfer.way import FileRange, Way
+from dray.client.transfer.frame_socket import FileRange, FrameSocket
 from dray.errors import ConnectionLost
 from dray.wire.transfer_frames import Post
 
@@ -28,7 +28,7 @@ def ends():
         yield near, far
 
 
-def frames_of(sender: Way, receiver: Way, count: int):
+def frames_of(sender: FrameSocket, receiver: FrameSocket, count: int):
     found = []
     while len(found) < count:
         sender.flush()
@@ -39,7 +39,7 @@ def frames_of(sender: Way, receiver: Way, count: int):
 
 def test_a_range_of_a_file_is_the_body_of_its_frame(ends, tmp_path):
     (tmp_path / "f").write_bytes(DATA)
-    near, far = map(Way, ends)
+    near, far = map(FrameSocket, ends)
     with (tmp_path / "f").open("rb") as file:
         near.put_range(Post("", b"first"), FileRange(file.fileno(), 5, len(DATA) - 5))
         near.put(Post("", b"second"))
@@ -51,7 +51,7 @@ def test_a_range_of_a_file_is_the_body_of_its_frame(ends, tmp_path):
 
 def test_a_file_that_became_shorter_ends_the_connection(ends, tmp_path):
     (tmp_path / "f").write_bytes(b"short")
-    near = Way(ends[0])
+    near = FrameSocket(ends[0])
     with (tmp_path / "f").open("rb") as file:
         near.put_range(Post("", b"first"), FileRange(file.fileno(), 0, 6))
         with pytest.raises(ConnectionLost, match="shorter"):
@@ -65,12 +65,12 @@ def size_of_buffer(sock: socket.socket) -> int:
 def test_a_larger_buffer_is_asked_for(ends, monkeypatch):
     monkeypatch.setattr(send_buffer, "_way_to", lambda _: socket.SO_SNDBUF)
     before = size_of_buffer(ends[1])
-    assert size_of_buffer(Way(ends[0]).sock) != before
+    assert size_of_buffer(FrameSocket(ends[0]).sock) != before
 
 
 def test_last_words_are_read_though_nothing_can_be_sent_any_more(ends):
     """Who sends to one who has hung up learns that first, and would not look any more."""
-    near, far = Way(ends[0]), Way(ends[1])
+    near, far = FrameSocket(ends[0]), FrameSocket(ends[1])
     far.put(Post("last words", b""))
     far.flush()
     far.close()

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dray.daemon import slices
+from dray.daemon import time_slice
 from dray.daemon.limits import SLICE_S
-from dray.daemon.slices import Attributes, ask_for_short_slices, read_attributes
+from dray.daemon.time_slice import Attributes, read_attributes, request_short_time_slice
 
 OURS = {"dray-daemon", "dray-sync-1", "dray-sync-2", "dray-checkpoint"}
 
@@ -23,7 +23,7 @@ def in_a_thread(what):
 
 def asked() -> Attributes:
     """What a thread has after it asked; skips where the system has no slices to choose."""
-    if not ask_for_short_slices():
+    if not request_short_time_slice():
         pytest.skip("this system does not take the call")
     found = read_attributes()
     assert found is not None
@@ -54,7 +54,7 @@ def test_threads_that_it_starts_have_the_same():
 def test_another_policy_is_left_alone():
     def ask_in_batch() -> tuple[bool, Attributes | None]:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-        return ask_for_short_slices(), read_attributes()
+        return request_short_time_slice(), read_attributes()
 
     agreed, found = in_a_thread(ask_in_batch)
     assert not agreed
@@ -62,18 +62,18 @@ def test_another_policy_is_left_alone():
 
 
 def test_a_machine_whose_calls_are_not_known_is_left_alone(monkeypatch):
-    monkeypatch.setattr(slices.platform, "machine", lambda: "abacus")
+    monkeypatch.setattr(time_slice.platform, "machine", lambda: "abacus")
     assert read_attributes() is None
-    assert not ask_for_short_slices()
+    assert not request_short_time_slice()
 
 
 @pytest.mark.parametrize("broken", [0, 1])
 def test_a_refusal_is_noted_and_no_reason_to_stop(monkeypatch, caplog, broken):
-    calls = list(slices._CALLS.get(slices.platform.machine(), (0, 0)))
+    calls = list(time_slice._CALLS.get(time_slice.platform.machine(), (0, 0)))
     calls[broken] = 100_000
-    monkeypatch.setattr(slices, "_CALLS", {slices.platform.machine(): tuple(calls)})
+    monkeypatch.setattr(time_slice, "_CALLS", {time_slice.platform.machine(): tuple(calls)})
     with caplog.at_level("DEBUG"):
-        assert not in_a_thread(ask_for_short_slices)
+        assert not in_a_thread(request_short_time_slice)
     assert "no short slices" in caplog.text
 
 

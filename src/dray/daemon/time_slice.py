@@ -26,7 +26,7 @@ _LAYOUT: Final = struct.Struct("<IIQiIQQQ")
 _SCHED_OTHER: Final = 0
 
 
-def ask_for_short_slices() -> bool:
+def request_short_time_slice() -> bool:
     """Ask for the calling thread and those it starts; say whether the system agreed."""
     attributes = read_attributes()
     # Whoever chose another policy for this process knew why.
