@@ -2,7 +2,7 @@
 # The first target that needs it makes .venv from uv.lock; later runs start at once.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test pythons check bench peers docs torture format lock clean
+.PHONY: help demo test pythons check bench peers docs torture mutations format lock clean
 .SUFFIXES:
 
 VENV := .venv
@@ -55,6 +55,9 @@ docs: $(READY) ## write what the code can tell (tables, commands, errors, module
 
 torture: $(READY) ## the tests that take minutes
 	@$(BIN)/pytest -m torture $(ARGS)
+
+mutations: $(READY) ## change single lines at random, and see whether a test fails (ARGS="--count 30")
+	@$(BIN)/python tools/mutations.py $(ARGS)
 
 format: $(READY) ## put the code into shape
 	@$(BIN)/ruff check --quiet --fix-only

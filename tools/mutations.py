@@ -1,0 +1,193 @@
+"""Change single lines of the source at random, and see whether a test fails.
+
+    python tools/mutations.py [--count 30] [--seed N] [--packages store,manager] [--list]
+
+Each change is made in a checkout of the last commit that is removed at the end; the work tree stays
+as it is. The tests run in stages, the cheapest first, and stop at the first failure. A change that
+no stage notices is printed with its line: write a test for it, or say why the line means the same.
+The exit status is 1 if a change survived.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+HOUSE = Path(__file__).resolve().parent.parent
+PACKAGES = ("delivery", "large", "transfer", "wire", "store", "manager")
+STAGE_S = 1800
+SWAPPED = {
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Is: (" is ", " is not "),
+    ast.IsNot: (" is not ", " is "),
+    ast.In: (" in ", " not in "),
+    ast.NotIn: (" not in ", " in "),
+    ast.Add: ("+", "-"),
+    ast.Sub: ("-", "+"),
+    ast.And: (" and ", " or "),
+    ast.Or: (" or ", " and "),
+}
+SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.Delete, ast.Continue, ast.Raise)
+
+
+class Mutation(NamedTuple):
+    """One line, as it is and as it would be."""
+
+    path: str
+    line: int
+    before: str
+    after: str
+
+
+def main(arguments: list[str]) -> int:
+    """Try as many changes as asked for; say for each what noticed it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--count", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--packages", default=",".join(PACKAGES))
+    parser.add_argument("--list", action="store_true", help="print the changes, run nothing")
+    asked = parser.parse_args(arguments)
+    chance = random.Random(asked.seed)  # noqa: S311 - repeatable, not secret
+    found = sorted({each for name in asked.packages.split(",") for each in of_package(name)})
+    chosen = chance.sample(found, min(asked.count, len(found)))
+    print(f"seed {asked.seed}: {len(chosen)} of {len(found)} changes", flush=True)
+    if asked.list:
+        for each in chosen:
+            print(told(each))
+        return 0
+    survived = 0
+    with tempfile.TemporaryDirectory(prefix="dray-mutations-") as folder:
+        checkout = Path(folder) / "checkout"
+        _git("worktree", "add", "--quiet", "--detach", str(checkout), "HEAD")
+        try:
+            for number, each in enumerate(chosen, 1):
+                stage = noticed_by(checkout, each)
+                survived += not stage
+                verdict = f"noticed by {stage}" if stage else "SURVIVED"
+                print(f"{number}. {verdict}: {told(each)}", flush=True)
+        finally:
+            _git("worktree", "remove", "--force", str(checkout))
+    print(f"{len(chosen) - survived} of {len(chosen)} changes were noticed, seed {asked.seed}")
+    return 1 if survived else 0
+
+
+def told(mutation: Mutation) -> str:
+    """The change in words."""
+    place = f"{mutation.path}:{mutation.line}"
+    return f"{place}: {mutation.before.strip()}  ->  {mutation.after.strip()}"
+
+
+def of_package(name: str) -> Iterator[Mutation]:
+    """Every change that can be made in a package of `dray`."""
+    for path in sorted((HOUSE / "src" / "dray" / name).rglob("*.py")):
+        text = path.read_text("utf-8")
+        yield from in_text(path.relative_to(HOUSE).as_posix(), text)
+
+
+def in_text(path: str, text: str) -> Iterator[Mutation]:
+    """Every change that can be made in one module, docstrings and imports left out."""
+    lines = text.encode().split(b"\n")
+    for node in ast.walk(ast.parse(text)):
+        for line, first, last, new in _replacements(node, lines):
+            before = lines[line - 1]
+            after = before[:first] + new + before[last:]
+            if after != before:
+                yield Mutation(path, line, before.decode(), after.decode())
+
+
+def _replacements(node: ast.AST, lines: list[bytes]) -> Iterator[tuple[int, int, int, bytes]]:
+    """Line, first and last column, and the new text."""
+    if isinstance(node, ast.Compare):
+        yield from _operator(node.left, node.ops[0], node.comparators[0], lines)
+    elif isinstance(node, ast.BoolOp):
+        yield from _operator(node.values[0], node.op, node.values[1], lines)
+    elif isinstance(node, ast.BinOp):
+        yield from _operator(node.left, node.op, node.right, lines)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield node.lineno, node.col_offset, node.operand.col_offset, b""
+    elif isinstance(node, ast.Constant) and type(node.value) in {int, bool}:
+        new = str(not node.value if isinstance(node.value, bool) else int(str(node.value)) + 1)
+        yield node.lineno, node.col_offset, node.end_col_offset or 0, new.encode()
+    elif isinstance(node, SIMPLE) and node.lineno == node.end_lineno:
+        text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if not text and node.col_offset:
+            yield node.lineno, node.col_offset, node.end_col_offset or 0, b"pass"
+
+
+def _operator(
+    left: ast.expr, operator: ast.AST, right: ast.expr, lines: list[bytes]
+) -> Iterator[tuple[int, int, int, bytes]]:
+    if type(operator) not in SWAPPED or left.end_lineno != right.lineno:
+        return
+    old, new = SWAPPED[type(operator)]
+    first = lines[right.lineno - 1].find(old.encode(), left.end_col_offset or 0, right.col_offset)
+    if first >= 0:
+        yield right.lineno, first, first + len(old), new.encode()
+
+
+def noticed_by(checkout: Path, mutation: Mutation) -> str:
+    """Make the change, run the stages, undo it; the stage that failed, or nothing."""
+    path = checkout / mutation.path
+    text = path.read_text("utf-8")
+    lines = text.split("\n")
+    lines[mutation.line - 1] = mutation.after
+    path.write_text("\n".join(lines), "utf-8")
+    try:
+        for stage in stages(mutation.path):
+            there = [each for each in stage.split() if (checkout / each).exists()]
+            if there and not tests_pass(checkout, there):
+                return stage
+    finally:
+        path.write_text(text, "utf-8")
+    return ""
+
+
+def stages(path: str) -> Iterator[str]:
+    """The tests to run for a changed module, the cheapest and likeliest first."""
+    *folders, name = path.removeprefix("src/dray/").split("/")
+    own = "/".join(["tests/unit", *folders])
+    yield f"{own}/test_{name}"
+    yield own
+    yield f"tests/unit/{folders[0]} tests/formats"
+    yield "tests/simulation tests/property tests/crash"
+    yield "tests/unit tests/contract"
+    yield "tests/integration tests/docs"
+
+
+def tests_pass(checkout: Path, tests: list[str]) -> bool:
+    """Whether pytest is content. A run without an end is a failure."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        ended = subprocess.run(
+            command,
+            cwd=checkout,
+            env=environment,
+            capture_output=True,
+            timeout=STAGE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return ended.returncode == 0
+
+
+def _git(*arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=HOUSE, check=True)  # noqa: S607 - found on PATH
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
