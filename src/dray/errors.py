@@ -1,7 +1,7 @@
 """Every error Dray raises, as one tree.
 
 DrayError
-├── Misuse                      the caller asked for something that cannot be
+├── Misuse                      the call cannot succeed as it was made
 │   ├── InvalidQueueName        ├── QueueNotFound         ├── QueueExists
 │   ├── TransactionUsage        ├── TransactionSequence   ├── NotTransactional
 │   ├── MessageTooLarge         ├── MessageNotFound       ├── AccessDenied
@@ -10,11 +10,11 @@ DrayError
 │   │                           │   └── TransferSourceChanged
 │   ├── JavaMissing             ├── MessageAlreadyReceived
 │   ├── IllegalCursorAction     ├── WrongProcess          ├── QueueRecreated
-│   └── InvalidArgument         an argument makes no sense (also a ValueError)
-├── QuotaExceeded               a quota would be passed
-├── ReceiveTimeout              nothing came in time (also a TimeoutError)
+│   └── InvalidArgument         an argument has a wrong type or value (also a ValueError)
+├── QuotaExceeded               the message would exceed a quota
+├── ReceiveTimeout              no message came in time (also a TimeoutError)
 ├── InDoubt                     the answer to a commit or a send was lost: ask `Manager.outcome`
-├── TransactionAborted          the queue manager ended the transaction; the sentence says why
+├── TransactionAborted          the queue manager aborted the transaction; the sentence says why
 ├── StoreError
 │   ├── StoreLocked             ├── StoreCorrupt          ├── StorePoisoned
 │   ├── StoreFull               ├── BackupDamaged         └── StoreMoved
@@ -24,11 +24,11 @@ DrayError
 └── LargeMessageError
     ├── LargeMessageHole        └── LargeMessageCorrupt
 
-Each class has a stable `code` (on the wire, in the documentation), an `exit_status` for the
-command line and says whether the same call may be made again (`retryable`): it may succeed then,
+Each class has a stable `code` (on the wire, in the documentation) and an `exit_status` for the
+command line. `retryable` says whether the caller may repeat the same call: the repeat may succeed,
 and it does nothing twice. The message is one sentence: what happened, to what, what to do. Keyword
-fields become attributes and travel with the code; `retryable=False` among them says that this one
-error is no reason to repeat the call.
+fields become attributes and travel with the code. A field `retryable=False` overrides the class for
+one error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from typing import ClassVar
 
 
 class DrayError(Exception):
-    """Anything Dray raises on purpose."""
+    """The class of every error that Dray raises on purpose."""
 
     code: ClassVar[str] = "error"
     exit_status: ClassVar[int] = 1
@@ -51,7 +51,7 @@ class DrayError(Exception):
             setattr(self, name, value)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Cross process borders (Spark's workers) whole: sentence and fields."""
+        """Pickle the sentence and the fields, so that Spark's workers can send the error."""
         return _rebuild, (type(self), str(self), self.fields)
 
 
@@ -62,7 +62,7 @@ class Misuse(DrayError):
 
 
 class InvalidArgument(Misuse, ValueError):
-    """An argument of a call makes no sense; `argument` is its name. Nothing was done."""
+    """The argument named `argument` has a wrong type or value. The call did nothing."""
 
     code = "invalid-argument"
     exit_status = 9
@@ -70,14 +70,14 @@ class InvalidArgument(Misuse, ValueError):
 
 
 class InvalidQueueName(Misuse):
-    r"""No name for a queue: 1 to 124 characters, 32 of a sub-queue, without `\ ; + , " /`."""
+    r"""The name is not a queue name: 1 to 124 characters (sub-queue: 32), without `\ ; + , " /`."""
 
     code = "invalid-queue-name"
     exit_status = 10
 
 
 class QueueNotFound(Misuse):
-    """No queue of that name on this queue manager."""
+    """The queue manager has no queue of that name."""
 
     code = "queue-not-found"
     exit_status = 11
@@ -85,7 +85,7 @@ class QueueNotFound(Misuse):
 
 
 class QueueExists(Misuse):
-    """A queue of that name is already there."""
+    """The queue manager already has a queue of that name."""
 
     code = "queue-exists"
     exit_status = 12
@@ -93,9 +93,9 @@ class QueueExists(Misuse):
 
 
 class QueueRecreated(Misuse):
-    """The queue was deleted and made again since its `born` number was read.
+    """The queue was deleted and created again after the caller read its `born` number.
 
-    Positions that were read from the earlier queue mean nothing in this one.
+    Positions from the earlier queue are not valid in the new one.
     """
 
     code = "queue-recreated"
@@ -106,14 +106,14 @@ class QueueRecreated(Misuse):
 
 
 class TransactionUsage(Misuse):
-    """A transaction where none can be, or none where one must be (semantics 1.5)."""
+    """The queue needs a transaction and the call has none, or the other way round."""
 
     code = "transaction-usage"
     exit_status = 13
 
 
 class TransactionSequence(Misuse):
-    """The transaction is already finished (R4)."""
+    """The transaction has already ended, or belongs to another connection."""
 
     code = "transaction-sequence"
     exit_status = 14
@@ -121,7 +121,7 @@ class TransactionSequence(Misuse):
 
 
 class NotTransactional(Misuse):
-    """Large messages need a transactional queue (S0-2)."""
+    """The queue is not transactional, and large messages need a transactional queue."""
 
     code = "not-transactional"
     exit_status = 15
@@ -129,7 +129,7 @@ class NotTransactional(Misuse):
 
 
 class MessageTooLarge(Misuse):
-    """A plain message with its properties is over the limit; `LargeMessageQueue` has none."""
+    """A plain message with its properties is over the limit; `LargeMessageQueue` has no limit."""
 
     code = "message-too-large"
     exit_status = 16
@@ -138,21 +138,21 @@ class MessageTooLarge(Misuse):
 
 
 class MessageNotFound(Misuse):
-    """No available message fits the id that was asked for."""
+    """The queue has no available message with that id, position or property."""
 
     code = "message-not-found"
     exit_status = 17
 
 
 class AccessDenied(Misuse):
-    """The caller may not do that."""
+    """The queue manager keeps this queue for itself and does not let clients do that."""
 
     code = "access-denied"
     exit_status = 18
 
 
 class LargeMessageMixing(Misuse):
-    """A plain send or receive on a queue in large use (S0-3)."""
+    """Plain and large messages met in one queue; a queue holds one kind at a time."""
 
     code = "large-message-mixing"
     exit_status = 19
@@ -160,7 +160,7 @@ class LargeMessageMixing(Misuse):
 
 
 class StatusQueueMissing(Misuse):
-    """The receiver's status queue is absent or not transactional (S0-4)."""
+    """The status queue is missing, not transactional, or in use for something else."""
 
     code = "status-queue-missing"
     exit_status = 20
@@ -168,14 +168,14 @@ class StatusQueueMissing(Misuse):
 
 
 class InvalidConfiguration(Misuse):
-    """An option, a file of options or an address that cannot be understood."""
+    """An option, a configuration file or an address is not valid."""
 
     code = "invalid-configuration"
     exit_status = 21
 
 
 class SourceUnreadable(Misuse):
-    """A file that was to be sent is missing or cannot be read."""
+    """The file to send is missing or cannot be read."""
 
     code = "source-unreadable"
     exit_status = 22
@@ -183,7 +183,7 @@ class SourceUnreadable(Misuse):
 
 
 class SourceChanged(Misuse):
-    """A file changed while it was being sent; nothing of it was committed."""
+    """The file changed while Dray sent it; nothing of it was committed."""
 
     code = "source-changed"
     exit_status = 23
@@ -192,9 +192,9 @@ class SourceChanged(Misuse):
 
 
 class TransferSourceChanged(SourceChanged):
-    """An offered file is no longer what it was when it was offered; `transfer_id` names the offer.
+    """The offered file changed after it was offered; `transfer_id` names the offer.
 
-    Nobody gets a file that was not offered so: offer it anew.
+    The offer is over and no consumer gets the changed file: offer the file again.
     """
 
     code = "transfer-source-changed"
@@ -204,14 +204,14 @@ class TransferSourceChanged(SourceChanged):
 
 
 class JavaMissing(Misuse):
-    """Spark was asked for and no Java that it supports was found."""
+    """Spark needs Java, and Dray found no version that Spark supports."""
 
     code = "java-missing"
     exit_status = 24
 
 
 class TargetUnwritable(Misuse):
-    """A received body cannot be written where it was to go; its message is still in the queue."""
+    """Dray cannot write a received body to its target; the message is still in the queue."""
 
     code = "target-unwritable"
     exit_status = 25
@@ -219,21 +219,21 @@ class TargetUnwritable(Misuse):
 
 
 class MessageAlreadyReceived(Misuse):
-    """The message at which a cursor stands has been taken by another reader."""
+    """Another reader has taken the message at which the cursor stands."""
 
     code = "message-already-received"
     exit_status = 26
 
 
 class IllegalCursorAction(Misuse):
-    """The cursor stands at no message: it was received through it, or the cursor is closed."""
+    """The cursor has no current message: it received that message, or it is closed."""
 
     code = "illegal-cursor-action"
     exit_status = 27
 
 
 class WrongProcess(Misuse):
-    """The object belongs to `process`, from which this process was forked, and works there only."""
+    """The object works only in process `process`, from which this process was forked."""
 
     code = "wrong-process"
     exit_status = 29
@@ -241,7 +241,7 @@ class WrongProcess(Misuse):
 
 
 class QuotaExceeded(DrayError):
-    """A quota would be passed (R69).
+    """The message would exceed a quota.
 
     `quota` is "computer", "queue" or "journal"; `limit`, `used` and `requested` are bytes.
     """
@@ -256,7 +256,7 @@ class QuotaExceeded(DrayError):
 
 
 class ReceiveTimeout(DrayError, TimeoutError):
-    """No message became available in time."""
+    """No message became available before the timeout."""
 
     code = "receive-timeout"
     exit_status = 31
@@ -264,10 +264,10 @@ class ReceiveTimeout(DrayError, TimeoutError):
 
 
 class InDoubt(DrayError):
-    """The answer to a commit or a send was lost: it may or may not have happened (S2-3).
+    """The answer to a commit or a send was lost: the call may or may not have taken effect.
 
-    `Manager.outcome(transaction_id)` tells. Of a `send_many` that goes piece by piece, the first
-    `sent` messages were sent and the next `count` are in doubt.
+    `Manager.outcome(transaction_id)` tells which. After a `send_many` that sends in several batches
+    the first `sent` messages were sent and the next `count` are in doubt.
     """
 
     code = "in-doubt"
@@ -278,7 +278,7 @@ class InDoubt(DrayError):
 
 
 class TransactionAborted(DrayError):
-    """The queue manager has ended the transaction; nothing of it happened."""
+    """The queue manager has aborted the transaction; none of its operations took effect."""
 
     code = "transaction-aborted"
     exit_status = 33
@@ -287,14 +287,14 @@ class TransactionAborted(DrayError):
 
 
 class StoreError(DrayError):
-    """Something about the data directory."""
+    """The queue manager cannot use its data directory."""
 
     code = "store-error"
     exit_status = 40
 
 
 class StoreLocked(StoreError):
-    """The data directory belongs to a live process."""
+    """Another live process uses the data directory."""
 
     code = "store-locked"
     exit_status = 41
@@ -302,7 +302,7 @@ class StoreLocked(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """A file of the store is damaged. `event` is the number of semantics 3.3, `file` its name."""
+    """A file of the store, `file`, is missing or damaged; `event` is the number of the fault."""
 
     code = "store-corrupt"
     exit_status = 42
@@ -311,14 +311,14 @@ class StoreCorrupt(StoreError):
 
 
 class StorePoisoned(StoreError):
-    """A write or sync failed; the store accepts nothing more until it is reopened."""
+    """A write or sync failed; the store accepts nothing more until it is opened again."""
 
     code = "store-poisoned"
     exit_status = 43
 
 
 class StoreFull(StoreError):
-    """The disk has no room; nothing of the refused message was kept."""
+    """The disk has no room; the queue manager kept nothing of the refused message."""
 
     code = "store-full"
     exit_status = 44
@@ -326,7 +326,7 @@ class StoreFull(StoreError):
 
 
 class BackupDamaged(StoreError):
-    """An archive is damaged, cut short or no backup at all; nothing was restored."""
+    """The archive is damaged, truncated or not a backup; nothing was restored."""
 
     code = "backup-damaged"
     exit_status = 45
@@ -334,7 +334,7 @@ class BackupDamaged(StoreError):
 
 
 class StoreMoved(StoreError):
-    """The store of the data directory is in another one, `to`."""
+    """The store of `directory` was moved to another directory, `to`."""
 
     code = "store-moved"
     exit_status = 46
@@ -343,7 +343,7 @@ class StoreMoved(StoreError):
 
 
 class PeerError(DrayError):
-    """Something about the other end of a connection."""
+    """The other end of a connection failed."""
 
     code = "peer-error"
     exit_status = 50
@@ -351,9 +351,10 @@ class PeerError(DrayError):
 
 
 class ConnectionLost(PeerError):
-    """The connection could not be made, or ended.
+    """The connection could not be made, or it broke.
 
-    It is not retryable where the call may have changed something and a repeat could change more.
+    One of these errors is not retryable if the call may have taken effect and a repeat could act
+    twice.
     """
 
     code = "connection-lost"
@@ -361,7 +362,7 @@ class ConnectionLost(PeerError):
 
 
 class ProtocolError(PeerError):
-    """Bytes that are no Dray frame, or a frame that may not come here."""
+    """The other end sent bytes that are not a Dray frame, or a frame that is not allowed here."""
 
     code = "protocol-error"
     exit_status = 52
@@ -369,14 +370,14 @@ class ProtocolError(PeerError):
 
 
 class AddressInUse(PeerError):
-    """Another process listens on that address."""
+    """Another process already listens on that address."""
 
     code = "address-in-use"
     exit_status = 53
 
 
 class TransferTimeout(PeerError):
-    """No consumer answered a file offer in time, or one fell silent."""
+    """No consumer answered a file offer in time, or the other end of a transfer fell silent."""
 
     code = "transfer-timeout"
     exit_status = 54
@@ -384,7 +385,7 @@ class TransferTimeout(PeerError):
 
 
 class TransferCancelled(PeerError):
-    """A file transfer was cancelled, here or at its other end; nothing of it can be resumed."""
+    """One end cancelled the file transfer; it cannot be resumed."""
 
     code = "transfer-cancelled"
     exit_status = 55
@@ -393,7 +394,7 @@ class TransferCancelled(PeerError):
 
 
 class TransferRefused(PeerError):
-    """The producer of an offered file has another consumer, or takes no more of them."""
+    """The producer of the offered file already has a consumer, or accepts no more."""
 
     code = "transfer-refused"
     exit_status = 56
@@ -402,7 +403,7 @@ class TransferRefused(PeerError):
 
 
 class LargeMessageError(DrayError):
-    """Something about one large message; `sequence_id` names it."""
+    """One large message cannot be received; `sequence_id` names it."""
 
     code = "large-message-error"
     exit_status = 60
@@ -410,7 +411,7 @@ class LargeMessageError(DrayError):
 
 
 class LargeMessageHole(LargeMessageError):
-    """Parts are missing (S0-15).
+    """Parts of a large message are missing.
 
     `missing` lists ranges [first, last] of fragment numbers, "header" and "trailer".
     """
@@ -421,14 +422,14 @@ class LargeMessageHole(LargeMessageError):
 
 
 class LargeMessageCorrupt(LargeMessageError):
-    """The bytes that came are not the bytes that were sent."""
+    """The received bytes differ from the bytes that the sender sent."""
 
     code = "large-message-corrupt"
     exit_status = 62
 
 
 def every_error() -> dict[str, type[DrayError]]:
-    """All classes of the tree by their code."""
+    """Map each code to its class."""
     found: dict[str, type[DrayError]] = {}
     pending: list[type[DrayError]] = [DrayError]
     while pending:
@@ -439,7 +440,7 @@ def every_error() -> dict[str, type[DrayError]]:
 
 
 def from_code(code: str, sentence: str, fields: dict[str, object]) -> DrayError:
-    """Make the error that came over the wire; an unknown code gives a plain `DrayError`."""
+    """Rebuild an error that came over the wire; an unknown code gives a plain `DrayError`."""
     return every_error().get(code, DrayError)(sentence, **fields)
 
 

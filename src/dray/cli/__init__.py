@@ -28,14 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def standard_output_is_closed() -> bool:
-    """Whether our caller has closed it, so that nobody will ever see what is printed."""
+    """Whether the caller closed it, so that nobody would see the output."""
     return sys.stdout.name == os.devnull
 
 
 def _open_what_is_closed() -> None:
-    """Give the standard streams that our caller has closed somewhere to lead.
+    """Open standard streams that the caller closed on /dev/null.
 
-    Else the next socket would take their place, and `sys.stdout` would be None.
+    Otherwise the next socket would take their descriptor, and `sys.stdout` would be None.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -1,4 +1,4 @@
-"""`dray backup`: everything a queue manager has, as one file or a stream."""
+"""`dray backup`: write everything a queue manager holds to one file or stream."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", metavar="FILE")
 @click.option(
-    "--data", metavar="DIR", help="Of a queue manager that is stopped: back up this directory."
+    "--data", metavar="DIR", help="Back up this data directory; its queue manager must be stopped."
 )
 @takes_url_and_json
 @click.pass_obj
 def command(settings: Settings, file: str, data: str | None) -> None:
     """Write a backup of the queue manager to FILE, or to standard output if FILE is -.
 
-    The queue manager goes on meanwhile: the backup is of one moment. FILE appears when it is whole,
-    in place of an older one.
+    The queue manager keeps working: the backup shows one moment. FILE appears when the backup is
+    complete, and replaces an older FILE.
     """
     with progress("backing up", None) as shown:
         if data is not None:
@@ -44,7 +44,7 @@ def command(settings: Settings, file: str, data: str | None) -> None:
 
 
 def tell(settings: Settings, report: BackupReport, done: str, *, to_error: bool = False) -> None:
-    """Say what is in an archive."""
+    """Print what an archive contains."""
     if settings.as_json and not to_error:
         print_json(report)
         return

@@ -1,4 +1,4 @@
-"""`dray check`: whether everything in a data directory is what it should be."""
+"""`dray check`: verify a data directory."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     "--data",
     required=True,
     metavar="DIR",
-    help="The data directory of a queue manager that is stopped.",
+    help="The data directory; its queue manager must be stopped.",
 )
 @takes_json
 @click.pass_obj
 def command(settings: Settings, data: str) -> int:
-    """Check every checksum and cross-reference of a data directory, changing nothing.
+    """Check every checksum and cross-reference of a data directory; change nothing.
 
-    Ends with status 0 if all is well, 42 if something is damaged.
+    Exit status 0 means that all is well, 42 that something is damaged.
     """
     from dray.manager.checking import check_store
 

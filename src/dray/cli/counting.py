@@ -1,4 +1,4 @@
-"""Progress of what is counted, on standard error: a bar on a terminal, else plain lines."""
+"""Progress of counted steps, on standard error: a bar on a terminal, else plain lines."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ PLAIN_LINE_EVERY_S = 5.0
 
 
 class Counter(Protocol):
-    """Is told how far something has come."""
+    """Shows how many steps are done."""
 
     def update(self, done: int) -> None:
-        """So many steps are done."""
+        """Set the number of steps done."""
 
 
 @contextmanager
 def counting(text: str, total: int | None) -> Iterator[Counter]:
-    """Show the steps of what is done inside."""
+    """Show the progress of the block."""
     if not sys.stderr.isatty():
         yield _Lines(text, total)
         return

@@ -1,4 +1,4 @@
-"""`dray deadletter`: what could not be delivered, or not be received in time, and why."""
+"""`dray deadletter`: messages that were not delivered or received, and why."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dray.model.names import DEAD_LETTER_QUEUES
 
 @click.group(cls=Group)
 def command() -> None:
-    """Look at the two dead-letter queues: of plain messages and of transactional ones."""
+    """Look at the two dead-letter queues: one for plain, one for transactional messages."""
 
 
 @command.command(name="list")
 @takes_url_and_json
 @click.pass_obj
 def list_queues(settings: Settings) -> None:
-    """List both dead-letter queues with what is in them."""
+    """List both dead-letter queues and their contents."""
     with settings.connect() as manager:
         found = [manager.queue(name).info() for name in DEAD_LETTER_QUEUES]
     if settings.as_json:
@@ -33,12 +33,16 @@ def list_queues(settings: Settings) -> None:
 
 @command.command()
 @click.option(
-    "--max", "most", type=click.IntRange(1), default=20, help="Most messages  [default: 20]."
+    "--max",
+    "most",
+    type=click.IntRange(1),
+    default=20,
+    help=("Most messages to list  [default: 20]."),
 )
 @takes_url_and_json
 @click.pass_obj
 def show(settings: Settings, most: int) -> None:
-    """List the first messages of both, each with the reason why it is there."""
+    """List the first messages of both dead-letter queues, each with its reason."""
     with settings.connect() as manager:
         lines = look_at(manager, DEAD_LETTER_QUEUES, most)
     print_messages(lines, as_json=settings.as_json, reasons=True)

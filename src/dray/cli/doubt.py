@@ -1,8 +1,8 @@
-"""What became of a commit or send whose answer was lost (S2-3): asked until the manager knows.
+"""Outcomes of commits and sends whose answer was lost: asked until the manager knows.
 
-The connection went, or the queue manager did, between the commit and its answer. Nothing may be
-sent again before it is known whether the commit happened; `outcome` says so, from facts that were
-durable before any answer could have been given.
+The connection or the queue manager failed between the commit and its answer. A client must know
+whether the commit happened before it sends again; `outcome` answers from facts that were durable
+before any answer could have been sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DECIDED = frozenset({TransactionStatus.COMMITTED, TransactionStatus.ABORTED})
 
 
 def connect_again(connect: Callable[[], Manager], patience_s: float) -> Manager:
-    """A new connection, tried until `patience_s` has passed; raises the last `ConnectionLost`."""
+    """Reconnect, until `patience_s` has passed; raises the last `ConnectionLost`."""
     deadline = time.monotonic() + patience_s
     while True:
         try:
@@ -36,10 +36,10 @@ def connect_again(connect: Callable[[], Manager], patience_s: float) -> Manager:
 
 
 def was_committed(connect: Callable[[], Manager], doubt: InDoubt, patience_s: float) -> bool:
-    """Whether what is in doubt happened; raises `InDoubt` if nobody can say in time.
+    """Whether the commit or send in doubt happened; raises `InDoubt` if that cannot be known.
 
-    Nor can a queue manager to which the transaction is unknown: it may have forgotten it, among
-    very many that have committed since, or have been restored from a backup.
+    It cannot be known in time, or the queue manager does not know the transaction: it may have
+    forgotten it among the many that have committed since, or have been restored from a backup.
     """
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
@@ -57,7 +57,7 @@ def was_committed(connect: Callable[[], Manager], doubt: InDoubt, patience_s: fl
 
 
 def nobody_said(transaction_id: str, fields: Mapping[str, object]) -> InDoubt:
-    """What to raise when nobody could say in time what became of something in doubt."""
+    """The error to raise when the outcome could not be learned in time."""
     return InDoubt(
         f"the answer to {transaction_id} was lost, and the queue manager could not say what"
         f" became of it; ask `dray transaction outcome '{transaction_id}'` before you do it again",

@@ -1,4 +1,4 @@
-"""`dray inspect`: look into the data directory of a queue manager that is stopped."""
+"""`dray inspect`: look into the data directory of a stopped queue manager."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _COLUMNS = ["position ", "message", "queue", "part", "file", "byte ", "length ",
 
 @click.group(cls=Group)
 def command() -> None:
-    """Look into log, heap files and queues of a queue manager that is stopped.
+    """Look into the log, heap files and queues of a stopped queue manager.
 
-    Nothing is changed.
+    It changes nothing.
     """
 
 
@@ -36,12 +36,16 @@ def _data(function: Callable[..., None]) -> Callable[..., None]:
 @command.command()
 @_data
 @click.option(
-    "--max", "most", type=click.IntRange(min=1), default=50, help="Most groups  [default: 50]."
+    "--max",
+    "most",
+    type=click.IntRange(min=1),
+    default=50,
+    help=("Most groups to show  [default: 50]."),
 )
 @takes_json
 @click.pass_obj
 def log(settings: Settings, data: str, most: int) -> None:
-    """Show the last groups of QMLog: what one sync after the other made true."""
+    """Show the last groups of QMLog: the facts that each sync made durable."""
     from dray.manager.inspecting import look_at_log
 
     groups = look_at_log(data, most)
@@ -61,7 +65,7 @@ def log(settings: Settings, data: str, most: int) -> None:
 @takes_json
 @click.pass_obj
 def heap(settings: Settings, file: str, data: str) -> None:
-    """Show the live records of the heap FILE, such as p0000001.mq, in their order."""
+    """Show the live records of the heap FILE, such as p0000001.mq, in file order."""
     from dray.manager.inspecting import look_at_heap
 
     _show(settings, look_at_heap(data, file))
@@ -71,7 +75,11 @@ def heap(settings: Settings, file: str, data: str) -> None:
 @click.argument("name")
 @_data
 @click.option(
-    "--max", "most", type=click.IntRange(min=1), default=50, help="Most messages  [default: 50]."
+    "--max",
+    "most",
+    type=click.IntRange(min=1),
+    default=50,
+    help=("Most messages to show  [default: 50]."),
 )
 @takes_json
 @click.pass_obj
@@ -88,7 +96,7 @@ def queue(settings: Settings, name: str, data: str, most: int) -> None:
 @takes_json
 @click.pass_obj
 def story(settings: Settings, message_id: str, data: str) -> None:
-    """Tell the life of the message ID, as far as the log still holds it."""
+    """Show the history of the message ID, as far back as the log reaches."""
     from dray.manager.story import tell_story
 
     told = tell_story(data, message_id)

@@ -1,4 +1,4 @@
-"""`dray journal`: the copies that queues keep of what was received, and the source journal."""
+"""`dray journal`: copies of received messages, and the source journal of sent ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dray.model.names import SYSTEM_JOURNAL
 
 @click.group(cls=Group)
 def command() -> None:
-    """Look at journals: what was received from a queue, and what was sent from here."""
+    """Look at journals: copies of the messages that were received, or sent from here."""
 
 
 @command.command(name="list")
@@ -44,12 +44,16 @@ def list_journals(settings: Settings) -> None:
 @command.command()
 @click.argument("queue", required=False)
 @click.option(
-    "--max", "most", type=click.IntRange(1), default=20, help="Most messages  [default: 20]."
+    "--max",
+    "most",
+    type=click.IntRange(1),
+    default=20,
+    help=("Most messages to list  [default: 20]."),
 )
 @takes_url_and_json
 @click.pass_obj
 def show(settings: Settings, queue: str | None, most: int) -> None:
-    """List the first messages of QUEUE's journal, or without QUEUE of the source journal."""
+    """List the first messages of QUEUE's journal, or of the source journal without QUEUE."""
     name = SYSTEM_JOURNAL if queue is None else f"{queue.removesuffix(';journal')};journal"
     with settings.connect() as manager:
         lines = look_at(manager, [name], most)

@@ -1,8 +1,8 @@
-"""Labels of messages as names of files, so that no sender can choose where a receiver writes.
+"""Message labels as file names, so that no sender can choose where a receiver writes.
 
 A label is text from another machine: it may name a directory above, a device, a hidden file, or
-hold bytes a terminal would obey. What comes out is one plain name, never empty, that a file system
-takes.
+hold control characters. `file_name` makes one plain name of it, never empty, that every file system
+accepts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the messages of a queue are listed: nothing taken, parts of large ones each by itself."""
+"""How commands list the messages of a queue: each part of a large message on its own line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLUMNS = ["position ", "label", "size ", "app specific ", "sent", "id"]
 
 
 def look_at(manager: Manager, queues: Sequence[str], most: int) -> list[Line]:
-    """The first messages of the queues, one queue after the other, `most` in all."""
+    """The first `most` messages of the queues, one queue after the other."""
     lines = (
         _describe(queue, message)
         for queue in queues
@@ -28,7 +28,7 @@ def look_at(manager: Manager, queues: Sequence[str], most: int) -> list[Line]:
 
 
 def print_messages(lines: list[Line], *, as_json: bool, reasons: bool = False) -> None:
-    """One JSON object a line, or a table; with `reasons` it says why each is where it is."""
+    """Print one JSON object a line, or a table; with `reasons`, why each message is there."""
     if as_json:
         for line in lines:
             print_json(line)

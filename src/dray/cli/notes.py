@@ -22,7 +22,7 @@ _OURS = re.compile(rf"({_ID})\.(?:lock|(?:part|kept)(?:\.partial)?|at\..+)\Z")
 
 
 class Note(NamedTuple):
-    """Which file was placed for a message, and in which transaction."""
+    """Tells which file was placed for a message, and in which transaction."""
 
     key: str
     inode: int
@@ -30,18 +30,18 @@ class Note(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What its file is called."""
+        """The name of the note file."""
         return f"{self.key}.at.{self.inode}.{key_of(self.transaction_id)}"
 
 
 def key_of(id: str) -> str:
-    """An id as a part of a file's name; raises `Misuse` if it has not the form of one."""
+    """An id as part of a file name; raises `Misuse` if it is malformed."""
     manager, number = split_id(id)
     return f"{manager}-{number}"
 
 
 def note_in(name: str) -> Note | None:
-    """Read the name of a file; None if it is no note."""
+    """Read the name of a note; None if it is not a note."""
     found = _NOTE.match(name)
     if found is None:
         return None
@@ -50,6 +50,6 @@ def note_in(name: str) -> Note | None:
 
 
 def key_of_name(name: str) -> str | None:
-    """To which message a file belongs; None if it is none of ours."""
+    """The message to which a file belongs; None if the file is not ours."""
     found = _OURS.match(name)
     return None if found is None else found[1]

@@ -1,4 +1,4 @@
-"""`dray outgoing`: queues on their way to other queue managers, and those that have diverged."""
+"""`dray outgoing`: the queues that deliver to other queue managers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dray.model.classes import QueueKind
 
 @click.group(cls=Group)
 def command() -> None:
-    """List outgoing queues; resolve one whose delivery has diverged."""
+    """List outgoing queues; resolve a queue whose delivery has diverged."""
 
 
 @command.command("list")
@@ -37,10 +37,10 @@ def list_outgoing(settings: Settings) -> None:
 @takes_url_and_json
 @click.pass_obj
 def accept(settings: Settings, name: str) -> None:
-    """Deliver all that the diverged outgoing queue NAME holds, though some may arrive twice.
+    """Deliver all messages of the diverged outgoing queue NAME; some may arrive twice.
 
-    The destination took messages of this queue from another copy of this queue manager's data
-    directory, so it cannot be known which of these it has. Stop the other copy first.
+    The destination accepted messages of this queue from another copy of this queue manager's data
+    directory, so nobody can know which messages it has. Stop the other copy first.
     """
     with settings.connect() as manager:
         count = manager.accept_outgoing(name)
@@ -55,9 +55,10 @@ def accept(settings: Settings, name: str) -> None:
 @takes_url_and_json
 @click.pass_obj
 def discard(settings: Settings, name: str) -> None:
-    """Make all that the diverged outgoing queue NAME holds dead letters; deliver what comes next.
+    """Turn all messages of the diverged outgoing queue NAME into dead letters.
 
-    The dead letters stand in system$;deadxact. Stop the other copy of the data directory first.
+    Later messages are delivered. The dead letters go to system$;deadxact. Stop the other copy of
+    the data directory first.
     """
     with settings.connect() as manager:
         count = manager.discard_outgoing(name)

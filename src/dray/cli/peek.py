@@ -11,7 +11,11 @@ from dray.cli.settings import Settings, takes_url_and_json
 @click.command()
 @click.argument("queue")
 @click.option(
-    "--max", "most", type=click.IntRange(1), default=20, help="Most messages  [default: 20]."
+    "--max",
+    "most",
+    type=click.IntRange(1),
+    default=20,
+    help=("Most messages to list  [default: 20]."),
 )
 @takes_url_and_json
 @click.pass_obj

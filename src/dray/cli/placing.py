@@ -43,7 +43,7 @@ def directory(path: str) -> Path:
 
 
 class Item(NamedTuple):
-    """What is placed: a received message."""
+    """The received message to place."""
 
     id: str
     label: str
@@ -60,7 +60,7 @@ class Item(NamedTuple):
 
 
 class PlacedFile:
-    """A file under its own name, whose transaction is still open."""
+    """A file under its own name whose transaction is still open."""
 
     def __init__(self, path: Path, note: Path | None, lock: Path, descriptor: int) -> None:
         """Hold the lock of its message."""
@@ -68,7 +68,7 @@ class PlacedFile:
         self._note, self._lock, self._descriptor = note, lock, descriptor
 
     def close(self, *, committed: bool) -> None:
-        """Let go of its message; without the commit the note stays for when it comes again."""
+        """Release the lock on the message; without a commit its note stays."""
         try:
             if committed and self._note is not None:
                 # If it cannot be removed, the next receiver does that: the commit stands.
@@ -79,14 +79,14 @@ class PlacedFile:
 
 
 class TargetFolder:
-    """A directory into which messages are received; a context manager.
+    """A directory that receives messages; a context manager.
 
-    Raises `InvalidConfiguration` if it cannot be a directory. It is removed at the end if it was
-    made for nothing.
+    Raises `InvalidConfiguration` if it cannot be a directory. At the end it is removed if it was
+    created here and is still empty.
     """
 
     def __init__(self, path: str, *, sync: bool = True) -> None:
-        """Make it if it is missing; without `sync` nothing waits for the disk."""
+        """Create the directory if it is missing; without `sync` no file is synced."""
         self.path = Path(path)
         self._sync = sync
         self._hidden = self.path / f".dray-{os.geteuid()}"
@@ -117,10 +117,10 @@ class TargetFolder:
                 break
 
     def clear(self, outcome: Callable[[str], TransactionStatus] | None) -> None:
-        """Remove what killed receivers left, if nobody else receives into the directory now.
+        """Remove the leftovers of killed receivers, if nobody else receives into the directory now.
 
-        To be called between messages. `outcome` tells how a transaction ended; without it only an
-        empty hidden folder goes.
+        Call it between messages. `outcome` tells how a transaction ended; without it only an empty
+        hidden folder is removed.
         """
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -147,9 +147,9 @@ class TargetFolder:
             os.close(descriptor)
 
     def place(self, item: Item) -> PlacedFile:
-        """Put a message's body under a free name made from its label; it is durable then.
+        """Write a message's body under a free name made from its label; then it is durable.
 
-        If the file is there that an earlier try has placed, that one is kept.
+        A file that an earlier attempt placed is kept.
         """
         key = key_of(item.id)
         lock = self._hidden / f"{key}.lock"

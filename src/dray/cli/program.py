@@ -1,9 +1,9 @@
-"""The program's commands and how it ends.
+"""The program's commands and its exit.
 
-Commands are named in one table and their modules load when they are asked for, so `dray send` does
-not wait for what only `dray demo` needs. Every end has one place: an error becomes one line on
-standard error, `dray: <code>: <sentence>`, and its class's exit status; misuse of the command line
-ends with 2, an interrupt with 130.
+One table names the commands; their modules load on demand, so `dray send` does not wait for the
+imports of `dray demo`. Every end has one place: an error becomes one line on standard error, `dray:
+<code>: <sentence>`, and the exit status of its class; a usage error ends with 2, an interrupt with
+130.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class LazyCommands(click.Group):
     envvar="DRAY_URL",
     show_envvar=True,
     metavar="URL",
-    help="The queue manager to speak to  [default: dray://127.0.0.1:7340]",
+    help="Queue manager to connect to  [default: dray://127.0.0.1:7340]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.pass_context
 def program(context: click.Context, url: str | None, *, as_json: bool) -> None:
     """Move payloads of any size between machines, exactly once and in order."""

@@ -1,7 +1,7 @@
-"""Progress of anything long, on standard error.
+"""Progress of long operations, on standard error.
 
-On a terminal a bar; elsewhere a plain line now and then, and nothing at all for what is over before
-a person would look.
+A bar on a terminal; elsewhere a plain line now and then, and nothing for an operation that ends
+before a person would look.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ PLAIN_LINE_EVERY_S = 5.0
 
 
 class Progress(Protocol):
-    """One thing that takes a while, measured in bytes."""
+    """Progress of one operation, in bytes."""
 
     def update(self, done: int, total: int | None = None) -> None:
-        """Say how far it has come, in bytes."""
+        """Set how many bytes are done."""
 
     def describe(self, text: str) -> None:
-        """Say what is being done now."""
+        """Set the description of the current step."""
 
     def __enter__(self) -> Self:
-        """Begin to show."""
+        """Start showing progress."""
 
     def __exit__(
         self,

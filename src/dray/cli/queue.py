@@ -1,4 +1,4 @@
-"""`dray queue`: make queues, see what is in them, empty and delete them."""
+"""`dray queue`: create, list, show, purge and delete queues."""
 
 from __future__ import annotations
 
@@ -21,17 +21,23 @@ def command() -> None:
 
 @command.command()
 @click.argument("name")
-@click.option("--non-transactional", is_flag=True, help="For messages outside transactions.")
-@click.option("--quota", type=Size(), help="Most bytes it may hold, such as 8GiB.")
-@click.option("--journal", is_flag=True, help="Keep a copy of what is received.")
-@click.option("--journal-quota", type=Size(), help="Most bytes its journal may hold.")
-@click.option("--label", default="", help="What the queue is for.")
+@click.option(
+    "--non-transactional",
+    is_flag=True,
+    help=("Create a queue that takes messages outside transactions only."),
+)
+@click.option("--quota", type=Size(), help="Most bytes the queue may hold, such as 8GiB.")
+@click.option(
+    "--journal", is_flag=True, help=("Keep a copy of each received message in the journal.")
+)
+@click.option("--journal-quota", type=Size(), help="Most bytes the journal of the queue may hold.")
+@click.option("--label", default="", help="Description of the queue.")
 @click.option(
     "--digest",
     type=click.Choice(["blake3", "sha256"]),
-    help="Digest of large messages and files, if their sender names none  [default: blake3].",
+    help="Digest of large messages and files whose sender names none  [default: blake3].",
 )
-@click.option("--exist-ok", is_flag=True, help="Let a queue of that name stand as it is.")
+@click.option("--exist-ok", is_flag=True, help="Succeed if the queue exists; do not change it.")
 @takes_url_and_json
 @click.pass_obj
 def create(
@@ -68,7 +74,7 @@ def create(
 @takes_url_and_json
 @click.pass_obj
 def list_queues(settings: Settings) -> None:
-    """List all queues, the system's and outgoing ones too."""
+    """List all queues, including system queues and outgoing queues."""
     with settings.connect() as manager:
         queues = manager.queues()
     if settings.as_json:
@@ -86,7 +92,7 @@ def list_queues(settings: Settings) -> None:
 @takes_url_and_json
 @click.pass_obj
 def show(settings: Settings, name: str) -> None:
-    """Show one queue as it stands."""
+    """Show the current state of one queue."""
     with settings.connect() as manager:
         info = manager.queue(name).info()
     if settings.as_json:

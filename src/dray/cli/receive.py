@@ -1,9 +1,9 @@
-"""`dray receive`: take messages from a queue, each only once what became of it is safe.
+"""`dray receive`: receive messages, each committed only after its content is safe.
 
-Every message is received in a transaction of its own, committed after its file is whole, synced and
-under its name (or after standard output took it). If anything goes wrong before, it stays in the
-queue. With `--no-sync` the commit does not wait for the disk, and a machine that fails soon after
-may lose what was received.
+Each message is received in a transaction of its own. The command commits after the file is
+complete, synced and under its name (or after standard output took the body). If anything fails
+before, the message stays in the queue. With `--no-sync` the commit does not wait for the disk, and
+a power failure soon after may lose what was received.
 """
 
 from __future__ import annotations
@@ -48,24 +48,30 @@ Taken = dict[str, object]
 
 @click.command()
 @click.argument("queue")
-@click.option("--large", is_flag=True, help="Large messages, reassembled and checked (with --to).")
+@click.option(
+    "--large", is_flag=True, help=("Receive large messages, reassembled and verified (with --to).")
+)
 @click.option("--to", "folder", metavar="DIR", help="Write each message to a file in DIR.")
 @click.option(
-    "--max", "most", type=click.IntRange(1), default=1, help="Most messages  [default: 1]."
+    "--max",
+    "most",
+    type=click.IntRange(1),
+    default=1,
+    help=("Most messages to receive  [default: 1]."),
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(0),
-    help="Seconds to wait for each message  [default: for ever for the first, 0 for the rest].",
+    help="Seconds to wait for each message  [default: no limit for the first, 0 for the rest].",
 )
+@click.option("--resume", is_flag=True, help="Keep a partly received file and resume it (--large).")
 @click.option(
-    "--resume", is_flag=True, help="Keep the part of a file that was received, and go on (--large)."
+    "--repair", is_flag=True, help=("Ask the source to send missing parts again (--large).")
 )
-@click.option("--repair", is_flag=True, help="Ask the source for what is missing (--large).")
 @click.option(
     "--no-sync",
     is_flag=True,
-    help="Do not wait for the disk: files may be lost if the machine fails soon after (with --to).",
+    help="Do not sync files to disk: a power failure soon after may lose them (with --to).",
 )
 @takes_url_and_json
 @click.pass_obj
@@ -81,10 +87,11 @@ def command(
     resume: bool,
     no_sync: bool,
 ) -> None:
-    """Take messages from QUEUE and print them, or write them to files.
+    """Receive messages from QUEUE and print them, or write them to files.
 
-    A file is named by its message's label, made safe; it never replaces another. After a kill the
-    same command goes on: each message has one file, and nothing else is left.
+    Each file is named after the label of its message, made safe; it never replaces another file.
+    After a crash, run the same command again: it resumes, and each message ends up in exactly one
+    file.
     """
     if large and folder is None:
         raise click.UsageError("--large needs --to DIR: a large message becomes a file.")
@@ -123,7 +130,7 @@ def _take_all(settings: Settings, taker: Taker, most: int, timeout: float | None
 
 
 class How(NamedTuple):
-    """What the options say of every message that is taken."""
+    """Options that apply to every received message."""
 
     target: TargetFolder | None
     """A directory, or None for standard output."""
@@ -144,7 +151,7 @@ class Taker:
         self._placed: PlacedFile | None = None
 
     def take_one(self, wait: float | None) -> Taken:
-        """Take one message and see it safe; raises `ReceiveTimeout`."""
+        """Receive one message and put its content in a safe place; raises `ReceiveTimeout`."""
         committed = False
         try:
             taken = self._take_one(wait)
@@ -172,7 +179,7 @@ class Taker:
             ) from doubt
 
     def _receive(self, wait: float | None, transaction: Transaction | None) -> Message:
-        """Receive; go on asking for what was taken and is kept in this process."""
+        """Receive; keep asking for a message that was taken and is held in this process."""
         undecided, deadline = "", 0.0
         while True:
             try:
@@ -257,7 +264,7 @@ def _print_body(message: Message) -> None:
 
 
 def _is_whole(path: Path, message: LargeMessage) -> bool:
-    """Whether a file holds all of a large message's body."""
+    """Whether a file holds a large message's whole body."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size != message.size:
             return False

@@ -1,4 +1,4 @@
-"""`dray restore`: a data directory from a backup."""
+"""`dray restore`: create a data directory from a backup."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dray.cli.settings import Settings, takes_json
 @takes_json
 @click.pass_obj
 def command(settings: Settings, file: str, directory: str) -> None:
-    """Make the data directory DIR from the backup FILE, or from standard input if FILE is -.
+    """Create the data directory DIR from the backup FILE, or from standard input if FILE is -.
 
-    DIR must be missing or empty. It appears when everything in it has been checked; then start a
-    queue manager over it.
+    DIR must be missing or empty. It appears after the command has verified everything in it; then
+    start a queue manager on it.
     """
     import dray
 

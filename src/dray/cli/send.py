@@ -1,4 +1,4 @@
-"""`dray send`: files or standard input to a queue, all of them in one transaction or none."""
+"""`dray send`: send files or standard input to a queue, in one transaction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ STANDARD_INPUT = "-"
 
 @dataclass(frozen=True)
 class Properties:
-    """What the options say of every message sent."""
+    """Properties from the options, the same for every message."""
 
     label: str | None
     correlation_id: str | None
@@ -71,7 +71,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Batch:
-    """What goes where, and who is told how far it has come."""
+    """The messages to send, their target and the progress display."""
 
     manager: Manager
     queue: str
@@ -88,42 +88,51 @@ Send = Callable[[Batch, "Transaction | None"], list[Sent]]
 @click.command()
 @click.argument("queue")
 @click.argument("files", nargs=-1, metavar="[FILES]...")
-@click.option("--large", is_flag=True, help="As large messages, of any size.")
-@click.option("--stdin", "from_stdin", is_flag=True, help="Send standard input (also: FILES = -).")
+@click.option("--large", is_flag=True, help="Send each file as a large message, of any size.")
+@click.option(
+    "--stdin", "from_stdin", is_flag=True, help=("Send standard input; FILES = - does the same.")
+)
 @click.option("--label", help="Label of the messages  [default: the file's name].")
-@click.option("--correlation-id", help="What the messages belong to.")
-@click.option("--app-specific", type=int, default=0, help="A number for the receiver.")
+@click.option("--correlation-id", help="Correlation id of the messages.")
+@click.option("--app-specific", type=int, default=0, help="Number for the receiving application.")
 @click.option(
     "--priority",
     type=click.IntRange(0, PRIORITY_MAX),
     default=PRIORITY_DEFAULT,
     show_default=True,
-    help="Higher ones come first; in transactional queues all have 0.",
+    help="Messages of higher priority come first; in a transactional queue all messages have 0.",
 )
 @click.option(
     "--dead-letter/--no-dead-letter",
     default=None,
-    help="Keep what cannot be delivered, or expires, as dead letters, or nothing at all. By default"
-    " what another queue manager refuses is kept.",
+    help=(
+        "Keep undeliverable and expired messages as dead letters, or keep none. The default keeps"
+        " messages that another queue manager refuses."
+    ),
 )
 @click.option(
     "--fragment-size",
     type=Size(FRAGMENT_BYTES_MAX),
-    help="Most bytes of one fragment (--large); 0 takes the largest.",
+    help="Most bytes of one fragment (--large); 0 uses the maximum.",
 )
 @click.option(
     "--digest",
     type=click.Choice(["blake3", "sha256"]),
-    help="Digest of the whole (--large)  [default: the queue's, else blake3].",
+    help="Digest of the large message (--large)  [default: the queue's, else blake3].",
 )
 @click.option(
-    "--compression", type=click.Choice(["zstd"]), help="Compress where that pays (--large)."
+    "--compression",
+    type=click.Choice(["zstd"]),
+    help=("Compress fragments if that makes them smaller (--large)."),
 )
 @click.option(
     "--resume",
     type=click.Path(dir_okay=False),
     metavar="STATE",
-    help="Note in STATE how to go on; the same command does so (--large, one FILE).",
+    help=(
+        "Record progress in the file STATE; run the same command again to resume (--large, one"
+        " FILE)."
+    ),
 )
 @takes_url_and_json
 @click.pass_obj
@@ -180,7 +189,7 @@ def command(
 
 @contextmanager
 def _naming_the_option() -> Iterator[None]:
-    """Say how to send to a queue for large messages in the words of this command."""
+    """Translate the error about large messages into the words of this command."""
     try:
         yield
     except LargeMessageMixing as error:
@@ -191,12 +200,12 @@ def _naming_the_option() -> Iterator[None]:
 
 
 def _is_transactional(manager: Manager, queue: str) -> bool:
-    """Whether messages travel to the queue in transactions, as all do to another manager."""
+    """Whether sends to the queue use transactions; sends to another manager always do."""
     return parse_queue_address(queue).remote or manager.queue(queue).info().transactional
 
 
 def _in_one_transaction(settings: Settings, batch: Batch, send: Send) -> tuple[list[Sent], str]:
-    """Send and commit; if the answer to the commit is lost, find out what became of it."""
+    """Send and commit; if the answer to the commit is lost, find out its outcome."""
     sent: list[Sent] = []
     transaction = batch.manager.transaction()
     try:
@@ -213,7 +222,7 @@ def _in_one_transaction(settings: Settings, batch: Batch, send: Send) -> tuple[l
 
 
 def _check_sources(sources: list[str]) -> int | None:
-    """Find out about missing and unreadable files before anything is sent; give the total size."""
+    """Raise for missing and unreadable files before anything is sent; the total size."""
     total: int | None = 0
     for path in sources:
         if path == STANDARD_INPUT:
@@ -225,7 +234,7 @@ def _check_sources(sources: list[str]) -> int | None:
 
 
 def _size_of(path: str) -> int | None:
-    """The size of a file that can be read, None for what shows its size only at its end."""
+    """The size of a readable file; None for a source without a known size."""
     try:
         found = Path(path).stat()
     except OSError as error:
@@ -283,7 +292,7 @@ def _send_plain(batch: Batch, transaction: Transaction | None) -> list[Sent]:
 
 
 def _ids_of(batch: Batch, messages: list[Message], transaction: Transaction | None) -> list[str]:
-    """Send messages; of a send whose answer was lost, find out what became of it."""
+    """Send messages; if the answer to a send is lost, find out its outcome."""
     queue, ids = batch.manager.queue(batch.queue), list[str]()
     while len(ids) < len(messages):
         try:
@@ -312,7 +321,7 @@ def _not_all_sent(doubt: InDoubt, sent: int, count: int) -> TransactionAborted:
 
 
 def _read_whole(path: str) -> bytes:
-    """All of a source that fits a plain message; whatever is more is not read at all."""
+    """Read a source that fits a plain message; stop reading beyond the limit."""
     from dray.client.sources import has_its_size
 
     if path == STANDARD_INPUT:

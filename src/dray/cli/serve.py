@@ -1,4 +1,4 @@
-"""`dray serve`: a queue manager in this process, until SIGTERM or SIGINT."""
+"""`dray serve`: run a queue manager in this process until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -8,21 +8,35 @@ from dray.cli.sizes import Size
 
 
 @click.command()
-@click.option("--data", metavar="DIR", help="Where its queues live; made if missing  [required].")
+@click.option(
+    "--data",
+    metavar="DIR",
+    help=("Data directory of the queue manager; created if missing  [required]."),
+)
 @click.option(
     "--listen",
     envvar="DRAY_LISTEN",
     show_envvar=True,
     metavar="HOST:PORT",
-    help="TCP address; port 0 takes a free one  [default: 127.0.0.1:7340].",
+    help="TCP address to listen on; port 0 picks a free port  [default: 127.0.0.1:7340].",
 )
-@click.option("--socket", metavar="PATH", help="Unix socket to listen on as well, or instead.")
-@click.option("--tls-cert", metavar="FILE.pem", help="Speak TLS on TCP, with this certificate.")
-@click.option("--tls-key", metavar="FILE.pem", help="Its key  [default: in the same file].")
+@click.option(
+    "--socket", metavar="PATH", help=("Unix socket to listen on, besides TCP or instead of it.")
+)
+@click.option(
+    "--tls-cert",
+    metavar="FILE.pem",
+    help=("Certificate to present: TCP clients must then use TLS."),
+)
+@click.option(
+    "--tls-key",
+    metavar="FILE.pem",
+    help=("Private key of the certificate  [default: in the same file]."),
+)
 @click.option(
     "--tls-ca",
     metavar="FILE.pem",
-    help="Authorities to trust when calling drays:// addresses  [default: the machine's].",
+    help="Authorities to trust when connecting to drays:// addresses  [default: the machine's].",
 )
 @click.option(
     "--tls-client-ca",
@@ -30,13 +44,21 @@ from dray.cli.sizes import Size
     help="Accept only clients that present a certificate signed by one of these authorities.",
 )
 @click.option(
-    "--config", metavar="FILE.toml", help="These options and more; the command line wins."
+    "--config",
+    metavar="FILE.toml",
+    help=("Read these options and more from a file; the command line overrides it."),
 )
-@click.option("--name", help="Its name for people  [default: the host's name].")
-@click.option("--quota", type=Size(), help="Most bytes in all its queues  [default: 8GiB].")
-@click.option("--journal-quota", type=Size(), help="Most bytes in journals  [default: 8GiB].")
+@click.option("--name", help="Name of the queue manager, for people  [default: the host name].")
+@click.option("--quota", type=Size(), help="Most bytes in all queues together  [default: 8GiB].")
 @click.option(
-    "--low-water", type=Size(), help="Free disk that messages must leave  [default: 64MiB]."
+    "--journal-quota",
+    type=Size(),
+    help=("Most bytes in all journals and dead-letter queues  [default: 8GiB]."),
+)
+@click.option(
+    "--low-water",
+    type=Size(),
+    help=("Disk space that new messages must leave free  [default: 64MiB]."),
 )
 def command(
     *,
@@ -53,7 +75,7 @@ def command(
     journal_quota: int | None,
     low_water: int | None,
 ) -> int:
-    """Run a queue manager; prints one line with its addresses when it is ready."""
+    """Run a queue manager, and print its addresses in one line when it is ready."""
     from dray.daemon.config import read_options
     from dray.daemon.server import serve
 

@@ -1,7 +1,7 @@
-"""What commands have in common: which queue manager, and output for people or for programs.
+"""Options that all commands share: the queue manager to connect to, and JSON output.
 
-Both options may stand before or after the command's name: `dray --json queue list` and
-`dray queue list --json` are the same.
+Both may stand before or after the command's name: `dray --json queue list` and `dray queue list
+--json` are the same.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ class Settings:
 
 
 def takes_url_and_json(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Give both options to a command that speaks to a queue manager."""
+    """Give both options to a command that connects to a queue manager."""
     return _takes_both(function, url_is_shown=True)
 
 
 def takes_json(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Give `--json` to a command that speaks to no queue manager, or to its own.
+    """Give `--json` to a command that connects to no queue manager, or to its own.
 
-    A `--url` is taken and means nothing: it is global, and programs give it with every command.
+    It accepts `--url` and ignores it: the option is global, and programs pass it with every
+    command.
     """
     return _takes_both(function, url_is_shown=False)
 
@@ -58,7 +59,7 @@ def _takes_both(
         is_flag=True,
         expose_value=False,
         callback=_note_json,
-        help="Print JSON for programs.",
+        help="Print JSON instead of tables.",
     )(function)
     return click.option(
         "--url",
@@ -66,7 +67,7 @@ def _takes_both(
         callback=_note_url,
         metavar="URL",
         hidden=not url_is_shown,
-        help="The queue manager to speak to.",
+        help="Queue manager to connect to.",
     )(function)
 
 

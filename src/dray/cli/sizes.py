@@ -9,18 +9,18 @@ from dray.model.sizes import size_in_bytes
 
 
 class Size(click.ParamType[int]):
-    """Bytes, in a unit or without; what is none is wrong usage, as a bad number is."""
+    """Bytes, with or without a unit. A malformed size is a usage error, like a malformed number."""
 
     name = "SIZE"
 
     def __init__(self, most: int | None = None) -> None:
-        """Take `most` bytes at the most; None means any number."""
+        """Accept at most `most` bytes; None sets no limit."""
         self._most = most
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """Read what was given. Raises `click.BadParameter`."""
+        """Read a size; raises `click.BadParameter`."""
         try:
             size = size_in_bytes(value)
         except InvalidConfiguration as error:

@@ -1,4 +1,4 @@
-"""`dray spark`: what is in queues, landed with Spark as files and a table."""
+"""`dray spark`: land large messages with Spark, as files and a table."""
 
 from __future__ import annotations
 
@@ -19,21 +19,32 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def command() -> None:
-    """Land what is in queues with Spark."""
+    """Land messages with Spark."""
 
 
 @command.command()
 @click.argument("queue")
-@click.option("--to", "out", required=True, metavar="DIR", help="Payload files and table go here.")
-@click.option("--follow", is_flag=True, help="Go on with what comes later, until ^C.")
 @click.option(
-    "--idle", type=click.FloatRange(0), metavar="S", help="With --follow: end after S idle seconds."
+    "--to",
+    "out",
+    required=True,
+    metavar="DIR",
+    help=("Directory for the payload files and the table."),
 )
-@click.option("--batch", type=Size(), help="Payload of one micro-batch  [default: 1GiB].")
+@click.option("--follow", is_flag=True, help="Keep landing new messages until ^C.")
+@click.option(
+    "--idle",
+    type=click.FloatRange(0),
+    metavar="S",
+    help=("With --follow: stop after S seconds without a message."),
+)
+@click.option(
+    "--batch", type=Size(), help=("Most payload bytes in one micro-batch  [default: 1GiB].")
+)
 @click.option(
     "--accept-new-queue",
     is_flag=True,
-    help="Land a queue that was deleted and made again, from its first message.",
+    help="Land a queue that was deleted and created again, from its first message.",
 )
 @takes_url_and_json
 @click.pass_obj
@@ -49,7 +60,7 @@ def land(
 ) -> None:
     """Land the large messages of QUEUE as payload files and a Parquet table below DIR.
 
-    Started again after a crash it goes on where it was: nothing is lost, nothing lands twice.
+    After a crash, run the same command again: it resumes, loses nothing and lands nothing twice.
     """
     from dray.spark import BYTES_PER_BATCH, Until, find_java
     from dray.spark import land as land_with_spark

@@ -1,6 +1,6 @@
-"""`dray storage`: what is done to a data directory itself, not to the queues in it.
+"""`dray storage`: work on a data directory itself, not on the queues in it.
 
-These commands work on the directory, without a queue manager; all but `audit` want it stopped.
+These commands need no queue manager; all but `audit` want it stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dray.cli.settings import Settings, takes_json
 
 @click.group(cls=Group)
 def command() -> None:
-    """Move a store, see what others did to it, mend its files of queues."""
+    """Move a store, audit it, rebuild its queue files."""
 
 
 _data = click.option("--data", required=True, metavar="DIR", type=Path, help="The data directory.")
@@ -34,8 +34,8 @@ _data = click.option("--data", required=True, metavar="DIR", type=Path, help="Th
 def move(settings: Settings, new: Path, *, data: Path) -> None:
     """Move the store of a stopped queue manager to NEWDIR, on any file system.
 
-    Every file is copied, synced and read back before the old place gives up the store. Whenever
-    that is interrupted, run it again.
+    The command copies, syncs and reads back every file before the old directory gives up the store.
+    If it is interrupted, run it again.
     """
     from dray.store.move import Move, move_store
 
@@ -60,7 +60,7 @@ def move(settings: Settings, new: Path, *, data: Path) -> None:
 @takes_json
 @click.pass_obj
 def audit(settings: Settings, *, data: Path) -> None:
-    """List what others did to the storage folder, and check that no entry was changed."""
+    """List changes that other programs made to the storage folder, and verify the audit log."""
     from dray.errors import StoreCorrupt, StoreError
     from dray.store.audit import AUDIT_NAME, read_entries
     from dray.store.manifest import verify_audit
@@ -90,11 +90,11 @@ def audit(settings: Settings, *, data: Path) -> None:
 @takes_json
 @click.pass_obj
 def rebuild(settings: Settings, *, data: Path) -> None:
-    """Make anew what is missing and can be made, so that a queue manager starts again.
+    """Rebuild missing files from the log, so that the queue manager starts again.
 
-    For a store that refuses to start because files of internal queues are missing (event 2020, 2051
-    or 2052), or both files of a checkpoint pair while the log has everything (event 2053 or 2064).
-    Queues and messages are as they were.
+    Use it if a store refuses to start because files of internal queues are missing (event 2020,
+    2051 or 2052), or because both files of a checkpoint pair are missing while the log is complete
+    (event 2053 or 2064). Queues and messages do not change.
     """
     from dray.daemon.watcher import AuditedDisk
     from dray.errors import StoreError

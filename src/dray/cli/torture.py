@@ -1,9 +1,9 @@
 """`dray torture`: prove on this machine, on this disk, that nothing is lost.
 
 Half of the time goes to simulated power failures of a whole queue manager, at every point of its
-work and in every way worth telling apart; the other half to a real queue manager on the real disk
-that is killed again and again under traffic. Everything is drawn from a seed, which is printed when
-something is broken. Exit status 0 only if everything held.
+work and in every way that makes a difference. The other half kills a real queue manager on the real
+disk again and again under traffic. A seed determines all choices; the command prints it when
+something breaks. Exit status 0 means that everything held.
 """
 
 from __future__ import annotations
@@ -33,10 +33,16 @@ SEEDS = 1 << 32
 
 
 @click.command()
-@click.option("--seconds", type=float, default=SECONDS, show_default=True, help="How long.")
-@click.option("--seed", type=int, help="Draw everything from this seed  [default: by chance].")
-@click.option("--states", type=int, help="How many simulated failures  [default: half the time].")
-@click.option("--work", metavar="DIR", help="On which disk to kill  [default: the current one].")
+@click.option("--seconds", type=float, default=SECONDS, show_default=True, help="Seconds to run.")
+@click.option("--seed", type=int, help="Seed of all random choices  [default: a random one].")
+@click.option(
+    "--states",
+    type=int,
+    help=("Number of simulated failures  [default: as many as half the time allows]."),
+)
+@click.option(
+    "--work", metavar="DIR", help=("Directory on the disk to test  [default: the current one].")
+)
 @takes_json
 @click.pass_obj
 def command(
@@ -47,7 +53,7 @@ def command(
     states: int | None,
     work: str | None,
 ) -> int:
-    """Prove here that nothing is lost: simulated power failures, then real kills."""
+    """Prove that nothing is lost here: simulate power failures, then kill real processes."""
     if seconds <= 0 or (states is not None and states < 0):
         raise InvalidConfiguration("--seconds must be more than 0 and --states not less than 0")
     seed = secrets.randbelow(SEEDS) if seed is None else seed
@@ -117,7 +123,7 @@ def _until(lives: Iterator[None], until: float) -> Iterator[None]:
 
 
 def _broken(error: Exception, seed: int, options: str, where: str = "") -> DrayError:
-    """The verdict when something does not hold: what, and how to see it again."""
+    """The verdict when something does not hold: the fault, and how to reproduce it."""
     return DrayError(
         f"BROKEN: {type(error).__name__}: {error}{where}; see it again with:"
         f" dray torture --seed {seed} {options}"

@@ -1,7 +1,7 @@
-"""`dray transaction`: what became of a transaction or a send; the second phase of prepared ones.
+"""`dray transaction`: outcomes of transactions and sends; the second phase of prepared ones.
 
-An answer that was lost leaves a commit or a send in doubt; the error says its id. A queue manager
-tells from durable facts what became of it.
+A lost answer leaves a commit or a send in doubt; the error names its id. The queue manager knows
+the outcome from durable facts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MEANING = {
 
 @click.group(cls=Group)
 def command() -> None:
-    """Settle transactions and sends that are in doubt, and prepared transactions."""
+    """Resolve transactions and sends that are in doubt, and prepared transactions."""
 
 
 @command.command()
@@ -32,9 +32,9 @@ def command() -> None:
 @takes_url_and_json
 @click.pass_obj
 def outcome(settings: Settings, transaction_id: str) -> None:
-    """Tell what became of the transaction or send ID.
+    """Show the outcome of the transaction or send ID.
 
-    One that the queue manager has heard nothing of is called aborted, and never happens after that.
+    The queue manager calls an unknown one aborted, and makes sure that it never commits.
     """
     with settings.connect() as manager:
         status = manager.outcome(transaction_id)
@@ -48,7 +48,7 @@ def outcome(settings: Settings, transaction_id: str) -> None:
 @takes_url_and_json
 @click.pass_obj
 def prepared(settings: Settings) -> None:
-    """List the transactions that are prepared and neither committed nor aborted."""
+    """List the prepared transactions that are neither committed nor aborted."""
     with settings.connect() as manager:
         found = manager.prepared()
     if settings.as_json:
@@ -63,7 +63,7 @@ def prepared(settings: Settings) -> None:
 @takes_url_and_json
 @click.pass_obj
 def commit(settings: Settings, transaction_id: str) -> None:
-    """Commit the prepared transaction ID; doing it again changes nothing."""
+    """Commit the prepared transaction ID; repeating it changes nothing."""
     with settings.connect() as manager:
         manager.commit_prepared(transaction_id)
     _tell(settings, transaction_id, "committed")
@@ -74,7 +74,7 @@ def commit(settings: Settings, transaction_id: str) -> None:
 @takes_url_and_json
 @click.pass_obj
 def abort(settings: Settings, transaction_id: str) -> None:
-    """Abort the prepared transaction ID; doing it again changes nothing."""
+    """Abort the prepared transaction ID; repeating it changes nothing."""
     with settings.connect() as manager:
         manager.abort_prepared(transaction_id)
     _tell(settings, transaction_id, "aborted")

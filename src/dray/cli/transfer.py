@@ -1,6 +1,6 @@
-"""`dray transfer`: files between two live programs: offer one, accept one, go on with one.
+"""`dray transfer`: move files between two running programs.
 
-Interrupted, either end keeps what it needs, and `dray transfer resume` goes on with it.
+If either end is interrupted, it keeps its state, and `dray transfer resume` continues the transfer.
 """
 
 from __future__ import annotations
@@ -35,25 +35,29 @@ _LINGER_S = 2 * TRANSFER_RETRY_S_MAX
 answer: he asks that often at least."""
 
 _of_a_consumer = click.option(
-    "--consumer", default="", metavar="NUMBER", help="Only this one of an offer's consumers."
+    "--consumer", default="", metavar="NUMBER", help="Act on this consumer of an offer only."
 )
 
 
 @click.group(cls=Group)
 def command() -> None:
-    """Offer a file to programs that take it while both run; list and steer what is unfinished."""
+    """Offer files to programs that run at the same time, accept files, manage transfers."""
 
 
 @command.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("queue")
-@click.option("--many", is_flag=True, help="Serve all who ask in time, not only the first.")
+@click.option(
+    "--many", is_flag=True, help=("Serve every consumer that asks in time, not only the first.")
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
-    help="Seconds in which consumers may ask for it  [default: 30].",
+    help="Seconds in which consumers may ask for the file  [default: 30].",
 )
-@click.option("--no-timeout", is_flag=True, help="Consumers may ask for as long as it is offered.")
+@click.option(
+    "--no-timeout", is_flag=True, help=("Let consumers ask for the file as long as it is offered.")
+)
 @click.option(
     "--fragment-size",
     default="1MiB",
@@ -65,15 +69,15 @@ def command() -> None:
     "--window",
     type=click.IntRange(1),
     default=TRANSFER_WINDOW,
-    help="Most fragments without an acknowledgment  [default: 50].",
+    help="Most fragments in flight without an acknowledgment  [default: 50].",
 )
 @click.option(
     "--digest",
     type=click.Choice(["blake3", "sha256"]),
     help="Digest of the file  [default: the queue's, else blake3].",
 )
-@click.option("--listen", metavar="HOST", help="Where consumers may connect directly.")
-@click.option("--relayed", is_flag=True, help="Only through the queue managers.")
+@click.option("--listen", metavar="HOST", help="Address at which consumers may connect directly.")
+@click.option("--relayed", is_flag=True, help="Send through the queue managers only.")
 @takes_url_and_json
 @click.pass_obj
 def offer(
@@ -90,9 +94,10 @@ def offer(
     listen: str | None,
     relayed: bool,
 ) -> None:
-    """Offer FILE at QUEUE, and serve it until it is done.
+    """Offer FILE at QUEUE and serve it until the transfer is done.
 
-    An unfinished offer of the same file to the same queue is gone on with.
+    If an unfinished offer of the same file to the same queue exists, the command resumes that
+    offer.
     """
     if no_timeout and timeout is not None:
         raise click.UsageError("either --timeout or --no-timeout, not both")
@@ -113,21 +118,23 @@ def offer(
 
 @command.command()
 @click.argument("queue")
-@click.option("--to", "target", default=".", metavar="PATH", help="A directory, or a new file.")
 @click.option(
-    "--timeout", type=click.FloatRange(0), help="Seconds to wait for an offer  [default: for ever]."
+    "--to", "target", default=".", metavar="PATH", help=("Directory or new file to save to.")
+)
+@click.option(
+    "--timeout", type=click.FloatRange(0), help="Seconds to wait for an offer  [default: no limit]."
 )
 @click.option(
     "--direct/--relayed",
     default=None,
-    help="Connect to the producer, or never  [default: with drays:// only through TLS].",
+    help="Connect directly to the producer, or never  [default: with drays:// only through TLS].",
 )
 @takes_url_and_json
 @click.pass_obj
 def accept(
     settings: Settings, queue: str, *, target: str, timeout: float | None, direct: bool | None
 ) -> None:
-    """Take the next file that is offered at QUEUE; what is unfinished from there comes first."""
+    """Accept the next file offered at QUEUE; resume an unfinished one from there first."""
     with settings.connect() as manager:
         _save(settings, manager.accept_file(queue, timeout, direct=direct), Path(target))
 
@@ -136,7 +143,7 @@ def accept(
 @takes_url_and_json
 @click.pass_obj
 def list_transfers(settings: Settings) -> None:
-    """List the transfers through this queue manager that can be resumed, both directions."""
+    """List the transfers through this queue manager that can be resumed, in both directions."""
     with settings.connect() as manager:
         found = manager.unfinished_transfers()
     if settings.as_json:
@@ -152,7 +159,7 @@ def list_transfers(settings: Settings) -> None:
 @takes_url_and_json
 @click.pass_obj
 def suspend(settings: Settings, transfer_id: str, consumer: str) -> None:
-    """Have the program that runs the transfer ID stop for now; `resume` goes on there."""
+    """Suspend the transfer ID in the program that runs it; `resume` continues it there."""
     with settings.connect() as manager:
         running = manager.running_transfer(transfer_id)
         if running is not None:
@@ -168,9 +175,9 @@ def suspend(settings: Settings, transfer_id: str, consumer: str) -> None:
 @takes_url_and_json
 @click.pass_obj
 def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
-    """Go on with the transfer ID, an offer or a file that was being received.
+    """Resume the transfer ID: an offer, or a file that was being received.
 
-    Here, or if it was suspended while a program runs it: there.
+    If a running program suspended the transfer, it continues in that program, else here.
     """
     from dray.client.file_transfer import Offer
 
@@ -198,7 +205,7 @@ def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
 @takes_url_and_json
 @click.pass_obj
 def cancel(settings: Settings, transfer_id: str, consumer: str) -> None:
-    """Give up the transfer ID: what came of it is removed and its other end is told."""
+    """Cancel the transfer ID: remove the received data and tell the other end."""
     with settings.connect() as manager:
         manager.cancel_transfer(transfer_id, consumer)
         _say(settings, "cancelled", transfer_id)
@@ -214,7 +221,7 @@ def _say(settings: Settings, done: str, transfer_id: str) -> None:
 
 @contextmanager
 def _those_told_who_wait(manager: Manager) -> Iterator[None]:
-    """Stay, once an offer ended undone, for who has its reference and does not know that yet."""
+    """After a failed offer, stay until every consumer that has its reference is told."""
     try:
         yield
     except (TransferCancelled, TransferSourceChanged):

@@ -1,6 +1,6 @@
-"""`dray upload`: large messages that were begun to be sent with `dray send --resume`.
+"""`dray upload`: unfinished uploads of `dray send --resume`.
 
-Each keeps the room that was reserved for it until it is gone on with, dropped, or a week old.
+The queue manager reserves room for each until it is resumed, dropped, or a week old.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def command() -> None:
-    """List and drop what `dray send --resume` has begun and nobody has finished."""
+    """List and drop unfinished uploads of `dray send --resume`."""
 
 
 @command.command("list")
@@ -44,9 +44,9 @@ def list_uploads(settings: Settings, queue: str) -> None:
 @takes_url_and_json
 @click.pass_obj
 def drop(settings: Settings, queue: str, sequence_id: str) -> None:
-    """Give up the upload ID to QUEUE, and the room it has.
+    """Drop the upload ID to QUEUE and free the room reserved for it.
 
-    The `dray send --resume` that began it begins anew with the same STATE.
+    The `dray send --resume` that began it starts over with the same STATE.
     """
     import dray
 

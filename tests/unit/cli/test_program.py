@@ -31,7 +31,7 @@ def test_help_ends_with_0(capsys):
 def test_a_group_tells_each_of_its_commands_in_a_whole_sentence(capsys):
     assert run(["journal", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "List the first messages of QUEUE's journal, or without QUEUE of the source" in told
+    assert "List the first messages of QUEUE's journal, or of the source journal without" in told
     assert "..." not in told.partition("Commands:")[2]
 
 

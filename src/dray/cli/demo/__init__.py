@@ -37,10 +37,20 @@ POLL_EVERY_S = 0.02
 
 
 @click.command()
-@click.option("--files", metavar="DIR", help="What to send  [default: the jars inside pyspark].")
-@click.option("--lossy", is_flag=True, help="Drop fragments on purpose; the holes must be named.")
-@click.option("--work", metavar="DIR", help="Where to work  [default: a fresh one in ./demo-out].")
-@click.option("--keep", is_flag=True, help="Keep the queue managers' data too.")
+@click.option(
+    "--files",
+    metavar="DIR",
+    help=("Directory of files to send  [default: the jars inside pyspark]."),
+)
+@click.option(
+    "--lossy",
+    is_flag=True,
+    help=("Drop fragments on purpose and check that the holes are reported."),
+)
+@click.option(
+    "--work", metavar="DIR", help=("Working directory  [default: a new one in ./demo-out].")
+)
+@click.option("--keep", is_flag=True, help="Keep the data directories of the queue managers too.")
 @takes_json
 @click.pass_obj
 def command(
