@@ -22,7 +22,7 @@ from dray.delivery.tables import (
     Judged,
     Row,
 )
-from dray.manager.tables import TRANSACTION
+from dray.manager.transactions.tables import TRANSACTION
 from dray.transfer.tables import CONSUMER, PRODUCER, Step
 
 HOUSE = Path(__file__).resolve().parent.parent

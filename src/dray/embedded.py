@@ -82,6 +82,6 @@ def restore_here(
 ) -> BackupReport:
     """Restore a backup, now."""
     from dray.daemon.timekeeper import Timekeeper
-    from dray.manager.restoring import restore
+    from dray.offline.restoring import restore
 
     return restore(archive, path, now=Timekeeper().now(), told=progress)

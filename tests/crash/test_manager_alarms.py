@@ -6,13 +6,14 @@ import pytest
 
 from dray.delivery.incoming import IncomingStreams
 from dray.errors import DrayError
-from dray.manager import departures, snapshots, state
-from dray.manager.accounts import Ledger
+from dray.manager.change import departures
 from dray.manager.facts import unpack_lookups
-from dray.manager.outcomes import Outcomes
-from dray.manager.sequences import Sequences
-from dray.manager.snapshots import write_state
-from dray.manager.state import State
+from dray.manager.queue.accounts import Ledger
+from dray.manager.state import snapshots, state
+from dray.manager.state.outcomes import Outcomes
+from dray.manager.state.sequences import Sequences
+from dray.manager.state.snapshots import write_state
+from dray.manager.state.state import State
 from dray.store.checkpoint import Snapshots
 from dray.store.recovery import Replay
 from dray.store.store import Store

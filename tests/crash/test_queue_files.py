@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from dray.manager.disk.lqs import describe, path_of
 from dray.manager.events import ManagerConfig, Request, SessionOpened
-from dray.manager.lqs import describe, path_of
 from dray.manager.turn import Manager
 from dray.model.queue import QueueOptions
 from dray.store.lqs import FOLDER, decode, encode, file_name

@@ -11,10 +11,10 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from dray.manager.backup_offline import back_up_stopped
 from dray.model.message import Message
+from dray.offline.backup import back_up_stopped
 from tests.unit.manager.conftest import Desk
-from tests.unit.manager.test_large_messages import send_large
+from tests.unit.manager.requests.test_large_messages import send_large
 
 GOLDEN = Path(__file__).with_name("golden") / "backup-1.dray"
 MOMENT = 1_700_000_000.0

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dray.manager.checking import check_store
-from dray.manager.restoring import restore
+from dray.offline.checking import check_store
+from dray.offline.restoring import restore
 from dray.wire import frames
 from tests.formats.make_backup import GOLDEN, MOMENT
 from tests.unit.manager.conftest import LOG_BYTES, Desk, die_out
-from tests.unit.manager.test_large_messages import take_large
+from tests.unit.manager.requests.test_large_messages import take_large
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tools.write_reference import PACKAGES, REFERENCE, modules_page
 HOUSE = Path(__file__).parents[2]
 SOURCE = HOUSE / "src" / "dray"
 PYPROJECT = HOUSE / "pyproject.toml"
-CORES = {"delivery", "large", "manager", "transfer", "wire"}
+CORES = {"delivery", "large", "manager", "offline", "transfer", "wire"}
 WIRE_ONLY = {"client", "console", "spark"}
 
 

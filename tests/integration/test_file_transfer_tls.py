@@ -18,7 +18,7 @@ from dray.client.transfer.direct import connect
 from dray.daemon.config import ServeOptions
 from dray.daemon.embedded import EmbeddedDaemon
 from dray.model.transfer import TransferState
-from dray.tunnels import answer_in_thread
+from dray.net.tunnels import answer_in_thread
 from dray.wire.frames import Post, encode_frame
 from dray.wire.transfer_frames import Opening, encode_message
 from tests.integration.commands import until

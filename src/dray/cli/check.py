@@ -13,7 +13,7 @@ from dray.errors import StoreCorrupt
 from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
-    from dray.manager.findings import CheckReport, Finding
+    from dray.offline.findings import CheckReport, Finding
 
 
 @click.command()
@@ -30,7 +30,7 @@ def command(settings: Settings, data: str) -> int:
 
     Exit status 0 means that all is well, 42 that something is damaged.
     """
-    from dray.manager.checking import check_store
+    from dray.offline.checking import check_store
 
     with progress("checking", None) as shown:
         report = check_store(data, shown.update)

@@ -13,7 +13,7 @@ from dray.cli.settings import Settings, takes_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dray.manager.inspecting import RecordSeen
+    from dray.offline.inspecting import RecordSeen
 
 _MICROSECONDS = 1e6
 _COLUMNS = ["position ", "message", "queue", "part", "file", "byte ", "length ", "arrived", ""]
@@ -46,7 +46,7 @@ def _data(function: Callable[..., None]) -> Callable[..., None]:
 @click.pass_obj
 def log(settings: Settings, data: str, most: int) -> None:
     """Show the last groups of QMLog: the facts that each sync made durable."""
-    from dray.manager.inspecting import look_at_log
+    from dray.offline.inspecting import look_at_log
 
     groups = look_at_log(data, most)
     if settings.as_json:
@@ -66,7 +66,7 @@ def log(settings: Settings, data: str, most: int) -> None:
 @click.pass_obj
 def heap(settings: Settings, file: str, data: str) -> None:
     """Show the live records of the heap FILE, such as p0000001.mq, in file order."""
-    from dray.manager.inspecting import look_at_heap
+    from dray.offline.inspecting import look_at_heap
 
     _show(settings, look_at_heap(data, file))
 
@@ -85,7 +85,7 @@ def heap(settings: Settings, file: str, data: str) -> None:
 @click.pass_obj
 def queue(settings: Settings, name: str, data: str, most: int) -> None:
     """Show the first messages of the queue NAME and where their bytes lie."""
-    from dray.manager.inspecting import look_at_queue
+    from dray.offline.inspecting import look_at_queue
 
     _show(settings, look_at_queue(data, name, most))
 
@@ -97,7 +97,7 @@ def queue(settings: Settings, name: str, data: str, most: int) -> None:
 @click.pass_obj
 def story(settings: Settings, message_id: str, data: str) -> None:
     """Show the history of the message ID, as far back as the log reaches."""
-    from dray.manager.story import tell_story
+    from dray.offline.story import tell_story
 
     told = tell_story(data, message_id)
     if settings.as_json:

@@ -37,7 +37,7 @@ def move(settings: Settings, new: Path, *, data: Path) -> None:
     The command copies, syncs and reads back every file before the old directory gives up the store.
     If it is interrupted, run it again.
     """
-    from dray.store.move import Move, move_store
+    from dray.offline.move import Move, move_store
 
     wanted = Move(data, new, uuid.uuid4().hex, time.time())
     with progress(f"moving {data}", None) as shown:

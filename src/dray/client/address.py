@@ -12,7 +12,7 @@ from dray.errors import ConnectionLost, InvalidConfiguration
 from dray.forks import keep_from_children
 from dray.model.arguments import shown
 from dray.model.names import DEFAULT_PORT
-from dray.tls import said_of, trusting
+from dray.net.tls import said_of, trusting
 
 CONNECT_TIMEOUT_S = 10.0
 """A machine on the network that has not answered by then is not there."""
@@ -54,7 +54,7 @@ class Address(NamedTuple):
             if not self.secure:
                 return self._connect_tcp()
             # Loads asyncio, which a command that only sends over TCP can do without.
-            from dray.tunnels import call_in_thread
+            from dray.net.tunnels import call_in_thread
 
             trusted = trusting(self.ca, self.cert, self.key)
             return call_in_thread(self._connect_tcp(), self.host, trusted)

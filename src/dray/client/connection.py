@@ -25,7 +25,7 @@ from dray.forks import (
     tell_of_forks,
     wrong_process,
 )
-from dray.tls import carries_files
+from dray.net.tls import carries_files
 from dray.wire.frames import Head, Lease, Leased, Opened, OpenQueue
 from dray.wire.stream import Frame, FrameStream
 

@@ -45,8 +45,8 @@ from dray.daemon.outbox import Heap, Outbox, size_of, unpin_all
 from dray.errors import DrayError, ProtocolError, TargetUnwritable
 from dray.forks import keep_from_children
 from dray.manager.events import Into
+from dray.net.tls import carries_files
 from dray.store.heap import Extent
-from dray.tls import carries_files
 from dray.wire.frames import Head, encode_frame, failure
 from dray.wire.stream import READ_BYTES, Frame, FrameStream
 

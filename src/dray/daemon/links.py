@@ -20,9 +20,9 @@ from dray.daemon.outbox import Body, keep_unsent_below, unpin_all
 from dray.errors import InvalidConfiguration, ProtocolError
 from dray.forks import keep_from_children
 from dray.manager.events import Event, LinkDown, LinkFrame, LinkUp, Peer
-from dray.send_buffer import widen
-from dray.tls import said_of, trusting
-from dray.tunnels import Tunnels
+from dray.net.send_buffer import widen
+from dray.net.tls import said_of, trusting
+from dray.net.tunnels import Tunnels
 from dray.wire.frames import Data, EndStream, Head, Hello, OpenStream, Passed, Welcome, failure
 from dray.wire.stream import Frame
 

@@ -55,11 +55,11 @@ from dray.manager.events import (
 from dray.manager.turn import Manager
 from dray.model.ids import ManagerId
 from dray.model.names import DEFAULT_PORT
+from dray.net.tls import presenting, trusting
+from dray.net.tunnels import Tunnels
 from dray.store.disk import Disk, RealDisk
 from dray.store.heap import Extent
 from dray.store.store import Store
-from dray.tls import presenting, trusting
-from dray.tunnels import Tunnels
 from dray.wire.frames import Hello, failure
 from dray.wire.stream import Frame
 

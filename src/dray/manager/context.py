@@ -6,17 +6,17 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from dray.errors import DrayError
-from dray.manager.acknowledgments import OwnMessages
-from dray.manager.awaiting import Awaiting
-from dray.manager.barred import Barred
-from dray.manager.disk_room import DiskRoom
+from dray.manager.change.acknowledgments import OwnMessages
+from dray.manager.disk.disk_room import DiskRoom
 from dray.manager.events import Answer, Body, Effect, Into
 from dray.manager.facts import AnyFact, encode_fact
-from dray.manager.index import TAIL_BYTES
-from dray.manager.missing_queues import MissingQueues
 from dray.manager.notices import Notices
-from dray.manager.outcomes import Outcomes
-from dray.manager.waiting_for_room import WaitingForRoom
+from dray.manager.peers.awaiting import Awaiting
+from dray.manager.peers.missing_queues import MissingQueues
+from dray.manager.peers.waiting_for_room import WaitingForRoom
+from dray.manager.queue.index import TAIL_BYTES
+from dray.manager.state.outcomes import Outcomes
+from dray.manager.transactions.barred import Barred
 from dray.model.classes import QueueKind
 from dray.model.ids import Life, ManagerId, TransactionId, join_id
 from dray.wire.frames import Head, failure
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
     from dray.delivery.events import Event as StreamEvent
     from dray.delivery.incoming import StreamKey
-    from dray.manager.accounts import Ledger
-    from dray.manager.backup import BackupRun, Preparation
+    from dray.manager.change.purging import Work
     from dray.manager.events import ManagerConfig, Peer
-    from dray.manager.purging import Work
-    from dray.manager.queues import Queue
-    from dray.manager.relay import Relay
-    from dray.manager.repairs import Wanted
-    from dray.manager.state import State
-    from dray.manager.transactions import OpenTransaction
+    from dray.manager.peers.repairs import Wanted
+    from dray.manager.queue.accounts import Ledger
+    from dray.manager.queue.queues import Queue
+    from dray.manager.requests.backup import BackupRun, Preparation
+    from dray.manager.requests.relay import Relay
+    from dray.manager.state.state import State
+    from dray.manager.transactions.transactions import OpenTransaction
     from dray.model.queue import DeliveryInfo
     from dray.store.store import Store
 

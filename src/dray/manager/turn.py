@@ -19,28 +19,13 @@ from dray.delivery.events import DeliverySettings, Paused
 from dray.delivery.incoming import StreamKey
 from dray.delivery.lineage import next_life
 from dray.errors import DrayError, InvalidArgument, ProtocolError, StorePoisoned
-from dray.manager import (
-    admin,
-    arrivals,
-    backup,
-    ended_streams,
-    large_messages,
-    links,
-    moving,
-    peers,
-    prepared,
-    receiving,
-    relay,
-    repairs,
-    sending,
-    sub_queues,
-    telling,
-    transactions,
-    unreadable,
-    uploads,
-)
-from dray.manager.accounts import Account
+from dray.manager.change import sub_queues
+from dray.manager.change.expiry import expire
+from dray.manager.change.purging import go_on
 from dray.manager.context import MICROSECONDS, Context, Session, window_of
+from dray.manager.disk.lqs import FileKeeper, FilesReport
+from dray.manager.disk.quarantine import damaged_messages, set_aside
+from dray.manager.disk.tidying import Tidier
 from dray.manager.events import (
     CloseSession,
     Effect,
@@ -55,18 +40,27 @@ from dray.manager.events import (
     SessionOpened,
     Tick,
 )
-from dray.manager.expiry import expire
 from dray.manager.facts import AnyFact, LifeBegan, ManagerNamed, encode_fact
-from dray.manager.lqs import FileKeeper, FilesReport
 from dray.manager.notices import Notice, NoticeKind
-from dray.manager.parts import find_parts
-from dray.manager.purging import go_on
-from dray.manager.quarantine import damaged_messages, set_aside
-from dray.manager.queues import Queue
-from dray.manager.receiving import Waiter
-from dray.manager.state import State, replay
-from dray.manager.system import created_at_birth
-from dray.manager.tidying import Tidier
+from dray.manager.peers import arrivals, ended_streams, links, peers, repairs, telling
+from dray.manager.queue.accounts import Account
+from dray.manager.queue.parts import find_parts
+from dray.manager.queue.queues import Queue
+from dray.manager.queue.system import created_at_birth
+from dray.manager.requests import (
+    admin,
+    backup,
+    large_messages,
+    moving,
+    receiving,
+    relay,
+    sending,
+    unreadable,
+    uploads,
+)
+from dray.manager.requests.receiving import Waiter
+from dray.manager.state.state import State, replay
+from dray.manager.transactions import prepared, transactions
 from dray.model.ids import ManagerId
 from dray.store.checkpoint import Snapshots
 from dray.store.heap import Extent

@@ -1,8 +1,8 @@
 """What follows, in the model of a queue manager, when messages arrive, leave or move.
 
 Journals and their quotas, dead letters, acknowledgments, confirmations, expiry: the table of
-`dray.manager.departures`, told again without a look at it. Acknowledgments are messages of the
-manager's own; that their numbers and bytes are foretold here is part of the proof.
+`dray.manager.change.departures`, told again without a look at it. Acknowledgments are messages of
+the manager's own; that their numbers and bytes are foretold here is part of the proof.
 """
 
 from __future__ import annotations

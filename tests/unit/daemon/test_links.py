@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import socket
 
-from dray import send_buffer
 from dray.daemon.limits import DIAL_TIMEOUT_S, LINK_BUFFER_BYTES
 from dray.manager.events import LinkDown, LinkFrame, LinkUp, Peer
 from dray.model.queue import QueueOptions
+from dray.net import send_buffer
 from dray.wire import frames
 from tests.unit.daemon.raw_client import RawClient
 

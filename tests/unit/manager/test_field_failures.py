@@ -9,12 +9,11 @@ from __future__ import annotations
 import pytest
 
 from dray.delivery.outgoing import OutgoingStream
-from dray.manager import links
+from dray.manager.peers import links
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
-
-from .test_departures import acknowledged, dead
-from .test_links import ADDRESS, PEER, Pair, pair  # noqa: F401 - a fixture
+from tests.unit.manager.change.test_departures import acknowledged, dead
+from tests.unit.manager.peers.test_links import ADDRESS, PEER, Pair, pair  # noqa: F401 - a fixture
 
 MISSING = f"dray://{PEER.host}:{PEER.port}/missing"
 EVERYTHING = {

@@ -22,7 +22,7 @@ from dray.client.transfer.state import Incoming, StateFile, status_of_incoming
 from dray.client.transfer.target import TargetFile, boot_id, is_there, whole_fragments
 from dray.errors import DrayError, ProtocolError
 from dray.model.transfer import TransferState, TransferStatus
-from dray.tls import is_tunnel
+from dray.net.tls import is_tunnel
 from dray.transfer.consumer import Consumer
 from dray.transfer.events import (
     Begin,

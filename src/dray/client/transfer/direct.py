@@ -23,8 +23,8 @@ from dray.client.transfer.engine import Dialled
 from dray.client.transfer.frame_socket import BUFFER_BYTES, FrameSocket
 from dray.errors import AddressInUse, DrayError, ProtocolError
 from dray.forks import keep_from_children
-from dray.send_buffer import widen
-from dray.tls import is_tunnel, local_host
+from dray.net.send_buffer import widen
+from dray.net.tls import is_tunnel, local_host
 from dray.wire.transfer_frames import AnyMessage, Joined, Opening
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class DirectConnections:
     def _shake(self, sock: socket.socket, shown: ssl.SSLContext) -> None:
         """In a thread of its own: shake hands, which may take as long as the other end likes."""
         # Loads asyncio, which a transfer in the clear can do without.
-        from dray.tunnels import answer_in_thread
+        from dray.net.tunnels import answer_in_thread
 
         try:
             widen(sock, BUFFER_BYTES)
@@ -196,7 +196,7 @@ def connect(joined: Joined) -> socket.socket:
     if not joined.certificate:
         return sock
     # Loads asyncio, which a transfer in the clear can do without.
-    from dray.tunnels import call_in_thread
+    from dray.net.tunnels import call_in_thread
 
     try:
         trusted = trusting_only(joined.certificate)

@@ -9,7 +9,7 @@ from typing import Final
 
 from dray.errors import ConnectionLost, DrayError, ProtocolError
 from dray.forks import keep_from_children
-from dray.send_buffer import widen
+from dray.net.send_buffer import widen
 from dray.wire.frames import Head, encode_frame
 from dray.wire.stream import Frame, FrameStream
 

@@ -8,9 +8,9 @@ import socket
 
 import pytest
 
-from dray import send_buffer
 from dray.client.transfer.frame_socket import FileRange, FrameSocket
 from dray.errors import ConnectionLost
+from dray.net import send_buffer
 from dray.wire.transfer_frames import Post
 
 WITHIN_S = 30

@@ -1,0 +1,104 @@
+"""Acknowledgment messages: what the sender is told in its administration queue (semantics 1.6).
+
+An acknowledgment carries the class of what happened, the id of the original as its correlation id,
+and no body. It is never acknowledged, journaled or dead-lettered itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import crc32c
+
+from dray.errors import DrayError
+from dray.manager.facts import NumbersLeased
+from dray.manager.notices import NoticeKind
+from dray.model.classes import Acknowledge, MessageClass, QueueKind
+from dray.model.limits import NUMBERS_LEASED
+from dray.model.message import Message
+from dray.store.kinds import Kind
+from dray.wire.record import encode_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dray.manager.change.departures import Wish
+    from dray.manager.context import Context
+    from dray.manager.queue.queues import Queue
+    from dray.store.heap import Extent
+
+_NEGATIVE = 0x8000
+_OF_RECEIVE = 0x4000
+_LOST = NoticeKind.ACKNOWLEDGMENT_LOST
+
+
+def wanted_by(asked: Acknowledge, message_class: int) -> bool:
+    """Whether the sender asked to be told of a class. Of a doubt nobody is: it is not known."""
+    if message_class == MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER:
+        return False
+    if message_class & _NEGATIVE:
+        wish = (
+            Acknowledge.NEGATIVE_RECEIVE
+            if message_class & _OF_RECEIVE
+            else Acknowledge.NEGATIVE_ARRIVAL
+        )
+    elif message_class == MessageClass.ACK_REACH_QUEUE:
+        wish = Acknowledge.POSITIVE_ARRIVAL
+    else:
+        wish = Acknowledge.POSITIVE_RECEIVE
+    return bool(asked & wish)
+
+
+class OwnMessages:
+    """Makes the messages that the manager itself sends, with numbers leased to itself."""
+
+    def __init__(self, context: Context) -> None:
+        """Lease nothing before the first message."""
+        self._context = context
+        self._next = self._end = 0
+
+    def number(self) -> int:
+        """A message number nobody else has."""
+        if self._next == self._end:
+            self._next = self._context.state.next_number
+            self._end = self._next + NUMBERS_LEASED
+            self._context.record(NumbersLeased(self._end))
+        self._next += 1
+        return self._next - 1
+
+    def place(self, queue: Queue, wish: Wish) -> tuple[Extent, int, int]:
+        """Write an acknowledgment message into the heap; gives place, CRC32C and number."""
+        recoverable = wish.kind is not Kind.EXPRESS
+        message = Message(label=wish.label, correlation_id=wish.message_id, recoverable=recoverable)
+        kind = Kind.RECOVERABLE if recoverable or not queue.takes_express else Kind.EXPRESS
+        return self.place_message(message, kind)
+
+    def place_message(
+        self, message: Message, kind: Kind = Kind.RECOVERABLE
+    ) -> tuple[Extent, int, int]:
+        """Write a message of the manager's own; gives place, CRC32C and number."""
+        number = self.number()
+        head, body = encode_record(message, self._context.source, number)
+        record = head + bytes(body)
+        return self._context.store.place(record, kind), crc32c.crc32c(record), number
+
+
+def addressed(context: Context, wishes: Iterable[Wish]) -> list[tuple[Queue, Wish]]:
+    """Find the administration queues; the operator is told of those that are not there."""
+    found = []
+    for wish in wishes:
+        try:
+            queue = context.resolve(wish.administration_queue)
+        except DrayError as error:
+            sentence = f"an acknowledgment message was not sent: {error}"
+            context.notices.add(_LOST, wish.administration_queue, sentence)
+            continue
+        if queue.kind in (QueueKind.PRIVATE, QueueKind.OUTGOING):
+            found.append((queue, wish))
+        else:
+            sentence = (
+                f"no acknowledgment message can be sent to a {queue.kind} queue; name a queue of"
+                " your own as the administration queue"
+            )
+            context.notices.add(_LOST, wish.administration_queue, sentence)
+    return found

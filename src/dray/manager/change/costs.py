@@ -1,0 +1,81 @@
+"""How many bytes of a fact it takes, at the most, that something happens to a message.
+
+A fact must fit one group of the log, and the log may be of 16 KiB. So whatever gathers many
+messages for one fact counts what it will write of them: little for a plain message, some hundred
+bytes where a source is to be told of it with label and administration queue.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from dray.manager.queue.index import KEY_BYTES, TAIL_BYTES, copies_of, place_in, way_of
+from dray.wire.record import HEADER_BYTES, WANTS_ACKNOWLEDGMENTS, read_header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dray.manager.queue.parts import Records
+    from dray.manager.queue.queues import Queue
+    from dray.wire.record import RecordHeader
+
+POSITION_BYTES: Final = 8
+KEPT_BYTES: Final = 2 * TAIL_BYTES + 80
+"""It may become a dead letter and be told of by number."""
+TOLD_BYTES: Final = 2_048
+"""It may be told of with a label of 249 characters and the name of an administration queue, or by
+a message of the manager's own."""
+MOVED_BYTES: Final = POSITION_BYTES + TAIL_BYTES
+REJECTED_BYTES: Final = 24
+"""Queue and position once more, if the transaction is prepared."""
+_OWN_BYTES: Final = TAIL_BYTES + 48
+"""A message of the manager's own, to a queue of its own, and the numbers that it may lease."""
+_TOLD_BESIDE_BYTES: Final = 128
+"""Of what a source is told all but label and administration queue: stream, number, origin."""
+
+
+REFUSED_BYTES: Final = TAIL_BYTES + _OWN_BYTES
+"""It becomes a dead letter, and its sender is told by a message of the manager's own."""
+
+
+def cost_of_leaving(packed: bytes, *, always_told: bool = False) -> int:
+    """Of a packed entry that leaves its queue, whoever sent it and whatever its label.
+
+    `always_told` if something follows from its end although its sender wanted nothing.
+    """
+    copies = copies_of(packed)
+    if copies & WANTS_ACKNOWLEDGMENTS or (always_told and way_of(packed[KEY_BYTES:])):
+        return TOLD_BYTES
+    return POSITION_BYTES + KEPT_BYTES * bool(copies or always_told)
+
+
+def cost_of_sending(headers: Iterable[RecordHeader], *, outgoing: bool) -> int:
+    """Of messages that are sent to one queue, and of saying that they have arrived."""
+    return sum(
+        TAIL_BYTES + _OWN_BYTES * bool(header.acknowledge and not outgoing) for header in headers
+    )
+
+
+def cost_of_accepting(header: RecordHeader, *, refused: bool) -> int:
+    """Of a message from another manager, whether it may enter or is refused."""
+    told = header.properties_bytes + _TOLD_BESIDE_BYTES if header.copies or refused else 0
+    return TAIL_BYTES + told
+
+
+def cost_of_receiving(store: Records, queue: Queue, found: Iterable[bytes]) -> int:
+    """Of packed entries that a transaction takes out of their queue."""
+    each_bytes = POSITION_BYTES + TAIL_BYTES * (queue.keeper is not None)
+    cost = 0
+    for packed in found:
+        cost += each_bytes
+        copies = copies_of(packed)
+        if copies:
+            cost += KEPT_BYTES
+        if copies & WANTS_ACKNOWLEDGMENTS:
+            cost += _told_bytes(store, packed) if way_of(packed[KEY_BYTES:]) else _OWN_BYTES
+    return cost
+
+
+def _told_bytes(store: Records, packed: bytes) -> int:
+    header = read_header(store.read(place_in(packed)[0], length=HEADER_BYTES))
+    return header.properties_bytes + _TOLD_BESIDE_BYTES

@@ -1,0 +1,395 @@
+"""What becomes of messages when they leave a queue: journals, dead letters, acknowledgments.
+
+Whoever takes messages out of queues (a commit, an expiry, a purge) tells this module why, by a
+message class; it says what else the same fact must do:
+
+    why (class)          the queue's journal   sent from here                sent from elsewhere
+    received             keeps it, if it has   computer journal, if asked    confirmed
+    anything negative    -                     dead letter (`ends.py`)       confirmed
+
+A manager that forwards keeps what the next one refuses among its own dead letters, unless the
+sender said yes (then its source has it still) or no. And an acknowledgment message goes to the
+administration queue if the sender asked for one of that kind: sent from here it is made here, else
+the confirmation carries the wish to the source (S2-8, S2-9, semantics 1.6 to 1.9, 2.6).
+
+A message changes queues by moving its entry: its record may stay where it is, so that neither a
+journal nor a dead-letter queue needs room. Where there is some, small ones are written to a journal
+file at once, others in quiet moments (`tidying.py`). Only where both journals want it, its bytes
+are there twice, and those of an express message are written where they last. A copy that a quota
+has no room for is skipped and counted; what happened is not undone by it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.errors import StoreCorrupt, StoreFull
+from dray.large.split import label_of_whole
+from dray.manager.change.acknowledgments import wanted_by
+from dray.manager.change.ends import KEPT_THERE, is_kept, is_refusal, warn_of_end
+from dray.manager.change.express import lasting
+from dray.manager.facts import Confirmation
+from dray.manager.notices import NoticeKind
+from dray.manager.queue.index import (
+    TAIL_BYTES,
+    any_asks_in,
+    copies_of,
+    entries_in,
+    extent_of,
+    is_express,
+    lookup_id_of,
+    tail_of,
+    unpack,
+    way_of,
+    with_class,
+    with_expiry,
+    with_way,
+    without_dead_letter,
+)
+from dray.manager.queue.parts import watch_arrivals
+from dray.manager.queue.system import COMPUTER_JOURNAL, DEAD_LETTERS, DEAD_TRANSACTIONAL
+from dray.model.classes import Acknowledge, MessageClass, Part, QueueKind
+from dray.model.ids import ManagerId, join_id
+from dray.store.kinds import Kind, kind_of
+from dray.wire.frames import MARK_SINGLE
+from dray.wire.record import (
+    COPY_DEAD_LETTER,
+    COPY_JOURNAL,
+    HEADER_BYTES,
+    Properties,
+    RecordHeader,
+    read_header,
+    read_properties,
+)
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context
+    from dray.manager.queue.index import Entry
+    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.ways import Way
+    from dray.store.store import Store
+
+RECEIVED = MessageClass.ACK_RECEIVE
+_KEPT = COPY_DEAD_LETTER | COPY_JOURNAL
+_KEEPERS = (QueueKind.SYSTEM, QueueKind.JOURNAL)
+"""What lies in these has had its end: whoever takes it out, no sender is told again."""
+
+
+_NO_ROOM = (
+    "a dead letter was lost, because the quota of journals and dead letters is full; receive or"
+    " purge dead letters, or raise the quota"
+)
+REWRITTEN_BYTES_MAX = 64 << 10
+"""So much of what one fact has to keep is written to journal files in its own turn: some dozens of
+small messages, read from the page cache. What is more is moved there in quiet moments."""
+
+
+class Wish(NamedTuple):
+    """An acknowledgment message that is to be sent: to which queue, of which class, about what."""
+
+    administration_queue: str
+    message_class: int
+    message_id: str
+    label: str
+    kind: Kind = Kind.RECOVERABLE
+    """It lasts as long as the message that it is about (semantics 1.6)."""
+
+
+class _Subject(NamedTuple):
+    """What an acknowledgment is about, as its sender knows it."""
+
+    message_id: str
+    label: str
+
+
+class Departures:
+    """Gathers what one fact has to do besides taking messages out of their queues."""
+
+    def __init__(self, context: Context) -> None:
+        """Begin with nothing to do."""
+        self._context = context
+        self._joining: dict[int, _Joining] = {}
+        self._rewritten_bytes = 0
+        self._confirmations: dict[tuple[str, int], list[Confirmation]] = {}
+        self.wishes: list[Wish] = []
+
+    def leave(self, queue: Queue, packed: bytes, message_class: int) -> None:
+        """A message leaves `queue` for good, because of `message_class`."""
+        keeper = queue.keeper if message_class == RECEIVED else None
+        copies = copies_of(packed)
+        if queue.outgoing and is_refusal(message_class):
+            self._tell_of_refusal(queue, packed, message_class)
+            return
+        if keeper is None and not copies:
+            if queue.outgoing and not way_of(tail_of(packed)):
+                warn_of_end(self._context, queue.name, message_class, kept=False)
+            return
+        # No time runs where it is kept.
+        tail = with_expiry(tail_of(packed), 0)
+        kept = keeper is not None and self._join(keeper, tail)
+        if copies and queue.kind not in _KEEPERS:
+            self._tell(queue, unpack(packed), tail, message_class, kept=kept)
+
+    def confirmed(self, packed: bytes | None, message_class: int) -> bool:
+        """A message of this manager's leaves for good, by what its destination tells.
+
+        Says whether it is kept here. None if nothing was kept until now.
+        """
+        if packed is None:
+            return False
+        copies, tail = copies_of(packed), with_expiry(with_way(tail_of(packed), 0), 0)
+        if message_class == RECEIVED:
+            return bool(copies & COPY_JOURNAL) and self.move(COMPUTER_JOURNAL, tail)
+        if not copies & COPY_DEAD_LETTER:
+            return False
+        return self.move(DEAD_TRANSACTIONAL, with_class(tail, message_class))
+
+    def refused(self, packed: bytes, message_class: int) -> bool:
+        """A message leaves an outgoing queue, because its destination has refused it.
+
+        Tells whether it is a dead letter here. It is if its sender did not say no; of what was
+        forwarded its source keeps what its sender has said yes to.
+        """
+        entry = unpack(packed)
+        header, _ = record_of(self._context.store, entry)
+        if not is_kept(header, message_class):
+            return False
+        if entry.stream and header.copies & COPY_DEAD_LETTER:
+            return False
+        tail = with_expiry(with_way(tail_of(packed), 0), 0)
+        return self.move(DEAD_TRANSACTIONAL, with_class(tail, message_class))
+
+    def joining(self) -> list[tuple[int, bytes]]:
+        """What joins other queues, for the fact."""
+        return [
+            (each.queue.number, b"".join(each.tails))
+            for each in self._joining.values()
+            if each.tails
+        ]
+
+    def confirmations(self) -> list[tuple[str, int, list[Confirmation]]]:
+        """What the sources of streams are to be told, for the fact."""
+        return [(*key, told) for key, told in self._confirmations.items()]
+
+    def watch(self) -> None:
+        """After the fact: let those who watch the queues know what has joined them."""
+        for each in self._joining.values():
+            self._context.touch(each.queue)
+            watch_arrivals(self._context.store, each.queue, each.first)
+
+    def move(self, queue_number: int, tail: bytes) -> bool:
+        """Let a message join a system queue; tells whether its quota had room."""
+        queue = self._context.state.queues.numbered(queue_number)
+        joined = self._join(queue, tail)
+        if not joined and queue_number != COMPUTER_JOURNAL:
+            self._context.notices.add(NoticeKind.DEAD_LETTER_LOST, queue.name, _NO_ROOM)
+        return joined
+
+    def _tell_of_refusal(self, queue: Queue, packed: bytes, message_class: int) -> None:
+        """The destination of an outgoing queue takes none of its messages."""
+        entry = unpack(packed)
+        kept = self.refused(packed, message_class)
+        header, properties = record_of(self._context.store, entry)
+        way = self._context.state.ways.numbered(entry.stream)
+        told = message_class | KEPT_THERE if kept and way is not None else message_class
+        self.tell(header, properties, told, way=way, kind=kind_of(entry.file))
+        warn_of_end(self._context, queue.name, message_class, kept=kept)
+
+    def _tell(
+        self, queue: Queue, entry: Entry, tail: bytes, message_class: int, *, kept: bool
+    ) -> None:
+        header, properties = record_of(self._context.store, entry)
+        way = self._context.state.ways.numbered(entry.stream)
+        kept_here = (
+            entry.stream
+            and message_class != RECEIVED
+            and entry.copies & COPY_DEAD_LETTER
+            and not queue.options.transactional
+        )
+        told = message_class | KEPT_THERE if kept_here else message_class
+        self.tell(header, properties, told, way=way, kind=kind_of(entry.file))
+        if not entry.stream:
+            if message_class == RECEIVED and entry.copies & COPY_JOURNAL:
+                self._join(self._context.state.queues.numbered(COMPUTER_JOURNAL), tail, copy=kept)
+            elif message_class != RECEIVED and entry.copies & COPY_DEAD_LETTER:
+                dead = DEAD_TRANSACTIONAL if queue.options.transactional else DEAD_LETTERS
+                self.move(dead, with_class(tail, message_class))
+            if queue.outgoing:
+                kept_here = bool(entry.copies & COPY_DEAD_LETTER)
+                warn_of_end(self._context, queue.name, message_class, kept=kept_here)
+        elif kept_here:
+            # Not transactional: it stays where it could not be delivered (semantics 1.8).
+            self.move(DEAD_LETTERS, with_class(tail, message_class))
+
+    def tell(
+        self,
+        header: RecordHeader,
+        properties: Properties,
+        message_class: int,
+        *,
+        way: Way | None,
+        final: bool = True,
+        kind: Kind = Kind.RECOVERABLE,
+    ) -> None:
+        """Note the acknowledgment message asked for, and what the source has to know.
+
+        `way` is None for what was sent from here; `final` says that the message has left for good.
+        """
+        administration_queue = properties.administration_queue or ""
+        if not wanted_by(Acknowledge(header.acknowledge), message_class):
+            administration_queue = ""
+        if way is None:
+            if administration_queue:
+                subject = _subject(header, properties)
+                self.wishes.append(Wish(administration_queue, message_class, *subject, kind))
+            return
+        told = header.copies & _KEPT or is_refusal(message_class)
+        if administration_queue or (final and told):
+            word = Confirmation(
+                header.number,
+                message_class,
+                administration_queue,
+                _subject(header, properties).label,
+                way.told_origin,
+                sequence=header.sequence,
+            )
+            self.pass_on(way, word)
+
+    def pass_on(self, way: Way, told: Confirmation) -> None:
+        """Tell the source of a way."""
+        self._confirmations.setdefault((way.source, way.stream), []).append(told)
+
+    def _join(self, queue: Queue, tail: bytes, *, copy: bool = False) -> bool:
+        joining = self._joining.get(queue.number)
+        if joining is None:
+            joining = self._joining[queue.number] = _Joining(queue)
+        length = extent_of(tail).length
+        # A queue's own journal is in the same account as the queue: there a move needs no room.
+        moving = 0 if queue.parent is not None else joining.bytes + length
+        ledger = self._context.ledger
+        if not (
+            ledger.has_account_room(queue, moving)
+            and ledger.has_own_room(queue, joining.bytes + length)
+        ):
+            queue.copies_skipped += 1
+            return False
+        if copy or is_express(tail):
+            # Of an express message the copy is all there is: it is written where copies belong.
+            kind = Kind.JOURNAL if is_express(tail) else Kind.RECOVERABLE
+            try:
+                tail = lasting(self._context.store, tail, kind)
+            except (StoreFull, StoreCorrupt):
+                queue.copies_skipped += 1
+                return False
+        elif self._is_rewritten(tail):
+            # Where it lies it could stay just as well, until there is time or room.
+            with suppress(StoreFull, StoreCorrupt):
+                tail = lasting(self._context.store, tail, Kind.JOURNAL)
+                self._rewritten_bytes += length
+        joining.tails.append(tail)
+        joining.bytes += length
+        return True
+
+    def _is_rewritten(self, tail: bytes) -> bool:
+        """Whether a kept message goes to a journal file now, and not in a quiet moment."""
+        extent = extent_of(tail)
+        size = self._rewritten_bytes + extent.length
+        return (
+            size <= REWRITTEN_BYTES_MAX
+            and kind_of(extent.file) is Kind.RECOVERABLE
+            and self._context.disk_room.has(size)
+        )
+
+
+class _Joining:
+    """What is about to join one queue, and the position the first of it will get."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.first = queue.next_lookup_id
+        self.tails: list[bytes] = []
+        self.bytes = 0
+
+
+def arrival_wish(
+    header: RecordHeader, properties: Properties, kind: Kind = Kind.RECOVERABLE
+) -> Wish | None:
+    """What acknowledgment the arrival of a message in a queue of its own manager calls for."""
+    arrived = MessageClass.ACK_REACH_QUEUE
+    queue = properties.administration_queue
+    if queue is None or not wanted_by(Acknowledge(header.acknowledge), arrived):
+        return None
+    return Wish(queue, arrived, *_subject(header, properties), kind)
+
+
+def _subject(header: RecordHeader, properties: Properties) -> _Subject:
+    """What its sender knows a message by: a part of a large one by the id and label of that."""
+    label, number = properties.label, header.sequence or header.number
+    if header.part in {Part.FRAGMENT, Part.TRAILER}:
+        label = label_of_whole(label)
+    return _Subject(join_id(ManagerId(header.source.hex()), number), label)
+
+
+def record_of(store: Store, entry: Entry) -> tuple[RecordHeader, Properties]:
+    """Read what a message says of itself, without its body."""
+    header = read_header(store.read(entry.extent, length=HEADER_BYTES))
+    record = store.read(entry.extent, length=HEADER_BYTES + header.properties_bytes)
+    return header, read_properties(record, header)
+
+
+def entries_at(queue: Queue, lookup_ids: list[int]) -> list[bytes]:
+    """The entries at positions of a queue, held or available; what is gone is left out."""
+    found = []
+    for lookup_id in lookup_ids:
+        held = queue.index.held(lookup_id)
+        packed = held[0] if held is not None else queue.index.find(lookup_id)
+        if packed is not None:
+            found.append(packed)
+    return found
+
+
+def delivered(context: Context, queue: Queue, upto: int) -> tuple[int, bytes]:
+    """What of an outgoing queue's delivered messages waits for its confirmation, as tails.
+
+    And up to which position that is: one fact may not be able to tell of all.
+
+    What was sent outside transactions to a queue that is not transactional has its dead letters
+    there (semantics 1.8), so it waits only if a journal wants it.
+    """
+    going = queue.index.between(0, upto)
+    if not any_asks_in(going):
+        return upto, b""
+    waiting: list[bytes] = []
+    most = context.portion_bytes // TAIL_BYTES
+    reached = 0
+    for packed in entries_in(going):
+        if len(waiting) == most:
+            return reached, b"".join(waiting)
+        reached = lookup_id_of(packed)
+        entry, tail = unpack(packed), with_way(tail_of(packed), queue.number)
+        kept = entry.copies & _KEPT
+        if not queue.destination_transactional and entry.marks & MARK_SINGLE:
+            kept, tail = entry.copies & COPY_JOURNAL, without_dead_letter(tail)
+        if kept and not entry.stream:
+            ends_us = _ends_us(context, entry) if entry.expires_us else 0
+            if is_express(tail):
+                try:
+                    tail = lasting(context.store, tail, Kind.RECOVERABLE)
+                except (StoreFull, StoreCorrupt) as error:
+                    sentence = (
+                        "a delivered express message could not be kept until its destination"
+                        f" confirms it, so it can become no dead letter any more: {error}"
+                    )
+                    context.notices.add(NoticeKind.NOT_KEPT, queue.name, sentence)
+                    continue
+            waiting.append(with_expiry(tail, ends_us))
+    return upto, b"".join(waiting)
+
+
+def _ends_us(context: Context, entry: Entry) -> int:
+    """When a message, wherever it is, can no longer be received; 0 is never."""
+    _, properties = record_of(context.store, entry)
+    if properties.time_to_be_received is None:
+        return 0
+    return entry.sent_us + int(properties.time_to_be_received * 1_000_000)

@@ -1,0 +1,150 @@
+"""Expiry: what nobody took in time leaves its queue, and its sender is told why (semantics 1.7).
+
+    where                      class
+    outgoing queue             NACK_REACH_QUEUE_TIMEOUT            both timers run there
+      sent, not acknowledged   NACK_RECEIVE_TIMEOUT_AT_SENDER      perhaps delivered (KB 290892)
+    order queue                NACK_RECEIVE_TIMEOUT_AT_SENDER      delivered, and no word since
+    any other                  NACK_RECEIVE_TIMEOUT
+
+What a transaction holds waits for its outcome (R12); what is on its way to the destination on a
+connection that stands is left to the destination. So is, for a while, what the destination has: it
+expires there a little later than here, and then the word of it comes, which is better than a doubt.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from dray.manager.change.costs import cost_of_leaving
+from dray.manager.change.happening import Happening, forget_parts
+from dray.manager.change.purging import portions
+from dray.manager.queue.index import expires_us_of, lookup_id_of, unpack
+from dray.manager.queue.system import ORDER_QUEUE
+from dray.model.classes import MessageClass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dray.delivery.outgoing import OutgoingStream
+    from dray.manager.context import Context
+    from dray.manager.queue.queues import Queue
+
+_AT_ONCE_MAX = 10_000
+_DOUBT = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
+_LOOK_AGAIN_US = 1_000_000
+_WORD_AWAITED_US = 10_000_000
+"""How long after its time a delivered message is no doubt yet, while its destination can be heard;
+word of what expires there takes a way through a busy machine at the most."""
+
+
+def expire(context: Context) -> None:
+    """Take out what has expired, as much as one fact can tell of; the rest is due at once again."""
+    if context.has_said_enough:
+        return
+    room = context.portion_bytes
+    # A message that was put back has been noted twice.
+    expired: dict[int, dict[int, None]] = {}
+    for number, lookup_id in islice(context.state.expiries.due(context.now_us), _AT_ONCE_MAX):
+        queue = context.state.queues.get(number)
+        packed = _expired_entry(context, queue, lookup_id) if queue is not None else None
+        if packed is not None:
+            expired.setdefault(number, {})[lookup_id] = None
+            room -= cost_of_leaving(packed)
+        if room <= 0:
+            break
+    if not expired:
+        return
+    happening = Happening(context)
+    for number, found in expired.items():
+        queue, lookup_ids = context.state.queues.numbered(number), list(found)
+        if number == ORDER_QUEUE:
+            _in_doubt(happening, queue, lookup_ids)
+            context.awaiting.forget(lookup_ids)
+            continue
+        if queue.stream is not None:
+            lookup_ids = _leave_doubtful(happening, queue, queue.stream, lookup_ids)
+        forget_parts(context, queue, lookup_ids, 0)
+        happening.leave(queue, lookup_ids, _why(queue))
+    happening.record()
+
+
+def give_up(context: Context, queue: Queue) -> Iterator[None]:
+    """Work: keep in doubt what of an outgoing queue may have arrived; no more word of it can come.
+
+    What is delivered and waits for its confirmation in the order queue, and what was sent and is
+    not acknowledged.
+    """
+    assert queue.stream is not None, "an outgoing queue has a stream"
+    waiting = context.state.queues.numbered(ORDER_QUEUE)
+    unconfirmed = [
+        lookup_id_of(packed)
+        for packed in waiting.index.everything()
+        if unpack(packed).stream == queue.number
+    ]
+    for found in portions(context, waiting, unconfirmed):
+        happening = Happening(context)
+        _in_doubt(happening, waiting, found)
+        happening.record()
+        yield
+    context.awaiting.forget(unconfirmed)
+    sent = [
+        lookup_id
+        for lookup_id in map(lookup_id_of, queue.index.available())
+        if queue.stream.may_be_delivered(lookup_id)
+    ]
+    for found in portions(context, queue, sent):
+        happening = Happening(context)
+        _leave_doubtful(happening, queue, queue.stream, found)
+        happening.record()
+        yield
+
+
+def _expired_entry(context: Context, queue: Queue, lookup_id: int) -> bytes | None:
+    packed = queue.index.find(lookup_id)
+    if packed is None or not 0 < expires_us_of(packed) <= context.now_us:
+        return None
+    sent = queue.stream is not None and queue.stream.is_in_flight(lookup_id)
+    if sent or (queue.number == ORDER_QUEUE and _word_may_come(context, packed)):
+        context.state.expiries.add(context.now_us + _LOOK_AGAIN_US, queue.number, lookup_id)
+        return None
+    return packed
+
+
+def _word_may_come(context: Context, packed: bytes) -> bool:
+    """Whether the destination of a delivered message can be expected to say how it ended."""
+    outgoing = context.state.queues.get(unpack(packed).stream)
+    heard = outgoing is not None and outgoing.stream is not None and outgoing.stream.hears
+    return heard and context.now_us < expires_us_of(packed) + _WORD_AWAITED_US
+
+
+def _why(queue: Queue) -> MessageClass:
+    if queue.outgoing:
+        return MessageClass.NACK_REACH_QUEUE_TIMEOUT
+    return MessageClass.NACK_RECEIVE_TIMEOUT
+
+
+def _leave_doubtful(
+    happening: Happening, queue: Queue, stream: OutgoingStream, lookup_ids: list[int]
+) -> list[int]:
+    """Take out what the destination may have, if it was only forwarded by telling so; the rest."""
+    doubtful = [each for each in lookup_ids if stream.may_be_delivered(each)]
+    own = [each for each in doubtful if _is_own(queue, each)]
+    _in_doubt(happening, queue, own)
+    forwarded = [each for each in doubtful if each not in set(own)]
+    happening.leave(queue, forwarded, _DOUBT)
+    return [each for each in lookup_ids if each not in set(doubtful)]
+
+
+def _is_own(queue: Queue, lookup_id: int) -> bool:
+    packed = queue.index.find(lookup_id)
+    return packed is not None and not unpack(packed).stream
+
+
+def _in_doubt(happening: Happening, queue: Queue, lookup_ids: list[int]) -> None:
+    """Keep as dead letters what the destination may have; nobody is told what is not known."""
+    for lookup_id in lookup_ids:
+        packed = queue.index.find(lookup_id)
+        if packed is not None:
+            happening.departures.confirmed(packed, _DOUBT)
+    happening.drop(queue, lookup_ids)

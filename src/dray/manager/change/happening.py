@@ -1,0 +1,280 @@
+"""The one fact of everything that happens at once: what joins queues, what leaves, who is told.
+
+Commits, expiries, purges and confirmations all come down to this: some messages join queues, some
+leave them, and the departures (`departures.py`) add what follows from that. The fact is recorded
+whole; then those who watch the queues are told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.delivery.incoming import StreamKey
+from dray.errors import StoreFull
+from dray.manager.change.acknowledgments import addressed
+from dray.manager.change.departures import RECEIVED, Departures, Wish, entries_at
+from dray.manager.change.express import admit
+from dray.manager.facts import Committed, pack_lookups
+from dray.manager.notices import NoticeKind
+from dray.manager.queue.index import (
+    extent_of,
+    is_express,
+    is_express_entry,
+    lookup_id_of,
+    moved,
+    pack_tail,
+    tail_of,
+    unpack,
+)
+from dray.manager.queue.parts import part_seen, watch_arrivals
+from dray.manager.queue.system import DEAD_LETTERS
+from dray.model.classes import Part, QueueKind
+from dray.store.kinds import Kind, kind_of
+from dray.wire.frames import MARK_FIRST, MARK_LAST, MARK_SINGLE
+
+if TYPE_CHECKING:
+    from dray.large.join import PartSeen
+    from dray.manager.context import Context
+    from dray.manager.queue.queues import Queue
+    from dray.store.heap import Extent
+
+
+class Staged(NamedTuple):
+    """A record that is placed but in no queue yet.
+
+    `seen` if it is part of a large message; `wish` if its arrival is to be acknowledged.
+    """
+
+    extent: Extent
+    crc: int
+    number: int
+    part: int
+    priority: int
+    sent_us: int
+    expires_us: int = 0
+    copies: int = 0
+    seen: PartSeen | None = None
+    wish: Wish | None = None
+    message_class: int = 0
+
+    @property
+    def express(self) -> bool:
+        """Whether it is gone after a restart."""
+        return kind_of(self.extent.file) is Kind.EXPRESS
+
+
+class Happening:
+    """Gathers one fact."""
+
+    def __init__(self, context: Context, transaction: int = 0) -> None:
+        """Begin with nothing; transaction 0 is nobody's."""
+        self._context = context
+        self._transaction = transaction
+        self.departures = Departures(context)
+        self._sends: list[tuple[Queue, list[Staged], bytes]] = []
+        self._leaving: list[tuple[Queue, list[int]]] = []
+        self._moving: list[tuple[Queue, int, list[bytes]]] = []
+        # Of express messages nothing is in the fact.
+        self._express_sends: list[tuple[Queue, list[Staged], bytes]] = []
+        self._express_moving: list[tuple[Queue, list[bytes]]] = []
+
+    def join(self, queue: Queue, staged: list[Staged], marks: int = 0) -> None:
+        """Staged records of one kind join a queue, as one group of the transaction.
+
+        `marks` are for all of them. A queue that is not transactional knows of no groups.
+        """
+        transaction = self._transaction if queue.options.transactional else 0
+        tails = packed_tails(staged, transaction, self._context.now_us, marks)
+        if staged and staged[0].express:
+            self._express_sends.append((queue, staged, tails))
+        else:
+            self._sends.append((queue, staged, tails))
+        self.departures.wishes += [each.wish for each in staged if each.wish is not None]
+
+    def join_own(self, queue: Queue, staged: Staged) -> None:
+        """A message of the manager's own joins a queue, as a transaction by itself."""
+        context = self._context
+        context.ledger.stage(queue, staged.extent.length)
+        in_group = queue.options.transactional and not staged.express
+        transaction = staged.number if in_group else 0
+        # The queue may lead to one of another manager, of either kind.
+        marks = MARK_SINGLE if queue.options.transactional else 0
+        tails = packed_tails([staged], transaction, context.now_us, marks)
+        sends = self._express_sends if staged.express else self._sends
+        sends.append((queue, [staged], tails))
+
+    def leave(self, queue: Queue, lookup_ids: list[int], why: int = RECEIVED) -> None:
+        """Messages leave a queue for good, because of a message class."""
+        for packed in entries_at(queue, lookup_ids):
+            self.departures.leave(queue, packed, why)
+        self._leaving.append((queue, lookup_ids))
+
+    def drop(self, queue: Queue, lookup_ids: list[int]) -> None:
+        """Messages leave an internal queue, and nothing follows from it."""
+        self._leaving.append((queue, lookup_ids))
+
+    def move(self, queue: Queue, lookup_ids: list[int], target: Queue) -> None:
+        """Messages change to another queue of the same family."""
+        tails = [moved(tail_of(packed)) for packed in entries_at(queue, lookup_ids)]
+        self._leaving.append((queue, lookup_ids))
+        lasting = [tail for tail in tails if not is_express(tail)]
+        self._moving.append((target, target.next_lookup_id, lasting))
+        self._express_moving.append((target, [tail for tail in tails if is_express(tail)]))
+
+    def join_again(self, queue: Queue, tails: list[bytes]) -> None:
+        """Messages that were kept somewhere join a queue with the records that they have."""
+        self._moving.append((queue, queue.next_lookup_id, tails))
+
+    def record(self, heard: tuple[int, int] = (0, 0)) -> None:
+        """Make it true."""
+        context = self._context
+        self._acknowledge()
+        leaving, vanishing = self._parted()
+        moving = [(target.number, b"".join(tails)) for target, _, tails in self._moving if tails]
+        fact = Committed(
+            self._transaction,
+            context.now_us,
+            [(queue.number, tails) for queue, _, tails in self._sends],
+            [(queue.number, pack_lookups(lookup_ids)) for queue, lookup_ids in leaving],
+            [*self.departures.joining(), *moving],
+            self.departures.confirmations(),
+            heard,
+        )
+        firsts = [queue.next_lookup_id for queue, _, _ in self._sends]
+        if self._says_something(fact):
+            context.record(fact)
+        for source, stream, _ in fact.confirmations:
+            context.to_tell[StreamKey(source, stream)] = None
+        for queue, _ in self._leaving:
+            if queue.kind is QueueKind.SUB:
+                context.perhaps_unused[queue.number] = None
+            # Streams pass over what left, and who waits for a whole transaction may have it now.
+            if queue.stream is not None or queue.waiters:
+                context.touch(queue)
+        for (queue, staged, _), first in zip(self._sends, firsts, strict=True):
+            self._watch(queue, staged, first)
+        for target, first, _ in self._moving:
+            context.touch(target)
+            watch_arrivals(context.store, target, first)
+        self.departures.watch()
+        self._pass(vanishing)
+
+    def _parted(self) -> tuple[list[tuple[Queue, list[int]]], list[tuple[Queue, list[int]]]]:
+        """What leaves by the fact, and what leaves without being in any."""
+        by_fact, by_none = [], []
+        for queue, lookup_ids in self._leaving:
+            express: list[int] = []
+            if queue.index.express_count:
+                found = filter(is_express_entry, entries_at(queue, lookup_ids))
+                express = [lookup_id_of(packed) for packed in found]
+                by_none.append((queue, express))
+            gone = frozenset(express)
+            rest = [each for each in lookup_ids if each not in gone] if gone else lookup_ids
+            if rest:
+                by_fact.append((queue, rest))
+        return by_fact, by_none
+
+    def _says_something(self, fact: Committed) -> bool:
+        """Whether anything of it has to last; express messages alone are no reason for a fact."""
+        happened = fact.sends or fact.receives or fact.moved or fact.confirmations
+        return bool(fact.transaction or happened or fact.heard != (0, 0))
+
+    def _pass(self, vanishing: list[tuple[Queue, list[int]]]) -> None:
+        """Let express messages leave, change queues and join."""
+        context = self._context
+        kept = frozenset(extent_of(tail) for _, tails in self._express_moving for tail in tails)
+        for queue, lookup_ids in vanishing:
+            context.state.drop_express(queue, lookup_ids, kept)
+        for target, tails in self._express_moving:
+            if tails:
+                admit(context, target, b"".join(tails))
+        for queue, staged, packed in self._express_sends:
+            context.ledger.stage(queue, -sum(each.extent.length for each in staged))
+            admit(context, queue, packed)
+
+    def _acknowledge(self) -> None:
+        """Turn wishes into acknowledgment messages of this fact."""
+        context = self._context
+        for queue, wish in addressed(context, self.departures.wishes):
+            try:
+                extent, crc, number = context.own_messages.place(queue, wish)
+            except StoreFull as error:
+                sentence = f"an acknowledgment message was not made: {error}"
+                context.notices.add(NoticeKind.ACKNOWLEDGMENT_LOST, queue.name, sentence)
+                continue
+            staged = Staged(
+                extent, crc, number, 0, 0, context.now_us, message_class=wish.message_class
+            )
+            self.join_own(queue, staged)
+
+    def _watch(self, queue: Queue, staged: list[Staged], first: int) -> None:
+        context = self._context
+        context.ledger.stage(queue, -sum(each.extent.length for each in staged))
+        context.touch(queue)
+        if not queue.index.part_count or queue.outgoing:
+            return
+        for lookup_id, each in enumerate(staged, first):
+            if each.seen is not None:
+                transaction = self._transaction
+                queue.parts.added(each.seen._replace(lookup_id=lookup_id, transaction=transaction))
+        queue.parts.source_went_on(0, self._transaction, ended=True)
+
+
+def bury(context: Context, tails: list[bytes]) -> None:
+    """Let messages that never were in a queue join the dead letters, in a fact of their own.
+
+    Their records are in journal files already. What the quota has no room for is let go
+    (semantics 1.8).
+    """
+    happening = Happening(context)
+    for tail in tails:
+        if not happening.departures.move(DEAD_LETTERS, tail):
+            context.store.discard(extent_of(tail))
+    happening.record()
+
+
+def forget_parts(context: Context, queue: Queue, lookup_ids: list[int], held: int) -> None:
+    """Tell the large messages of a queue that single parts leave it, while they can be read.
+
+    `held` is how often each was counted as held by a reader of single parts.
+    """
+    if not queue.index.part_count:
+        return
+    for packed in entries_at(queue, lookup_ids):
+        entry = unpack(packed)
+        if entry.part == Part.PLAIN:
+            continue
+        seen = part_seen(context.store, entry)
+        assembly = queue.parts.get(seen.key)
+        if assembly is not None:
+            assembly.held -= held
+        queue.parts.removed(seen)
+    # What is left of those may be a hole by now, and someone may wait for it.
+    context.touch(queue)
+
+
+def packed_tails(staged: list[Staged], transaction: int, when_us: int, marks: int = 0) -> bytes:
+    """What a fact carries of records that join a queue as one group; `marks` are for all."""
+    last = len(staged) - 1
+    return b"".join(
+        [
+            pack_tail(
+                each.extent,
+                each.crc,
+                each.number,
+                transaction,
+                each.sent_us,
+                when_us,
+                each.expires_us,
+                0,
+                at + 1 if transaction else 0,
+                marks | (MARK_FIRST * (at == 0) | MARK_LAST * (at == last) if transaction else 0),
+                each.message_class,
+                each.part,
+                each.priority,
+                each.copies,
+                last - at if transaction else 0,
+            )
+            for at, each in enumerate(staged)
+        ]
+    )

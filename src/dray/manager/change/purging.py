@@ -1,0 +1,204 @@
+"""Work on more messages than one turn may tell of: done portion by portion, each in a fact.
+
+A purge, a deletion or an expiry may be of a million messages, and the log may be of 16 KiB. What a
+turn says must fit one group of the log; so such work goes on with the next tick when the turn has
+said enough, and whoever asked is answered when it has come to its end.
+
+    begun      in the turn that asks for it: as many portions as fit; mostly that is all
+    parked     the group is full: goes on at the next tick at which there is room again
+    ended      answered
+    crash      what was done stays done, the rest stays as it was, and who asked does not know
+
+Works go on in the order in which they were begun. Each looks again, after each of its portions, at
+what has become of its queue.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from dray.errors import DrayError, StorePoisoned
+from dray.manager.change.costs import POSITION_BYTES, cost_of_leaving
+from dray.manager.change.ends import is_refusal
+from dray.manager.change.happening import Happening, forget_parts
+from dray.manager.facts import PurgePending, pack_lookups
+from dray.manager.notices import NoticeKind
+from dray.manager.queue.index import TAIL_BYTES, lookup_id_of
+from dray.model.classes import MessageClass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from dray.manager.context import Context
+    from dray.manager.queue.queues import Queue
+
+_AT_ONCE_MAX: Final = 10_000
+"""Messages of one portion, however large the log is: a tenth of a second."""
+
+
+class Work(NamedTuple):
+    """Something begun: each of its steps records one fact at the most."""
+
+    steps: Iterator[None]
+    refused: Callable[[DrayError], None] | None
+    """Who is told what it raises once it was parked."""
+
+
+def carry_on(
+    context: Context, steps: Iterator[None], refused: Callable[[DrayError], None] | None = None
+) -> None:
+    """Do a work, now as far as the turn has room, the rest with the next ticks.
+
+    What it raises later is given to `refused`, or noted.
+    """
+    context.works.append(Work(steps, refused))
+    if len(context.works) == 1:
+        _go_on_with_first(context, now=True)
+
+
+def go_on(context: Context) -> None:
+    """Go on with what was parked, as far as there is room."""
+    while context.works and not context.has_said_enough:
+        _go_on_with_first(context)
+
+
+def _go_on_with_first(context: Context, *, now: bool = False) -> None:
+    steps, refused = context.works[0]
+    try:
+        for _ in steps:
+            if context.has_said_enough:
+                return
+    except StorePoisoned:
+        raise
+    except DrayError as error:
+        context.works.popleft()
+        if now:
+            raise
+        if refused is None:
+            sentence = f"work that was done in portions stopped before its end: {error}"
+            context.notices.add(NoticeKind.WORK_STOPPED, "storage", sentence)
+        else:
+            refused(error)
+    else:
+        context.works.popleft()
+
+
+def portion(
+    context: Context,
+    entries: Iterable[bytes],
+    *,
+    to_journal: bool = False,
+    always_told: bool = False,
+) -> list[bytes]:
+    """The first of some packed entries, as many as may leave their queue in one fact: at least one.
+
+    `to_journal` if each goes to a journal; `always_told` as in `cost_of_leaving`.
+    """
+    found: list[bytes] = []
+    room = context.portion_bytes
+    for packed in islice(entries, _AT_ONCE_MAX):
+        room -= cost_of_leaving(packed, always_told=always_told) + TAIL_BYTES * to_journal
+        if room < 0 and found:
+            break
+        found.append(packed)
+    return found
+
+
+def portions(
+    context: Context,
+    queue: Queue,
+    lookup_ids: list[int],
+    *,
+    held: bool = False,
+    always_told: bool = False,
+) -> Iterator[list[int]]:
+    """Cut positions into what one fact each can tell of, leaving out what has gone by then.
+
+    So is what a transaction holds, unless `held`; and all of it once the queue is deleted.
+    """
+    at = 0
+    while at < len(lookup_ids) and context.state.queues.get(queue.number) is queue:
+        entries = _entries(queue, islice(lookup_ids, at, None), held=held)
+        found = portion(context, entries, always_told=always_told)
+        if not found:
+            return
+        positions = [lookup_id_of(packed) for packed in found]
+        at = lookup_ids.index(positions[-1], at) + 1
+        yield positions
+
+
+def _entries(queue: Queue, lookup_ids: Iterable[int], *, held: bool) -> Iterator[bytes]:
+    for lookup_id in lookup_ids:
+        taken = queue.index.held(lookup_id) if held else None
+        packed = taken[0] if taken is not None else queue.index.find(lookup_id)
+        if packed is not None:
+            yield packed
+
+
+def leave_all(
+    context: Context, queue: Queue, lookup_ids: list[int], why: int, *, held: bool = False
+) -> Iterator[None]:
+    """Work: messages leave a queue for good. Their parts must be noted before."""
+    always_told = is_refusal(why)
+    for found in portions(context, queue, lookup_ids, held=held, always_told=always_told):
+        leave(context, queue, found, why)
+        yield
+
+
+def leave(context: Context, queue: Queue, lookup_ids: list[int], why: int) -> None:
+    """Messages leave a queue for good, in one fact; see `portion` for how many may."""
+    happening = Happening(context)
+    happening.leave(queue, lookup_ids, why)
+    happening.record()
+
+
+def purge(
+    context: Context, queue: Queue, free: Callable[[bytes], bool], finished: Callable[[int], None]
+) -> Iterator[None]:
+    """Work: remove what is in a queue now and `free`; what is held, only if that is aborted (R11).
+
+    `finished` is told how many were removed.
+    """
+    upto, count = queue.next_lookup_id, 0
+    why = MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_PURGED
+    large = drop_large(queue, upto)
+    count += len(large)
+    yield from leave_all(context, queue, large, why)
+    while context.state.queues.get(queue.number) is queue:
+        held = _held_portion(context, queue, upto)
+        if held:
+            context.record(PurgePending(queue.number, pack_lookups(held)))
+            yield
+            continue
+        ours = (
+            each for each in queue.index.available() if lookup_id_of(each) < upto and free(each)
+        )
+        lookup_ids = [lookup_id_of(packed) for packed in portion(context, ours)]
+        if not lookup_ids:
+            break
+        forget_parts(context, queue, lookup_ids, 0)
+        leave(context, queue, lookup_ids, why)
+        count += len(lookup_ids)
+        yield
+    finished(count)
+
+
+def drop_large(queue: Queue, upto: int) -> list[int]:
+    """Let nobody receive the large messages any more that are to leave; the positions of parts."""
+    leaving: list[int] = []
+    for assembly in list(queue.parts.ready()):
+        if assembly.first < upto:
+            leaving += assembly.lookup_ids()
+            queue.parts.dropped(assembly.key)
+    return leaving
+
+
+def _held_portion(context: Context, queue: Queue, upto: int) -> list[int]:
+    """Of what transactions hold, what is not yet noted as purged, as much as fits one fact."""
+    held = (
+        each
+        for each in queue.index.held_positions()
+        if each < upto and each not in queue.purge_pending
+    )
+    return list(islice(held, max(1, context.portion_bytes // POSITION_BYTES)))

@@ -1,0 +1,96 @@
+"""What a sender here is told when a queue is full, besides the error (semantics 3.4).
+
+    quota        the call       negative acknowledgment   dead letter
+    computer     error          -                         -
+    queue        error          0x8003, if asked          if asked, of the queue's kind
+    journal      -              -                         -
+
+A refused message was in no queue, so each fact here is one of its own. Of a batch only the messages
+for which there was no room are told of; the others are gone with it. Of what is sent in a
+transaction none is: it is aborted, and what is aborted never was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.errors import StoreFull
+from dray.manager.change import express
+from dray.manager.change.costs import REFUSED_BYTES
+from dray.manager.change.happening import Happening, Staged, packed_tails
+from dray.manager.queue.system import DEAD_LETTERS, DEAD_TRANSACTIONAL
+from dray.model.classes import MessageClass, QueueKind
+from dray.store.kinds import Kind
+from dray.wire.record import COPY_DEAD_LETTER, RecordHeader, read_properties
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context
+    from dray.manager.queue.queues import Queue
+    from dray.wire.frames import Send
+
+FULL = MessageClass.NACK_Q_EXCEED_QUOTA
+
+
+class _Refused(NamedTuple):
+    """A message that found no room: its header, its checksum, and where it is in the frame."""
+
+    header: RecordHeader
+    crc: int
+    offset: int
+
+
+def tell_of_full_queue(
+    context: Context, queue: Queue, head: Send, *, headers: list[RecordHeader], body: memoryview
+) -> None:
+    """Acknowledge and bury what a queue of this manager had no room for, where that was asked."""
+    if queue.kind is not QueueKind.PRIVATE or head.transaction:
+        return
+    refused = list(_without_room(context, queue, head, headers))
+    most = max(1, context.fact_bytes_max // REFUSED_BYTES)
+    for first in range(0, len(refused), most):
+        happening = Happening(context)
+        for each in refused[first : first + most]:
+            _tell(context, queue, happening, each, body=body)
+        happening.record()
+
+
+def _without_room(
+    context: Context, queue: Queue, head: Send, headers: list[RecordHeader]
+) -> Iterator[_Refused]:
+    size = offset = 0
+    for header, length, crc in zip(headers, head.sizes, head.crcs, strict=True):
+        if context.ledger.has_own_room(queue, size + length):
+            size += length
+        elif header.copies:
+            yield _Refused(header, crc, offset)
+        offset += length
+
+
+def _tell(
+    context: Context,
+    queue: Queue,
+    happening: Happening,
+    refused: _Refused,
+    *,
+    body: memoryview,
+) -> None:
+    header, crc, offset = refused
+    kind = express.kind_in(queue, header, in_transaction=False)
+    properties = read_properties(body, header, offset)
+    happening.departures.tell(header, properties, FULL, way=None, kind=kind)
+    if not header.copies & COPY_DEAD_LETTER:
+        return
+    dead = DEAD_TRANSACTIONAL if queue.options.transactional else DEAD_LETTERS
+    try:
+        context.disk_room.check(header.record_bytes, fact_bytes=REFUSED_BYTES)
+        record = body[offset : offset + header.record_bytes]
+        place = context.store.place(record, Kind.JOURNAL)
+    except StoreFull:
+        context.state.queues.numbered(dead).copies_skipped += 1
+        return
+    buried = Staged(
+        place, crc, header.number, 0, 0, context.now_us, copies=header.copies, message_class=FULL
+    )
+    if not happening.departures.move(dead, packed_tails([buried], 0, context.now_us)):
+        context.store.discard(place)

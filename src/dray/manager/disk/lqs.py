@@ -1,0 +1,309 @@
+r"""The files of queues and the state: at start one is made to fit the other, later they follow it.
+
+What a start finds decides, file by file. The state of the manager is the truth; people may change
+four properties of a queue of theirs while the manager is stopped, and nothing else.
+
+    file        signed   says                        then
+    missing     -        -                           written anew; refused for an internal queue
+    a folder    -        -                           refused: it is to be moved away
+    unreadable  -        -                           to quarantine, written anew
+    as it is    any      what the state says         nothing (signed again if it was not)
+    different   yes      something older             written anew: a crash came before it was
+    different   no       other editable properties   taken over into the state
+    different   no       any other difference        to quarantine, written anew
+    there       any      no queue has that name      to quarantine
+
+Nothing is purged because of a file, and no byte of one is lost. A store that has never written its
+files, because it is new or a crash ended its first start, writes them all; the fact
+`QueueFilesKept` says that this is done, and from then on an internal queue's missing file is damage
+(S3-16): event 2020, 2051 or 2052.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from dray.errors import StoreCorrupt, StoreError
+from dray.large.digests import DIGESTS
+from dray.manager.facts import (
+    AnyFact,
+    QueueCreated,
+    QueueDeleted,
+    QueueFilesKept,
+    QueueOptionsSet,
+    QuotaSet,
+)
+from dray.manager.notices import NoticeKind
+from dray.manager.queue.system import ADMIN_QUEUE, NOTIFY_QUEUE, ORDER_QUEUE
+from dray.model.classes import QueueKind
+from dray.model.queue import QueueOptions
+from dray.store.lqs import (
+    FOLDER,
+    Description,
+    Found,
+    NotAFileOfOursError,
+    decode,
+    encode,
+    file_name,
+)
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context
+    from dray.manager.queue.queues import Queue
+    from dray.store.lqs import QueueFiles
+
+EVENTS: Final = {ADMIN_QUEUE: 2020, NOTIFY_QUEUE: 2051, ORDER_QUEUE: 2052}
+_FIXED: Final = {
+    "path": "QueueName",
+    "kind": "Type",
+    "transactional": "Transaction",
+    "system": "SystemQueue",
+}
+EDITABLE: Final = {
+    "label": "Label",
+    "quota": "Quota",
+    "journal_quota": "JQuota",
+    "journal": "Journal",
+    "digest": "Digest",
+}
+
+
+class FilesReport(msgspec.Struct):
+    """What a start did about the files, by their names."""
+
+    missing: list[str] = []
+    outdated: list[str] = []
+    taken_over: list[str] = []
+    quarantined: list[str] = []
+
+
+def path_of(queue: Queue) -> str:
+    r"""The path of a queue as its file gives it: `\private$\orders` for a private one."""
+    return f"\\private$\\{queue.name}" if queue.kind is QueueKind.PRIVATE else queue.name
+
+
+def describe(queue: Queue) -> Description:
+    """What the file of a queue says."""
+    return Description(
+        path=path_of(queue),
+        kind=str(queue.kind),
+        label=queue.options.label,
+        quota=queue.quota,
+        journal_quota=queue.options.journal_quota,
+        journal=queue.options.journal,
+        transactional=queue.options.transactional,
+        system=queue.kind is QueueKind.SYSTEM,
+        digest=queue.options.digest,
+    )
+
+
+class FileKeeper:
+    """Keeps the files of one manager's queues."""
+
+    def __init__(
+        self, context: Context, files: QueueFiles, create_journal: Callable[[Queue], object]
+    ) -> None:
+        """Look after `files`; `create_journal` is for a queue that begins to keep one."""
+        self._context = context
+        self._files = files
+        self._create_journal = create_journal
+        self._names: dict[int, str] = {}
+        self._parts: dict[int, list[int]] = {}
+        """Journal and sub-queues of a queue; they are gone with it."""
+        self._told_full = False
+        self.report = FilesReport()
+
+    def begin(self, *, rebuild_internal: bool = False) -> None:
+        """Make files and state fit each other. Raises StoreCorrupt with event 2020, 2051 or 2052.
+
+        With `rebuild_internal` the files of internal queues may be missing like any other.
+        """
+        for queue in self._context.state.queues:
+            self._remember(queue)
+        if self._context.state.queue_files_kept:
+            self._reconcile(rebuild_internal=rebuild_internal)
+        else:
+            self._give_birth()
+        self._context.followed = self.follow
+
+    def follow(self, fact: AnyFact) -> None:
+        """A fact was recorded: have the files say the same."""
+        refused = self._files.refused
+        if refused is not None and not self._told_full:
+            sentence = f"files of queues wait for room on the disk: {refused}"
+            self._context.notices.add(NoticeKind.QUEUE_FILES_WAIT, FOLDER, sentence)
+        self._told_full = refused is not None
+        match fact:
+            case QueueCreated(number):
+                self._write(self._context.state.queues.numbered(number))
+            case QuotaSet(number) | QueueOptionsSet(number) if number:
+                queue = self._context.state.queues.numbered(number)
+                self._write(queue)
+                if queue.journal is not None:
+                    self._write(queue.journal)
+            case QueueDeleted(number):
+                self._remove(number)
+            case _:
+                pass
+
+    def _remember(self, queue: Queue) -> str:
+        known = self._names.get(queue.number)
+        if known is not None:
+            return known
+        if queue.parent is not None:
+            self._parts.setdefault(queue.parent.number, []).append(queue.number)
+        name = self._names[queue.number] = file_name(queue.number, path_of(queue))
+        return name
+
+    def _write(self, queue: Queue) -> None:
+        self._files.write(self._remember(queue), describe(queue))
+
+    def _remove(self, number: int) -> None:
+        name = self._names.pop(number, None)
+        if name is not None:
+            self._files.remove(name)
+        for part in self._parts.pop(number, ()):
+            self._remove(part)
+
+    def _give_birth(self) -> None:
+        names = set(self._files.names())
+        self._check_places(names)
+        self._move_strays(names)
+        for queue in self._context.state.queues:
+            self._write(queue)
+        self._files.flush(self._files.captured)
+        if self._files.refused is not None:
+            raise self._files.refused
+        self._context.record(QueueFilesKept())
+
+    def _reconcile(self, *, rebuild_internal: bool) -> None:
+        names = set(self._files.names())
+        self._check_places(names)
+        if not rebuild_internal:
+            self._check_internal(names)
+        self._move_strays(names)
+        edited = [
+            (queue, found.description)
+            for queue in self._context.state.queues
+            if (found := self._examine(queue, names)) is not None
+        ]
+        # What needs no fact is written now; what does follows its fact into the log's sync.
+        self._files.flush(self._files.captured)
+        self._context.followed = self.follow
+        for queue, description in edited:
+            self._take_over(queue, description)
+
+    def _check_places(self, names: set[str]) -> None:
+        for queue in self._context.state.queues:
+            name = self._names[queue.number]
+            if name not in names and self._files.is_taken(name):
+                raise StoreError(
+                    f"{FOLDER}/{name} is no file but a folder or the like, in the place of the file"
+                    f" of queue {queue.name!r}; move it out of the data directory and start again",
+                    file=f"{FOLDER}/{name}",
+                )
+
+    def _check_internal(self, names: set[str]) -> None:
+        for number, event in EVENTS.items():
+            name = self._names[number]
+            if name not in names:
+                queue = self._context.state.queues.numbered(number).name
+                raise StoreCorrupt(
+                    f"Event {event}: {FOLDER}/{name} is missing, which describes the internal queue"
+                    f" {queue!r}; put it back from a copy, or run `dray storage rebuild`, and find"
+                    " out in audit.jsonl what else was deleted",
+                    event=event,
+                    file=f"{FOLDER}/{name}",
+                )
+
+    def _move_strays(self, names: set[str]) -> None:
+        for name in sorted(names.difference(self._names.values())):
+            apart = self._files.quarantine(name)
+            self.report.quarantined.append(name)
+            self._tell(name, f"no queue has this file; it was moved to {apart}")
+
+    def _examine(self, queue: Queue, names: set[str]) -> Found | None:
+        """Mend the file of a queue; give it if what people wrote there is to be taken over."""
+        name, expected = self._names[queue.number], describe(queue)
+        if name not in names:
+            self.report.missing.append(name)
+            self._tell(name, f"the file of queue {queue.name!r} was missing and was written anew")
+            self._files.write(name, expected)
+            return None
+        try:
+            image = self._files.image(name)
+            if image == encode(expected):
+                # Nearly always, and much faster than taking the text apart.
+                return None
+            found = decode(image)
+            changed = changes(found.description, queue)
+            if not found.signed:
+                check_editable(queue, changed, found.description)
+        except NotAFileOfOursError as error:
+            self._replace(queue, name, str(error))
+            return None
+        if changed and not found.signed:
+            return found
+        if changed:
+            self.report.outdated.append(name)
+            self._tell(name, f"the file was older than queue {queue.name!r}; it was written anew")
+        if changed or not found.signed:
+            self._files.write(name, expected)
+        return None
+
+    def _replace(self, queue: Queue, name: str, why: str) -> None:
+        apart = self._files.replace_damaged(name, describe(queue))
+        self.report.quarantined.append(name)
+        self._tell(
+            name, f"{why}; the file of queue {queue.name!r} was moved to {apart} and written anew"
+        )
+
+    def _take_over(self, queue: Queue, wanted: Description) -> None:
+        changed = changes(wanted, queue)
+        own = queue.options
+        options = QueueOptions(
+            transactional=own.transactional,
+            quota=wanted.quota,
+            journal=wanted.journal,
+            journal_quota=wanted.journal_quota,
+            label=wanted.label,
+            digest=wanted.digest,
+        )
+        self._context.record(QueueOptionsSet(queue.number, options))
+        if options.journal and queue.journal is None:
+            self._create_journal(queue)
+        name = self._names[queue.number]
+        self.report.taken_over.append(name)
+        told = ", ".join(f"{EDITABLE[field]} to {getattr(wanted, field)!r}" for field in changed)
+        self._tell(name, f"the edited file set of queue {queue.name!r}: {told}")
+
+    def _tell(self, name: str, sentence: str) -> None:
+        self._context.notices.add(NoticeKind.QUEUE_FILE, f"{FOLDER}/{name}", sentence)
+
+
+def changes(found: Description, queue: Queue) -> list[str]:
+    """Which properties of a queue its file says otherwise than the state."""
+    # A file cannot say with what spaces a name begins or ends.
+    expected = describe(queue)
+    expected = expected._replace(path=expected.path.strip())
+    return [
+        field for field in Description._fields if getattr(found, field) != getattr(expected, field)
+    ]
+
+
+def check_editable(queue: Queue, changed: list[str], wanted: Description) -> None:
+    """Raise NotAFileOfOursError if people may not change one of these properties, or not so."""
+    for field in changed:
+        if field in _FIXED:
+            raise NotAFileOfOursError(f"its {_FIXED[field]} was changed, which nobody may")
+        if queue.kind is not QueueKind.PRIVATE:
+            raise NotAFileOfOursError(
+                f"its {EDITABLE[field]} was changed, which only a queue of yours lets you"
+            )
+    if wanted.digest is not None and wanted.digest not in DIGESTS:
+        raise NotAFileOfOursError(
+            f"its Digest is {wanted.digest!r}, and there is none of that name"
+        )

@@ -1,0 +1,189 @@
+"""Quarantine: a message whose bytes are damaged is moved aside and named, never handed out.
+
+Records are checked where a receiver could lose by it: everything that is read into memory anyway,
+everything that leaves its queue before its bytes go out (outside transactions), and everything
+that a receiver has put back before, for the receiver's own check may have been why. What is damaged
+moves to `system$;quarantine`, in one fact and without a byte being written, so that it blocks
+neither its queue nor any other; the receive fails with event 2083 and the name of the file, and the
+next one goes on behind it. Nothing is purged: the bytes stay where they are, for people to look at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import crc32c
+
+from dray.delivery.incoming import StreamKey
+from dray.errors import StoreCorrupt
+from dray.manager.facts import Committed, Confirmation, QueueCreated, pack_lookups
+from dray.manager.notices import NoticeKind
+from dray.manager.queue.index import (
+    is_express_entry,
+    lookup_id_of,
+    part_of,
+    tail_of,
+    unpack,
+    with_expiry,
+)
+from dray.model.classes import MessageClass, Part, QueueKind
+from dray.model.limits import DAMAGED_NAMED_MAX
+from dray.model.queue import QueueOptions
+from dray.store.disk import MESSAGE_FILE_UNREADABLE
+from dray.store.heap import Extent, file_name
+from dray.wire.record import COPY_DEAD_LETTER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from dray.manager.context import Context
+    from dray.manager.events import Body
+    from dray.manager.queue.index import Entry
+    from dray.manager.queue.parts import Records
+    from dray.manager.queue.queues import Queue
+    from dray.manager.state.state import State
+
+QUARANTINE: Final = 8
+QUARANTINE_NAME: Final = "system$;quarantine"
+_PART_BITS: Final = 7
+
+
+def refuse_damaged(
+    context: Context, queue: Queue, found: list[bytes], body: Body, *, thorough: bool
+) -> None:
+    """Move aside what is damaged of a receive's records, and raise `StoreCorrupt` if any is.
+
+    Without `thorough` what goes from the heap file to the socket is only checked if it has come
+    back from a receiver.
+    """
+    entries = [unpack(packed) for packed in found]
+    checks = _checks(context.store, entries, body, thorough=thorough)
+    damaged = [packed for packed, intact in zip(found, checks, strict=True) if not intact]
+    if not damaged or queue.number == QUARANTINE:
+        return
+    first = unpack(damaged[0])
+    name = file_name(first.file)
+    then = "it is part of a large message, which has to be rejected"
+    if all(part_of(packed) == Part.PLAIN for packed in damaged):
+        set_aside(context, queue, damaged)
+        went = f"moved to {QUARANTINE_NAME!r}"
+        if is_express_entry(damaged[0]):
+            went = "an express message, of which nothing is kept"
+        then = f"it was {went}, and the next receive goes on behind it"
+    raise StoreCorrupt(
+        f"Event {MESSAGE_FILE_UNREADABLE}: the message at position {first.lookup_id} of queue"
+        f" {queue.name!r} is damaged in {name} at byte {first.offset}; {then}",
+        event=MESSAGE_FILE_UNREADABLE,
+        file=name,
+    )
+
+
+def damaged_messages(state: State, spoiled: Iterable[Extent]) -> list[tuple[str, str]]:
+    """Name messages whose bytes a start found damaged: queue and sentence, for an operator."""
+    left = set(spoiled)
+    named: list[tuple[str, str]] = []
+    for queue in state.queues if left else ():
+        found = [entry for entry in map(unpack, queue.index.everything()) if entry.extent in left]
+        for entry in found[: DAMAGED_NAMED_MAX - len(named)]:
+            where = f"{file_name(entry.file)} at byte {entry.offset}"
+            sentence = f"the message at position {entry.lookup_id} is damaged in {where}"
+            named.append((queue.name, f"event {MESSAGE_FILE_UNREADABLE}: {sentence}"))
+    return named
+
+
+def only_intact(context: Context, queue: Queue, found: list[bytes]) -> list[bytes]:
+    """Of an outgoing queue's messages those that their peer will not refuse; others move aside."""
+    damaged = [
+        packed
+        for packed in found
+        for entry in (unpack(packed),)
+        if crc32c.crc32c(context.store.read(entry.extent)) != entry.crc
+    ]
+    if damaged:
+        set_aside(context, queue, damaged)
+    return [packed for packed in found if packed not in damaged]
+
+
+def set_aside(
+    context: Context, queue: Queue, damaged: list[bytes], *, tell_sources: bool = False
+) -> None:
+    """Move messages to the quarantine queue as they are; it is made when it is first needed.
+
+    `tell_sources`: who has sent one from another manager, and has kept it for his dead letters, is
+    told that it was rejected.
+    """
+    told = list(_told(context, damaged)) if tell_sources else []
+    damaged = _without_express(context, queue, damaged)
+    if not (damaged or told):
+        return
+    if context.state.queues.get(QUARANTINE) is None:
+        options = QueueOptions(transactional=True)
+        kind = str(QueueKind.SYSTEM)
+        context.record(QueueCreated(QUARANTINE, QUARANTINE_NAME, kind, options))
+    lookup_ids = [lookup_id_of(packed) for packed in damaged]
+    tails = b"".join([_as_it_lies(packed) for packed in damaged])
+    leaving = [(queue.number, pack_lookups(lookup_ids))]
+    context.record(Committed(0, context.now_us, [], leaving, [(QUARANTINE, tails)], told))
+    for source, stream, _ in told:
+        context.to_tell[StreamKey(source, stream)] = None
+    _say(context, queue, damaged)
+
+
+def _say(context: Context, queue: Queue, damaged: list[bytes]) -> None:
+    """Name the first damaged message of each heap file, and count the others."""
+    files: dict[str, list[Entry]] = {}
+    for packed in damaged:
+        entry = unpack(packed)
+        files.setdefault(file_name(entry.file), []).append(entry)
+    for name, entries in files.items():
+        first = entries[0]
+        kept = (
+            "it was an express message and is gone"
+            if is_express_entry(damaged[0])
+            else f"it was moved to {QUARANTINE_NAME}, look at it there; check the disk"
+        )
+        where = f"{name} at byte {first.offset}"
+        sentence = f"message {first.number} is damaged in {where}; {kept}"
+        context.notices.add(NoticeKind.DAMAGED, queue.name, sentence, len(entries))
+
+
+def _without_express(context: Context, queue: Queue, damaged: list[bytes]) -> list[bytes]:
+    """Let damaged express messages go, by name: nothing of them is kept anywhere; the rest."""
+    express = [packed for packed in damaged if is_express_entry(packed)]
+    _say(context, queue, express)
+    context.state.drop_express(queue, map(lookup_id_of, express))
+    return [packed for packed in damaged if not is_express_entry(packed)]
+
+
+def _checks(store: Records, entries: list[Entry], body: Body, *, thorough: bool) -> Iterator[bool]:
+    """Whether each record is what its sender sent; true for those that are not looked at."""
+    waiting = iter(entries)
+    for piece in body:
+        left = piece.length if isinstance(piece, Extent) else len(piece)
+        at = 0
+        while at < left:
+            entry = next(waiting)
+            if isinstance(piece, bytes):
+                yield crc32c.crc32c(memoryview(piece)[at : at + entry.length]) == entry.crc
+            elif thorough or entry.abort_count:
+                yield crc32c.crc32c(store.read(entry.extent)) == entry.crc
+            else:
+                yield True
+            at += entry.length
+
+
+def _told(context: Context, damaged: list[bytes]) -> Iterator[tuple[str, int, list[Confirmation]]]:
+    """What the sources of damaged messages are told; of the message only its number is known."""
+    for packed in damaged:
+        entry = unpack(packed)
+        way = context.state.ways.numbered(entry.stream)
+        if way is not None and entry.copies & COPY_DEAD_LETTER:
+            why = MessageClass.NACK_RECEIVE_REJECTED
+            told = Confirmation(entry.number, why, "", "", way.told_origin)
+            yield way.source, way.stream, [told]
+
+
+def _as_it_lies(packed: bytes) -> bytes:
+    """The tail of a message that neither expires nor is part of anything any more."""
+    tail = with_expiry(tail_of(packed), 0)
+    return tail[:-1] + bytes([tail[-1] & ~_PART_BITS])

@@ -1,0 +1,58 @@
+"""The destination's part in the end of a stream: what was coming by it does not come any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.delivery.incoming import Position, StreamKey
+from dray.manager.events import CloseSession
+from dray.manager.facts import StreamEnded as FactEnded
+from dray.manager.peers.repairs import give_up_on
+from dray.model.limits import ENDS_REMEMBERED_MAX
+from dray.wire.frames import EndStream, StreamEnded
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context, Session
+
+
+def handle_end_stream(
+    context: Context, session: Session, _request_id: int, head: EndStream
+) -> None:
+    """End what was going on in a stream, take nothing of it any more, and say so."""
+    key = StreamKey(session.peer_id, head.stream)
+    _shut(context, session, head.stream)
+    outbox = context.state.outbox
+    known = context.state.incoming.position(key) != Position() or outbox.last(key) > 0
+    if known and not outbox.has_ended(key):
+        going = context.state.ways.going_by(*key)
+        context.record(FactEnded(*key, context.now_us))
+        for number, way, transaction in going:
+            queue = context.state.queues.get(way.queue)
+            if queue is not None:
+                queue.parts.source_went_on(number, transaction, ended=True)
+                context.touch(queue)
+        give_up_on(context, key)
+    context.answer(session, 0, StreamEnded(head.stream))
+
+
+def _shut(context: Context, session: Session, stream: int) -> None:
+    """Take nothing of a stream on this connection, nor on those that its source has given up.
+
+    Here nothing of it comes any more; there it may still be under way.
+    """
+    context.confirmed.pop(StreamKey(session.peer_id, stream), None)
+    for each in list(context.sessions.values()):
+        if each.peer_id != session.peer_id or each.number > session.number:
+            continue
+        each.streams.pop(stream, None)
+        each.told.pop(stream, None)
+        if each is not session:
+            each.ended.add(stream)
+            if len(each.ended) > ENDS_REMEMBERED_MAX:
+                context.effects.append(CloseSession(each.number))
+
+
+def reopen(context: Context, key: StreamKey) -> None:
+    """A stream that had ended is there again: its source was restored from an older backup."""
+    if context.state.outbox.has_ended(key):
+        context.record(FactEnded(*key, context.now_us, ended=False))

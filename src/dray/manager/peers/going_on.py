@@ -1,0 +1,119 @@
+"""Which transactions go on in a stream, as its destination learns it from what comes.
+
+Of each way one at most is going on (`ways.py`). It ends by its last message, by a message of
+another one of the same origin, or by the word of its source (`Data.ended_short`, `Passed`,
+`EndStream`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.errors import ProtocolError
+from dray.manager.queue.ways import Way
+from dray.wire.frames import MARK_FIRST, MARK_LAST
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context
+    from dray.manager.peers.arrivals import Arrival, Judged
+    from dray.manager.queue.queues import Queue
+    from dray.wire.frames import Data
+
+
+def check_ends(head: Data) -> None:
+    """Raise `ProtocolError` if a frame speaks of an origin that cannot be a manager."""
+    for each in head.ended_short:
+        try:
+            bytes.fromhex(each.origin)
+        except ValueError as error:
+            sentence = f"a stream names the origin {each.origin[:40]!r}, which is no manager's id"
+            raise ProtocolError(sentence) from error
+
+
+def what_goes_on(
+    context: Context,
+    queue: Queue,
+    arrival: Arrival,
+    judged: list[Judged],
+) -> tuple[list[tuple[str, int]], bool]:
+    """Of which transactions more may come, where that changes: by origin, 0 for none any more.
+
+    And whether one of them has ended without its last message: that may not enter, or never came.
+    """
+    before: dict[bytes, int] = {}
+    after: dict[bytes, int] = {}
+    cut_short: set[bytes] = set()
+    ways = context.state.ways
+    whole = MARK_FIRST | MARK_LAST
+    any_going = ways.any_going
+    ends = _ends_told(context, arrival, judged)
+
+    def look_up(origin: bytes) -> None:
+        if origin not in before:
+            way = Way(arrival.key.source, arrival.key.stream, origin.hex(), queue.number)
+            before[origin] = after[origin] = ways.going(ways.number(way))
+
+    # A whole one alone changes nothing, unless it ends what was going on, before or in this frame.
+    for at, _, why in judged:
+        envelope, origin = arrival.head.envelopes[at], arrival.headers[at].source
+        while ends and ends[-1][0] < envelope.number:
+            ended = ends.pop()[1]
+            look_up(ended)
+            if after[ended]:
+                cut_short.add(ended)
+                after[ended] = 0
+        marks, transaction = envelope.marks, envelope.transaction
+        if marks & whole == whole and not (any_going or after):
+            continue
+        look_up(origin)
+        if after[origin] not in (0, transaction):
+            cut_short.add(origin)
+        last = marks & MARK_LAST or not transaction
+        after[origin] = 0 if last else transaction
+        if last and why is not None and not marks & MARK_FIRST:
+            cut_short.add(origin)
+    # What began and was cut short here ends as it was; who is told on has to hear of it.
+    changed = [
+        (origin.hex(), going)
+        for origin, going in after.items()
+        if going != before[origin] or (origin in cut_short and not going)
+    ]
+    return changed, bool(cut_short)
+
+
+def watch_ends(  # noqa: PLR0917 - what is known of one frame
+    context: Context,
+    queue: Queue,
+    arrival: Arrival,
+    going: list[tuple[str, int]],
+    judged: list[Judged],
+) -> None:
+    """Tell the large messages of a queue of ends that no message in it shows."""
+    for at, _, why in judged:
+        envelope = arrival.head.envelopes[at]
+        if why is not None and envelope.marks & MARK_LAST:
+            number = context.state.ways.number(arrival.way(at, queue))
+            queue.parts.source_went_on(number, envelope.transaction, ended=True)
+    for origin, transaction in going:
+        way = Way(arrival.key.source, arrival.key.stream, origin, queue.number)
+        number = context.state.ways.number(way)
+        queue.parts.source_went_on(number, transaction, ended=not transaction)
+
+
+def _ends_told(context: Context, arrival: Arrival, judged: list[Judged]) -> list[tuple[int, bytes]]:
+    """What a frame says of transactions that ended short: numbers, falling, each with the origin.
+
+    Not of numbers that were accepted before: the origin may have begun another one since.
+    """
+    head = arrival.head
+    if not head.ended_short:
+        return []
+    at = context.state.incoming.position(arrival.key)
+    known = at.number if at.sequence_id == head.sequence_id else 0
+    upto = head.envelopes[judged[-1][0]].number
+    told = [
+        (each.number, bytes.fromhex(each.origin or arrival.key.source))
+        for each in head.ended_short
+        if known < each.number < upto
+    ]
+    return sorted(told, reverse=True)

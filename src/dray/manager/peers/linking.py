@@ -1,0 +1,128 @@
+"""The connection to one peer, or the intention to make one, and what it has been through."""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import TYPE_CHECKING
+
+from dray.delivery.backoff import Backoff
+from dray.delivery.lineage import Past
+from dray.model.limits import LINK_CHANGES_KEPT
+from dray.model.queue import DeliveryInfo, LinkChange
+
+if TYPE_CHECKING:
+    from dray.manager.events import Peer
+    from dray.manager.queue.queues import Queue
+
+
+class LinkState(enum.StrEnum):
+    """How far a connection has come."""
+
+    DOWN = "disconnected"
+    DIALLED = "dialling"
+    CONNECTED = "connected"
+    WELCOMED = "welcomed"
+
+
+class Link:
+    """One peer. Volatile: a start begins anew."""
+
+    def __init__(self, peer: Peer, ceiling_s: float) -> None:
+        """Begin without a connection."""
+        self.peer = peer
+        self.state = LinkState.DOWN
+        self.backoff = Backoff(ceiling_s)
+        self.jitter = 1.0
+        """Drawn by the daemon, for it may draw: so that managers do not all come at once."""
+        self.dial_at = 0.0
+        self.welcome_by = 0.0
+        self.past = Past(())
+        """What our lives and those that the peer has met say together, since its last Welcome."""
+        self.told: set[int] = set()
+        """Outgoing queues, by number, whose streams know that the link is up."""
+        self.queues: set[int] = set()
+        """Outgoing queues that lead there."""
+        self.wanting: dict[int, None] = {}
+        """Those of them that had something to send when they were last looked at."""
+        self.history: deque[LinkChange] = deque(maxlen=LINK_CHANGES_KEPT)
+
+    def changed(self, state: LinkState, reason: str, now: float) -> None:
+        """Note a change. The same failure over and over is one, and counted."""
+        self.state = state
+        last = self.history[-1] if self.history else None
+        if last is not None and (last.state, last.reason) == (state, reason):
+            self.history[-1] = LinkChange(str(state), reason, last.since, now, last.times + 1)
+        else:
+            self.history.append(LinkChange(str(state), reason, now, now))
+
+    def delivery_of(self, queue: Queue) -> DeliveryInfo:
+        """How the delivery of a queue over this link stands."""
+        stream, route = queue.stream, queue.route
+        assert stream is not None, "an outgoing queue has a stream"
+        assert route is not None, "an outgoing queue has a route"
+        counters = stream.counters
+        messages, byte_count = stream.in_flight
+        return DeliveryInfo(
+            next_hop=f"{self.peer.host}:{self.peer.port}{' (TLS)' if self.peer.secure else ''}",
+            remote_queue=route.remote_queue,
+            link=str(self.state),
+            next_attempt=self.dial_at if self.state is LinkState.DOWN and self.dial_at else None,
+            history=list(self.history),
+            sequence_id=stream.sequence_id,
+            next_number=stream.next_number,
+            unacknowledged=len(queue.index),
+            in_flight=messages,
+            in_flight_bytes=byte_count,
+            last_ack=counters.last_ack,
+            last_ack_time=counters.last_ack_time,
+            resends=counters.resends,
+            next_resend=stream.deadline(),
+            refusals=counters.refusals,
+            refusal=stream.refusals.current,
+            ignored_acks=counters.ignored_acks,
+        )
+
+
+def address_of(peer: Peer) -> str:
+    """The address of a peer as people write it."""
+    host = f"[{peer.host}]" if ":" in peer.host else peer.host
+    return f"{'drays' if peer.secure else 'dray'}://{host}:{peer.port}"
+
+
+def diverged(peer: Peer, queue: str) -> str:
+    """What a stream that has diverged means, and what to do."""
+    return (
+        f"the manager at {peer.host}:{peer.port} took messages of this queue from another copy of"
+        " this data directory, so its word cannot be trusted and nothing is delivered; stop the"
+        f" other copy, then send what the queue holds with `dray outgoing accept {queue}`, though"
+        " some of it may arrive twice, or make it dead letters with"
+        f" `dray outgoing discard {queue}`"
+    )
+
+
+def refused_for_a_copy(peer: Peer) -> str:
+    """What it means that another copy of this store delivers to a manager, and what to do."""
+    return (
+        f"the queue manager at {peer.host}:{peer.port} takes messages from another copy of this"
+        " data directory, which runs and has called later; nothing is delivered from here: stop"
+        " one of them"
+    )
+
+
+def older_copy(peer: Peer, upto: int) -> str:
+    """What a store that lost messages its peer has means, and what was done."""
+    return (
+        f"the manager at {peer.host}:{peer.port} has message {upto} of this queue, which this data"
+        " directory does not have: it is an older copy, or it lost its last commits; no message is"
+        " lost or sent twice, and delivery goes on, but look for what else this queue manager lost"
+    )
+
+
+def behind(peer: Peer, upto: int) -> str:
+    """What a destination that has forgotten what it had means, and what to do."""
+    return (
+        f"the manager at {peer.host}:{peer.port} knows this queue only up to message {upto} and"
+        " had acknowledged more: its data directory is new or an older copy; later messages are"
+        " delivered, so look there whether the earlier ones are missing"
+    )

@@ -1,0 +1,475 @@
+"""The source's half of delivery: outgoing queues over connections that this manager dials.
+
+One link a peer carries all outgoing queues that lead there. The delivery cores decide what to say
+on it; this module finds the queues, the records and the facts, and decides when to dial.
+
+    down         dial is due, something waits    dialled
+    dialled      LinkUp                          connected
+    connected    Welcome                         welcomed: streams are told that the link is ready
+    connected    nothing within 10 seconds       down, with a HangUp: dialled again later
+    any          LinkDown, or nonsense came      down: streams are told, the next dial waits
+
+Nothing here visits every queue: a link knows the queues that lead to its peer and those that have
+something to send, and the deadlines of streams stand in a heap. A heap entry whose stream has
+another deadline by now is dropped when it comes up.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, assert_never
+
+from dray.delivery.events import Confirmed as StreamConfirmed
+from dray.delivery.events import (
+    Diverged,
+    Grown,
+    Invited,
+    LinkLost,
+    LinkReady,
+    OlderCopy,
+    Open,
+    PassOver,
+    PeerForgot,
+    PeerState,
+    Refused,
+    Renewed,
+    Transmit,
+)
+from dray.delivery.events import Event as StreamEvent
+from dray.delivery.events import Tick as StreamTick
+from dray.errors import AccessDenied, QueueNotFound
+from dray.manager.change.departures import delivered
+from dray.manager.change.purging import carry_on
+from dray.manager.context import MICROSECONDS
+from dray.manager.events import Dial, HangUp, LinkSend, Peer
+from dray.manager.facts import (
+    Delivered,
+    EndForgotten,
+    StreamDiverged,
+    StreamRenewed,
+    pack_lookups,
+)
+from dray.manager.notices import NoticeKind
+from dray.manager.peers import peers
+from dray.manager.peers.linking import (
+    Link,
+    LinkState,
+    address_of,
+    behind,
+    diverged,
+    older_copy,
+    refused_for_a_copy,
+)
+from dray.manager.peers.repairs import answer
+from dray.manager.peers.telling import act_on
+from dray.manager.peers.transmission import data, passed
+from dray.manager.queue.index import lookup_id_of
+from dray.manager.transactions.transactions import take
+from dray.model.classes import MessageClass
+from dray.model.limits import END_AGE_S_MAX, WELCOME_TIMEOUT_S
+from dray.wire.frames import (
+    Confirmations,
+    ConfirmationsTaken,
+    Confirmed,
+    Credit,
+    EndStream,
+    Failed,
+    OpenStream,
+    Post,
+    RepairWanted,
+    StreamEnded,
+    StreamRefused,
+    StreamState,
+    Welcome,
+)
+from dray.wire.transfer_frames import size_of_post
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context
+    from dray.manager.queue.queues import Queue
+    from dray.model.queue import DeliveryInfo
+    from dray.wire.stream import Frame
+
+_UNDELIVERABLE = {
+    QueueNotFound.code: MessageClass.NACK_BAD_DST_Q,
+    AccessDenied.code: MessageClass.NACK_ACCESS_DENIED,
+}
+"""Refusals of a stream after which nothing of it can be delivered, and what its messages become."""
+_BEHIND = NoticeKind.DESTINATION_BEHIND
+_DIVERGED = NoticeKind.DIVERGED
+_OLDER_COPY = NoticeKind.OLDER_COPY
+
+
+class Links:
+    """All links of a manager."""
+
+    def __init__(self, context: Context) -> None:
+        """Dial nothing yet; the first tick does for the queues that have something to deliver."""
+        self._context = context
+        self._links: dict[Peer, Link] = {}
+        self._suspicious = False
+        """Whether a peer has refused something, which may have been a damaged message."""
+        self._due: list[tuple[float, int]] = []
+        self._deadlines: dict[int, float] = {}
+        for queue in context.state.queues.outgoing():
+            self._look_at(queue)
+        for ending in context.state.endings:
+            self._link(ending.peer)
+
+    def steer(self, queue: Queue, event: StreamEvent) -> None:
+        """Give an event to an outgoing queue's stream and do what it decides."""
+        stream = queue.stream
+        if stream is None or queue.route is None:
+            return
+        for effect in stream.handle(event, self._context.now):
+            match effect:
+                case Open(question):
+                    remote = queue.route.remote_queue
+                    head = OpenStream(queue.number, remote, question, *stream.heard)
+                    self._context.effects.append(LinkSend(queue.route.peer, head))
+                case Transmit() | PassOver():
+                    self._send(queue, effect)
+                case StreamConfirmed():
+                    if not self._delivered(queue, effect.upto):
+                        # The peer says it again when it is asked again.
+                        link = self._link(queue.route.peer)
+                        self._hang_up(link, "it has taken more than the log can note at once")
+                        return
+                case Renewed(sequence_id, judged):
+                    self._context.record(StreamRenewed(queue.number, sequence_id, judged))
+                    self._context.touch(queue)
+                case Diverged(sequence_id, upto):
+                    self._notice(_DIVERGED, queue, diverged(queue.route.peer, queue.name))
+                    now_us = self._context.now_us
+                    self._context.record(StreamDiverged(queue.number, sequence_id, upto, now_us))
+                case OlderCopy(_, upto):
+                    self._notice(_OLDER_COPY, queue, older_copy(queue.route.peer, upto))
+                    peers.went_back(self._context)
+                case PeerForgot(_, upto):
+                    self._notice(_BEHIND, queue, behind(queue.route.peer, upto))
+                case _:
+                    assert_never(effect)
+        link = self._look_at(queue)
+        if stream.wants_link:
+            self._want(link)
+
+    def grown(self, queue: Queue) -> None:
+        """Something joined an outgoing queue; one that is new to its link is told of the link."""
+        if queue.route is None:
+            return
+        link = self._link(queue.route.peer)
+        if link.state is LinkState.WELCOMED and queue.number not in link.told:
+            link.told.add(queue.number)
+            self.steer(queue, LinkReady(link.past))
+        else:
+            self.steer(queue, Grown())
+
+    def up(self, peer: Peer) -> None:
+        """The connection was made; the Welcome is still to come."""
+        link = self._link(peer)
+        link.changed(LinkState.CONNECTED, "", self._context.now)
+        link.welcome_by = self._context.now + WELCOME_TIMEOUT_S
+
+    def down(self, peer: Peer, reason: str, jitter: float | None = None) -> None:
+        """The connection failed or ended: nothing is lost, all is tried again later."""
+        link = self._link(peer)
+        link.jitter = link.jitter if jitter is None else jitter
+        if link.state is LinkState.DOWN:
+            return
+        link.changed(LinkState.DOWN, reason, self._context.now)
+        link.told.clear()
+        self._context.relay.down(peer)
+        link.dial_at = link.backoff.failed(self._context.now, link.jitter)
+        for queue in self._leading_to(link):
+            self._context.awaiting.order_acks.pop(queue.number, None)
+            self.steer(queue, LinkLost())
+
+    def frame(self, peer: Peer, frame: Frame) -> None:
+        """Take what a peer says on a link that this manager dialled."""
+        link = self._link(peer)
+        match frame.head:
+            case Welcome():
+                self._welcomed(link, frame.head)
+            case Post():
+                credit = Credit(size_of_post(frame.head, frame.body))
+                self._context.effects.append(LinkSend(peer, credit))
+                self._context.relay.post(self._context, frame.head, frame.body)
+            case Credit(size):
+                self._context.relay.link_credit(peer, size)
+            case StreamState():
+                self._stated(peer, frame.head)
+            case StreamRefused():
+                self._refused(peer, frame.head)
+            case Confirmations(stream, first, told):
+                self._confirmed(peer, stream, first, told)
+            case RepairWanted():
+                self._repair(peer, frame.head)
+            case StreamEnded(stream):
+                ending = self._context.state.endings.get(stream)
+                if ending is not None and ending.peer == peer:
+                    self._context.record(EndForgotten(stream))
+            case Failed(_, sentence):
+                self._suspicious = True
+                self._hang_up(link, sentence)
+            case _:
+                self._hang_up(link, f"it answered with {type(frame.head).__name__}")
+
+    def _welcomed(self, link: Link, welcome: Welcome) -> None:
+        """Go on with the manager that answers, if it is the one that is known at its address."""
+        context, peer = self._context, link.peer
+        why = peers.stranger_at(context, peer, welcome)
+        for queue in self._leading_to(link):
+            if queue.stream is not None:
+                queue.stream.held = bool(why)
+        if why:
+            context.strangers[peer] = welcome.manager_id
+            context.notices.add(NoticeKind.OTHER_MANAGER, address_of(peer), why)
+            self._hang_up(link, why)
+            return
+        context.strangers.pop(peer, None)
+        link.past = context.state.identity.past(peer)
+        link.changed(LinkState.WELCOMED, "", context.now)
+        link.backoff.succeeded()
+        context.relay.up(context, peer)
+        for queue in self._leading_to(link):
+            link.told.add(queue.number)
+            self.steer(queue, LinkReady(link.past))
+        self._say_ends(link, context.state.endings.of(peer))
+
+    def tick(self) -> None:
+        """Dial what is due, give up on who does not answer, let streams look at their timers."""
+        now = self._context.now
+        while self._due and self._due[0][0] <= now:
+            at, number = heapq.heappop(self._due)
+            queue = self._context.state.queues.get(number)
+            if self._deadlines.get(number) == at:
+                del self._deadlines[number]
+            if queue is not None and queue.stream is not None and queue.stream.deadline() == at:
+                self.steer(queue, StreamTick())
+        for peer in self._context.relay.wanted():
+            self._link(peer)
+        self._forget_old_ends()
+        for link in list(self._links.values()):
+            if link.state is LinkState.CONNECTED and link.welcome_by <= now:
+                sentence = f"it did not answer our Hello within {WELCOME_TIMEOUT_S:g} seconds"
+                self._hang_up(link, sentence)
+            elif link.state is LinkState.DOWN and link.dial_at <= now and self._wanted(link):
+                self._want(link)
+
+    def say_ends(self) -> None:
+        """Tell of streams that ended in this turn, to whom is connected; others when they are."""
+        endings = self._context.state.endings
+        for ending in endings.news:
+            link = self._link(ending.peer)
+            if link.state is LinkState.WELCOMED:
+                self._say_ends(link, [ending.stream])
+        endings.news.clear()
+
+    def deadline(self) -> float | None:
+        """When the next attempt or resend is due."""
+        for peer in self._context.relay.wanted():
+            self._link(peer)
+        while self._due and not self._is_current(*self._due[0]):
+            heapq.heappop(self._due)
+        soonest = self._due[0][0] if self._due else None
+        for link in self._links.values():
+            state = link.state
+            if state is LinkState.WELCOMED:
+                continue
+            if state is LinkState.CONNECTED:
+                at = link.welcome_by
+            elif state is LinkState.DOWN and self._wanted(link):
+                at = link.dial_at
+            else:
+                continue
+            if soonest is None or at < soonest:
+                soonest = at
+        return soonest
+
+    def delivery_of(self, queue: Queue) -> DeliveryInfo | None:
+        """How the delivery of an outgoing queue stands, for those who look."""
+        if queue.route is None:
+            return None
+        return self._link(queue.route.peer).delivery_of(queue)
+
+    def _is_current(self, at: float, number: int) -> bool:
+        queue = self._context.state.queues.get(number)
+        if queue is not None and queue.stream is not None and queue.stream.deadline() == at:
+            return True
+        if self._deadlines.get(number) == at:
+            del self._deadlines[number]
+        return False
+
+    def _look_at(self, queue: Queue) -> Link:
+        """Note what a queue wants now: a link, and to be looked at again."""
+        assert queue.route is not None, "an outgoing queue has a route"
+        assert queue.stream is not None, "an outgoing queue has a stream"
+        link = self._link(queue.route.peer)
+        link.queues.add(queue.number)
+        if queue.stream.wants_link:
+            link.wanting[queue.number] = None
+        else:
+            link.wanting.pop(queue.number, None)
+        at = queue.stream.deadline()
+        if at is not None and self._deadlines.get(queue.number) != at:
+            self._deadlines[queue.number] = at
+            heapq.heappush(self._due, (at, queue.number))
+        return link
+
+    def _link(self, peer: Peer) -> Link:
+        link = self._links.get(peer)
+        if link is None:
+            link = self._links[peer] = Link(peer, self._context.config.reconnect_delay_s)
+        return link
+
+    def _want(self, link: Link) -> None:
+        if link.state is LinkState.DOWN and link.dial_at <= self._context.now:
+            link.state = LinkState.DIALLED
+            self._context.effects.append(Dial(link.peer))
+
+    def _wanted(self, link: Link) -> bool:
+        """Whether a queue has something to send there; messages also leave by other ways.
+
+        Or whether a file transfer goes that way, or the peer is to be told that a stream has ended.
+        """
+        if self._context.relay.wants(link.peer) or self._context.state.endings.wants(link.peer):
+            return True
+        while link.wanting:
+            number = next(iter(link.wanting))
+            queue = self._context.state.queues.get(number)
+            if queue is not None and queue.stream is not None and queue.stream.wants_link:
+                return True
+            del link.wanting[number]
+        return False
+
+    def _say_ends(self, link: Link, streams: list[int]) -> None:
+        """Tell a peer of streams that have ended."""
+        self._context.effects += [LinkSend(link.peer, EndStream(each)) for each in streams]
+
+    def _forget_old_ends(self) -> None:
+        """Give up on peers that could not be told for too long."""
+        context = self._context
+        before_us = context.now_us - int(END_AGE_S_MAX * MICROSECONDS)
+        while (old := context.state.endings.oldest_before(before_us)) is not None:
+            if context.has_said_enough:
+                return
+            sentence = (
+                f"this manager could not be told within {END_AGE_S_MAX / 86400:.0f} days that an"
+                f" outgoing queue to it (stream {old.stream}) was deleted; it keeps a little memory"
+                " for it"
+            )
+            context.notices.add(NoticeKind.END_UNTOLD, f"{old.host}:{old.port}", sentence)
+            context.record(EndForgotten(old.stream))
+
+    def _leading_to(self, link: Link) -> list[Queue]:
+        """The queues that lead to a peer, in the order of their numbers."""
+        found = []
+        for number in sorted(link.queues):
+            queue = self._context.state.queues.get(number)
+            if queue is None:
+                link.queues.discard(number)
+            else:
+                found.append(queue)
+        return found
+
+    def _stated(self, peer: Peer, state: StreamState) -> None:
+        queue = self._of_peer(peer, state.stream)
+        if queue is not None:
+            queue.destination_transactional = state.transactional
+            if not self._context.awaiting.must_hear_first(state):
+                position = state.sequence_id, state.upto
+                said = PeerState(*position, state.question, state.life, state.met)
+                self.steer(queue, said)
+            if state.room:
+                self.steer(queue, Invited())
+
+    def _word_came(self, peer: Peer, stream: int) -> None:
+        """Take the order ack that waited, if nothing that it covers is unheard of any more."""
+        ack = self._context.awaiting.order_acks.get(stream)
+        if isinstance(ack, StreamRefused):
+            self._refused(peer, ack)
+        elif ack is not None:
+            self._stated(peer, ack)
+
+    def _of_peer(self, peer: Peer, stream: int) -> Queue | None:
+        """The outgoing queue of a stream; a peer may only speak of its own (KB 830639)."""
+        queue = self._context.state.queues.get(stream)
+        if queue is None or queue.route is None or queue.route.peer != peer:
+            return None
+        diverged_already = queue.stream is not None and queue.stream.divergence is not None
+        return None if diverged_already else queue
+
+    def _notice(self, kind: NoticeKind, queue: Queue, sentence: str) -> None:
+        self._context.notices.add(kind, queue.name, sentence)
+
+    def _hang_up(self, link: Link, reason: str) -> None:
+        self._context.effects.append(HangUp(link.peer))
+        self.down(link.peer, reason)
+
+    def _delivered(self, queue: Queue, upto: int) -> bool:
+        """Note what was delivered, in as many facts as it takes; whether the log took it all now.
+
+        A window of messages always fits; only after a restore it may be more (`State.delivery`).
+        """
+        assert queue.stream is not None, "only what has a stream delivers"
+        context, reached = self._context, 0
+        while reached < upto:
+            if reached and context.has_said_enough:
+                return False
+            reached, awaiting = delivered(context, queue, upto)
+            stayed = pack_lookups(queue.index.aside_between(queue.stream.floor, reached))
+            context.record(Delivered(queue.number, reached, context.now_us, awaiting, stayed))
+            if awaiting:
+                context.await_confirmations()
+        return True
+
+    def _refused(self, peer: Peer, refusal: StreamRefused) -> None:
+        """Wait, or if nothing can be delivered there, let all go with the reason (R39)."""
+        queue = self._of_peer(peer, refusal.stream)
+        if queue is None or queue.stream is None:
+            return
+        if self._context.awaiting.must_hear_first(refusal):
+            return
+        asked, why = refusal.question, _UNDELIVERABLE.get(refusal.error)
+        position = refusal.sequence_id, refusal.upto
+        if refusal.error == NoticeKind.OTHER_COPY and not queue.stream.is_stale(asked):
+            self._notice(NoticeKind.OTHER_COPY, queue, refused_for_a_copy(peer))
+        said = Refused(refusal.sentence, *position, asked, refusal.error, final=why is not None)
+        self.steer(queue, said._replace(life=refusal.life, met=refusal.met))
+        if queue.stream.divergence is not None:
+            return
+        if why is not None and not queue.stream.is_stale(asked):
+            lookup_ids = [lookup_id_of(packed) for packed in queue.index.available()]
+            queue.stream.refusals.waiting_refused(len(lookup_ids))
+            take(self._context, queue, lookup_ids, why)
+
+    def _confirmed(self, peer: Peer, stream: int, first: int, told: list[Confirmed]) -> None:
+        """Act once on what a destination tells of messages it has accepted."""
+        queue = self._of_peer(peer, stream)
+        if queue is not None:
+
+            def finished(heard: int) -> None:
+                taken = ConfirmationsTaken(stream, heard)
+                self._context.effects.append(LinkSend(peer, taken))
+                self._word_came(peer, stream)
+
+            carry_on(self._context, act_on(self._context, queue, first, told, finished=finished))
+
+    def _repair(self, peer: Peer, head: RepairWanted) -> None:
+        """Send again what a destination lacks of a large message."""
+        queue = self._of_peer(peer, head.stream)
+        if queue is not None:
+            self._context.effects.append(LinkSend(peer, answer(self._context, queue, head)))
+
+    def _send(self, queue: Queue, effect: Transmit | PassOver) -> None:
+        """Send one frame of a stream, if there is anything to say."""
+        context = self._context
+        assert queue.route is not None, "an outgoing queue has a route"
+        peers.sending(context, queue.route.peer)
+        said = (
+            passed(context, queue, effect)
+            if isinstance(effect, PassOver)
+            else data(context, queue, effect, check=self._suspicious)
+        )
+        if said is not None:
+            context.effects.append(LinkSend(queue.route.peer, *said))

@@ -1,0 +1,56 @@
+"""Streams that were refused because there is no such queue here, and the word that there is one.
+
+A source that is refused for that lets its messages go and does not ask again before it has others
+to send, so it would show its operator a refusal that no longer holds. It is told at the end of the
+turn in which a queue of the name is made: by a StreamState with `room`, upon which it asks again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.model.limits import MISSING_QUEUES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dray.manager.context import Session
+    from dray.manager.queue.queues import Queue, QueueTable
+
+
+class MissingQueues:
+    """Which streams wait for which names; volatile, for a source that connects anew asks again."""
+
+    def __init__(self, queues: QueueTable) -> None:
+        """Begin with none."""
+        self._queues = queues
+        self._wanted: dict[tuple[int, int], tuple[Session, str]] = {}
+        self._seen = 0
+
+    def __bool__(self) -> bool:
+        """Whether a queue was made since the last look that one of them may have waited for."""
+        return bool(self._wanted) and self._seen != self._queues.made
+
+    def add(self, session: Session, stream: int, name: str) -> None:
+        """Note that a stream was refused. Of very many the oldest is forgotten."""
+        if len(self._wanted) >= MISSING_QUEUES_MAX:
+            del self._wanted[next(iter(self._wanted))]
+        self._wanted[session.number, stream] = session, name
+
+    def opened(self, session: Session, stream: int) -> None:
+        """The stream is open, or wants another queue."""
+        self._wanted.pop((session.number, stream), None)
+
+    def forget(self, session: Session) -> None:
+        """A connection has ended."""
+        for key in [key for key in self._wanted if key[0] == session.number]:
+            del self._wanted[key]
+
+    def take(self) -> Iterator[tuple[Session, int, Queue]]:
+        """Those whose queue is there now; they wait no more."""
+        self._seen = self._queues.made
+        for key, (session, name) in list(self._wanted.items()):
+            queue = self._queues.find(name)
+            if queue is not None:
+                del self._wanted[key]
+                yield session, key[1], queue

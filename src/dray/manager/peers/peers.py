@@ -1,0 +1,276 @@
+"""Other managers: who calls, who answers at an address, and what a person says of either.
+
+Both ends check identity over time before they lean on a remembered position.
+
+    a manager calls       it says its id and the lives of its store. Streams that it opens are told
+                          in which life their last message was sent (`arrivals.py`)
+    an address answers    the first manager that answers is remembered, durably. Another one is not
+                          sent anything until a person accepts it
+    a stream diverges     nothing is sent until a person accepts or discards what the queue holds
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from dray.delivery.lineage import LIVES_KEPT, lineage_of
+from dray.errors import Misuse, ProtocolError, StoreFull
+from dray.manager.change.departures import entries_at
+from dray.manager.change.happening import Happening
+from dray.manager.change.purging import carry_on, portions
+from dray.manager.events import CloseSession, Peer
+from dray.manager.facts import (
+    DivergenceResolved,
+    PeerForgotten,
+    PeerMet,
+    Restored,
+    SourceMet,
+)
+from dray.manager.notices import NoticeKind
+from dray.manager.peers.linking import address_of
+from dray.manager.queue.index import extent_of, lookup_id_of, tail_of, with_class, with_expiry
+from dray.manager.queue.system import DEAD_TRANSACTIONAL
+from dray.model.classes import MessageClass
+from dray.model.names import parse_manager_address, parse_queue_address
+from dray.model.queue import PeerInfo
+from dray.wire.frames import (
+    AcceptPeer,
+    Done,
+    ForgetPeer,
+    ListPeers,
+    PeerList,
+    ResolveOutgoing,
+    StreamRefused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dray.delivery.incoming import StreamKey
+    from dray.manager.context import Context, Session
+    from dray.manager.queue.queues import Queue
+    from dray.model.ids import Life
+    from dray.wire.frames import Hello, OpenStream, Welcome
+
+KNOWN: Final = "known"
+NEED_VALIDATION: Final = "need-validation"
+IN_DOUBT: Final = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
+_ID_DIGITS = 32
+
+
+def greet(context: Context, session: Session, head: Hello) -> None:
+    """Learn which manager calls, and in which life of its store.
+
+    Connections that earlier lives of the same store left behind are closed.
+    """
+    if head.manager_id == context.state.manager_id:
+        sentence = (
+            "another queue manager with this one's own id called and was refused: one data"
+            " directory was copied from the other; stop one of them, and give each its own"
+        )
+        context.notices.add(NoticeKind.OTHER_COPY, "a caller", sentence)
+        raise ProtocolError(
+            "a manager with this manager's own id called: a queue's address leads back to its own"
+            " manager, or one data directory was copied from the other"
+        )
+    if len(head.lives) > LIVES_KEPT:
+        raise ProtocolError(f"a manager says its last {LIVES_KEPT} lives at most")
+    session.lives = head.lives
+    earlier = _numbers(session.lives[:-1])
+    for other in context.sessions.values():
+        if other.peer_id == head.manager_id and (other.life in earlier or not other.life):
+            other.streams.clear()
+            context.effects.append(CloseSession(other.number))
+
+
+def overtaken(
+    context: Context, session: Session, newest: Session | None, head: OpenStream
+) -> StreamRefused | None:
+    """Refuse a stream that another copy of its source has opened on a newer connection.
+
+    What the same copy said on an earlier connection is no longer answered.
+    """
+    if newest is None or newest.number < session.number or not session.life:
+        return None
+    if session.life in _numbers(newest.lives):
+        return None
+    told = (
+        "two copies of its data directory run and call this queue manager; it takes messages from"
+        " the one that called last: stop one of them"
+    )
+    context.notices.add(NoticeKind.OTHER_COPY, f"the queue manager {session.peer_id}", told)
+    sentence = "another copy of this data directory runs and has called later: stop one of them"
+    return StreamRefused(head.stream, NoticeKind.OTHER_COPY, sentence, question=head.question)
+
+
+def meet(context: Context, session: Session, accepted_in: int) -> int:
+    """Note the life of a source that sends something; gives what the fact of it says.
+
+    0 stands for the same life as that of the stream's last message.
+    """
+    met = context.state.sequences.met.get(session.peer_id)
+    if session.lives and (not met or met[-1][-1] != session.lives[-1]):
+        context.record(SourceMet(session.peer_id, session.lives))
+    return 0 if session.life == accepted_in else session.life
+
+
+def sent_in(context: Context, session: Session, key: StreamKey) -> tuple[int, list[Life]]:
+    """In which life of its source the last message of a stream was sent.
+
+    With it all lives of the copy that sent it, if that is another one than the caller.
+    """
+    life = context.state.incoming.life(key)
+    if not life or life == session.life or any(each.number == life for each in session.lives):
+        return life, []
+    return life, lineage_of(context.state.sequences.met.get(key.source, ()), life, session.lives)
+
+
+def stranger_at(context: Context, peer: Peer, welcome: Welcome) -> str:
+    """Why the manager that answers at an address is not to be sent anything; else nothing.
+
+    The first one that ever answered there is remembered.
+    """
+    known = context.state.identity.peers.get(peer)
+    if known is None:
+        context.record(PeerMet(*peer, welcome.manager_id, context.now_us))
+        return ""
+    if known.manager_id == welcome.manager_id:
+        return ""
+    return (
+        f"the queue manager {welcome.manager_id} answers there and not {known.manager_id}, which"
+        " this queue manager has delivered to: its data directory was replaced or its disk is not"
+        " mounted; nothing is sent until that one answers again, or until you accept the new one"
+        f" with `dray peer accept {address_of(peer)}`"
+    )
+
+
+def sending(context: Context, peer: Peer) -> None:
+    """Note, before anything is sent to a peer, that this life of the store sends to it."""
+    identity = context.state.identity
+    known = identity.peers.get(peer)
+    if known is not None and known.sent_in != identity.life:
+        context.record(PeerMet(*peer, known.manager_id, known.since_us, identity.life))
+
+
+def _numbers(lives: list[Life]) -> set[int]:
+    return {each.number for each in lives}
+
+
+def went_back(context: Context) -> None:
+    """Give out higher numbers than ever, once a life: this store is an older copy of itself."""
+    if not context.skipped_ahead:
+        context.skipped_ahead = True
+        context.record(Restored(0, context.now_us))
+
+
+def tell_of_own_loss(context: Context, session: Session, stream: int) -> None:
+    """A source has order acks for messages of which this store knows nothing."""
+    sentence = (
+        "this queue manager had acknowledged messages of it that its store does not have: the data"
+        " directory is an older copy, and messages that were received here since are lost; later"
+        " ones are taken, so look at the source for what is missing"
+    )
+    subject = f"stream {stream} of the queue manager {session.peer_id}"
+    context.notices.add(NoticeKind.OLDER_COPY, subject, sentence)
+    went_back(context)
+
+
+def handle_list_peers(
+    context: Context, session: Session, request_id: int, _head: ListPeers
+) -> None:
+    """Tell which manager is known at each address, and who answers there instead."""
+    found = []
+    for peer, known in context.state.identity.peers.items():
+        other = context.strangers.get(peer, "")
+        state = NEED_VALIDATION if other else KNOWN
+        since = known.since_us / 1e6
+        found.append(
+            PeerInfo(
+                address=address_of(peer),
+                manager_id=known.manager_id,
+                since=since,
+                state=state,
+                found=other,
+            )
+        )
+    context.answer(session, request_id, PeerList(found))
+
+
+def handle_accept_peer(
+    context: Context, session: Session, request_id: int, head: AcceptPeer
+) -> None:
+    """Deliver to another manager at an address from now on."""
+    peer = Peer(*parse_manager_address(head.address))
+    manager_id = head.manager_id or context.strangers.get(peer, "")
+    if not manager_id:
+        raise Misuse(
+            f"no other queue manager than the known one has answered at {head.address}: there is"
+            " nothing to accept"
+        )
+    if len(manager_id) != _ID_DIGITS or not all(each in "0123456789abcdef" for each in manager_id):
+        raise Misuse(f"{manager_id!r} is no id of a queue manager: it has 32 hexadecimal digits")
+    context.strangers.pop(peer, None)
+    context.record(PeerMet(*peer, manager_id, context.now_us))
+    context.answer(session, request_id, Done())
+
+
+def handle_forget_peer(
+    context: Context, session: Session, request_id: int, head: ForgetPeer
+) -> None:
+    """Deliver to whichever manager answers at an address next."""
+    peer = Peer(*parse_manager_address(head.address))
+    if peer not in context.state.identity.peers:
+        raise Misuse(f"no queue manager is known at {head.address}; `dray peer list` shows them")
+    context.strangers.pop(peer, None)
+    context.record(PeerForgotten(*peer))
+    context.answer(session, request_id, Done())
+
+
+def handle_resolve_outgoing(
+    context: Context, session: Session, request_id: int, head: ResolveOutgoing
+) -> None:
+    """Deliver what a diverged outgoing queue holds in a new sequence, or make it dead letters."""
+    queue = context.state.queues.named(str(parse_queue_address(head.name)))
+    stream = queue.stream
+    if stream is None or stream.divergence is None:
+        raise Misuse(
+            f"the delivery of {queue.name!r} has not diverged: there is nothing to resolve"
+        )
+
+    def resolved() -> None:
+        context.record(DivergenceResolved(queue.number))
+        context.touch(queue)
+        context.answer(session, request_id, Done(count))
+
+    count = len(queue.index)
+    if not head.discard:
+        resolved()
+        return
+    steps = _to_dead_letters(context, queue, resolved)
+    carry_on(context, steps, partial(context.refuse, session, request_id))
+
+
+def _to_dead_letters(
+    context: Context, queue: Queue, finished: Callable[[], None]
+) -> Iterator[None]:
+    """Work: move all that an outgoing queue holds to the dead letters, whatever its senders asked.
+
+    Raises `QuotaExceeded` where the dead letters have no room: nothing is dropped.
+    """
+    dead = context.state.queues.numbered(DEAD_TRANSACTIONAL)
+    lookup_ids = [lookup_id_of(packed) for packed in queue.index.available()]
+    for found in portions(context, queue, lookup_ids):
+        entries = entries_at(queue, found)
+        context.ledger.check(dead, sum(extent_of(tail_of(each)).length for each in entries))
+        happening = Happening(context)
+        for packed in entries:
+            tail = with_class(with_expiry(tail_of(packed), 0), IN_DOUBT)
+            if not happening.departures.move(DEAD_TRANSACTIONAL, tail):
+                raise StoreFull(
+                    "the disk has no room for the dead letters; make room and try again"
+                )
+        happening.drop(queue, found)
+        happening.record()
+        yield
+    finished()

@@ -1,0 +1,284 @@
+"""Repair: a hole in a large message is filled from what its source has kept.
+
+    destination                                    source
+    a receive with `repair` meets a hole
+    RepairWanted, behind all confirmations   ->    looks for copies among its dead letters
+                                                   moves them back into the outgoing queue (a fact)
+    what it can no longer get it gives up   <-     RepairAnswer: what it does not have
+    parts arrive by the stream, as any other <-    Data
+
+The parts come by their stream, so exactly once and in order, whatever ends or is lost meanwhile.
+Asking is volatile and may be repeated: what was moved is on its way, and a second request finds it
+in the outgoing queue. It is repeated on each new connection while a receiver may want it. A source
+keeps a part that did not reach its queue if its sender asked for dead letters; where no part that
+is here was sent so, nobody is asked. It sends a part again only to the queue that it was sent to:
+who knows the sequence id of another queue's message gets nothing by it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+
+from dray.delivery.incoming import StreamKey
+from dray.errors import InvalidQueueName, QuotaExceeded
+from dray.large.join import SequenceKey
+from dray.manager.change.departures import entries_at, record_of
+from dray.manager.change.happening import Happening, forget_parts
+from dray.manager.notices import NoticeKind
+from dray.manager.queue.index import as_group, tail_of, unpack
+from dray.manager.queue.parts import part_seen
+from dray.manager.queue.system import DEAD_TRANSACTIONAL
+from dray.model.classes import MessageClass, Part
+from dray.model.limits import FRAGMENTS_MAX, REPAIRS_MAX
+from dray.wire.frames import RepairAnswer, RepairWanted
+from dray.wire.record import COPY_DEAD_LETTER, FLAG_NO_DEAD_LETTER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dray.large.join import Assembly, Missing
+    from dray.manager.context import Context, Session
+    from dray.manager.queue.queues import Queue
+
+
+_NOT_KEPT = "its sender did not ask for that (use_dead_letter_queue), so there is no copy of it"
+_GONE = "its source was asked and has no copy of them any more"
+_DELETED = "its source has deleted the outgoing queue that it came by"
+_FORWARDED = "it came by way of another queue manager, which keeps no copies"
+_TOO_MANY = f"{REPAIRS_MAX} others are being repaired already"
+
+
+class Wanted(NamedTuple):
+    """A hole that a receiver wants to be filled: whose stream, and which large message."""
+
+    stream: StreamKey
+    queue: int
+    key: SequenceKey
+
+
+def may_be_filled(context: Context, queue: Queue, assembly: Assembly, *, again: bool) -> bool:
+    """Whether what a large message lacks may still come, because its source was asked for it.
+
+    `again` asks anew. Sent here, it is filled at once or never. What was forwarded cannot be asked
+    for: the manager that it came from keeps no copies.
+    """
+    if assembly.refused:
+        return False
+    way = context.state.ways.numbered(assembly.way)
+    if way is None:
+        send_again(context, queue, assembly.key, lacking(assembly))
+        if not assembly.whole:
+            assembly.refused = _NOT_KEPT if not _has_copies(context, queue, assembly) else _GONE
+        return False
+    wanted = Wanted(StreamKey(way.source, way.stream), queue.number, assembly.key)
+    known = wanted in context.repairs
+    if context.state.outbox.has_ended(wanted.stream):
+        assembly.refused = _DELETED
+    elif way.told_origin:
+        assembly.refused = _FORWARDED
+    elif not _has_copies(context, queue, assembly):
+        assembly.refused = _NOT_KEPT
+    elif not known and len(context.repairs) >= REPAIRS_MAX:
+        assembly.refused = _TOO_MANY
+    if assembly.refused:
+        return False
+    if again or not known:
+        context.repairs[wanted] = 0
+    return True
+
+
+def ask(context: Context) -> None:
+    """Ask sources, over the connections that they have made, for what was not asked for on them."""
+    for wanted, asked_on in list(context.repairs.items()):
+        queue = context.state.queues.get(wanted.queue)
+        assembly = queue.parts.get(wanted.key) if queue is not None else None
+        if assembly is None or assembly.whole or assembly.refused:
+            del context.repairs[wanted]
+            continue
+        session = context.confirmed.get(wanted.stream)
+        if session is None or session.number == asked_on:
+            continue
+        stream = wanted.stream.stream
+        outbox = context.state.outbox
+        told = max(session.told.get(stream, 0), outbox.taken_upto(wanted.stream))
+        if told < outbox.last(wanted.stream):
+            # The source has not heard yet that these parts did not arrive.
+            continue
+        context.repairs[wanted] = session.number
+        head = RepairWanted(stream, wanted.key.sequence, lacking(assembly))
+        context.answer(session, 0, head)
+
+
+def handle_answer(context: Context, session: Session, _request_id: int, head: RepairAnswer) -> None:
+    """The source says what it does not have: what is lacking of that is given up."""
+    for wanted in list(context.repairs):
+        if wanted.stream != StreamKey(session.peer_id, head.stream):
+            continue
+        queue = context.state.queues.get(wanted.queue)
+        assembly = queue.parts.get(wanted.key) if queue is not None else None
+        if queue is None or assembly is None or wanted.key.sequence != head.sequence:
+            continue
+        if _meet(lacking(assembly), head.gone):
+            assembly.refused = _GONE
+            context.touch(queue)
+
+
+def give_up_on(context: Context, stream: StreamKey) -> None:
+    """A stream has ended: nothing that is lacking comes by it any more."""
+    for wanted in [each for each in context.repairs if each.stream == stream]:
+        queue = context.state.queues.get(wanted.queue)
+        assembly = queue.parts.get(wanted.key) if queue is not None else None
+        if queue is not None and assembly is not None:
+            assembly.refused = _DELETED
+            context.touch(queue)
+
+
+def answer(context: Context, queue: Queue, head: RepairWanted) -> RepairAnswer:
+    """The source's part: send again what is here, and say what is not."""
+    key = SequenceKey(context.source, head.sequence)
+    gone = send_again(context, queue, key, _readable(head.missing))
+    return RepairAnswer(head.stream, head.sequence, gone)
+
+
+def send_again(
+    context: Context, queue: Queue, key: SequenceKey, missing: list[Missing]
+) -> list[Missing]:
+    """Move copies of missing parts from the dead letters to a queue; tells which there are not.
+
+    Only of parts that were sent to that very queue.
+    """
+    dead = context.state.queues.numbered(DEAD_TRANSACTIONAL)
+    kept = _kept_for(context, dead, queue, key)
+    found = {name: at for name, at in kept.items() if _among(name, missing)}
+    if found:
+        try:
+            _move(context, dead, sorted(found.values()), queue)
+        except QuotaExceeded as error:
+            sentence = f"missing parts of a large message cannot be sent again yet: {error}"
+            context.notices.add(NoticeKind.REPAIR_WAITS, queue.name, sentence)
+            return []
+    there = {*found, *_on_their_way(context, queue, key)}
+    assembly = dead.parts.get(key)
+    count = assembly.count if assembly is not None and "trailer" in kept else 0
+    return _without(missing, there, count)
+
+
+def _kept_for(
+    context: Context, dead: Queue, queue: Queue, key: SequenceKey
+) -> dict[int | str, int]:
+    """The parts of a large message among the dead letters that were sent to `queue`."""
+    assembly = dead.parts.get(key)
+    found: dict[int | str, int] = {}
+    for name, at in assembly.parts() if assembly is not None else ():
+        packed = dead.index.find(at)
+        if packed is not None and _was_sent_to(context, queue, packed):
+            found[name] = at
+    return found
+
+
+def _was_sent_to(context: Context, queue: Queue, packed: bytes) -> bool:
+    """Whether a dead letter was sent to `queue`, as its sender has noted (R51)."""
+    _, properties = record_of(context.store, unpack(packed))
+    if properties.destination is None:
+        return False
+    try:
+        return context.known(properties.destination) is queue
+    except InvalidQueueName:
+        return False
+
+
+def _has_copies(context: Context, queue: Queue, assembly: Assembly) -> bool:
+    """Whether the source of a part that is here keeps what is missing; parts share one fate.
+
+    From another manager that is what was refused here, unless the sender said no.
+    """
+    entries = (queue.index.find(at) for _, at in assembly.parts())
+    first = next((unpack(each) for each in entries if each is not None), None)
+    if first is None:
+        return False
+    header, _ = record_of(context.store, first)
+    if not first.stream:
+        return bool(header.copies & COPY_DEAD_LETTER)
+    return not header.flags & FLAG_NO_DEAD_LETTER
+
+
+def lacking(assembly: Assembly) -> list[Missing]:
+    """What is missing, also of what only the trailer could tell of."""
+    missing = [each for each in assembly.missing() if each != "duplicate"]
+    if "trailer" in missing:
+        last = assembly.numbers[-1] if assembly.numbers else 0
+        missing.append([last + 1, FRAGMENTS_MAX])
+    return missing
+
+
+def _move(context: Context, dead: Queue, lookup_ids: list[int], queue: Queue) -> None:
+    entries = entries_at(dead, lookup_ids)
+    context.ledger.check(queue, sum(unpack(packed).length for packed in entries))
+    tails = [as_group(tail_of(packed)) for packed in entries]
+    forget_parts(context, dead, lookup_ids, 0)
+    happening = Happening(context)
+    happening.drop(dead, lookup_ids)
+    happening.join_again(queue, tails)
+    happening.record()
+
+
+def _on_their_way(context: Context, queue: Queue, key: SequenceKey) -> set[int | str]:
+    """Parts of a large message that wait in an outgoing queue."""
+    found: set[int | str] = set()
+    for packed in queue.index.available() if queue.outgoing else ():
+        entry = unpack(packed)
+        if entry.part != Part.PLAIN and entry.message_class == MessageClass.NORMAL:
+            seen = part_seen(context.store, entry)
+            if seen.key == key:
+                found.add(seen.name)
+    return found
+
+
+def _among(name: int | str, missing: Iterable[Missing]) -> bool:
+    if isinstance(name, str):
+        return name in missing
+    return any(not isinstance(each, str) and each[0] <= name <= each[1] for each in missing)
+
+
+def _without(missing: list[Missing], there: set[int | str], count: int) -> list[Missing]:
+    """What of `missing` is not there; fragments are known up to `count`, or to the last there."""
+    last = count or max((n for n in there if isinstance(n, int)), default=0)
+    rest: list[Missing] = []
+    for each in missing:
+        if isinstance(each, str):
+            rest += [each] if each not in there else []
+            continue
+        first, end = each
+        gaps = sorted(n for n in there if isinstance(n, int) and first <= n <= end)
+        for number in gaps:
+            if number > first:
+                rest.append([first, number - 1])
+            first = number + 1
+        end = end if end < FRAGMENTS_MAX else last
+        if first <= end:
+            rest.append([first, end])
+    return rest
+
+
+def _meet(lacking: list[Missing], gone: list[object]) -> bool:
+    """Whether something lacking is gone."""
+    for each in _readable(gone):
+        if isinstance(each, str):
+            if each in lacking:
+                return True
+        elif any(
+            not isinstance(mine, str) and mine[0] <= each[1] and each[0] <= mine[1]
+            for mine in lacking
+        ):
+            return True
+    return False
+
+
+def _readable(said: Iterable[object]) -> list[Missing]:
+    """What a peer says is missing or gone, as far as it makes sense."""
+    pairs = (each for each in said if isinstance(each, str) or _is_range(each))
+    return list(pairs)
+
+
+def _is_range(said: object) -> TypeGuard[list[int]]:
+    return isinstance(said, list) and [type(each) for each in said] == [int, int]

@@ -1,0 +1,228 @@
+"""Confirmations at both ends: telling the sources of streams, and acting on what one is told.
+
+A manager that has forwarded a message is the source of its stream and not its origin: what it is
+told of the message it tells on, to where that came from, in the fact that hears it. So word
+travels back hop by hop, over the same connections and with the same durability (semantics 2.6).
+
+A source hears that a message was refused before it believes the order ack that covers it
+(`links.py`). So the message is still in the outgoing queue then, and becomes a dead letter from
+there, unless its sender did not want it. A manager that forwards does the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.delivery.incoming import StreamKey
+from dray.errors import ProtocolError
+from dray.manager.change.costs import KEPT_BYTES, TOLD_BYTES
+from dray.manager.change.departures import Wish
+from dray.manager.change.ends import KEPT_THERE, code_of, is_refusal, sentence_of, warn_of_end
+from dray.manager.change.happening import Happening
+from dray.manager.facts import Confirmation
+from dray.manager.facts import ConfirmationsTaken as FactTaken
+from dray.manager.queue.index import entries_numbered, lookup_id_of, number_of, tail_of, way_of
+from dray.manager.queue.system import ORDER_QUEUE
+from dray.model.classes import MessageClass
+from dray.model.limits import CONFIRMATIONS_AHEAD_MAX, HOPS_MAX, LINK_WINDOW_MESSAGES
+from dray.wire.frames import Confirmations, ConfirmationsTaken, Confirmed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from dray.manager.context import Context, Session
+    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.ways import Way
+
+_HEARD_AT_ONCE = 1_024
+"""Confirmations in one fact; each may bring a message of the manager's own and move another."""
+
+
+def act_on(
+    context: Context,
+    queue: Queue,
+    first: int,
+    told: list[Confirmed],
+    *,
+    finished: Callable[[int], None],
+) -> Iterator[None]:
+    """Work: act once on what a destination tells of an outgoing queue.
+
+    `finished` is told how far all is heard then.
+    """
+    # What lies between was told in a life that was undone, here or there.
+    heard = max(context.state.heard.get(queue.number, 0), first - 1)
+    news = told[heard + 1 - first :]
+    while news and context.state.queues.get(queue.number) is queue:
+        portion, news = _portion(context, news)
+        heard += len(portion)
+        _hear(context, queue, portion, heard)
+        yield
+    finished(heard)
+
+
+def _portion(context: Context, news: list[Confirmed]) -> tuple[list[Confirmed], list[Confirmed]]:
+    """What of the news one fact can act upon, one at least, and the rest."""
+    room, count = context.portion_bytes, 0
+    for each in news[:_HEARD_AT_ONCE]:
+        room -= TOLD_BYTES if each.administration_queue else KEPT_BYTES
+        if room < 0 and count:
+            break
+        count += 1
+    return news[:count], news[count:]
+
+
+def _hear(context: Context, queue: Queue, told: Sequence[Confirmed], upto: int) -> None:
+    """Journal, dead-letter or forget messages by what became of them; acknowledge or tell on."""
+    happening = Happening(context)
+    leaving: list[int] = []
+    undelivered = _undelivered(context, queue, told)
+    for each in told:
+        origin = each.origin or context.state.manager_id
+        packed = undelivered.get((origin, each.number))
+        if origin == context.state.manager_id:
+            leaving += _own(context, happening, queue, each, undelivered=packed)
+            continue
+        there = each.message_class & KEPT_THERE
+        if packed is not None and not there:
+            there = KEPT_THERE * _keep_forwarded(
+                context, happening, queue, each.message_class, packed=packed
+            )
+        way = _way_back(context, origin, queue)
+        if way is not None and each.hops < HOPS_MAX:
+            passed_on = Confirmation(
+                each.number,
+                each.message_class | there,
+                each.administration_queue,
+                each.label,
+                way.told_origin,
+                each.hops + 1,
+                each.sequence,
+            )
+            happening.departures.pass_on(way, passed_on)
+    happening.drop(context.state.queues.numbered(ORDER_QUEUE), leaving)
+    if undelivered:
+        happening.drop(queue, [lookup_id_of(packed) for packed in undelivered.values()])
+    happening.record((queue.number, upto))
+
+
+def _keep_forwarded(
+    context: Context, happening: Happening, queue: Queue, why: int, *, packed: bytes
+) -> bool:
+    """Keep what the next manager refuses, unless its source does; whether it is kept here."""
+    if not is_refusal(why):
+        return False
+    _note_refusal(context, queue, why)
+    kept = happening.departures.refused(packed, why)
+    if kept:
+        warn_of_end(context, queue.name, why, kept=True)
+    return kept
+
+
+def _note_refusal(context: Context, queue: Queue, why: int) -> None:
+    assert queue.stream is not None, "only what has a stream is refused"
+    queue.stream.refusals.messages_refused(code_of(why), sentence_of(why), 1, context.now)
+
+
+def _undelivered(
+    context: Context, queue: Queue, told: Sequence[Confirmed]
+) -> dict[tuple[str, int], bytes]:
+    """What one is told of that the order ack has not taken out of the outgoing queue yet.
+
+    Packed entries by origin and number. Word outruns the order ack if that one waits for it.
+    """
+    stream = queue.stream
+    assert stream is not None, "only what has a stream is told of its messages"
+    waits = queue.number in context.awaiting.order_acks
+    wanted = {each.number for each in told if each.message_class != MessageClass.ACK_REACH_QUEUE}
+    if not wanted or not (waits or any(is_refusal(each.message_class) for each in told)):
+        return {}
+    own, ways = context.state.manager_id, context.state.ways
+    origins = {(each.origin or own, each.number) for each in told}
+    found: dict[tuple[str, int], bytes] = {}
+    for first in range(stream.floor, stream.sent_upto, LINK_WINDOW_MESSAGES):
+        upto = min(first + LINK_WINDOW_MESSAGES, stream.sent_upto)
+        for each in entries_numbered(queue.index.between(first, upto), wanted):
+            way = ways.numbered(way_of(tail_of(each)))
+            key = (own if way is None else way.origin, number_of(each))
+            if key in origins:
+                found[key] = each
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _way_back(context: Context, origin: str, queue: Queue) -> Way | None:
+    """By which way to tell on what became of an origin's message: the first that is still there.
+
+    Where routes go in a circle, messages come again by later ways; word that went back by such a
+    one would go round for ever. A way that was given up for another one has ended.
+    """
+    ways = context.state.ways.back(origin, queue.number)
+    outbox = context.state.outbox
+    standing = (way for way in ways if not outbox.has_ended(StreamKey(way.source, way.stream)))
+    return next(standing, ways[-1] if ways else None)
+
+
+def _own(
+    context: Context,
+    happening: Happening,
+    queue: Queue,
+    told: Confirmed,
+    *,
+    undelivered: bytes | None,
+) -> list[int]:
+    """Of a message that was sent here; gives the place at which it waits no longer."""
+    why, kept_there = told.message_class & ~KEPT_THERE, bool(told.message_class & KEPT_THERE)
+    if told.administration_queue:
+        # A large message is known to its sender by the number of its header.
+        message_id = context.transaction_id(told.sequence or told.number)
+        wish = Wish(told.administration_queue, why, message_id, told.label)
+        happening.departures.wishes.append(wish)
+    if why == MessageClass.ACK_REACH_QUEUE:
+        return []
+    if undelivered is not None and is_refusal(why):
+        _note_refusal(context, queue, why)
+        kept = not kept_there and happening.departures.refused(undelivered, why)
+        warn_of_end(context, queue.name, why, kept=kept, kept_there=kept_there)
+        return []
+    packed = context.awaiting.take(told.number)
+    kept = not kept_there and happening.departures.confirmed(packed or undelivered, why)
+    warn_of_end(context, queue.name, why, kept=kept, kept_there=kept_there)
+    return [lookup_id_of(packed)] if packed is not None else []
+
+
+def handle_taken(
+    context: Context, session: Session, _request_id: int, head: ConfirmationsTaken
+) -> None:
+    """The source has what it was told: forget it, and go on telling."""
+    key = StreamKey(session.peer_id, head.stream)
+    if head.upto > context.state.outbox.last(key):
+        raise ProtocolError("confirmations were taken that were never made")
+    context.record(FactTaken(key.source, key.stream, head.upto))
+    tell_source(context, key)
+
+
+def tell_source(context: Context, key: StreamKey) -> None:
+    """Tell a source what became of its messages, a bounded number ahead of what it has taken."""
+    session = context.confirmed.get(key)
+    if session is None:
+        return
+    outbox = context.state.outbox
+    room = CONFIRMATIONS_AHEAD_MAX - (session.told[key.stream] - outbox.taken_upto(key))
+    first, told = outbox.after(key, session.told[key.stream], max(0, room))
+    if told:
+        session.told[key.stream] = first + len(told) - 1
+        news = [
+            Confirmed(
+                each.number,
+                each.message_class,
+                each.administration_queue,
+                each.label,
+                each.origin,
+                each.hops,
+                each.sequence,
+            )
+            for each in told
+        ]
+        context.answer(session, 0, Confirmations(key.stream, first, news))

@@ -1,0 +1,86 @@
+"""The frames of an outgoing stream: the records of its messages, or that none come any more."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dray.manager.change.departures import record_of
+from dray.manager.context import MICROSECONDS
+from dray.manager.disk.envelopes import stream_bodies_in, stream_envelopes_in
+from dray.manager.disk.quarantine import only_intact
+from dray.manager.queue.index import entries_in, lookup_id_of, positions_in, unpack
+from dray.wire.frames import Data, EndedShort, Going, Passed
+
+if TYPE_CHECKING:
+    from dray.delivery.events import PassOver, Transmit
+    from dray.manager.context import Context
+    from dray.manager.events import Body
+    from dray.manager.queue.queues import Queue
+
+
+def data(
+    context: Context, queue: Queue, effect: Transmit, *, check: bool
+) -> tuple[Data, Body] | None:
+    """The frame with the messages at some positions that are still there; None if none can be read.
+
+    With `check` every record is read first, since the peer has refused something.
+    """
+    packed = _still_there(queue, effect.lookup_ids)
+    if check:
+        packed = b"".join(only_intact(context, queue, entries_in(packed)))
+        if not packed:
+            return None
+    envelopes = stream_envelopes_in(packed, effect.base, partial(_left_us, context))
+    short = _ended_short(context, queue, effect, packed) if len(queue.ended_short) else []
+    head = Data(queue.number, effect.sequence_id, effect.previous, envelopes, short)
+    return head, stream_bodies_in(context, packed)
+
+
+def passed(context: Context, queue: Queue, effect: PassOver) -> tuple[Passed, Body] | None:
+    """The frame that tells that nothing up to a number comes any more."""
+    if queue.index.aside_count:
+        # A message that cannot be read has not gone: it may be mended.
+        return None
+    going = [Going(*each) for each in context.state.ways.going_into(queue.number)]
+    return Passed(queue.number, *effect, going), ()
+
+
+def _ended_short(
+    context: Context, queue: Queue, effect: Transmit, packed: bytes
+) -> list[EndedShort]:
+    """Whose transactions ended short between the last frame and the last message of this."""
+    after, upto = effect.base + effect.previous, max(positions_in(packed), default=0)
+    ways = context.state.ways
+    return [
+        EndedShort(position - effect.base, way.origin if way is not None else "")
+        for position, number in queue.ended_short.between(after, upto)
+        for way in (ways.numbered(number),)
+    ]
+
+
+def _left_us(context: Context, packed: bytes) -> tuple[int, int]:
+    """How long a message has to reach its queue, and may stay there (-1: for ever).
+
+    Durations, so that the clocks of managers need not agree: what was used up before this
+    manager is what is missing here of the shorter of both times.
+    """
+    entry = unpack(packed)
+    left_us = max(0, entry.expires_us - context.now_us)
+    _, properties = record_of(context.store, entry)
+    received = properties.time_to_be_received
+    if received is None:
+        return left_us, -1
+    reach = properties.time_to_reach_queue
+    shorter = received if reach is None else min(received, reach)
+    used_us = int(shorter * MICROSECONDS) - left_us
+    return left_us, max(0, int(received * MICROSECONDS) - used_us)
+
+
+def _still_there(queue: Queue, lookup_ids: list[int]) -> bytes:
+    """The packed entries at positions, which are in order; those that have left are left out."""
+    packed = queue.index.between(lookup_ids[0] - 1, lookup_ids[-1])
+    if list(positions_in(packed)) == lookup_ids:
+        return packed
+    wanted = set(lookup_ids)
+    return b"".join([each for each in entries_in(packed) if lookup_id_of(each) in wanted])

@@ -1,0 +1,123 @@
+"""Streams of which something found no room here, and the word that there is room again (R61).
+
+What found no room is left with its source, which tries again by the resend schedule: after half a
+minute at the soonest, after hours in the end. So that nothing waits so long for a message that was
+received in the meantime, the source is told at the end of the turn in which room came: by a
+StreamState that says so.
+
+    found no room in       is told when                                    who looks
+    the computer's quota   the rest of its frame fits, or an eighth of     each turn that made room
+                           the quota is free
+    the disk               the rest of its frame and a heap file more      each turn, and every two
+                           leave the low-water mark                        seconds while one waits
+
+A source that was told of each single message that leaves would send the same frame again for each.
+Of files that others delete on the disk nobody tells a manager, so it looks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from dray.manager.queue.accounts import Account
+from dray.model.limits import ROOM_LOOK_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dray.manager.context import Session
+    from dray.manager.disk.disk_room import DiskRoom
+    from dray.manager.queue.accounts import Ledger
+    from dray.manager.queue.queues import Queue
+
+_QUOTA_SHARE: Final = 8
+
+
+class Waiting(NamedTuple):
+    """A stream on one connection, the queue it leads to, and the bytes that found no room."""
+
+    session: Session
+    stream: int
+    queue: Queue
+    first: int
+    """Of the first message: with less nothing would be gained."""
+    rest: int
+
+
+class WaitingForRoom:
+    """Which streams wait; volatile, for a source that connects anew tries again at once."""
+
+    def __init__(self, ledger: Ledger, disk: DiskRoom) -> None:
+        """Begin with none."""
+        self._ledger = ledger
+        self._disk = disk
+        self._for_quota: dict[tuple[int, int], Waiting] = {}
+        self._for_disk: dict[tuple[int, int], tuple[Waiting, int]] = {}
+        """With how much must be free on the disk."""
+        self._seen: tuple[int, int | None] = (0, None)
+        self._look_at = 0.0
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._for_quota) + len(self._for_disk)
+
+    def add(self, waiting: Waiting) -> None:
+        """Note that the quota had no room for it, in place of what was noted of the stream."""
+        self.admitted(waiting.session, waiting.stream)
+        self._for_quota[waiting.session.number, waiting.stream] = waiting
+        self._seen = self._use()
+
+    def add_for_disk(self, waiting: Waiting, now: float) -> None:
+        """Note that the disk had no room for it, in place of what was noted of the stream."""
+        self.admitted(waiting.session, waiting.stream)
+        wanted = self._disk.free_for(waiting.rest)
+        self._for_disk[waiting.session.number, waiting.stream] = waiting, wanted
+        self._look_at = now + ROOM_LOOK_S
+
+    def admitted(self, session: Session, stream: int) -> None:
+        """The stream goes on by itself."""
+        self._for_quota.pop((session.number, stream), None)
+        self._for_disk.pop((session.number, stream), None)
+
+    def forget(self, session: Session) -> None:
+        """A connection has ended."""
+        for each in (self._for_quota, self._for_disk):
+            for key in [key for key in each if key[0] == session.number]:
+                del each[key]
+
+    def deadline(self) -> float | None:
+        """When to look at the disk, if one waits for it."""
+        return self._look_at if self._for_disk else None
+
+    def take(self, now: float) -> Iterator[Waiting]:
+        """Those for which there is room now; they wait no more."""
+        if self._for_quota:
+            yield from self._take_for_quota()
+        if self._for_disk:
+            yield from self._take_for_disk(now)
+
+    def _take_for_quota(self) -> Iterator[Waiting]:
+        used, limit = self._use()
+        came = used < self._seen[0] or limit != self._seen[1]
+        self._seen = (used, limit)
+        if not came:
+            return
+        enough = 0 if limit is None else limit // _QUOTA_SHARE
+        for key, each in list(self._for_quota.items()):
+            if self._ledger.has_account_room(each.queue, max(each.first, min(each.rest, enough))):
+                del self._for_quota[key]
+                yield each
+
+    def _take_for_disk(self, now: float) -> Iterator[Waiting]:
+        if self._look_at <= now:
+            self._look_at = now + ROOM_LOOK_S
+        free = self._disk.free
+        for key, (each, wanted) in list(self._for_disk.items()):
+            if free >= wanted:
+                del self._for_disk[key]
+                yield each
+
+    def _use(self) -> tuple[int, int | None]:
+        ledger = self._ledger
+        used = ledger.stored[Account.COMPUTER] + ledger.staged[Account.COMPUTER]
+        return used, ledger.limits[Account.COMPUTER]

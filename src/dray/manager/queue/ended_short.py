@@ -1,0 +1,74 @@
+"""Transactions that ended in an outgoing queue without their last message, until that is heard.
+
+The messages of several origins stand in an outgoing queue of a manager that forwards. When the last
+one of a transaction leaves it undelivered (it expired, it was purged), or its own source says that
+no more of it comes, the next message of the stream may be of another origin: the destination goes
+on over the gap and cannot know whose transaction has ended in it. So the position is kept by the
+way of the transaction, told with what is sent behind it, and forgotten by the fact that it is
+acknowledged.
+
+Of one way only the last position matters: before it everything of that origin has ended.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.manager.queue.index import lookup_id_of, marks_of, tail_of, way_of
+from dray.manager.queue.ways import Way
+from dray.model.limits import ENDED_SHORT_MAX
+from dray.wire.frames import MARK_FIRST, MARK_LAST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dray.manager.facts import Accepted
+    from dray.manager.queue.ways import Ways
+
+
+class EndedShort:
+    """Those of one outgoing queue, by way. Changed by facts and by nothing else."""
+
+    __slots__ = ("_positions",)
+
+    def __init__(self, positions: Iterable[tuple[int, int]] = ()) -> None:
+        """Begin with what a checkpoint knew."""
+        self._positions = dict(positions)
+
+    def __len__(self) -> int:
+        """Of how many ways one has ended so."""
+        return len(self._positions)
+
+    def left(self, entry: bytes) -> None:
+        """Apply the fact that a message has left undelivered."""
+        if marks_of(entry) & (MARK_FIRST | MARK_LAST) == MARK_LAST:
+            self.ended(way_of(tail_of(entry)), lookup_id_of(entry))
+
+    def ended(self, way: int, position: int) -> None:
+        """Apply the fact that before a position all that came by a way is over."""
+        # Beyond the bound the one that was noted first is told by the next message of its origin.
+        self._positions[way] = max(position, self._positions.pop(way, 0))
+        if len(self._positions) > ENDED_SHORT_MAX:
+            del self._positions[next(iter(self._positions))]
+
+    def ended_in(self, fact: Accepted, ways: Ways, position: int) -> None:
+        """Apply what a fact says of transactions of which their own source sends no more."""
+        for origin, transaction in fact.going:
+            way = ways.number(Way(fact.source, fact.stream, origin, fact.queue))
+            if way and not transaction:
+                self.ended(way, position)
+
+    def heard(self, upto: int) -> None:
+        """Apply the fact that the destination has acknowledged everything up to a position."""
+        if self._positions:
+            waiting = [each for each in self._positions.items() if each[1] > upto]
+            self._positions = dict(waiting)
+
+    def between(self, after: int, upto: int) -> list[tuple[int, int]]:
+        """Positions above one and up to another, rising, each with its way."""
+        found = [(each, way) for way, each in self._positions.items() if after < each <= upto]
+        return sorted(found)
+
+    def state(self) -> list[tuple[int, int]]:
+        """Everything, for a checkpoint."""
+        return list(self._positions.items())

@@ -1,0 +1,105 @@
+"""Parts of large messages, read back from their records in the heap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from dray.errors import ProtocolError, StoreCorrupt
+from dray.large.join import PartSeen, SequenceKey
+from dray.manager.queue.index import Entry, unpack
+from dray.model.classes import Part
+from dray.store.disk import MESSAGE_FILE_UNREADABLE
+from dray.store.heap import file_name
+from dray.wire.frames import MARK_LAST
+from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_properties
+
+if TYPE_CHECKING:
+    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.ways import Ways
+    from dray.store.heap import Extent
+
+
+class Records(Protocol):
+    """Where records can be read: a store, or the heap files of one that is stopped."""
+
+    def read(self, extent: Extent, *, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes of a record, or the first of them."""
+        ...
+
+
+def part_seen(store: Records, entry: Entry) -> PartSeen:
+    """What the record of an entry says of itself as a part; raises `StoreCorrupt`."""
+    length = entry.length if entry.part == Part.HEADER else HEADER_BYTES
+    record = store.read(entry.extent, length=length)
+    try:
+        seen = seen_in_record(read_header(record), record)
+    except ProtocolError as error:
+        name = file_name(entry.file)
+        raise StoreCorrupt(
+            f"Event {MESSAGE_FILE_UNREADABLE}: the part of a large message at position"
+            f" {entry.lookup_id} is damaged in {name} at byte {entry.offset}: {error}",
+            event=MESSAGE_FILE_UNREADABLE,
+            file=name,
+        ) from error
+    return seen._replace(lookup_id=entry.lookup_id, transaction=entry.transaction, way=entry.stream)
+
+
+def seen_in_record(header: RecordHeader, record: bytes | memoryview, offset: int = 0) -> PartSeen:
+    """What a record of a part says, before it has a position."""
+    is_header = header.part == Part.HEADER
+    return PartSeen(
+        lookup_id=0,
+        part=header.part,
+        key=SequenceKey(header.source, header.number if is_header else header.sequence),
+        fragment=header.app_specific,
+        fragment_count=header.fragment_count,
+        transaction=0,
+        size=_plain_bytes(header) if header.part == Part.FRAGMENT else 0,
+        correlation_id=(
+            read_properties(record, header, offset).correlation_id if is_header else None
+        ),
+    )
+
+
+def _plain_bytes(header: RecordHeader) -> int:
+    """How many bytes of the body a fragment has, compressed or not."""
+    return header.fragment_count or header.body_bytes
+
+
+def find_parts(store: Records, queue: Queue, ways: Ways) -> list[bytes]:
+    """Rebuild what is known of a queue's large messages after a start, from its records.
+
+    Gives the entries whose records cannot be read: one of them must not keep a manager from
+    starting.
+    """
+    damaged: list[bytes] = []
+    if queue.index.part_count:
+        watch_arrivals(store, queue, 1, damaged)
+        # This manager's own transactions are there whole or not at all: none is in flight.
+        queue.parts.source_went_on(0, 0, ended=True)
+        for way in ways.into(queue.number):
+            going = ways.going(way)
+            queue.parts.source_went_on(way, going, ended=not going)
+    return damaged
+
+
+def watch_arrivals(
+    store: Records, queue: Queue, first: int, damaged: list[bytes] | None = None
+) -> None:
+    """Tell the large messages of a queue what has joined it from a position on.
+
+    Raises `StoreCorrupt` for a record that cannot be read, unless `damaged` takes its entry.
+    """
+    if not queue.index.part_count or queue.outgoing:
+        return
+    for packed in queue.index.in_position_order(first - 1):
+        entry = unpack(packed)
+        if entry.part != Part.PLAIN:
+            try:
+                queue.parts.added(part_seen(store, entry))
+            except StoreCorrupt:
+                if damaged is None:
+                    raise
+                damaged.append(packed)
+        ended = bool(entry.marks & MARK_LAST)
+        queue.parts.source_went_on(entry.stream, entry.transaction, ended=ended)

@@ -1,0 +1,243 @@
+"""Queues by name and number, and what one queue is made of."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.errors import QueueExists, QueueNotFound
+from dray.large.join import LargeParts
+from dray.manager.queue.accounts import account_of
+from dray.manager.queue.ended_short import EndedShort
+from dray.manager.queue.index import lengths_in, positions_in
+from dray.manager.queue.queue_index import QueueIndex
+from dray.model.classes import QueueKind
+from dray.model.names import queue_key
+from dray.model.queue import QueueInfo, QueueOptions
+
+if TYPE_CHECKING:
+    from dray.delivery.outgoing import OutgoingStream
+    from dray.manager.events import Peer
+    from dray.manager.requests.receiving import Waiter
+
+
+class Route(NamedTuple):
+    """Where an outgoing queue delivers to."""
+
+    peer: Peer
+    remote_queue: str
+
+
+class Queue:
+    """One queue. Everything durable about it is changed by facts only (`state.py`)."""
+
+    def __init__(self, number: int, name: str, kind: QueueKind, options: QueueOptions) -> None:
+        """Make an empty queue."""
+        self.number = number
+        self.name = name
+        self.kind = kind
+        self.options = options
+        self.index = QueueIndex()
+        self.next_lookup_id = 1
+        self.born = 0
+        """Its birth number: no other queue of this manager ever has the same."""
+        self.paused = False
+        self.route: Route | None = None
+        self.stream: OutgoingStream | None = None
+        self.parent: Queue | None = None
+        """Of a journal or a sub-queue: its queue."""
+        self.sub_queues: list[Queue] = []
+        self.journal: Queue | None = None
+        self.purge_pending: set[int] = set()
+        """Held entries that were purged: gone unless the transaction that holds them commits."""
+        self.ended_short = EndedShort()
+        """Of an outgoing queue: transactions whose end its destination has to be told."""
+        # From here on volatile: forgotten in a crash, like the transactions it serves.
+        self.parts = LargeParts()
+        self.waiters: deque[Waiter] = deque()
+        self.large_senders: set[int] = set()
+        """Transactions that send a large message to it and have not ended."""
+        self.opened = 0
+        """Of a sub-queue: how many sessions have opened it."""
+        self.staged_bytes = 0
+        self.destination_transactional = True
+        """Of an outgoing queue: of which kind the queue is that it leads to, as far as is known."""
+        self.express_positions = range(0)
+        """Reserved for express messages and not taken yet; void once something joins by a fact."""
+        self.copies_skipped = 0
+        """Copies that were not put into it, because a quota was used up."""
+        self.account = account_of(number)
+
+    @property
+    def outgoing(self) -> bool:
+        """Whether the queue waits for another manager."""
+        return self.route is not None
+
+    @property
+    def carried(self) -> bool:
+        """Whether anything ever went into it on its way to another manager."""
+        return self.stream is not None and self.stream.last > 0
+
+    @property
+    def takes_express(self) -> bool:
+        """Whether messages may be express in it: in none that is, or leads to, a transactional one.
+
+        Of which kind a queue of another manager is, that one tells with every order ack; until it
+        has, nothing is risked on a guess.
+        """
+        if self.outgoing:
+            return not self.destination_transactional
+        return not self.options.transactional
+
+    @property
+    def express_room(self) -> int:
+        """How many of the positions behind the last message are reserved for express ones."""
+        block = self.express_positions
+        return len(block) if block.stop == self.next_lookup_id else 0
+
+    @property
+    def journals_receives(self) -> bool:
+        """Whether what is received from it is kept in its journal."""
+        return self.options.journal and self.journal is not None
+
+    @property
+    def keeper(self) -> Queue | None:
+        """The journal that keeps what is received from it: for a sub-queue its parent's."""
+        owner = self.counted
+        return owner.journal if owner.journals_receives else None
+
+    @property
+    def counted(self) -> Queue:
+        """The queue against whose quota this one's messages count: a sub-queue's is its parent."""
+        parent = self.parent
+        return parent if parent is not None and self.kind is QueueKind.SUB else self
+
+    @property
+    def quota(self) -> int | None:
+        """How many bytes it may hold."""
+        parent = self.parent
+        if parent is not None and self.kind is QueueKind.JOURNAL:
+            return parent.options.journal_quota
+        return self.options.quota
+
+    @property
+    def quota_name(self) -> str:
+        """What that quota is called in errors."""
+        return "journal" if self.kind is QueueKind.JOURNAL else "queue"
+
+    @property
+    def bytes_used(self) -> int:
+        """Bytes that count against it."""
+        return self.index.byte_count + sum(sub.index.byte_count for sub in self.sub_queues)
+
+    def skip_position(self, when_us: int) -> int:
+        """Use up a position of an outgoing queue for no message: its stream will pass it over."""
+        skipped, self.next_lookup_id = self.next_lookup_id, self.next_lookup_id + 1
+        if self.stream is not None:
+            self.stream.admitted(skipped, skipped, when_us)
+        return skipped
+
+    def info(self) -> QueueInfo:
+        """The queue as it stands."""
+        return QueueInfo(
+            name=self.name,
+            kind=self.kind,
+            transactional=self.options.transactional,
+            message_count=len(self.index),
+            byte_count=self.index.byte_count,
+            journal_count=len(self.journal.index) if self.journal is not None else 0,
+            journal_bytes=self.journal.index.byte_count if self.journal is not None else 0,
+            express_count=self.index.express_count,
+            express_bytes=self.index.express_bytes,
+            copies_skipped=sum(each.copies_skipped for each in (self, self.journal) if each),
+            quota=self.options.quota,
+            journal_quota=self.options.journal_quota,
+            state=self._state(),
+            label=self.options.label,
+            digest=self.options.digest,
+            born=self.born,
+        )
+
+    def _state(self) -> str:
+        return "active" if self.stream is None else str(self.stream.condition)
+
+
+class IndexBacklog:
+    """An outgoing queue's index as delivery sees it."""
+
+    def __init__(self, index: QueueIndex) -> None:
+        """Look at `index`."""
+        self._index = index
+
+    def after(self, lookup_id: int) -> Iterator[tuple[int, int]]:
+        """Position and record length of all messages above a position, in order."""
+        for run in self._index.runs_after(lookup_id):
+            yield from zip(positions_in(run), lengths_in(run), strict=True)
+
+
+class QueueTable:
+    """All queues of a manager."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._by_number: dict[int, Queue] = {}
+        self._by_key: dict[str, Queue] = {}
+        self._outgoing: dict[int, Queue] = {}
+        self.made = 0
+        """How many were ever entered in this life."""
+
+    def __iter__(self) -> Iterator[Queue]:
+        """All queues in the order of their creation."""
+        return iter(self._by_number.values())
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._by_number)
+
+    def add(self, queue: Queue) -> None:
+        """Enter a queue; numbers and names are unique."""
+        key = queue_key(queue.name)
+        if key in self._by_key:
+            raise QueueExists(f"there is already a queue {queue.name!r}", queue=queue.name)
+        self._by_key[key] = self._by_number[queue.number] = queue
+        self.made += 1
+        if queue.outgoing:
+            self._outgoing[queue.number] = queue
+
+    def discard(self, number: int) -> Queue | None:
+        """Take a queue out."""
+        queue = self._by_number.pop(number, None)
+        if queue is not None:
+            del self._by_key[queue_key(queue.name)]
+            self._outgoing.pop(number, None)
+        return queue
+
+    def outgoing(self) -> list[Queue]:
+        """Those that wait for other managers."""
+        return list(self._outgoing.values())
+
+    def numbered(self, number: int) -> Queue:
+        """The queue of a number; raises `QueueNotFound` if it was deleted."""
+        queue = self._by_number.get(number)
+        if queue is None:
+            raise QueueNotFound("the queue has been deleted; open it again by name", queue="")
+        return queue
+
+    def get(self, number: int) -> Queue | None:
+        """The queue of a number, if it is still there."""
+        return self._by_number.get(number)
+
+    def find(self, name: str) -> Queue | None:
+        """The queue of a canonical name."""
+        return self._by_key.get(queue_key(name))
+
+    def named(self, name: str) -> Queue:
+        """The queue of a canonical name; raises `QueueNotFound`."""
+        queue = self.find(name)
+        if queue is None:
+            hint = "connect to its own" if "://" in name else "create it first"
+            raise QueueNotFound(
+                f"there is no queue {name!r} on this queue manager; {hint}", queue=name
+            )
+        return queue

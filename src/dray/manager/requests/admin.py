@@ -1,0 +1,441 @@
+"""Greetings, queues and the manager itself: everything asked that moves no message."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dray.delivery.events import Paused, Resumed
+from dray.errors import (
+    AccessDenied,
+    Misuse,
+    ProtocolError,
+    QueueExists,
+    QueueNotFound,
+    StatusQueueMissing,
+)
+from dray.large.digests import DIGESTS
+from dray.manager.change import sub_queues
+from dray.manager.change.expiry import give_up
+from dray.manager.change.purging import carry_on, leave_all
+from dray.manager.events import Peer
+from dray.manager.facts import NumbersLeased, QueueCreated, QueueDeleted, QueuePaused, QuotaSet
+from dray.manager.notices import NoticeKind
+from dray.manager.peers import peers
+from dray.manager.queue.accounts import Account
+from dray.manager.queue.index import copies_of, lookup_id_of
+from dray.manager.transactions.transactions import abort, give_up_claim
+from dray.model.arguments import no_sense
+from dray.model.classes import MessageClass, QueueKind, TransactionStatus
+from dray.model.ids import EXPRESS_OUTCOME, ManagerId, split_id
+from dray.model.limits import (
+    ENDS_REMEMBERED_MAX,
+    FRAME_CHANNELS_MAX,
+    LABEL_CHARACTERS_MAX,
+    NUMBERS_LEASED,
+    QUEUES_MAX,
+)
+from dray.model.names import QueueAddress, check_new_queue_name, parse_queue_address
+from dray.model.queue import ManagerInfo, QueueInfo, QueueOptions
+from dray.wire.frames import (
+    CreateQueue,
+    DeleteQueue,
+    Describe,
+    DescribeQueue,
+    Done,
+    Hello,
+    Lease,
+    Leased,
+    ListQueues,
+    ManagerState,
+    Opened,
+    OpenQueue,
+    Outcome,
+    OutcomeIs,
+    PauseQueue,
+    QueueList,
+    QueueState,
+    SetQuota,
+    Welcome,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dray.manager.context import Context, Session
+    from dray.manager.queue.queues import Queue
+
+_STATUS_QUEUE_LABEL = "status messages of large messages"
+_TOO_MANY_ENDS = (
+    f"more than {ENDS_REMEMBERED_MAX} outgoing queues were deleted while their destinations could"
+    " not be reached: the destination of the oldest of these is never told, and keeps a little"
+    " memory for it"
+)
+
+
+def handle_hello(context: Context, session: Session, request_id: int, head: Hello) -> None:
+    """Learn who calls; lease numbers to a client."""
+    if head.role not in ("client", "manager"):
+        raise ProtocolError(f"nobody here knows what a {head.role!r} is")
+    if head.role == "manager":
+        peers.greet(context, session, head)
+    session.role, session.peer_id = head.role, head.manager_id
+    first, count = _lease(context) if head.role == "client" else (0, 0)
+    welcome = Welcome(
+        context.state.manager_id,
+        context.state.name,
+        context.config.version,
+        session.number,
+        first,
+        count,
+        FRAME_CHANNELS_MAX,
+        takes_files=head.role == "client",
+    )
+    context.answer(session, request_id, welcome)
+
+
+def handle_lease(context: Context, session: Session, request_id: int, _head: Lease) -> None:
+    """Lease more numbers."""
+    context.answer(session, request_id, Leased(*_lease(context)))
+
+
+def handle_create(context: Context, session: Session, request_id: int, head: CreateQueue) -> None:
+    """Create a queue, durably."""
+    name = check_new_queue_name(head.name)
+    if len(head.options.label) > LABEL_CHARACTERS_MAX:
+        raise Misuse(f"a label has at most {LABEL_CHARACTERS_MAX} characters")
+    if head.options.digest is not None and head.options.digest not in DIGESTS:
+        raise Misuse(
+            f"a digest is one of {', '.join(sorted(DIGESTS))}, not {head.options.digest!r}"
+        )
+    queue = context.state.queues.find(name)
+    if queue is None:
+        queue = _create(context, QueueAddress(name), head.options)
+        if queue.options.journal:
+            journal_of(context, queue)
+    elif not head.exist_ok:
+        raise QueueExists(f"there is already a queue {queue.name!r}", queue=queue.name)
+    context.answer(session, request_id, QueueState(queue.info()))
+
+
+def handle_open(context: Context, session: Session, request_id: int, head: OpenQueue) -> None:
+    """Resolve a name; a remote one gets its outgoing queue when it is first used."""
+    queue = (_status_queue if head.for_status else resolve)(context, head.name)
+    sub_queues.opened(session, queue)
+    options = queue.options
+    opened = Opened(
+        queue.number, queue.name, str(queue.kind), options.transactional, options.digest
+    )
+    context.answer(session, request_id, opened)
+
+
+def _status_queue(context: Context, name: str) -> Queue:
+    """Find the queue of a name for status messages, or create it; raises `StatusQueueMissing`."""
+    address = _seen_from_here(context, name)
+    if address.remote:
+        raise StatusQueueMissing(
+            f"{name!r} is on another queue manager and cannot be the status queue; name a queue of"
+            " this one",
+            queue=name,
+        )
+    known = context.state.queues.find(address.local_name)
+    if known is None and not (context.config.create_status_queue or address.sub_queue):
+        raise StatusQueueMissing(
+            f"receiving large messages needs a transactional queue {name!r}, and this queue manager"
+            " is configured not to create it (create_status_queue); create it yourself",
+            queue=name,
+        )
+    try:
+        if known is None and not address.sub_queue:
+            options = QueueOptions(label=_STATUS_QUEUE_LABEL)
+            return _create(context, QueueAddress(check_new_queue_name(name)), options)
+        return resolve(context, name)
+    except Misuse as error:
+        raise StatusQueueMissing(
+            f"there is no status queue {name!r}, and it cannot be created: {error}", queue=name
+        ) from error
+
+
+def resolve(context: Context, name: str) -> Queue:
+    """Find the queue of a name; outgoing queues, journals and sub-queues are made when needed."""
+    address = _seen_from_here(context, name)
+    if not address.remote:
+        return _local(context, address)
+    queue = context.state.queues.find(str(address))
+    return queue or _create(context, address, QueueOptions(transactional=True))
+
+
+def known(context: Context, name: str) -> Queue | None:
+    """The queue that a message sent to a name goes into; None if there is none."""
+    return context.state.queues.find(str(_seen_from_here(context, name)))
+
+
+def _seen_from_here(context: Context, name: str) -> QueueAddress:
+    """A name taken apart; the address of a queue of this manager's own is its plain name."""
+    address = parse_queue_address(name)
+    if address.remote and Peer(address.host, address.port) in context.own_addresses:
+        return QueueAddress(address.queue, address.sub_queue)
+    return address
+
+
+def handle_describe_queue(
+    context: Context, session: Session, request_id: int, head: DescribeQueue
+) -> None:
+    """Tell how a queue stands."""
+    queue = context.state.queues.named(str(_seen_from_here(context, head.name)))
+    info = msgspec.structs.replace(queue.info(), delivery=context.delivery_of(queue))
+    context.answer(session, request_id, QueueState(info))
+
+
+def handle_list(context: Context, session: Session, request_id: int, _head: ListQueues) -> None:
+    """Tell how all queues stand."""
+    infos = [_info(context, queue) for queue in context.state.queues]
+    context.answer(session, request_id, QueueList(infos))
+
+
+def _info(context: Context, queue: Queue) -> QueueInfo:
+    """How a queue stands, and why its destination refuses if it does."""
+    info = queue.info()
+    if queue.stream is None or queue.stream.refusals.current is None:
+        return info
+    return msgspec.structs.replace(info, delivery=context.delivery_of(queue))
+
+
+def handle_delete(context: Context, session: Session, request_id: int, head: DeleteQueue) -> None:
+    """Delete a queue with its messages; those who wait at it are told."""
+    queue = context.state.queues.named(str(_seen_from_here(context, head.name)))
+    if queue.kind in (QueueKind.SYSTEM, QueueKind.JOURNAL):
+        raise AccessDenied(f"{queue.name!r} belongs to the queue manager and cannot be deleted")
+    _check_nothing_prepared(context, [queue, *queue.sub_queues])
+    steps = _delete(context, queue, partial(context.answer, session, request_id, Done()))
+    carry_on(context, steps, partial(context.refuse, session, request_id))
+
+
+def _delete(context: Context, queue: Queue, answer: Callable[[], None]) -> Iterator[None]:
+    """Work: let go what is in a queue, then delete it."""
+    for each in (queue, *queue.sub_queues):
+        yield from _let_go(context, each)
+    if context.state.queues.get(queue.number) is not queue:
+        raise QueueNotFound(f"queue {queue.name!r} has been deleted", queue=queue.name)
+    _check_nothing_prepared(context, [queue, *queue.sub_queues])
+    family = [queue, *queue.sub_queues, *([queue.journal] if queue.journal is not None else ())]
+    _drop_uploads(context, family)
+    if queue.outgoing and len(context.state.endings) >= ENDS_REMEMBERED_MAX:
+        context.notices.add(NoticeKind.END_UNTOLD, queue.name, _TOO_MANY_ENDS)
+    context.record(QueueDeleted(queue.number, context.now_us))
+    for each in family:
+        gone = QueueNotFound(f"queue {each.name!r} has been deleted", queue=each.name)
+        for waiter in each.waiters:
+            context.refuse(waiter.session, waiter.request_id, gone)
+        each.waiters.clear()
+    answer()
+
+
+def _let_go(context: Context, queue: Queue) -> Iterator[None]:
+    """Work: tell the senders of what is in a queue, if they asked for it, that it is deleted (R55).
+
+    Of what a transaction holds too: that transaction cannot commit any more.
+    """
+    if queue.outgoing:
+        yield from give_up(context, queue)
+    why = MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_DELETED
+    while asked := [lookup_id_of(each) for each in queue.index.everything() if copies_of(each)]:
+        yield from leave_all(context, queue, asked, why, held=True)
+        if context.state.queues.get(queue.number) is not queue:
+            return
+
+
+def _drop_uploads(context: Context, family: list[Queue]) -> None:
+    """What is not sent to its end has nowhere to go any more."""
+    numbers = {queue.number for queue in family}
+    for upload in [each for each in context.state.uploads if each.queue in numbers]:
+        transaction = context.transactions.get(upload.number)
+        if transaction is not None:
+            abort(context, transaction)
+
+
+def _check_nothing_prepared(context: Context, family: list[Queue]) -> None:
+    """What is prepared must be able to commit."""
+    numbers = {queue.number for queue in family}
+    for prepared in context.state.prepared.values():
+        if sub_queues.used_by(prepared) & numbers:
+            name = context.transaction_id(prepared.transaction)
+            raise Misuse(
+                f"{family[0].name!r} cannot be deleted: the prepared transaction {name} has sent to"
+                " it or received from it; commit or abort that first"
+            )
+
+
+def handle_describe(context: Context, session: Session, request_id: int, _head: Describe) -> None:
+    """Tell how the manager stands."""
+    counters = context.store.counters
+    outgoing = [_info(context, queue) for queue in context.state.queues if queue.outgoing]
+    info = ManagerInfo(
+        id=ManagerId(context.state.manager_id),
+        name=context.state.name,
+        version=context.config.version,
+        quota=context.ledger.limits[Account.COMPUTER],
+        bytes_used=context.ledger.stored[Account.COMPUTER],
+        journal_quota=context.ledger.limits[Account.JOURNAL],
+        journal_bytes_used=context.ledger.stored[Account.JOURNAL],
+        outgoing_queues=outgoing,
+        uptime=context.now - context.started,
+        syncs=counters.syncs,
+        groups=counters.groups,
+        heap_files=counters.heap_files,
+        checkpoints=counters.checkpoints,
+        pid=context.config.pid,
+        express_memory=counters.express_memory,
+        express_in_memory=counters.express_in_memory,
+        disk_free=max(0, context.disk_room.free),
+        low_water=context.disk_room.low_water,
+    )
+    context.answer(session, request_id, ManagerState(info))
+
+
+def handle_pause(context: Context, session: Session, request_id: int, head: PauseQueue) -> None:
+    """Stop the delivery of an outgoing queue, or let it go on."""
+    queue = context.state.queues.named(str(_seen_from_here(context, head.name)))
+    if queue.stream is None:
+        raise Misuse(f"{queue.name!r} is not an outgoing queue: there is no delivery to pause")
+    if queue.paused != head.paused:
+        context.record(QueuePaused(queue.number, head.paused))
+        context.steer(queue, Paused() if head.paused else Resumed())
+    context.answer(session, request_id, Done())
+
+
+def handle_set_quota(context: Context, session: Session, request_id: int, head: SetQuota) -> None:
+    """Set quotas while running; what is stored stays, also above the new limit (R65)."""
+    if head.name:
+        queue = context.state.queues.named(head.name)
+        _check_has_quotas(queue)
+        number, quota, journal_quota = queue.number, queue.quota, queue.options.journal_quota
+    else:
+        number, limits = 0, context.ledger.limits
+        quota, journal_quota = limits[Account.COMPUTER], limits[Account.JOURNAL]
+    wanted = _wanted(head.quota, quota), _wanted(head.journal_quota, journal_quota)
+    context.record(QuotaSet(number, *wanted))
+    context.answer(session, request_id, Done())
+
+
+def _wanted(asked_for: int | None, now: int | None) -> int | None:
+    if asked_for is not None and asked_for < SetQuota.KEPT:
+        raise no_sense("quota", "a number of bytes from 0 on, or None", asked_for)
+    return now if asked_for == SetQuota.KEPT else asked_for
+
+
+def _check_has_quotas(queue: Queue) -> None:
+    """Only of a queue with bytes and a limit of its own; others would keep one to no effect."""
+    if queue.account is Account.EXEMPT:
+        raise AccessDenied(f"no quota applies to {queue.name!r}: it is the queue manager's own")
+    if queue.parent is not None:
+        whose = "quota" if queue.counted is queue.parent else "journal quota"
+        raise Misuse(f"{queue.name!r} is under the {whose} of {queue.parent.name!r}; set that")
+
+
+def handle_outcome(context: Context, session: Session, request_id: int, head: Outcome) -> None:
+    """Tell what became of a transaction (S2-3); a claim that is open is given up first."""
+    if head.claim:
+        manager, number = split_id(head.transaction_id)
+        if manager == context.state.manager_id:
+            give_up_claim(context, number)
+    context.answer(session, request_id, OutcomeIs(str(outcome_of(context, head.transaction_id))))
+
+
+def outcome_of(context: Context, transaction_id: str) -> TransactionStatus:
+    """What became of a transaction; what is called aborted here will never happen."""
+    manager, number = split_id(transaction_id)
+    number, express = number & ~EXPRESS_OUTCOME, number & EXPRESS_OUTCOME
+    state = context.state
+    if manager != state.manager_id or number >= state.next_number:
+        return TransactionStatus.UNKNOWN
+    if state.has_committed(number) or number in context.express_outcomes:
+        return TransactionStatus.COMMITTED
+    if number in state.prepared:
+        return TransactionStatus.PREPARED
+    if number in context.transactions:
+        return TransactionStatus.PENDING
+    if state.outcomes.may_have_forgotten(number) or (
+        express and context.express_outcomes.may_have_forgotten(number)
+    ):
+        return TransactionStatus.UNKNOWN
+    # Whatever is neither committed nor open was aborted, at the latest by a crash (R3).
+    context.barred.add(number)
+    return TransactionStatus.ABORTED
+
+
+def _lease(context: Context) -> tuple[int, int]:
+    first = context.state.next_number
+    context.record(NumbersLeased(first + NUMBERS_LEASED))
+    return first, NUMBERS_LEASED
+
+
+def _local(context: Context, address: QueueAddress) -> Queue:
+    queue = context.state.queues.find(address.local_name)
+    if queue is not None or not address.sub_queue:
+        return queue or context.state.queues.named(address.local_name)
+    parent = context.state.queues.named(address.queue)
+    is_journal = address.sub_queue.casefold() == "journal"
+    return part_of(context, parent, QueueKind.JOURNAL if is_journal else QueueKind.SUB, address)
+
+
+def journal_of(context: Context, queue: Queue) -> Queue:
+    """The journal of a queue, made when it is first needed."""
+    return queue.journal or part_of(
+        context, queue, QueueKind.JOURNAL, QueueAddress(queue.name, "journal")
+    )
+
+
+def part_of(context: Context, queue: Queue, kind: QueueKind, address: QueueAddress) -> Queue:
+    """A queue's journal or a sub-queue, made when it is first needed."""
+    if queue.kind is not QueueKind.PRIVATE:
+        raise QueueNotFound(f"{queue.name!r} has no {kind}", queue=queue.name)
+    if kind is QueueKind.SUB:
+        # A journal is owed to its queue; sub-queues are as many as callers think of names.
+        _check_room(context)
+    number, name = context.state.next_queue, f"{queue.name};{address.sub_queue}"
+    options = QueueOptions(transactional=queue.options.transactional)
+    born = context.state.identity.next_birth(context.now_us)
+    created = QueueCreated(
+        number, name, str(kind), options,
+        parent=queue.number, born=born, first_position=context.state.positions_from,
+    )  # fmt: skip
+    context.record(created)
+    part = context.state.queues.numbered(number)
+    if kind is QueueKind.SUB:
+        sub_queues.reserve_positions(context, part)
+    return part
+
+
+def _create(context: Context, address: QueueAddress, options: QueueOptions) -> Queue:
+    state = context.state
+    name = str(address)
+    kind = QueueKind.OUTGOING if address.remote else QueueKind.PRIVATE
+    _check_room(context)
+    peer, remote = next_hop(context, address) if address.remote else (Peer("", 0), "")
+    host, port, secure = peer
+    created = QueueCreated(
+        state.next_queue, name, str(kind), options, host, port, remote, secure=secure,
+        born=state.identity.next_birth(context.now_us), first_position=state.positions_from,
+    )  # fmt: skip
+    context.record(created)
+    return state.queues.named(name)
+
+
+def _check_room(context: Context) -> None:
+    if len(context.state.queues) >= QUEUES_MAX:
+        raise Misuse(
+            f"a queue manager has at most {QUEUES_MAX} queues and sub-queues; delete one first"
+        )
+
+
+def next_hop(context: Context, address: QueueAddress) -> tuple[Peer, str]:
+    """Which manager an outgoing queue delivers to, and what it asks for there.
+
+    Fixed when the queue is made: what was told of its messages comes back by the same way.
+    """
+    goal = Peer(address.host, address.port, address.secure)
+    via = context.config.routes.get(goal, goal)
+    return via, address.local_name if via == goal else str(address)

@@ -1,0 +1,253 @@
+"""Backup of a running manager: a moment between two turns, read while traffic goes on.
+
+The moment is the turn that takes the request: the state is taken as for a checkpoint, and every
+heap file with a live record is pinned, so that nothing that was there then is overwritten before it
+was read. What costs time, to write the state down and to list the places of all records, is done
+portion by portion with the next ticks; then the request is answered. The client draws the pieces
+one at a time and makes the archive of them (`wire/archive.py`); here nothing is read, compressed or
+waited for, the daemon sends records from the heap files as it does for receivers. A file is let go
+once all that was wanted of it has gone out. The first answer waits for the sync of everything
+before the moment, so an archive never holds what a crash could still undo.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import crc32c
+
+from dray.errors import DrayError, Misuse, StorePoisoned
+from dray.manager.disk.quarantine import QUARANTINE
+from dray.manager.events import Body
+from dray.manager.queue.index import claims_in, entries_in, place_in, place_of, split_tails
+from dray.model.limits import BACKUP_PIECE_BYTES, BACKUP_PIECE_RECORDS
+from dray.store.heap import Extent
+from dray.store.heap_file import missing_file
+from dray.store.kinds import KIND_AT, Kind
+from dray.wire.archive import pack_runs
+from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from dray.manager.context import Context, Session
+    from dray.manager.queue.parts import Records
+    from dray.manager.state.state import State
+
+_PLACE: Final = struct.Struct(">III")
+"""Offset, length, CRC32C: packed so that they sort, and take 12 bytes each."""
+CHECK: Final = struct.Struct("<II")
+_PORTION_RECORDS: Final = 2_048
+"""Places that are listed in one tick, in two or three milliseconds."""
+
+
+class _Taken(NamedTuple):
+    """What there was of records at one moment, in what nobody changes."""
+
+    entries: list[bytes]
+    """Packed entries, any number in one piece."""
+    tails: list[bytes]
+    """The same of records that are in no queue yet."""
+    aside: list[bytes]
+    """Entries of what is in quarantine."""
+
+
+class BackupRun:
+    """One backup under way."""
+
+    def __init__(self, state: State) -> None:
+        """Take the state as it is now; `prepare` has to be run through before anything else."""
+        self._snapshots = state.snapshot()
+        self._taken = _taken(state)
+        self._state: deque[bytes] = deque()
+        self._places: dict[int, bytearray] = {}
+        self._unread: deque[int] = deque()
+        self._file = 0
+        self._reading: deque[bytes] = deque()
+        self.messages = self.record_bytes = self.state_bytes = 0
+        self.files: deque[int] = deque()
+        """Heap files that are still wanted, in the order in which they will be read."""
+
+    def prepare(self, records: Records) -> Iterator[None]:
+        """Write down and list what was taken, a portion between two of what this gives.
+
+        What is in quarantine has another checksum than it should have: it is read from `records`.
+        Raises `StoreCorrupt` if it cannot be.
+        """
+        yield from self._write_down()
+        for extent, crc in self._claims(records):
+            if extent.file >> KIND_AT == Kind.EXPRESS:
+                continue
+            places = self._places.setdefault(extent.file, bytearray())
+            places += _PLACE.pack(extent.offset, extent.length, crc)
+            self.record_bytes += extent.length
+            self.messages += 1
+            if self.messages % _PORTION_RECORDS == 0:
+                yield
+        self.files.extend(sorted(self._places))
+        self._unread.extend(self.files)
+
+    def passed(self) -> list[int]:
+        """Heap files of which all has been taken; each is given once."""
+        wanted = self._file if self._reading else next(iter(self._unread), None)
+        done = []
+        while self.files and self.files[0] != wanted:
+            done.append(self.files.popleft())
+        return done
+
+    def take(self) -> tuple[BackupPiece, Body]:
+        """The next piece; an empty one when all has been taken."""
+        if self._state:
+            return BackupPiece(), (self._state.popleft(),)
+        runs: list[Extent] = []
+        checks: list[bytes] = []
+        total = 0
+        while len(checks) < BACKUP_PIECE_RECORDS and (self._reading or self._unread):
+            if not self._reading:
+                self._read_on()
+            offset, length, crc = _PLACE.unpack(self._reading[0])
+            if total and total + length > BACKUP_PIECE_BYTES:
+                break
+            self._reading.popleft()
+            total += length
+            checks.append(CHECK.pack(length, crc))
+            last = runs[-1] if runs else None
+            if last is not None and (last.file, last.offset + last.length) == (self._file, offset):
+                runs[-1] = last._replace(length=last.length + length)
+            else:
+                runs.append(Extent(self._file, offset, length))
+        return BackupPiece(pack_runs(runs), b"".join(checks)), tuple(runs)
+
+    def _read_on(self) -> None:
+        self._file = self._unread.popleft()
+        packed, size = bytes(self._places.pop(self._file)), _PLACE.size
+        places = [packed[at : at + size] for at in range(0, len(packed), size)]
+        self._reading.extend(sorted(places))
+
+    def _write_down(self) -> Iterator[None]:
+        image = bytearray()
+        for piece in self._snapshots.joined():
+            image += piece
+            while len(image) >= BACKUP_PIECE_BYTES:
+                self._state.append(bytes(image[:BACKUP_PIECE_BYTES]))
+                del image[:BACKUP_PIECE_BYTES]
+                yield
+        if image:
+            self._state.append(bytes(image))
+        self.state_bytes = sum(map(len, self._state))
+
+    def _claims(self, records: Records) -> Iterator[tuple[Extent, int]]:
+        for packed in self._taken.entries:
+            yield from claims_in(packed)
+        for packed in self._taken.tails:
+            yield from map(place_of, split_tails(packed))
+        for packed in self._taken.aside:
+            extent, _ = place_in(packed)
+            yield extent, crc32c.crc32c(records.read(extent))
+
+
+def _taken(state: State) -> _Taken:
+    taken = _Taken([], [], [])
+    for queue in state.queues:
+        pages, others = queue.index.copied()
+        if queue.number == QUARANTINE:
+            taken.aside.extend(each for page in (*pages, *others) for each in entries_in(page))
+        else:
+            taken.entries.extend((*pages, *others))
+    for prepared in state.prepared.values():
+        taken.tails.extend(tails for _, tails in prepared.sends)
+    for upload in state.uploads:
+        taken.tails.extend(upload.tails)
+    return taken
+
+
+class Preparation(NamedTuple):
+    """A backup that was asked for and is not yet answered."""
+
+    session: Session
+    request_id: int
+    run: BackupRun
+    steps: Iterator[None]
+    pinned: frozenset[int]
+    taken_us: int
+
+
+def handle_backup(context: Context, session: Session, request_id: int, _head: Backup) -> None:
+    """Fix the moment."""
+    if any(each.backup is not None for each in context.sessions.values()):
+        raise Misuse("another backup of this queue manager is under way; wait for its end")
+    run = session.backup = BackupRun(context.state)
+    pinned = frozenset(context.store.live_files())
+    for file in pinned:
+        context.store.pin(file)
+    steps = run.prepare(context.store)
+    context.preparing = Preparation(session, request_id, run, steps, pinned, context.now_us)
+    prepare_on(context)
+
+
+def prepare_on(context: Context) -> None:
+    """Do one more portion for the backup that is being prepared, if one is; the last answers."""
+    preparing = context.preparing
+    if preparing is None:
+        return
+    try:
+        for _ in preparing.steps:
+            return
+        lost = [file for file in preparing.run.files if file not in preparing.pinned]
+        if lost:
+            raise missing_file(lost[0])
+    except StorePoisoned:
+        raise
+    except DrayError as error:
+        end_backup(context, preparing.session)
+        context.refuse(preparing.session, preparing.request_id, error)
+        return
+    context.preparing = None
+    for file in preparing.pinned.difference(preparing.run.files):
+        context.store.unpin(file)
+    _answer(context, preparing)
+
+
+def _answer(context: Context, prepared: Preparation) -> None:
+    run, state = prepared.run, context.state
+    begun = BackupBegun(
+        state.manager_id,
+        state.name,
+        context.config.version,
+        prepared.taken_us,
+        run.messages,
+        run.record_bytes,
+        run.state_bytes,
+        context.store.heap_file_bytes,
+    )
+    context.answer(prepared.session, prepared.request_id, begun)
+
+
+def handle_backup_read(
+    context: Context, session: Session, request_id: int, _head: BackupRead
+) -> None:
+    """Give the next piece. Its bytes are durable and pinned, so it waits for no sync."""
+    run = session.backup
+    if run is None or context.preparing is not None:
+        raise Misuse("a piece of a backup was asked for, and no backup is under way; begin one")
+    for file in run.passed():
+        context.store.unpin(file)
+    piece, body = run.take()
+    if not body:
+        session.backup = None
+    context.answer(session, request_id, piece, body, held=False)
+
+
+def end_backup(context: Context, session: Session) -> None:
+    """Let go of everything that a backup still held, because its client is gone."""
+    run, session.backup = session.backup, None
+    preparing = context.preparing
+    if preparing is not None and preparing.session is session:
+        context.preparing = None
+        held: Iterable[int] = preparing.pinned
+    else:
+        held = run.files if run is not None else ()
+    for file in held:
+        context.store.unpin(file)

@@ -1,0 +1,276 @@
+"""Large messages at the manager: take one whole, list them, tell their holes.
+
+The parts stay single messages of the queue; a receive holds them all for the transaction and tells
+the client where they are. One with a hole gets a status message that says so, is told, and is then
+rejected by the receiver that was told, in a transaction of its own; so it is told once unless that
+receiver dies, and the next large message is not harmed (S0-15, S0-16, `statuses.py`). A part whose
+bytes are damaged is put aside, and the message has a hole from then on.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import crc32c
+
+from dray.errors import LargeMessageHole, MessageNotFound, Misuse, TransactionUsage
+from dray.large.join import PartSeen, SequenceKey
+from dray.manager.disk.envelopes import bodies_in, envelopes_in
+from dray.manager.disk.quarantine import set_aside
+from dray.manager.peers.repairs import may_be_filled
+from dray.manager.queue.index import lookup_id_of, part_of, place_in, unpack
+from dray.manager.requests.receiving import (
+    Waiter,
+    check_may_take,
+    entries_of,
+    hold_whole,
+    wait,
+)
+from dray.manager.requests.statuses import statuses_of
+from dray.manager.transactions.transactions import open_transaction, take
+from dray.model.arguments import no_sense
+from dray.model.classes import MessageClass
+from dray.model.ids import ManagerId, join_id, split_id
+from dray.model.limits import BATCH_MESSAGES_MAX
+from dray.wire.frames import (
+    Done,
+    LargeEntry,
+    LargeFound,
+    LargeList,
+    LargeListed,
+    LargeReceive,
+    PartAt,
+    PartDamaged,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dray.large.join import Assembly
+    from dray.manager.context import Context, Session
+    from dray.manager.queue.queues import Queue
+    from dray.manager.requests.statuses import Statuses
+
+
+def handle_large_receive(
+    context: Context, session: Session, request_id: int, head: LargeReceive
+) -> None:
+    """Answer with a large message, or let the request wait for one."""
+    queue = context.state.queues.numbered(head.queue)
+    if not queue.options.transactional:
+        raise TransactionUsage(f"queue {queue.name!r} is not transactional: no large message in it")
+    if not head.peek and not head.transaction:
+        raise no_sense("transaction", "one that takes the large message", head.transaction)
+    if not head.peek:
+        check_may_take(queue)
+    if head.by not in ("first", "correlation", "sequence"):
+        raise no_sense("by", "'first', 'correlation' or 'sequence'", head.by)
+    if large_receive_now(context, session, request_id, head, asked_now=True):
+        return
+    if head.by != "first" and not head.timeout:
+        raise MessageNotFound(f"no large message in {queue.name!r} fits {head.text!r}")
+    deadline = None if head.timeout is None else context.now + max(0.0, head.timeout)
+    wait(context, queue, Waiter(session, request_id, head, deadline))
+
+
+def large_receive_now(
+    context: Context,
+    session: Session,
+    request_id: int,
+    head: LargeReceive,
+    *,
+    asked_now: bool = False,
+) -> bool:
+    """Answer if a large message is there; tell whether one was.
+
+    The status queue is read when a receive is asked for, and when something is there for it.
+    """
+    queue = context.state.queues.numbered(head.queue)
+    if not asked_now and next(queue.parts.ready(), None) is None:
+        return False
+    statuses = None if head.peek else statuses_of(context, head.status_queue, queue)
+    fitting = _fitting(queue, head, statuses)
+    if head.repair and not head.peek:
+        fitting = _repaired(context, queue, fitting, again=asked_now)
+    assembly = next(fitting, None)
+    if assembly is None:
+        return False
+    if head.reject:
+        return _reject(context, session, request_id, head, assembly=assembly, statuses=statuses)
+    ends = _damaged_ends(context, queue, assembly) if assembly.whole else []
+    if ends and not head.peek:
+        _lose(context, queue, assembly, ends)
+    if not assembly.whole or ends:
+        if statuses is not None:
+            statuses.place(assembly)
+        raise _hole(context, queue, assembly, head, told=statuses is not None)
+    if head.peek:
+        packed = entries_of(queue, assembly)
+    else:
+        owner = open_transaction(context, session, head.transaction)
+        if statuses is not None:
+            statuses.place(assembly)
+            statuses.hold(assembly, owner)
+        packed = hold_whole(context, queue, owner, assembly)
+    both = packed[0] + packed[-1]
+    header, trailer = envelopes_in(both)
+    found = LargeFound(
+        assembly.key.sequence,
+        assembly.key.source.hex(),
+        header,
+        trailer,
+        [PartAt(each.lookup_id, each.length, each.crc) for each in map(unpack, packed[1:-1])],
+    )
+    context.answer(session, request_id, found, bodies_in(context, both))
+    return True
+
+
+def _repaired(
+    context: Context, queue: Queue, fitting: Iterator[Assembly], *, again: bool
+) -> Iterator[Assembly]:
+    """Pass over what has a hole that may still be filled."""
+    for assembly in list(fitting):
+        if assembly.whole or not may_be_filled(context, queue, assembly, again=again):
+            yield assembly
+
+
+def _reject(
+    context: Context,
+    session: Session,
+    request_id: int,
+    head: LargeReceive,
+    *,
+    assembly: Assembly,
+    statuses: Statuses | None,
+) -> bool:
+    """Take what is there of one with a hole, so that its senders are told when this commits."""
+    if assembly.whole:
+        return False
+    queue = context.state.queues.numbered(head.queue)
+    owner = open_transaction(context, session, head.transaction)
+    if statuses is not None:
+        statuses.hold(assembly, owner)
+    packed = hold_whole(context, queue, owner, assembly)
+    owner.rejected.update((queue.number, lookup_id_of(each)) for each in packed)
+    context.answer(session, request_id, Done(len(packed)))
+    return True
+
+
+def handle_part_damaged(
+    context: Context, session: Session, request_id: int, head: PartDamaged
+) -> None:
+    """Look at a part that its receiver found damaged; if so it is, put it aside."""
+    queue = context.state.queues.numbered(head.queue)
+    packed, number = queue.index.held(head.lookup_id) or (b"", 0)
+    owner = session.transactions.get(number)
+    assembly = None
+    if packed and owner is not None and not _intact(context, packed):
+        keys = owner.large.get(queue.number, ())
+        found = [queue.parts.get(key) for key in keys]
+        assembly = next((each for each in found if each and head.lookup_id in each), None)
+    if owner is not None and assembly is not None:
+        owner.receives[queue.number].remove(head.lookup_id)
+        queue.index.put_back(head.lookup_id)
+        _lose(context, queue, assembly, [packed])
+    context.answer(session, request_id, Done(int(assembly is not None)))
+
+
+def _damaged_ends(context: Context, queue: Queue, assembly: Assembly) -> list[bytes]:
+    """Header and trailer, if their bytes are damaged: nothing of the message can be told then."""
+    found = (queue.index.find(each) for each in (assembly.header, assembly.trailer))
+    return [packed for packed in found if packed is not None and not _intact(context, packed)]
+
+
+def _intact(context: Context, packed: bytes) -> bool:
+    extent, crc = place_in(packed)
+    return crc32c.crc32c(context.store.read(extent)) == crc
+
+
+def _lose(context: Context, queue: Queue, assembly: Assembly, damaged: list[bytes]) -> None:
+    """Put damaged parts aside: from here on the message has a hole (and whoever sent it knows)."""
+    for packed in damaged:
+        seen = PartSeen(lookup_id_of(packed), part_of(packed), assembly.key, 0, 0, 0, 0)
+        queue.parts.removed(seen)
+    set_aside(context, queue, damaged, tell_sources=True)
+
+
+def handle_large_list(context: Context, session: Session, request_id: int, head: LargeList) -> None:
+    """List what is whole or surely holed, in order, up to the first that is neither or is held."""
+    queue = context.state.queues.numbered(head.queue)
+    if not 1 <= head.max_messages <= BATCH_MESSAGES_MAX:
+        raise Misuse(f"max_messages must be 1 to {BATCH_MESSAGES_MAX}, not {head.max_messages}")
+    entries: list[LargeEntry] = []
+    total = 0
+    for assembly in queue.parts:
+        if assembly.first <= head.after:
+            continue
+        if assembly.held or not assembly.decided or len(entries) == head.max_messages:
+            break
+        if entries and head.max_bytes and total + assembly.size > head.max_bytes:
+            break
+        total += assembly.size
+        entries.append(_listed(assembly))
+    context.answer(session, request_id, LargeListed(entries))
+
+
+def _listed(assembly: Assembly) -> LargeEntry:
+    missing = assembly.missing()
+    return LargeEntry(
+        assembly.first,
+        assembly.last,
+        assembly.key.sequence,
+        assembly.key.source.hex(),
+        assembly.count or len(assembly.fragments),
+        assembly.size,
+        list(missing),
+    )
+
+
+def _fitting(queue: Queue, head: LargeReceive, statuses: Statuses | None) -> Iterator[Assembly]:
+    """What a receive may take, what was begun before first."""
+    begun = statuses.decided() if statuses is not None else []
+    if head.by == "first":
+        return chain(begun, queue.parts.ready())
+    if head.by == "sequence":
+        source, number = split_id(head.text)
+        assembly = queue.parts.get(SequenceKey(bytes.fromhex(source), number))
+        there = assembly is not None and assembly.decided and not assembly.held
+        return iter((assembly,) if assembly is not None and there else ())
+    wanted = head.text.casefold()
+    return (
+        assembly
+        for assembly in chain(begun, queue.parts.ready())
+        if assembly.correlation_id is not None and assembly.correlation_id.casefold() == wanted
+    )
+
+
+def _hole(
+    context: Context, queue: Queue, assembly: Assembly, head: LargeReceive, *, told: bool
+) -> LargeMessageHole:
+    """Make the error, and unless it is only looked at, remove what is there of the message.
+
+    `told`: a status message says that it is to be rejected, and the receiver will do it.
+    """
+    missing = list(assembly.missing())
+    sequence_id = join_id(ManagerId(assembly.key.source.hex()), assembly.key.sequence)
+    fate = "it stays in the queue" if head.peek else "its other parts are rejected"
+    if head.repair and assembly.refused:
+        fate += f"; it could not be repaired: {assembly.refused}"
+    if not (head.peek or told):
+        lookup_ids = assembly.lookup_ids()
+        queue.parts.dropped(assembly.key)
+        take(context, queue, lookup_ids, MessageClass.NACK_RECEIVE_REJECTED)
+    return LargeMessageHole(
+        f"large message {sequence_id} in {queue.name!r} lacks {_told(missing)}; {fate}",
+        sequence_id=sequence_id,
+        missing=missing,
+    )
+
+
+def _told(missing: list[list[int] | str]) -> str:
+    return ", ".join(each if isinstance(each, str) else _range(*each) for each in missing)
+
+
+def _range(first: int, last: int) -> str:
+    return f"fragment {first}" if first == last else f"fragments {first} to {last}"

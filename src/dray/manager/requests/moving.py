@@ -1,0 +1,175 @@
+"""Move, reject, and take whole transactions: what else may be done with messages of a queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.errors import LargeMessageMixing, MessageNotFound, Misuse, TransactionUsage
+from dray.manager.change.costs import MOVED_BYTES, REJECTED_BYTES, cost_of_receiving
+from dray.manager.change.departures import entries_at
+from dray.manager.change.happening import Happening, forget_parts
+from dray.manager.disk.envelopes import bodies_in, envelopes_in
+from dray.manager.queue.index import unpack
+from dray.manager.queue.parts import part_seen
+from dray.manager.requests.receiving import (
+    Waiter,
+    check_may_take,
+    check_transaction,
+    hold_singles,
+    wait,
+)
+from dray.manager.transactions.mixing import check_plain_receive
+from dray.manager.transactions.transactions import OpenTransaction, hold_part, open_transaction
+from dray.model.classes import Part
+from dray.model.limits import FRAME_BODY_BYTES_MAX
+from dray.wire.frames import MARK_LAST, Done, Move, ReceiveTransaction, Reject, TransactionMessages
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context, Session
+    from dray.manager.queue.queues import Queue
+
+_LOOKED_AT_MAX = 10_000
+"""Messages among which the rest of a transaction is looked for that ended short: some ms."""
+
+
+def handle_move(context: Context, session: Session, request_id: int, head: Move) -> None:
+    """Move a message within its family of sub-queues; in a transaction, at commit."""
+    queue = context.state.queues.numbered(head.queue)
+    target = context.state.queues.numbered(head.target)
+    if target.counted is not queue.counted or target is queue:
+        raise Misuse(f"a message moves only between {queue.counted.name!r} and its sub-queues")
+    check_may_take(queue)
+    check_transaction(queue, head.transaction)
+    packed = queue.index.find(head.lookup_id)
+    if packed is None:
+        raise MessageNotFound(f"no message at position {head.lookup_id} of {queue.name!r} is free")
+    entry = unpack(packed)
+    if head.guarded and entry.part != Part.PLAIN:
+        raise LargeMessageMixing(
+            f"the message at position {head.lookup_id} of {queue.name!r} is a part of a large"
+            " message, which would lack it; move parts with a raw handle",
+            queue=queue.name,
+        )
+    if not head.transaction:
+        forget_parts(context, queue, [head.lookup_id], 0)
+        happening = Happening(context)
+        happening.move(queue, [head.lookup_id], target)
+        happening.record()
+    else:
+        owner = open_transaction(context, session, head.transaction)
+        owner.note_operations(context, 1, MOVED_BYTES)
+        if entry.part != Part.PLAIN:
+            hold_part(queue.parts, part_seen(context.store, entry), 1)
+        queue.index.hold(packed, owner.number)
+        owner.moves.setdefault((queue.number, target.number), []).append(head.lookup_id)
+    context.answer(session, request_id, Done(1))
+
+
+def handle_reject(context: Context, session: Session, request_id: int, head: Reject) -> None:
+    """Mark what the transaction has received; at commit its sender is told (semantics 1.11)."""
+    queue = context.state.queues.numbered(head.queue)
+    owner = open_transaction(context, session, head.transaction)
+    if head.lookup_id not in owner.receives.get(queue.number, ()):
+        raise MessageNotFound(
+            f"the transaction has not received the message at position {head.lookup_id} of"
+            f" {queue.name!r}: receive it first, then reject it"
+        )
+    rejected = _with_its_parts(context, queue, owner, head.lookup_id)
+    owner.note_operations(context, 0, REJECTED_BYTES * len(rejected))
+    owner.rejected.update((queue.number, each) for each in rejected)
+    context.answer(session, request_id, Done(len(rejected)))
+
+
+def _with_its_parts(
+    context: Context, queue: Queue, owner: OpenTransaction, lookup_id: int
+) -> list[int]:
+    """The message, or all parts of the large message that was received with it."""
+    for packed in entries_at(queue, [lookup_id]):
+        entry = unpack(packed)
+        if entry.part != Part.PLAIN:
+            key = part_seen(context.store, entry).key
+            assembly = queue.parts.get(key)
+            if assembly is not None and key in owner.large.get(queue.number, ()):
+                return assembly.lookup_ids()
+    return [lookup_id]
+
+
+def handle_receive_transaction(
+    context: Context, session: Session, request_id: int, head: ReceiveTransaction
+) -> None:
+    """Answer with all messages of one transaction, or let the request wait for one to end."""
+    queue = context.state.queues.numbered(head.queue)
+    check_may_take(queue)
+    if not head.transaction or not queue.options.transactional:
+        raise TransactionUsage("a whole transaction is received in a transaction of one's own")
+    if not receive_transaction_now(context, session, request_id, head):
+        deadline = None if head.timeout is None else context.now + max(0.0, head.timeout)
+        wait(context, queue, Waiter(session, request_id, head, deadline))
+
+
+def receive_transaction_now(
+    context: Context, session: Session, request_id: int, head: ReceiveTransaction
+) -> bool:
+    """Answer if some transaction of which there is something can have no more; tell whether."""
+    queue = context.state.queues.numbered(head.queue)
+    check_plain_receive(queue)
+    found = _first_ended(context, queue)
+    if not found:
+        return False
+    owner = open_transaction(context, session, head.transaction)
+    cost = cost_of_receiving(context.store, queue, found)
+    owner.note_operations(context, len(found), cost)
+    entries = [unpack(packed) for packed in found]
+    there = {entry.ordinal for entry in entries}
+    count = entries[-1].ordinal + entries[-1].following
+    missing = [n for n in range(1, count + 1) if n not in there]
+    fitting, total = 0, 0
+    for entry in entries:
+        total += entry.length
+        if total > FRAME_BODY_BYTES_MAX:
+            break
+        fitting += 1
+    envelopes = envelopes_in(b"".join(found))
+    answer = TransactionMessages(envelopes[:fitting], envelopes[fitting:], missing)
+    context.answer(session, request_id, answer, bodies_in(context, b"".join(found[:fitting])))
+    hold_singles(context, queue, owner, found)
+    return True
+
+
+def _first_ended(context: Context, queue: Queue) -> list[bytes]:
+    """The messages of the first transaction of which no more can come, in order.
+
+    Its last message is there, or was given up on the way (`ways.py`), or has left since. One some
+    of whose messages another transaction holds is passed over. The first is the one that began
+    first, unless the messages of others behind it are too many to look for the rest of it.
+    """
+    ways = context.state.ways
+    held = {_group_of(packed) for packed in queue.index.held_entries()}
+    # By one way transactions come one after another, so the first of each way is looked at only.
+    groups: dict[int, tuple[int, list[bytes]]] = {}
+    found: dict[int, list[bytes]] = {}
+
+    def is_over(way: int) -> bool:
+        return way in found or not way or ways.going(way) != groups[way][0]
+
+    for seen, packed in enumerate(queue.index.available()):
+        if found and seen >= _LOOKED_AT_MAX:
+            return next(iter(found.values()))
+        entry = unpack(packed)
+        way, transaction = entry.stream, entry.transaction
+        if way in found or (way, transaction) in held:
+            continue
+        earlier, group = groups.setdefault(way, (transaction, []))
+        if earlier == transaction:
+            group.append(packed)
+        if earlier != transaction or entry.marks & MARK_LAST or not transaction:
+            found[way] = group
+            first = next(filter(is_over, groups))
+            if first in found:
+                return found[first]
+    return next((group for way, (_, group) in groups.items() if is_over(way)), [])
+
+
+def _group_of(packed: bytes) -> tuple[int, int]:
+    entry = unpack(packed)
+    return entry.stream, entry.transaction

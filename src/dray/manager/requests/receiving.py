@@ -1,0 +1,402 @@
+"""Receive, peek, settle, purge: messages leave queues, or are looked at.
+
+A receive that finds nothing waits as a `Waiter` at its queue, served in order of arrival when
+something becomes available, or told of its timeout. What a transaction takes is held until its
+outcome. Without one a message is claimed: its receiver confirms that it has come, and the fact that
+it left is durable before that is answered. An unconfirmed claim goes back with its session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice, takewhile
+from typing import NamedTuple
+
+from dray.errors import (
+    AccessDenied,
+    MessageNotFound,
+    Misuse,
+    QueueRecreated,
+    ReceiveTimeout,
+    TransactionUsage,
+)
+from dray.large.join import Assembly
+from dray.manager.change.costs import cost_of_receiving
+from dray.manager.change.purging import carry_on, drop_large, leave, leave_all, portion, purge
+from dray.manager.context import Context, Session
+from dray.manager.disk.envelopes import bodies_in, envelopes_in, piece
+from dray.manager.disk.quarantine import refuse_damaged
+from dray.manager.events import Into
+from dray.manager.queue.index import length_of, lookup_id_of, part_of, place_in, unpack
+from dray.manager.queue.parts import part_seen
+from dray.manager.queue.queues import Queue
+from dray.manager.queue.system import INTERNAL
+from dray.manager.transactions.mixing import check_plain_receive
+from dray.manager.transactions.transactions import OpenTransaction, hold_part, open_transaction
+from dray.model.arguments import no_sense
+from dray.model.classes import MessageClass, Part
+from dray.model.ids import split_id
+from dray.model.limits import (
+    BATCH_MESSAGES_MAX,
+    FRAME_BODY_BYTES_MAX,
+    PRIORITY_MAX,
+    PROPERTIES_BYTES_MAX,
+    WAITERS_PER_QUEUE_MAX,
+)
+from dray.store.heap import Extent
+from dray.wire.file_frames import Copied, CopyPart
+from dray.wire.frames import (
+    Done,
+    LargeReceive,
+    Messages,
+    PurgeQueue,
+    Range,
+    ReadPart,
+    Receive,
+    ReceiveTransaction,
+    Select,
+    Settle,
+)
+from dray.wire.record import HEADER_BYTES, read_header, read_properties
+
+
+class Waiter(NamedTuple):
+    """A receive that found nothing yet."""
+
+    session: Session
+    request_id: int
+    head: Receive | LargeReceive | ReceiveTransaction
+    deadline: float | None
+
+
+def handle_receive(context: Context, session: Session, request_id: int, head: Receive) -> None:
+    """Answer with messages, or let the request wait."""
+    queue = context.state.queues.numbered(head.queue)
+    _check_receive(queue, head)
+    if receive_now(context, session, request_id, head):
+        return
+    if head.select.by in ("id", "correlation", "lookup") and not head.timeout:
+        raise MessageNotFound(f"no available message in {queue.name!r} fits {head.select.text!r}")
+    wait(context, queue, Waiter(session, request_id, head, _deadline(context, head.timeout)))
+
+
+def wait(context: Context, queue: Queue, waiter: Waiter) -> None:
+    """Keep a request until something comes; without patience, say that nothing is there."""
+    if waiter.deadline is not None and waiter.deadline <= context.now:
+        raise nothing_came(queue, waiter.head.timeout)
+    if len(queue.waiters) >= WAITERS_PER_QUEUE_MAX:
+        raise Misuse(f"{WAITERS_PER_QUEUE_MAX} receives already wait at {queue.name!r}")
+    queue.waiters.append(waiter)
+    waiter.session.waiting_at.add(queue.number)
+
+
+def nothing_came(queue: Queue, timeout: float | None) -> ReceiveTimeout:
+    """What a receive is told whose time is over."""
+    return ReceiveTimeout(f"no message became available in {queue.name!r} within {timeout} s")
+
+
+def receive_now(context: Context, session: Session, request_id: int, head: Receive) -> bool:
+    """Answer a receive if it can be answered; tell whether it was."""
+    queue = context.state.queues.numbered(head.queue)
+    if head.guarded and not head.peek:
+        check_plain_receive(queue)
+    bounded = _bounded(_candidates(context, queue, head), head)
+    at_once = not head.peek and (head.claim or not head.transaction)
+    to_journal = queue.keeper is not None
+    found = portion(context, bounded, to_journal=to_journal) if at_once else list(bounded)
+    if not found:
+        return False
+    packed = b"".join(found)
+    envelopes, body = envelopes_in(packed), bodies_in(context, packed)
+    refuse_damaged(context, queue, found, body, thorough=at_once)
+    if not head.peek:
+        if head.claim:
+            # As many as one fact can tell of, so nothing has to be counted.
+            owner = open_transaction(context, session, head.transaction, claim=True)
+            owner.operations += len(found)
+            hold_singles(context, queue, owner, found)
+        elif head.transaction:
+            _take(context, queue, open_transaction(context, session, head.transaction), found)
+        else:
+            leave(context, queue, _noted(context, queue, found), MessageClass.ACK_RECEIVE)
+    # Of a claim nobody sees anything before its commit, and that waits for the sync.
+    context.answer(session, request_id, Messages(envelopes), body, held=not head.claim)
+    return True
+
+
+def handle_settle(context: Context, session: Session, request_id: int, head: Settle) -> None:
+    """Receive everything up to a position; of large messages only those that are decided."""
+    queue = context.state.queues.numbered(head.queue)
+    check_may_take(queue)
+    check_transaction(queue, head.transaction)
+    if head.born and head.born != queue.born:
+        raise QueueRecreated(
+            f"queue {queue.name!r} was deleted and made again: the position was read in the earlier"
+            " queue, so nothing was settled; read this queue from its first position",
+            queue=queue.name,
+            born=queue.born,
+            expected=head.born,
+        )
+    plain = _plain_upto(queue, head.upto)
+    if head.transaction:
+        owner = open_transaction(context, session, head.transaction)
+        _take(context, queue, owner, plain)
+        count = len(plain) + _hold_large_upto(context, queue, owner, head.upto)
+        context.answer(session, request_id, Done(count))
+        return
+    leaving = _noted(context, queue, plain) + drop_large(queue, head.upto + 1)
+    steps = _settle(context, queue, leaving, partial(context.answer, session, request_id))
+    carry_on(context, steps, partial(context.refuse, session, request_id))
+
+
+def _settle(
+    context: Context, queue: Queue, lookup_ids: list[int], answer: Callable[[Done], None]
+) -> Iterator[None]:
+    """Work: let go what its reader has had, and answer when all of it is."""
+    yield from leave_all(context, queue, lookup_ids, MessageClass.ACK_RECEIVE)
+    answer(Done(len(lookup_ids)))
+
+
+def handle_purge(context: Context, session: Session, request_id: int, head: PurgeQueue) -> None:
+    """Remove everything; what a transaction holds only if that is aborted (R11)."""
+    queue = context.state.queues.numbered(head.queue)
+    if not queue.outgoing:
+        check_may_take(queue)
+
+    def finished(count: int) -> None:
+        context.answer(session, request_id, Done(count))
+
+    steps = purge(context, queue, partial(_is_free, queue), finished)
+    carry_on(context, steps, partial(context.refuse, session, request_id))
+
+
+def _is_free(queue: Queue, packed: bytes) -> bool:
+    """Whether an outgoing message cannot have arrived: none is both delivered and purged."""
+    return queue.stream is None or not queue.stream.may_be_delivered(lookup_id_of(packed))
+
+
+def handle_read_part(context: Context, session: Session, request_id: int, head: ReadPart) -> None:
+    """Give a range of a record that is available, or held by the asker.
+
+    What the asker holds was told to it after a sync, so its bytes need not wait for another.
+    """
+    extent, own = _range_of(context, session, head)
+    body = (piece(context, extent),) if extent.length else ()
+    context.answer(session, request_id, Range(), body, held=not own)
+
+
+def handle_copy_part(context: Context, session: Session, request_id: int, head: CopyPart) -> None:
+    """Have a range of a record written into the asker's file; what is before it is answered."""
+    extent, own = _range_of(context, session, head)
+    if not extent.length or head.at < 0 or head.offset > HEADER_BYTES + PROPERTIES_BYTES_MAX:
+        raise no_sense("length", "that of a range, and at a place in the file", head.length)
+    whole = Extent(extent.file, extent.offset - head.offset, head.offset + extent.length)
+    into = Into(head.at, head.offset)
+    context.answer(session, request_id, Copied(), (whole,), held=not own, into=into)
+
+
+def _range_of(context: Context, session: Session, head: ReadPart | CopyPart) -> tuple[Extent, bool]:
+    """Where the range lies that was asked for, and whether the asker holds the message."""
+    queue = context.state.queues.numbered(head.queue)
+    held = queue.index.held(head.lookup_id)
+    own = held is not None and held[1] in session.transactions
+    packed = held[0] if held is not None else queue.index.find(head.lookup_id)
+    if packed is None or (held is not None and not own):
+        raise MessageNotFound(
+            f"the message at position {head.lookup_id} of {queue.name!r} is gone or held by another"
+        )
+    extent, _ = place_in(packed)
+    if head.offset < 0 or head.length < 0 or head.offset + head.length > extent.length:
+        raise no_sense("offset", "one where the record has the range", head.offset)
+    return Extent(extent.file, extent.offset + head.offset, head.length), own
+
+
+def check_transaction(queue: Queue, transaction: int) -> None:
+    """Raise `TransactionUsage` where a transaction is given and none can be (R8)."""
+    if transaction and not queue.options.transactional:
+        raise TransactionUsage(
+            f"queue {queue.name!r} is not transactional: receive from it outside a transaction"
+        )
+
+
+def check_may_take(queue: Queue) -> None:
+    """Raise `AccessDenied` for queues whose messages only the manager itself takes."""
+    if queue.outgoing or queue.number in INTERNAL:
+        whose = "an outgoing queue" if queue.outgoing else "the queue manager's own"
+        raise AccessDenied(f"{queue.name!r} is {whose}: its messages can only be peeked at")
+
+
+def _check_receive(queue: Queue, head: Receive) -> None:
+    if not 1 <= head.max_messages <= BATCH_MESSAGES_MAX:
+        raise Misuse(f"max_messages must be 1 to {BATCH_MESSAGES_MAX}, not {head.max_messages}")
+    if not head.claim:
+        check_transaction(queue, head.transaction)
+    elif head.peek or not head.transaction:
+        raise no_sense(
+            "claim", "a receive with a number of its own that takes what it gives", head.claim
+        )
+    if head.peek:
+        return
+    check_may_take(queue)
+
+
+def _deadline(context: Context, timeout: float | None) -> float | None:
+    return None if timeout is None else context.now + max(0.0, timeout)
+
+
+def _candidates(context: Context, queue: Queue, head: Receive) -> Iterator[bytes]:
+    select = head.select
+    match select.by:
+        case "first":
+            return queue.index.available()
+        case "after":
+            return _up_to_held(queue, select.lookup_id)
+        case "next" if select.text:
+            return queue.index.of_priority(_priority_of(select), select.lookup_id)
+        case "next":
+            return queue.index.in_position_order(select.lookup_id)
+        case "lookup":
+            packed = queue.index.find(select.lookup_id)
+            return iter(() if packed is None else (packed,))
+        case "id":
+            return _with_id(context, queue, select.text)
+        case "correlation":
+            return _with_correlation(context, queue, select.text)
+        case _:
+            raise no_sense("by", "one of the ways to select a message", select.by)
+
+
+def _priority_of(select: Select) -> int:
+    if len(select.text) == 1 and "0" <= select.text <= str(PRIORITY_MAX):
+        return int(select.text)
+    raise no_sense("text", f"a priority from 0 to {PRIORITY_MAX}", select.text)
+
+
+def _up_to_held(queue: Queue, after: int) -> Iterator[bytes]:
+    """What follows a position, up to the first that a transaction holds.
+
+    Whoever reads by position settles up to the last he saw; what is held may come back before it.
+    """
+    held = min((each for each in queue.index.held_positions() if each > after), default=None)
+    candidates = queue.index.in_position_order(after)
+    if held is None:
+        return candidates
+    return takewhile(lambda packed: lookup_id_of(packed) < held, candidates)
+
+
+def _with_id(context: Context, queue: Queue, text: str) -> Iterator[bytes]:
+    try:
+        source, number = split_id(text)
+    except Misuse as error:
+        raise MessageNotFound(f"no message in {queue.name!r} has that id: {error}") from error
+    for packed in queue.index.available():
+        entry = unpack(packed)
+        if entry.number == number:
+            record = context.store.read(entry.extent, length=HEADER_BYTES)
+            if read_header(record).source.hex() == source:
+                yield packed
+
+
+def _with_correlation(context: Context, queue: Queue, text: str) -> Iterator[bytes]:
+    """A linear scan, as in the original (semantics 1.2); case does not count."""
+    wanted = text.casefold()
+    for packed in queue.index.available():
+        extent, _ = place_in(packed)
+        header = read_header(context.store.read(extent, length=HEADER_BYTES))
+        if not header.properties_bytes:
+            continue
+        record = context.store.read(extent, length=HEADER_BYTES + header.properties_bytes)
+        correlation_id = read_properties(record, header).correlation_id
+        if correlation_id is not None and correlation_id.casefold() == wanted:
+            yield packed
+
+
+def _bounded(candidates: Iterator[bytes], head: Receive) -> Iterator[bytes]:
+    """As many as were asked for and fit one frame, but one at least."""
+    room = min(head.max_bytes or FRAME_BODY_BYTES_MAX, FRAME_BODY_BYTES_MAX)
+    total = 0
+    for packed in islice(candidates, head.max_messages):
+        length = length_of(packed)
+        if total and total + length > room:
+            return
+        total += length
+        yield packed
+
+
+def _take(
+    context: Context,
+    queue: Queue,
+    owner: OpenTransaction,
+    found: list[bytes],
+) -> None:
+    owner.note_operations(context, len(found), cost_of_receiving(context.store, queue, found))
+    hold_singles(context, queue, owner, found)
+
+
+def hold_singles(
+    context: Context, queue: Queue, owner: OpenTransaction, found: list[bytes]
+) -> None:
+    """Hold messages for a transaction, parts of large ones each by itself."""
+    for packed in found:
+        if part_of(packed) != Part.PLAIN:
+            hold_part(queue.parts, part_seen(context.store, unpack(packed)), 1)
+    hold(queue, owner, found)
+    owner.singles.setdefault(queue.number, []).extend(map(lookup_id_of, found))
+
+
+def _noted(context: Context, queue: Queue, found: list[bytes]) -> list[int]:
+    """Tell the large messages of a queue that parts are about to leave it; the positions of all."""
+    for packed in found:
+        if part_of(packed) != Part.PLAIN:
+            queue.parts.removed(part_seen(context.store, unpack(packed)))
+    return [lookup_id_of(packed) for packed in found]
+
+
+def entries_of(queue: Queue, assembly: Assembly) -> list[bytes]:
+    """The packed entries of all parts that are there, header first and trailer last."""
+    ordered = [assembly.header, *assembly.fragments, assembly.trailer]
+    return [
+        entry
+        for lookup_id in ordered
+        if lookup_id and (entry := queue.index.find(lookup_id)) is not None
+    ]
+
+
+def hold_whole(
+    context: Context, queue: Queue, owner: OpenTransaction, assembly: Assembly
+) -> list[bytes]:
+    """Hold all parts of a large message for a transaction; give their entries, header first."""
+    packed = entries_of(queue, assembly)
+    owner.note_operations(context, len(packed), cost_of_receiving(context.store, queue, packed))
+    owner.large.setdefault(queue.number, []).append(assembly.key)
+    assembly.held = 1
+    hold(queue, owner, packed)
+    return packed
+
+
+def hold(queue: Queue, owner: OpenTransaction, found: Iterable[bytes]) -> None:
+    """Take entries out of sight until the transaction ends."""
+    held = owner.receives.setdefault(queue.number, [])
+    for packed in found:
+        queue.index.hold(packed, owner.number)
+        held.append(lookup_id_of(packed))
+
+
+def _plain_upto(queue: Queue, upto: int) -> list[bytes]:
+    if len(queue.parts):
+        candidates = takewhile(lambda packed: lookup_id_of(packed) <= upto, queue.index.available())
+        return [packed for packed in candidates if part_of(packed) == Part.PLAIN]
+    return list(
+        takewhile(lambda packed: lookup_id_of(packed) <= upto, queue.index.in_position_order())
+    )
+
+
+def _hold_large_upto(context: Context, queue: Queue, owner: OpenTransaction, upto: int) -> int:
+    """Hold the large messages that begin at or below a position, if they are decided and free."""
+    count = 0
+    for assembly in list(queue.parts.ready()):
+        if assembly.first <= upto:
+            count += len(assembly.lookup_ids())
+            hold_whole(context, queue, owner, assembly)
+    return count

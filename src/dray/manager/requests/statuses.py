@@ -1,0 +1,179 @@
+"""The status queue of a receive: a message in it for each large message that has been decided upon.
+
+    receive finds      status message                     then
+    a whole one        complete: placed, or found there   held with the parts by the transaction
+    one with a hole    delete: placed, or found there     told; the receiver rejects it (see below)
+    nothing            junk about this queue              discarded
+
+A status message is placed in a fact before the receiver hears of its large message, and leaves in
+the fact in which the parts leave; so after an abort, or any crash, it says what the next receive is
+to do first. A receiver that was told of a hole rejects the parts in a transaction of its own: dies
+it before, the status message is still there and the hole is told again (S0-16, R90, R91, R95).
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import crc32c
+
+from dray.errors import ProtocolError, QuotaExceeded, StatusQueueMissing, StoreFull
+from dray.large.status import Status, read_status, status_message
+from dray.manager.change.costs import POSITION_BYTES
+from dray.manager.change.happening import Happening, Staged
+from dray.manager.disk.quarantine import set_aside
+from dray.manager.notices import NoticeKind
+from dray.manager.queue.index import TAIL_BYTES, lookup_id_of, unpack
+from dray.manager.requests.receiving import hold
+from dray.manager.transactions.transactions import take
+from dray.model.classes import MessageClass, QueueKind
+from dray.model.limits import STATUS_BYTES_MAX, STATUSES_SEEN_MAX
+from dray.wire.record import HEADER_BYTES, read_header
+
+if TYPE_CHECKING:
+    from dray.large.join import Assembly, SequenceKey
+    from dray.manager.context import Context
+    from dray.manager.queue.index import Entry
+    from dray.manager.queue.queues import Queue
+    from dray.manager.transactions.transactions import OpenTransaction
+
+_HEAD_BYTES = 1_024
+"""More than header and properties of a status message take."""
+_JUNK = (
+    "a message that is no status of a large message was discarded from this status queue; send"
+    " nothing to it yourself"
+)
+_KINDS = (QueueKind.PRIVATE, QueueKind.SUB)
+
+
+class Statuses:
+    """What a status queue says of the large messages of one queue."""
+
+    def __init__(self, context: Context, status_queue: Queue, queue: Queue) -> None:
+        """Read the status messages, and discard junk."""
+        self._context = context
+        self._status_queue = status_queue
+        self._queue = queue
+        self._positions: dict[SequenceKey, int] = {}
+        self._look_through()
+
+    def decided(self) -> list[Assembly]:
+        """The large messages that have a status, in the order of the status messages."""
+        found = [self._queue.parts.get(key) for key in self._positions]
+        return [each for each in found if each is not None and each.decided and not each.held]
+
+    def place(self, assembly: Assembly) -> None:
+        """Say durably what is to become of a large message, unless it was said already.
+
+        Where a quota or the disk has no room, nothing is said: that must not keep a receiver from
+        making room, and the parts tell the same.
+        """
+        context, target = self._context, self._status_queue
+        if assembly.key in self._positions:
+            return
+        message = status_message(self._queue.name, assembly.key, list(assembly.missing()))
+        try:
+            context.ledger.check(target, message.body_size + _HEAD_BYTES)
+            context.disk_room.check(message.body_size + _HEAD_BYTES, fact_bytes=TAIL_BYTES)
+            extent, crc, number = context.own_messages.place_message(message)
+        except (QuotaExceeded, StoreFull):
+            return
+        staged = Staged(extent, crc, number, 0, 0, context.now_us)
+        self._positions[assembly.key] = target.next_lookup_id
+        happening = Happening(context)
+        happening.join_own(target, staged)
+        happening.record()
+
+    def hold(self, assembly: Assembly, owner: OpenTransaction) -> None:
+        """Let the status message leave, or come back, with the parts."""
+        lookup_id = self._positions.get(assembly.key)
+        packed = self._status_queue.index.find(lookup_id) if lookup_id is not None else None
+        if packed is not None:
+            owner.note_operations(self._context, 1, POSITION_BYTES)
+            hold(self._status_queue, owner, [packed])
+
+    def _look_through(self) -> None:
+        junk: list[int] = []
+        damaged: list[bytes] = []
+        for packed in islice(self._status_queue.index.available(), STATUSES_SEEN_MAX):
+            entry = unpack(packed)
+            status, intact = _read(self._context, entry)
+            if not intact:
+                damaged.append(packed)
+            elif status is None or self._context.state.queues.find(status.queue) is None:
+                junk.append(lookup_id_of(packed))
+            elif self._context.state.queues.find(status.queue) is not self._queue:
+                continue
+            elif status.key in self._positions or self._queue.parts.get(status.key) is None:
+                junk.append(lookup_id_of(packed))
+            else:
+                self._positions[status.key] = lookup_id_of(packed)
+        if damaged:
+            set_aside(self._context, self._status_queue, damaged)
+        if junk:
+            self._context.notices.add(
+                NoticeKind.STATUS_JUNK, self._status_queue.name, _JUNK, len(junk)
+            )
+            take(self._context, self._status_queue, junk, MessageClass.NACK_RECEIVE_REJECTED)
+
+
+def take_back(context: Context, owner: OpenTransaction, number: int, key: SequenceKey) -> None:
+    """Discard the status that a transaction holds of a large message that it holds no more."""
+    status_queue = context.state.queues.get(number)
+    if status_queue is None:
+        return
+    for lookup_id in owner.receives.get(number, ()):
+        packed, _ = status_queue.index.held(lookup_id) or (b"", 0)
+        status, _ = _read(context, unpack(packed)) if packed else (None, False)
+        if status is not None and status.key == key:
+            owner.receives[number].remove(lookup_id)
+            status_queue.index.put_back(lookup_id)
+            take(context, status_queue, [lookup_id])
+            return
+
+
+def statuses_of(context: Context, number: int, queue: Queue) -> Statuses | None:
+    """What the status queue that a receive names says; None if it names none.
+
+    Raises `StatusQueueMissing` for one that cannot be one.
+    """
+    if not number:
+        return None
+    status_queue = context.state.queues.get(number)
+    if status_queue is None:
+        raise StatusQueueMissing("the status queue has been deleted; create it anew", queue="")
+    if status_queue is queue or status_queue.kind not in _KINDS:
+        raise StatusQueueMissing(
+            f"{status_queue.name!r} cannot be the status queue of {queue.name!r}: it has another"
+            " use; name a queue that is for status messages only",
+            queue=status_queue.name,
+        )
+    # As junk they would be discarded, and perhaps only the name is wrong.
+    if len(status_queue.parts):
+        raise StatusQueueMissing(
+            f"{status_queue.name!r} cannot be the status queue of {queue.name!r}: large messages"
+            " are in it; purge it, or name a queue that is for status messages only",
+            queue=status_queue.name,
+        )
+    if not status_queue.options.transactional:
+        raise StatusQueueMissing(
+            f"the status queue {status_queue.name!r} is not transactional; create it anew as one"
+            " that is",
+            queue=status_queue.name,
+        )
+    return Statuses(context, status_queue, queue)
+
+
+def _read(context: Context, entry: Entry) -> tuple[Status | None, bool]:
+    """What a message says as a status, None for nothing; and whether its bytes are intact."""
+    if entry.length > STATUS_BYTES_MAX:
+        return None, True
+    record = context.store.read(entry.extent)
+    if crc32c.crc32c(record) != entry.crc:
+        return None, False
+    try:
+        header = read_header(record)
+    except ProtocolError:
+        return None, False
+    return read_status(memoryview(record)[HEADER_BYTES + header.properties_bytes :]), True

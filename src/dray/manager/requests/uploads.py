@@ -1,0 +1,238 @@
+"""Uploads that can be resumed: a large message is sent piece by piece, each durable by itself.
+
+    state     event                         next       what happens
+    (none)    UploadBegin                   open       room reserved, durably; a transaction begins
+    open      Send                          open       placed, as in any transaction
+    open      UploadMark                    open       what is placed so far becomes durable
+    open      session lost, crash           left       what came since the last mark is given up
+    open      UploadResume, elsewhere       open       the newest connection has it; the same
+    left      UploadResume                  open       says how far it had come
+    open      commit                        (none)     one fact: the large message is in its queue
+    any       UploadDrop, abort, too old    (none)     one fact: its places are given up
+
+The number of an upload is that of the large message's header and that of its transaction, so who
+asks again after a lost answer is told what became of it by the same number: committed once, or not.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from dray.errors import MessageNotFound, Misuse, ProtocolError, TransactionSequence
+from dray.manager.change.happening import packed_tails
+from dray.manager.context import MICROSECONDS
+from dray.manager.disk.disk_room import Promise
+from dray.manager.facts import UploadBegun, UploadMarked
+from dray.manager.notices import NoticeKind
+from dray.manager.queue.index import split_tails
+from dray.manager.requests.admin import outcome_of
+from dray.manager.transactions.mixing import note_large_send
+from dray.manager.transactions.prepared import staged_from
+from dray.manager.transactions.reservations import (
+    NOTHING,
+    check_room,
+    promised,
+    reserve,
+    reserve_again,
+)
+from dray.manager.transactions.transactions import (
+    OpenTransaction,
+    abort,
+    give_back,
+    open_transaction,
+)
+from dray.model.arguments import no_sense
+from dray.model.ids import split_id
+from dray.model.limits import UPLOAD_AGE_S_MAX, UPLOAD_SOURCE_BYTES_MAX, UPLOADS_MAX
+from dray.wire.frames import (
+    Done,
+    ListUploads,
+    UploadBegin,
+    UploadDrop,
+    UploadIs,
+    UploadList,
+    UploadMark,
+    UploadResume,
+    UploadState,
+)
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context, Session
+    from dray.manager.state.unfinished import Upload
+
+OPEN = "open"
+
+
+def handle_begin(context: Context, session: Session, request_id: int, head: UploadBegin) -> None:
+    """Begin an upload: a transaction that keeps what is marked in it."""
+    queue = context.state.queues.numbered(head.queue)
+    room = promised(context, head.reserve, head.longest)
+    if len(head.source) > UPLOAD_SOURCE_BYTES_MAX:
+        raise no_sense("source", f"at most {UPLOAD_SOURCE_BYTES_MAX} bytes", bytes(head.source))
+    if head.number in context.transactions or context.state.has_committed(head.number):
+        raise TransactionSequence(
+            "the upload was begun before; resume it",
+            transaction_id=context.transaction_id(head.number),
+        )
+    if len(context.state.uploads) >= UPLOADS_MAX:
+        raise Misuse(
+            f"{UPLOADS_MAX} uploads are unfinished here; resume or drop some of them first"
+        )
+    check_room(context, queue, room)
+    transaction = open_transaction(context, session, head.number)
+    reserve(context, transaction, queue, room)
+    transaction.upload = True
+    note_large_send(queue, transaction)
+    source = bytes(head.source)
+    context.record(UploadBegun(head.number, queue.number, source, head.reserve, context.now_us))
+    watch_age(context, head.number)
+    context.answer(session, request_id, _state(context, context.state.uploads.get(head.number)))
+
+
+def handle_mark(context: Context, session: Session, request_id: int, head: UploadMark) -> None:
+    """Make what was placed so far durable. Like a send, answered only if it fails."""
+    transaction = open_transaction(context, session, head.number)
+    upload = context.state.uploads.get(head.number)
+    if upload is None:
+        raise no_sense("number", "that of an upload", head.number)
+    if transaction.doomed is not None:
+        return
+    staged = transaction.sends.get(upload.queue, [])
+    known = transaction.marked
+    if len(staged) != head.parts or head.size < upload.size:
+        transaction.doomed = ProtocolError("the mark of an upload does not fit what was sent")
+        context.refuse(session, request_id, transaction.doomed)
+        return
+    tails = packed_tails(staged[known:], head.number, context.now_us)
+    transaction.marked = head.parts
+    context.record(UploadMarked(head.number, tails, head.size, bytes(head.digest), context.now_us))
+
+
+def handle_resume(context: Context, session: Session, request_id: int, head: UploadResume) -> None:
+    """Take an upload over, or say what became of it."""
+    manager, number = split_id(head.sequence_id)
+    upload = context.state.uploads.get(number)
+    transaction = context.transactions.get(number)
+    if upload is None or transaction is None or manager != context.state.manager_id:
+        status = str(outcome_of(context, head.sequence_id))
+        context.answer(session, request_id, UploadState(status))
+        return
+    leave(context, transaction)
+    transaction.session = session
+    session.transactions[number] = transaction
+    transaction.used_at = context.now
+    context.answer(session, request_id, _state(context, upload))
+
+
+def handle_drop(context: Context, session: Session, request_id: int, head: UploadDrop) -> None:
+    """Give an unfinished upload up for good."""
+    manager, number = split_id(head.sequence_id)
+    transaction = context.transactions.get(number)
+    mine = manager == context.state.manager_id
+    if not mine or number not in context.state.uploads or transaction is None:
+        raise MessageNotFound(f"there is no unfinished upload {head.sequence_id!r}")
+    abort(context, transaction)
+    context.answer(session, request_id, Done())
+
+
+def handle_list(context: Context, session: Session, request_id: int, head: ListUploads) -> None:
+    """List what is unfinished in a queue."""
+    found = [
+        UploadIs(
+            str(context.transaction_id(each.number)),
+            each.size,
+            each.begun_us,
+            each.used_us,
+            each.source,
+        )
+        for each in context.state.uploads
+        if each.queue == head.queue
+    ]
+    context.answer(session, request_id, UploadList(found))
+
+
+def leave(context: Context, transaction: OpenTransaction) -> None:
+    """Its session has ended, or another takes it over: keep what was marked and nothing else."""
+    if transaction.session is not None:
+        transaction.session.transactions.pop(transaction.number, None)
+        transaction.session = None
+    give_back(context, transaction)
+    upload = context.state.uploads.get(transaction.number)
+    assert upload is not None, "only uploads are left open"
+    for number, staged in transaction.sends.items():
+        kept = transaction.marked if number == upload.queue else 0
+        queue = context.state.queues.get(number)
+        for each in staged[kept:]:
+            context.store.discard(each.extent)
+            if queue is not None:
+                context.ledger.stage(queue, -each.extent.length)
+        del staged[kept:]
+    transaction.send_frames = 0
+    transaction.doomed = None
+    transaction.operations = transaction.marked
+    _reserve_again(context, transaction, upload)
+
+
+def take_up(context: Context) -> None:
+    """After a start: count again what uploads have placed and reserved."""
+    for upload in context.state.uploads:
+        transaction = OpenTransaction(upload.number, None)
+        transaction.upload = True
+        context.transactions[upload.number] = transaction
+        queue = context.state.queues.get(upload.queue)
+        if queue is not None:
+            note_large_send(queue, transaction)
+            staged = [
+                staged_from(context, queue, tail)
+                for run in upload.tails
+                for tail in split_tails(run)
+            ]
+            transaction.sends[upload.queue] = staged
+            transaction.marked = transaction.operations = len(staged)
+            context.ledger.stage(queue, sum(each.extent.length for each in staged))
+        _reserve_again(context, transaction, upload)
+        watch_age(context, upload.number)
+
+
+def watch_age(context: Context, number: int) -> None:
+    """See to it that an upload is looked at when it may be too old."""
+    upload = context.state.uploads.get(number)
+    if upload is not None:
+        at = upload.used_us / MICROSECONDS + UPLOAD_AGE_S_MAX
+        heapq.heappush(context.aging, (at, number))
+
+
+def drop_old(context: Context) -> None:
+    """Give up uploads that nobody has gone on with for too long."""
+    while context.aging and context.aging[0][0] <= context.now:
+        _, number = heapq.heappop(context.aging)
+        upload, transaction = context.state.uploads.get(number), context.transactions.get(number)
+        if upload is None or transaction is None:
+            continue
+        if upload.used_us / MICROSECONDS + UPLOAD_AGE_S_MAX > context.now:
+            watch_age(context, number)
+            continue
+        abort(context, transaction)
+        name = context.transaction_id(number)
+        sentence = (
+            f"the unfinished upload {name} was dropped, because nobody went on with it for"
+            f" {UPLOAD_AGE_S_MAX / 86400:.0f} days; send the file again if it is still wanted"
+        )
+        context.notices.add(NoticeKind.UPLOAD_DROPPED, "uploads", sentence)
+
+
+def _reserve_again(context: Context, transaction: OpenTransaction, upload: Upload) -> None:
+    """Keep of the room that was reserved what the marked parts do not take."""
+    before = transaction.reserved.get(upload.queue, NOTHING)
+    placed = transaction.sends.get(upload.queue, [])
+    # After a start only what was placed tells how long its records are.
+    longest = max([before.longest, *(each.extent.length for each in placed)])
+    wanted = Promise(max(0, upload.reserved - upload.bytes_placed), longest)
+    reserve_again(context, transaction, upload.queue, wanted=wanted)
+
+
+def _state(context: Context, upload: Upload | None) -> UploadState:
+    assert upload is not None, "it was begun or found just now"
+    name = str(context.transaction_id(upload.number))
+    return UploadState(OPEN, name, upload.parts, upload.size, upload.digest, upload.source)

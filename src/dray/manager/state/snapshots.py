@@ -1,0 +1,220 @@
+"""The manager's own half of a checkpoint: the state written down, and read again.
+
+Length-prefixed MessagePack: first the manager, then queue after queue, each with its packed
+entries. What is kept of incoming streams is the other half (`sequences.py`).
+
+A checkpoint is drawn in two steps. What has to be consistent is taken in the turn: everything that
+is small, and of each queue its pages of entries, which never change. What costs time, to encode
+and write millions of entries, is done piece by piece in whatever thread writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from dray.delivery.events import StreamSnapshot
+from dray.delivery.outgoing import OutgoingStream
+from dray.manager.events import Peer
+from dray.manager.facts import Prepared, QueueCreated, QuotaSet
+from dray.manager.queue.ended_short import EndedShort
+from dray.manager.queue.index import ENTRY_BYTES, entries_in, expiries_in, is_express_entry
+from dray.manager.queue.queues import IndexBacklog, Queue
+from dray.manager.queue.ways import Way, Ways
+from dray.manager.state.endings import Ending
+from dray.manager.state.identity import IdentitySnapshot
+from dray.manager.state.outcomes import Outcomes
+from dray.manager.state.pieces import array_head, bytes_head, encode
+from dray.manager.state.unfinished import Upload
+
+if TYPE_CHECKING:
+    from dray.manager.state.state import State
+
+_LENGTH_BYTES = 8
+
+
+class _Manager(msgspec.Struct, array_like=True):
+    """Everything but the queues."""
+
+    manager_id: str
+    name: str
+    next_number: int
+    next_queue: int
+    committed: list[int]
+    quotas_set: QuotaSet | None = None
+    forgotten: list[tuple[int, int]] = []
+    heard: list[tuple[int, int]] = []
+    prepared: list[Prepared] = []
+    certain_from: int = 0
+    queue_files_kept: bool = False
+    ways: list[Way] = []
+    going: list[tuple[int, int]] = []
+    uploads: list[Upload] = []
+    endings: list[Ending] = []
+    identity: IdentitySnapshot = IdentitySnapshot()
+    positions_from: int = 1
+
+
+class _Queue(msgspec.Struct, array_like=True):
+    """One queue."""
+
+    created: QueueCreated
+    next_lookup_id: int
+    unused: bool
+    """Held whether large messages had ever been in it; its place is kept."""
+    paused: bool
+    entries: bytes
+    stream: StreamSnapshot | None = None
+    purge_pending: list[int] = []
+    ended_short: list[tuple[int, int]] = []
+
+
+class _Taken(NamedTuple):
+    """A queue as it was at one moment: all but its entries, and where these are."""
+
+    record: _Queue
+    pages: list[bytes]
+    others: list[bytes]
+    """Single entries that are in no page, in any order."""
+    express: int
+    """How many of all these are of express messages, which are left out."""
+
+
+def write_state(state: State) -> Iterator[bytes]:
+    """Take the state as it is now; it is written down piece by piece, when and where one asks."""
+    head = _Manager(
+        state.manager_id,
+        state.name,
+        state.next_number,
+        state.next_queue,
+        state.outcomes.committed(),
+        state.quotas_set,
+        state.outcomes.forgotten(),
+        list(state.heard.items()),
+        list(state.prepared.values()),
+        state.outcomes.certain_from,
+        state.queue_files_kept,
+        state.ways.state(),
+        state.ways.going_state(),
+        state.uploads.state(),
+        state.endings.state(),
+        state.identity.snapshot(),
+        state.positions_from,
+    )
+    return _pieces(encode(head), [_taken(queue) for queue in state.queues])
+
+
+def read_state(state: State, snapshot: bytes) -> None:
+    """Read what `write_state` wrote, into an empty state."""
+    records = _cut(snapshot)
+    head = msgspec.msgpack.decode(next(records), type=_Manager)
+    state.manager_id, state.name = head.manager_id, head.name
+    state.next_number, state.next_queue = head.next_number, head.next_queue
+    state.outcomes = Outcomes(head.committed, head.forgotten, head.certain_from)
+    state.queue_files_kept = head.queue_files_kept
+    state.ways = Ways(head.ways, head.going)
+    state.heard = dict(head.heard)
+    state.uploads.restore(head.uploads)
+    state.endings.restore(head.endings)
+    state.identity.restore(head.identity)
+    state.positions_from = head.positions_from
+    state.prepared = {each.transaction: each for each in head.prepared}
+    if head.quotas_set is not None:
+        state.apply(head.quotas_set)
+    for encoded in records:
+        _read_queue(state, msgspec.msgpack.decode(encoded, type=_Queue))
+
+
+def _pieces(head: bytes, queues: list[_Taken]) -> Iterator[bytes]:
+    yield _length(len(head)) + head
+    queues.reverse()
+    while queues:
+        yield from _queue_pieces(queues.pop())
+
+
+def _queue_pieces(taken: _Taken) -> Iterator[bytes]:
+    """What the encoder gives for a `_Queue`, though nobody ever has all its entries in a row."""
+    *front, _, stream, purge_pending, ended_short = msgspec.structs.astuple(taken.record)
+    entries = len(taken.others) - taken.express
+    size = sum(map(len, taken.pages)) + entries * ENTRY_BYTES
+    before = array_head(len(front) + 4) + b"".join(map(encode, front)) + bytes_head(size)
+    behind = encode(stream) + encode(purge_pending) + encode(ended_short)
+    yield _length(len(before) + size + len(behind)) + before
+    for run in _runs(taken.pages, taken.others):
+        if taken.express:
+            yield b"".join([each for each in entries_in(run) if not is_express_entry(each)])
+        else:
+            yield run
+    yield behind
+
+
+def _runs(pages: list[bytes], others: list[bytes]) -> Iterator[bytes]:
+    """Pages and single entries as one, in order; the lists are used up."""
+    pages.reverse()
+    others.sort(reverse=True)
+    while pages:
+        page = pages.pop()
+        between = []
+        while others and others[-1] < page[-ENTRY_BYTES:]:
+            between.append(others.pop())
+        yield b"".join(sorted([*entries_in(page), *between])) if between else page
+    others.reverse()
+    yield b"".join(others)
+
+
+def _length(length: int) -> bytes:
+    return length.to_bytes(_LENGTH_BYTES, "little")
+
+
+def _taken(queue: Queue) -> _Taken:
+    peer, remote = queue.route or (Peer("", 0), "")
+    created = QueueCreated(
+        queue.number,
+        queue.name,
+        str(queue.kind),
+        queue.options,
+        peer.host,
+        peer.port,
+        remote,
+        queue.parent.number if queue.parent is not None else 0,
+        peer.secure,
+        queue.born,
+    )
+    record = _Queue(
+        created,
+        queue.next_lookup_id,
+        False,
+        queue.paused,
+        b"",
+        queue.stream.state() if queue.stream is not None else None,
+        sorted(queue.purge_pending),
+        queue.ended_short.state(),
+    )
+    return _Taken(record, *queue.index.copied(), queue.index.express_count)
+
+
+def _read_queue(state: State, record: _Queue) -> None:
+    state.create(record.created)
+    queue = state.queues.numbered(record.created.number)
+    queue.index.load(record.entries)
+    for expires_us, lookup_id in expiries_in(record.entries):
+        state.expiries.add(expires_us, queue.number, lookup_id)
+    queue.next_lookup_id = record.next_lookup_id
+    queue.paused = record.paused
+    queue.purge_pending.update(record.purge_pending)
+    queue.ended_short = EndedShort(record.ended_short)
+    if record.stream is not None:
+        backlog = IndexBacklog(queue.index)
+        queue.stream = OutgoingStream.from_state(record.stream, backlog, state.delivery)
+    state.ledger.stored[queue.account] += queue.index.byte_count
+
+
+def _cut(snapshot: bytes) -> Iterator[memoryview]:
+    view, at = memoryview(snapshot), 0
+    while at < len(view):
+        start = at + _LENGTH_BYTES
+        length = int.from_bytes(view[at:start], "little")
+        yield view[start : start + length]
+        at = start + length

@@ -1,0 +1,164 @@
+"""Two phases: a prepared transaction survives everything until whoever knows its id settles it.
+
+open      prepare   prepared   what it sent is named by a fact, what it received stays held
+prepared  crash     prepared   counted and held again at the next start
+prepared  commit    (none)     the same fact as any commit; from any connection, after any crash
+prepared  abort     (none)     places given up, held entries back in place
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.errors import TransactionSequence, TransactionUsage
+from dray.manager.change.departures import arrival_wish, entries_at, record_of
+from dray.manager.change.happening import Staged, packed_tails
+from dray.manager.facts import Prepared, pack_lookups, unpack_lookups
+from dray.manager.queue.index import split_tails, unpack, with_key
+from dray.manager.queue.parts import part_seen
+from dray.manager.transactions.mixing import note_sent
+from dray.manager.transactions.reservations import give_up_reservations
+from dray.manager.transactions.transactions import (
+    OpenTransaction,
+    abort,
+    check_not_barred,
+    commit_open,
+    hold_part,
+    reason_to_abort,
+)
+from dray.model.classes import Part
+from dray.model.ids import split_id
+from dray.wire.frames import Done, ListPrepared, Prepare, PreparedList, SettlePrepared
+from dray.wire.record import WANTS_ACKNOWLEDGMENTS
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context, Session
+    from dray.manager.queue.queues import Queue
+
+
+def handle_prepare(context: Context, session: Session, request_id: int, head: Prepare) -> None:
+    """Pass the first phase, or abort and answer why."""
+    transaction = session.transactions.get(head.transaction)
+    if transaction is None:
+        check_not_barred(context, head.transaction)
+    if transaction is None and head.sends == 0:
+        transaction = OpenTransaction(head.transaction, session)
+        context.transactions[head.transaction] = transaction
+        session.transactions[head.transaction] = transaction
+    if transaction is not None and transaction.upload:
+        raise TransactionUsage("an upload that can be resumed is committed in one phase")
+    if transaction is not None and transaction.claim:
+        raise TransactionUsage("what a receive has claimed is committed in one phase")
+    error = reason_to_abort(context, transaction, head)
+    if transaction is None or error is not None:
+        if transaction is not None:
+            abort(context, transaction)
+        context.refuse(session, request_id, error or _unknown(context, head.transaction))
+        return
+    give_up_reservations(context, transaction)
+    context.record(_fact(context, transaction))
+    del session.transactions[transaction.number]
+    transaction.session = None
+    context.answer(session, request_id, Done(transaction.operations))
+
+
+def handle_settle_prepared(
+    context: Context, session: Session, request_id: int, head: SettlePrepared
+) -> None:
+    """Pass the second phase. What is already settled that way is settled."""
+    manager, number = split_id(head.transaction_id)
+    transaction = context.transactions.get(number)
+    if manager != context.state.manager_id or number not in context.state.prepared:
+        if head.commit != context.state.has_committed(number):
+            raise _unknown(context, number)
+    elif transaction is not None and head.commit:
+        commit_open(context, transaction)
+    elif transaction is not None:
+        abort(context, transaction)
+    context.answer(session, request_id, Done())
+
+
+def handle_list_prepared(
+    context: Context, session: Session, request_id: int, _head: ListPrepared
+) -> None:
+    """List what is prepared and not settled."""
+    ids = [str(context.transaction_id(number)) for number in context.state.prepared]
+    context.answer(session, request_id, PreparedList(ids))
+
+
+def take_up(context: Context) -> None:
+    """After a start: hold again what prepared transactions hold, and count what they have sent."""
+    for prepared in context.state.prepared.values():
+        transaction = OpenTransaction(prepared.transaction, None)
+        context.transactions[prepared.transaction] = transaction
+        for number, tails in prepared.sends:
+            queue = context.state.queues.get(number)
+            if queue is not None:
+                staged = [staged_from(context, queue, tail) for tail in split_tails(tails)]
+                transaction.sends[number] = staged
+                note_sent(queue, transaction, staged, guarded=False)
+                context.ledger.stage(queue, sum(each.extent.length for each in staged))
+        for number, lookups in prepared.receives:
+            queue = context.state.queues.get(number)
+            if queue is not None:
+                lookup_ids = _hold_again(context, queue, transaction, lookups)
+                transaction.receives[number] = lookup_ids
+                transaction.singles[number] = list(lookup_ids)
+        for source, target, lookups in prepared.moves:
+            queue = context.state.queues.get(source)
+            if queue is not None:
+                lookup_ids = _hold_again(context, queue, transaction, lookups)
+                transaction.moves[source, target] = lookup_ids
+        transaction.rejected.update(prepared.rejected)
+
+
+def _hold_again(
+    context: Context, queue: Queue, transaction: OpenTransaction, lookups: bytes
+) -> list[int]:
+    lookup_ids = unpack_lookups(lookups)
+    for packed in entries_at(queue, lookup_ids):
+        entry = unpack(packed)
+        if entry.part != Part.PLAIN:
+            hold_part(queue.parts, part_seen(context.store, entry), 1)
+        queue.index.hold(packed, transaction.number)
+    return lookup_ids
+
+
+def staged_from(context: Context, queue: Queue, tail: bytes) -> Staged:
+    """What a fact has named and no queue holds yet, as it was staged."""
+    entry = unpack(with_key(tail, 0))
+    wish = None
+    if entry.copies & WANTS_ACKNOWLEDGMENTS and not queue.outgoing:
+        wish = arrival_wish(*record_of(context.store, entry))
+    return Staged(
+        entry.extent,
+        entry.crc,
+        entry.number,
+        entry.part,
+        entry.priority,
+        entry.sent_us,
+        entry.expires_us,
+        entry.copies,
+        part_seen(context.store, entry) if entry.part != Part.PLAIN else None,
+        wish,
+    )
+
+
+def _fact(context: Context, transaction: OpenTransaction) -> Prepared:
+    return Prepared(
+        transaction.number,
+        [
+            (number, packed_tails(staged, transaction.number, context.now_us))
+            for number, staged in transaction.sends.items()
+        ],
+        [(number, pack_lookups(each)) for number, each in transaction.receives.items()],
+        [(*way, pack_lookups(each)) for way, each in transaction.moves.items()],
+        sorted(transaction.rejected),
+    )
+
+
+def _unknown(context: Context, number: int) -> TransactionSequence:
+    return TransactionSequence(
+        "there is no such prepared transaction: it was settled the other way, or never prepared",
+        transaction_id=context.transaction_id(number),
+    )

@@ -1,0 +1,433 @@
+"""Transactions: what they gather, how they commit and how they abort.
+
+    open        bound to the session that began it by its first operation
+    doomed      a send was refused: nothing more is placed, and its commit is answered with why
+    prepared    of two phases, see `prepared.py`
+
+Every step is in `tables.py`, drawn in docs/explanation/transactions.md. A commit is one fact:
+messages join, then messages leave. An abort gives up places and puts back what was held.
+
+Positions are given at commit, so groups stand in commit order (S4-1). A crash aborts: nothing of an
+open transaction is durable (R3).
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from dray.errors import DrayError, TransactionAborted, TransactionSequence
+from dray.large.join import LargeParts, PartSeen, SequenceKey
+from dray.manager.change.departures import entries_at
+from dray.manager.change.happening import Happening, Staged, forget_parts
+from dray.manager.change.purging import carry_on, leave_all
+from dray.manager.context import Context, Session
+from dray.manager.disk.disk_room import Promise
+from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_lookups
+from dray.manager.queue.index import expires_us_of, is_express_entry, unpack
+from dray.manager.queue.parts import part_seen
+from dray.manager.queue.queues import Queue
+from dray.manager.transactions.mixing import forget_sends, mixed_at_commit
+from dray.manager.transactions.reservations import give_up_reservations
+from dray.model.arguments import no_sense
+from dray.model.classes import MessageClass, Part
+from dray.model.limits import (
+    MESSAGE_NUMBER_MAX,
+    TRANSACTION_OPERATIONS_MAX,
+)
+from dray.wire.frames import Abort, Commit, Done, Prepare
+
+
+class OpenTransaction:
+    """What a transaction has gathered."""
+
+    def __init__(self, number: int, session: Session | None, now: float = 0.0) -> None:
+        """Begin empty; without a session once it is prepared."""
+        self.number = number
+        self.used_at = now
+        self.session = session
+        self.sends: dict[int, list[Staged]] = {}
+        self.receives: dict[int, list[int]] = {}
+        self.large: dict[int, list[SequenceKey]] = {}
+        self.singles: dict[int, list[int]] = {}
+        """Of the receives, those that were not taken as large messages."""
+        self.moves: dict[tuple[int, int], list[int]] = {}
+        """Positions by the queues they move from and to."""
+        self.rejected: set[tuple[int, int]] = set()
+        """Queue and position of what was received and marked as rejected."""
+        self.plain_to: set[int] = set()
+        """Queues to which it has sent plain messages that must not mix with large ones."""
+        self.large_to: set[int] = set()
+        """Queues to which it sends large messages."""
+        self.reserved: dict[int, Promise] = {}
+        """Bytes that large messages have reserved and not yet used, by queue."""
+        self.claim = False
+        """Whether it is a receive outside of transactions that its receiver has yet to confirm."""
+        self.upload = False
+        """Whether it keeps what is marked in it (`uploads.py`)."""
+        self.marked = 0
+        """How many of an upload's sends are durable."""
+        self.send_frames = 0
+        self.operations = 0
+        self.fact_bytes = 0
+        """What its commit will take of the log, at the most."""
+        self.doomed: DrayError | None = None
+
+    def note_operations(self, context: Context, count: int, fact_bytes: int) -> None:
+        """Count messages, and the bytes that a fact will take of them (`costs.py`).
+
+        Raises `TransactionAborted` if they would not fit one fact of the log.
+        """
+        self.operations += count
+        self.fact_bytes += fact_bytes
+        most = context.fact_bytes_max
+        if self.operations > TRANSACTION_OPERATIONS_MAX or self.fact_bytes > most:
+            raise TransactionAborted(
+                f"a transaction may be of {TRANSACTION_OPERATIONS_MAX} messages, and what the log"
+                f" has to keep of them may take {most} bytes here; commit more often",
+                transaction_id=context.transaction_id(self.number),
+            )
+
+
+def open_transaction(
+    context: Context, session: Session, number: int, *, claim: bool = False
+) -> OpenTransaction:
+    """Find the session's transaction, or begin it; `TransactionSequence` if another's."""
+    transaction = context.transactions.get(number)
+    if transaction is None:
+        if not 0 < number <= MESSAGE_NUMBER_MAX:
+            raise no_sense("transaction", f"a number from 1 to {MESSAGE_NUMBER_MAX}", number)
+        if context.state.has_committed(number):
+            raise TransactionSequence(
+                "the transaction is already committed; begin another",
+                transaction_id=context.transaction_id(number),
+            )
+        check_not_barred(context, number)
+        transaction = OpenTransaction(number, session, context.now)
+        context.transactions[number] = session.transactions[number] = transaction
+        transaction.claim = claim
+        if claim:
+            context.claims[number] = transaction
+        else:
+            watch_idleness(context, transaction)
+    if transaction.session is not session:
+        raise TransactionSequence(
+            "the transaction belongs to another connection",
+            transaction_id=context.transaction_id(number),
+        )
+    transaction.used_at = context.now
+    return transaction
+
+
+def check_not_barred(context: Context, number: int) -> None:
+    """Raise `TransactionAborted` if that is what was said of the transaction."""
+    why = context.barred.reason(number)
+    if why is not None:
+        raise TransactionAborted(why, transaction_id=context.transaction_id(number))
+
+
+def watch_idleness(context: Context, transaction: OpenTransaction) -> None:
+    """See to it that a transaction is looked at when it may have been idle for too long."""
+    patience = context.config.idle_transaction_s
+    if patience is not None:
+        heapq.heappush(context.idle, (transaction.used_at + patience, transaction.number))
+
+
+def abort_idle(context: Context) -> None:
+    """Abort what nobody has used for too long; a receive that waits in it uses it."""
+    while context.idle and context.idle[0][0] <= context.now:
+        at, number = heapq.heappop(context.idle)
+        transaction = context.transactions.get(number)
+        if transaction is None or transaction.session is None or transaction.upload:
+            continue
+        if _awaits_something(context, transaction):
+            transaction.used_at = context.now
+        patience = context.config.idle_transaction_s or 0.0
+        if transaction.used_at + patience > at:
+            watch_idleness(context, transaction)
+            continue
+        _abort_idle(context, transaction, patience)
+    while (ends := oldest_claim_ends(context)) is not None and ends <= context.now:
+        oldest = next(iter(context.claims.values()))
+        _abort_idle(context, oldest, context.config.idle_transaction_s or 0.0)
+
+
+def _abort_idle(context: Context, transaction: OpenTransaction, patience: float) -> None:
+    abort(context, transaction)
+    context.barred.add(
+        transaction.number,
+        f"the transaction was aborted because nothing happened in it for {patience:g} seconds;"
+        " nothing of it is kept, do it again",
+    )
+
+
+def oldest_claim_ends(context: Context) -> float | None:
+    """When to look whether the oldest claim is idle for too long."""
+    patience = context.config.idle_transaction_s
+    if patience is None or not context.claims:
+        return None
+    return next(iter(context.claims.values())).used_at + patience
+
+
+def give_up_claim(context: Context, number: int) -> None:
+    """Put back what was claimed and not confirmed; its receiver says that it has it not."""
+    claim = context.claims.get(number)
+    if claim is not None:
+        abort(context, claim)
+        context.barred.add(number)
+
+
+def _awaits_something(context: Context, transaction: OpenTransaction) -> bool:
+    session = transaction.session
+    for number in session.waiting_at if session is not None else ():
+        queue = context.state.queues.get(number)
+        if queue is not None and any(
+            waiter.session is session and waiter.head.transaction == transaction.number
+            for waiter in queue.waiters
+        ):
+            return True
+    return False
+
+
+def handle_commit(context: Context, session: Session, request_id: int, head: Commit) -> None:
+    """Commit, or answer why not."""
+    transaction = session.transactions.get(head.transaction)
+    if transaction is None:
+        check_not_barred(context, head.transaction)
+    if transaction is None and head.sends == 0:
+        # Nothing was done in it, so nothing is to be done.
+        context.answer(session, request_id, Done())
+        return
+    error = reason_to_abort(context, transaction, head)
+    if transaction is None or error is not None:
+        if transaction is not None:
+            abort(context, transaction)
+        context.refuse(session, request_id, error or _incomplete(context, head.transaction))
+        return
+    commit_open(context, transaction)
+    context.answer(session, request_id, Done(transaction.operations))
+
+
+def handle_abort(context: Context, session: Session, request_id: int, head: Abort) -> None:
+    """Abort; a transaction that did nothing is none, but may have a receive that waits."""
+    _end_waiting(context, session, head.transaction)
+    transaction = session.transactions.get(head.transaction)
+    if transaction is not None:
+        abort(context, transaction)
+    context.answer(session, request_id, Done())
+
+
+def _end_waiting(context: Context, session: Session, number: int) -> None:
+    """Let no receive of an aborted transaction wait on: it would take what nobody wants."""
+    for queue in context.state.queues:
+        for waiter in list(queue.waiters):
+            if waiter.session is session and waiter.head.transaction == number != 0:
+                queue.waiters.remove(waiter)
+                error = TransactionAborted(
+                    f"the transaction was aborted while a receive in it waited at {queue.name!r}",
+                    transaction_id=context.transaction_id(number),
+                )
+                context.refuse(session, waiter.request_id, error)
+
+
+def abort(context: Context, transaction: OpenTransaction) -> None:
+    """Give up what was placed, put back what was held (R2)."""
+    _forget(context, transaction)
+    _give_up_sends(context, transaction)
+    give_up_reservations(context, transaction)
+    give_back(context, transaction)
+
+
+def give_back(context: Context, transaction: OpenTransaction) -> None:
+    """Put everything back that it holds."""
+    for number, keys in transaction.large.items():
+        queue = context.state.queues.get(number)
+        for key in keys:
+            assembly = queue.parts.get(key) if queue is not None else None
+            if assembly is not None:
+                assembly.held = 0
+    for number, lookup_ids in transaction.receives.items():
+        queue = context.state.queues.get(number)
+        if queue is not None:
+            _put_back(context, queue, lookup_ids, transaction.singles.get(number, []))
+            if not transaction.claim:
+                # Of what was only claimed no program has seen anything, so none has failed at it.
+                context.record(PutBack(queue.number, pack_lookups(lookup_ids)))
+    for (source, _), lookup_ids in transaction.moves.items():
+        queue = context.state.queues.get(source)
+        if queue is not None:
+            _put_back(context, queue, lookup_ids, lookup_ids)
+    context.perhaps_unused.update((target, None) for _, target in transaction.moves)
+    for held in (transaction.large, transaction.receives, transaction.singles, transaction.moves):
+        held.clear()
+    transaction.rejected.clear()
+
+
+def _give_up_sends(context: Context, transaction: OpenTransaction) -> None:
+    prepared = transaction.number in context.state.prepared
+    if prepared:
+        # Its places are in a fact, so another fact gives them up.
+        context.record(PreparedAborted(transaction.number))
+    upload = context.state.uploads.get(transaction.number)
+    if upload is not None:
+        # So are those that were marked.
+        context.record(UploadDropped(transaction.number))
+    for number, staged in transaction.sends.items():
+        queue = context.state.queues.get(number)
+        marked = transaction.marked if upload is not None and number == upload.queue else 0
+        for at, each in enumerate(staged):
+            if not prepared and at >= marked:
+                context.store.discard(each.extent)
+            context.ledger.give_back(number, queue, each.extent.length)
+
+
+def commit_open(context: Context, transaction: OpenTransaction) -> None:
+    """Make everything happen that an open or prepared transaction has gathered."""
+    _forget(context, transaction)
+    number = transaction.number
+    if transaction.claim and _is_all_express(context, transaction):
+        # What is gone after a crash anyway needs no fact.
+        context.express_outcomes.add(number)
+        number = 0
+    commit(context, number, transaction.sends, transaction)
+
+
+def _is_all_express(context: Context, transaction: OpenTransaction) -> bool:
+    for number, lookup_ids in transaction.receives.items():
+        queue = context.state.queues.get(number)
+        if queue is None or not queue.index.express_count:
+            return False
+        if not all(map(is_express_entry, entries_at(queue, lookup_ids))):
+            return False
+    return True
+
+
+def commit(
+    context: Context,
+    number: int,
+    sends: dict[int, list[Staged]],
+    transaction: OpenTransaction | None = None,
+    *,
+    marks: int = 0,
+) -> None:
+    """Make a transaction happen; number 0 for what is sent outside any."""
+    happening = Happening(context, number)
+    for queue_number, staged in sends.items():
+        queue = context.state.queues.get(queue_number)
+        if queue is not None:
+            happening.join(queue, staged, marks)
+    if transaction is not None:
+        give_up_reservations(context, transaction)
+        _gather_receives(context, happening, transaction)
+        _gather_moves(context, happening, transaction)
+    happening.record()
+
+
+def take(
+    context: Context, queue: Queue, lookup_ids: list[int], why: int = MessageClass.ACK_RECEIVE
+) -> None:
+    """Remove entries at once, in facts of their own. Their parts must be noted before.
+
+    Very many are removed with the next ticks (`purging.py`).
+    """
+    carry_on(context, leave_all(context, queue, lookup_ids, why))
+
+
+def _gather_receives(context: Context, happening: Happening, transaction: OpenTransaction) -> None:
+    for number, lookup_ids in transaction.receives.items():
+        queue = context.state.queues.get(number)
+        if queue is None:
+            continue
+        rejected = [each for each in lookup_ids if (number, each) in transaction.rejected]
+        received = [each for each in lookup_ids if (number, each) not in transaction.rejected]
+        for key in transaction.large.get(number, ()):
+            queue.parts.dropped(key)
+        forget_parts(context, queue, transaction.singles.get(number, []), 1)
+        happening.leave(queue, received)
+        if rejected:
+            happening.leave(queue, rejected, MessageClass.NACK_RECEIVE_REJECTED)
+
+
+def _gather_moves(context: Context, happening: Happening, transaction: OpenTransaction) -> None:
+    for (source, target), lookup_ids in transaction.moves.items():
+        queue = context.state.queues.get(source)
+        goal = context.state.queues.get(target)
+        if queue is not None and goal is not None:
+            forget_parts(context, queue, lookup_ids, 1)
+            happening.move(queue, lookup_ids, goal)
+
+
+def _put_back(context: Context, queue: Queue, lookup_ids: list[int], singles: list[int]) -> None:
+    if queue.index.part_count:
+        for packed in entries_at(queue, singles):
+            entry = unpack(packed)
+            if entry.part != Part.PLAIN:
+                hold_part(queue.parts, part_seen(context.store, entry), -1)
+    purged = [each for each in lookup_ids if each in queue.purge_pending]
+    gone = frozenset(purged)
+    for lookup_id in lookup_ids:
+        if lookup_id not in gone:
+            expires_us = expires_us_of(queue.index.put_back(lookup_id))
+            if expires_us:
+                context.state.expiries.add(expires_us, queue.number, lookup_id)
+    if purged:
+        _end_purge(context, queue, purged)
+    context.touch(queue)
+
+
+def _end_purge(context: Context, queue: Queue, purged: list[int]) -> None:
+    """What was purged while it was held leaves; it may take some ticks and is held until then."""
+    forget_parts(context, queue, purged, 0)
+    carry_on(context, leave_all(context, queue, purged, MessageClass.NACK_Q_PURGED, held=True))
+
+
+def end_purges(context: Context) -> None:
+    """After a start: what was purged while a transaction held it that has ended by the crash."""
+    for queue in context.state.queues:
+        # What a prepared transaction holds is not free to leave.
+        purged = [each for each in sorted(queue.purge_pending) if queue.index.find(each)]
+        for packed in entries_at(queue, purged):
+            queue.index.hold(packed, 0)
+        if purged:
+            _end_purge(context, queue, purged)
+
+
+def hold_part(parts: LargeParts, seen: PartSeen, by: int) -> None:
+    """Count a part that a reader of single parts holds (`by` 1) or has put back (-1)."""
+    assembly = parts.get(seen.key)
+    if assembly is not None:
+        assembly.held += by
+
+
+def _forget(context: Context, transaction: OpenTransaction) -> None:
+    del context.transactions[transaction.number]
+    context.claims.pop(transaction.number, None)
+    forget_sends(context, transaction)
+    if transaction.session is not None:
+        del transaction.session.transactions[transaction.number]
+
+
+def reason_to_abort(
+    context: Context, transaction: OpenTransaction | None, head: Commit | Prepare
+) -> DrayError | None:
+    """Why a transaction cannot commit, if it cannot."""
+    if transaction is None or transaction.send_frames != head.sends:
+        return (transaction and transaction.doomed) or _incomplete(context, head.transaction)
+    if transaction.doomed is not None:
+        return transaction.doomed
+    used = {number for way in transaction.moves for number in way}
+    for number in (*transaction.sends, *transaction.receives, *used):
+        if context.state.queues.get(number) is None:
+            return TransactionAborted(
+                "a queue that the transaction sent to or received from has been deleted; nothing"
+                " of it is kept",
+                transaction_id=context.transaction_id(head.transaction),
+            )
+    return mixed_at_commit(context, transaction)
+
+
+def _incomplete(context: Context, number: int) -> TransactionAborted:
+    return TransactionAborted(
+        "not everything that was sent in the transaction has arrived; nothing of it was kept,"
+        " do it again",
+        transaction_id=context.transaction_id(number),
+    )

@@ -1,0 +1,120 @@
+"""The part of `dray check` that looks at the files beside log and heap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dray.manager.disk.lqs import EDITABLE, EVENTS, changes, check_editable, path_of
+from dray.store.audit import AUDIT_NAME
+from dray.store.checkpoint import PAIRS, CheckpointState
+from dray.store.decisions import LogState, Pair
+from dray.store.disk import LOCK_NAME
+from dray.store.lqs import FOLDER, NotAFileOfOursError, decode, file_name, is_unfinished
+from dray.store.manifest import MANIFEST_NAME, is_own_name, read_manifest, verify_audit
+from dray.store.survey import Sight, look
+
+if TYPE_CHECKING:
+    from dray.manager.queue.queues import Queue
+    from dray.offline.findings import Findings
+    from dray.offline.stopped import Offline
+    from dray.store.reading import ReadOnlyDisk
+
+_QUEUE_FILE_BYTES_MAX: Final = 64 << 10
+_LEFT_TO_THE_LOG: Final = {Pair.NONE, Pair.TORN}
+_MOVED_ASIDE: Final = "a start moves it to quarantine"
+
+
+def check_checkpoints(disk: ReadOnlyDisk, findings: Findings) -> None:
+    """Each file of the pair by itself: either alone must be able to start the store."""
+    seen = look(disk)
+    for name in seen.damaged:
+        findings.damage(
+            name,
+            "its header is gone, or its checksum does not fit",
+            remedy=_instead_of(name, seen, "the next checkpoint replaces this one"),
+        )
+    for name in seen.missing:
+        remedy = _instead_of(name, seen, "a start makes this one anew")
+        findings.damage(name, "it is missing", remedy=remedy)
+    for name in seen.cut:
+        remedy = "it can be used; a start or the checkpoint after next makes it long enough"
+        findings.damage(name, "it was cut off behind all that counts in it", remedy=remedy)
+    for name in disk.names():
+        if not is_own_name(name) and name != LOCK_NAME:
+            findings.note(name, "no queue manager gives such a name to a file")
+
+
+def _instead_of(name: str, seen: Sight, then: str) -> str:
+    """What a start uses in the place of a checkpoint file or a map, and what becomes of it."""
+    pair = next((pair for pair in PAIRS if name in pair), ())
+    whole = [other for other in pair if seen.states[other] is CheckpointState.VALID]
+    if not pair:
+        return f"it is not needed; {then}"
+    if whole:
+        return f"{whole[0]} is used; {then}"
+    if seen.log.state is LogState.ORIGIN and seen.worth(pair) in _LEFT_TO_THE_LOG:
+        return f"the log has all of it; {then}"
+    return "the other one of the pair cannot be used either, so a start refuses"
+
+
+def check_queue_files(offline: Offline, findings: Findings) -> None:
+    """The files of queues say what the state says."""
+    if not offline.state.queue_files_kept:
+        return
+    files = frozenset(offline.disk.names(FOLDER))
+    for queue in offline.state.queues:
+        _check_queue_file(offline, queue, files, findings)
+    ours = {file_name(queue.number, path_of(queue)) for queue in offline.state.queues}
+    for name in sorted(files - ours):
+        fate = "a start finishes or removes it" if is_unfinished(name) else _MOVED_ASIDE
+        findings.note(f"{FOLDER}/{name}", f"no queue has this file; {fate}")
+
+
+def check_audit(path: Path, findings: Findings) -> None:
+    """The manifest can be read; the chain of the audit is unbroken, and as long as it was."""
+    try:
+        read_manifest(path)
+    except (OSError, ValueError):
+        remedy = "a start tells so in the audit and writes it anew"
+        findings.damage(MANIFEST_NAME, "it cannot be read", remedy=remedy)
+    chain = verify_audit(path)
+    if not chain.intact:
+        findings.damage(AUDIT_NAME, f"line {chain.line}: {chain.problem}")
+
+
+def _check_queue_file(
+    offline: Offline, queue: Queue, files: frozenset[str], findings: Findings
+) -> None:
+    name = f"{FOLDER}/{file_name(queue.number, path_of(queue))}"
+    event = EVENTS.get(queue.number)
+    if name.removeprefix(f"{FOLDER}/") not in files:
+        if offline.disk.exists(name):
+            remedy = "move it away; a start refuses until then"
+            findings.damage(name, "it is no file", queue=queue.name, remedy=remedy)
+        elif event:
+            sentence = f"Event {event}: it is missing, and describes an internal queue"
+            findings.damage(name, sentence, queue=queue.name, remedy="dray storage rebuild")
+        else:
+            findings.note(name, "it is missing; a start writes it anew", queue.name)
+        return
+    file = offline.disk.open(name)
+    try:
+        image = bytearray(min(file.size(), _QUEUE_FILE_BYTES_MAX))
+        file.read_into(memoryview(image), 0)
+    finally:
+        file.close()
+    try:
+        found = decode(bytes(image))
+        changed = changes(found.description, queue)
+        if not found.signed:
+            check_editable(queue, changed, found.description)
+    except NotAFileOfOursError as error:
+        remedy = f"{_MOVED_ASIDE} and writes it anew"
+        findings.damage(name, str(error), queue=queue.name, remedy=remedy)
+        return
+    if changed and found.signed:
+        findings.note(name, "it is older than the state; a start writes it anew", queue.name)
+    elif changed:
+        edited = ", ".join(EDITABLE[each] for each in changed)
+        findings.note(name, f"it was edited; a start takes over its {edited}", queue.name)

@@ -1,0 +1,132 @@
+"""`dray inspect`: what is in the log, in a heap file, in a queue of a manager that is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from dray.errors import Misuse
+from dray.manager.facts import decode_fact
+from dray.manager.queue.index import Entry, unpack
+from dray.model.classes import Part
+from dray.model.ids import ManagerId, join_id
+from dray.offline.fact_text import tell
+from dray.offline.stopped import Offline
+from dray.store.decisions import LOG_NAME
+from dray.store.group import HEADED, OPENING, SEAL, facts_of, ranges_of
+from dray.store.heap import file_name, numbers_of
+from dray.store.kinds import express_files
+from dray.store.qmlog import LogReader
+
+_MARKS = {0: "", OPENING: "opening", OPENING | HEADED: "opening", SEAL: "seal"}
+
+
+class GroupSeen(msgspec.Struct, kw_only=True):
+    """One group of the log: what one sync made true."""
+
+    lsn: int
+    epoch: int
+    first_fact: int
+    watermark: int
+    mark: str
+    dirty: list[str]
+    facts: list[str]
+
+
+class RecordSeen(msgspec.Struct, kw_only=True):
+    """One live record: whose it is and where it lies."""
+
+    message_id: str
+    queue: str
+    lookup_id: int
+    file: str
+    offset: int
+    length: int
+    part: str
+    transaction: int
+    arrived_us: int
+    intact: bool
+
+
+def look_at_log(path: str | Path, most: int) -> list[GroupSeen]:
+    """The last `most` groups that the log still holds."""
+    with Offline(path) as offline:
+        state = offline.load()
+        log = offline.disk.open(LOG_NAME)
+        try:
+            reader = LogReader(log, offline.capacity)
+            groups: list[GroupSeen] = []
+            lsn = offline.oldest.lsn
+            while lsn < offline.chain.end and (found := reader.group_at(lsn)) is not None:
+                group, image = found
+                facts = [tell(decode_fact(fact), state) for fact in facts_of(group, image)]
+                groups.append(
+                    GroupSeen(
+                        lsn=group.lsn,
+                        epoch=group.epoch,
+                        first_fact=group.first_fact,
+                        watermark=group.watermark,
+                        mark=_MARKS.get(group.flags, str(group.flags)),
+                        dirty=[
+                            f"{file_name(each.file)} {each.start}-{each.stop}"
+                            for each in ranges_of(group, image)
+                        ],
+                        facts=facts,
+                    )
+                )
+                del groups[:-most]
+                lsn = group.end
+            return groups
+        finally:
+            log.close()
+
+
+def look_at_heap(path: str | Path, name: str) -> list[RecordSeen]:
+    """The live records of one heap file, in the order in which they lie."""
+    numbers = numbers_of([name])
+    if express_files([name]):
+        raise Misuse(
+            f"{name!r} holds express messages, of which nobody knows any more once their queue"
+            " manager has ended; its next start removes the file"
+        )
+    if not numbers:
+        raise Misuse(f"{name!r} is no heap file; they are called p0000001.mq and so on")
+    with Offline(path) as offline:
+        offline.load()
+        found = [record for record, _ in records(offline, numbers[0])]
+        return sorted(found, key=lambda record: record.offset)
+
+
+def look_at_queue(path: str | Path, name: str, most: int) -> list[RecordSeen]:
+    """The first `most` messages of a queue, in the order in which they would be received."""
+    with Offline(path) as offline:
+        queue = offline.load().queues.named(name)
+        entries = [unpack(packed) for packed in queue.index.everything()[:most]]
+        return [_seen(offline, queue.name, entry) for entry in entries]
+
+
+def records(offline: Offline, file: int | None = None) -> Iterator[tuple[RecordSeen, Entry]]:
+    """All live records, or those of one heap file, with what their queues say of them."""
+    for queue in offline.state.queues:
+        for packed in queue.index.everything():
+            entry = unpack(packed)
+            if file is None or entry.file == file:
+                yield _seen(offline, queue.name, entry), entry
+
+
+def _seen(offline: Offline, queue: str, entry: Entry) -> RecordSeen:
+    source = offline.source_of(entry)
+    return RecordSeen(
+        message_id=join_id(ManagerId(source or "?" * 32), entry.number),
+        queue=queue,
+        lookup_id=entry.lookup_id,
+        file=file_name(entry.file),
+        offset=entry.offset,
+        length=entry.length,
+        part=Part(entry.part).name.lower(),
+        transaction=entry.transaction,
+        arrived_us=entry.arrived_us,
+        intact=source is not None,
+    )

@@ -1,0 +1,262 @@
+"""Acknowledgments, dead letters, expiry, confirmations: R11, R12, R40, R50 to R57, S4-3."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray import errors
+from dray.model.classes import Acknowledge, MessageClass
+from dray.model.message import Message
+from dray.wire import frames
+from dray.wire.record import read_header, read_properties
+from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.peers.test_links import ADDRESS, Pair, pair  # noqa: F401 - a fixture
+
+Classes = list[MessageClass]
+
+
+def acknowledged(caller: Caller, name: str = "acks") -> list[tuple[MessageClass, str | None]]:
+    """Class and correlation id of every acknowledgment message."""
+    queue = caller.open(name)
+    try:
+        head, body = caller.call_whole(frames.Receive(queue, 0, 0.0, 100))
+    except errors.ReceiveTimeout:
+        return []
+    found, at = [], 0
+    for envelope in head.envelopes:
+        header = read_header(body, at)
+        properties = read_properties(body, header, at)
+        found.append((MessageClass(envelope.message_class), properties.correlation_id))
+        at += envelope.length
+    return found
+
+
+def dead(caller: Caller, name: str = "system$;deadxact") -> list[tuple[MessageClass, bytes]]:
+    envelopes, bodies = caller.what_is_in(name, peek=True)
+    classes = [MessageClass(envelope.message_class) for envelope in envelopes]
+    return list(zip(classes, bodies, strict=True))
+
+
+def asking(body: bytes, acknowledge: Acknowledge, **options: object) -> Message:
+    return Message(body=body, acknowledge=acknowledge, administration_queue="acks", **options)
+
+
+def test_arrival_and_receive_are_acknowledged_as_asked(desk: Desk) -> None:
+    caller = desk.session()
+    caller.create("acks", transactional=False)
+    queue = caller.create("orders")
+    both = Acknowledge.POSITIVE_ARRIVAL | Acknowledge.POSITIVE_RECEIVE
+    (number, _) = caller.send(queue, asking(b"a", both), Message(body=b"silent"))
+    original = f"{desk.manager_id}\\{number}"
+    assert acknowledged(caller) == [(MessageClass.ACK_REACH_QUEUE, original)]
+    caller.receive(queue)
+    assert acknowledged(caller) == [(MessageClass.ACK_RECEIVE, original)]
+
+
+def test_a_receive_in_a_transaction_is_acknowledged_at_its_commit(desk: Desk) -> None:
+    caller = desk.session()
+    caller.create("acks")
+    queue, transaction = caller.create("orders"), caller.number_for()
+    (number,) = caller.send(queue, asking(b"a", Acknowledge.POSITIVE_RECEIVE))
+    caller.receive(queue, transaction=transaction)
+    assert acknowledged(caller) == []
+    caller.commit(transaction, 0)
+    assert acknowledged(caller) == [(MessageClass.ACK_RECEIVE, f"{desk.manager_id}\\{number}")]
+
+
+def test_an_aborted_receive_is_neither_acknowledged_nor_dead_lettered(desk: Desk) -> None:
+    caller = desk.session()
+    caller.create("acks")
+    queue = caller.create("orders")
+    caller.send(queue, asking(b"a", Acknowledge.FULL_RECEIVE, use_dead_letter_queue=True))
+    transaction = caller.number_for()
+    caller.receive(queue, transaction=transaction)
+    caller.call(frames.Abort(transaction))
+    assert acknowledged(caller) == []
+    assert dead(caller) == []
+
+
+def test_every_message_expires_on_its_own(desk: Desk) -> None:
+    """S4-3: one transaction, three lifetimes."""
+    caller = desk.session()
+    queue, transaction = caller.create("orders"), caller.number_for()
+    lives = [Message(body=b"1", time_to_be_received=5.0), Message(body=b"2")]
+    lives.append(Message(body=b"3", time_to_be_received=1.0, use_dead_letter_queue=True))
+    caller.send(queue, *lives, transaction=transaction)
+    caller.commit(transaction, 1)
+    assert desk.manager.deadline() <= desk.now + 1.0
+    desk.advance(1.1)
+    assert dead(caller) == [(MessageClass.NACK_RECEIVE_TIMEOUT, b"3")]
+    desk.crash()
+    desk.advance(5.0)
+    caller = desk.session()
+    assert caller.receive(caller.open("orders"))[1] == [b"2"]
+
+
+def test_expiry_of_a_held_message_waits_for_the_outcome(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    for body in (b"received", b"expired"):
+        caller.send(queue, Message(body=body, time_to_be_received=1.0))
+    first, second = caller.number_for(), caller.number_for()
+    caller.receive(queue, transaction=first, max_messages=1)
+    caller.receive(queue, transaction=second, max_messages=1)
+    desk.advance(10.0)
+    caller.commit(first, 0)
+    caller.call(frames.Abort(second))
+    desk.advance(0.0)
+    with pytest.raises(errors.ReceiveTimeout):
+        caller.receive(queue)
+    assert desk.store.live_bytes == 0
+
+
+def test_what_cannot_reach_its_queue_in_time_is_dead_lettered_at_the_source(
+    pair: Pair,  # noqa: F811
+) -> None:
+    caller = pair.source.session()
+    caller.create("acks")
+    queue = caller.open(ADDRESS)
+    options = {"time_to_reach_queue": 5.0, "use_dead_letter_queue": True}
+    caller.send(queue, asking(b"late", Acknowledge.FULL_REACH_QUEUE, **options), Message(body=b"x"))
+    pair.source.effects.clear()
+    pair.source.advance(6.0)
+    assert dead(caller) == [(MessageClass.NACK_REACH_QUEUE_TIMEOUT, b"late")]
+    assert [each for each, _ in acknowledged(caller)] == [MessageClass.NACK_REACH_QUEUE_TIMEOUT]
+
+
+def test_the_source_is_told_what_became_of_its_messages(pair: Pair) -> None:  # noqa: F811
+    caller = pair.source.session()
+    caller.create("acks")
+    queue = caller.open(ADDRESS)
+    wanted = {"use_dead_letter_queue": True, "use_journal_queue": True}
+    for body in (b"received", b"rejected", b"purged"):
+        caller.send(queue, asking(body, Acknowledge.FULL_RECEIVE, **wanted))
+    pair.deliver()
+    assert acknowledged(caller) == []
+    receiver = pair.destination.session()
+    orders = receiver.open("orders")
+    receiver.receive(orders, max_messages=1)
+    transaction = receiver.number_for()
+    envelopes, _ = receiver.receive(orders, transaction=transaction, max_messages=1)
+    receiver.call(frames.Reject(orders, envelopes[0].lookup_id, transaction))
+    receiver.commit(transaction, 0)
+    receiver.call(frames.PurgeQueue(orders))
+    pair.destination.crash()
+    pair.cut()
+    pair.source.advance(10.0)
+    caller.send(queue, Message(body=b"wakes the link"))
+    pair.deliver()
+    rejected, purged = MessageClass.NACK_RECEIVE_REJECTED, MessageClass.NACK_Q_PURGED
+    assert [each for each, _ in acknowledged(caller)] == [
+        MessageClass.ACK_RECEIVE,
+        rejected,
+        purged,
+    ]
+    assert dead(caller) == [(rejected, b"rejected"), (purged, b"purged")]
+    assert dead(caller, "system$;journal") == [(MessageClass.NORMAL, b"received")]
+    pair.source.crash()
+    caller = pair.source.session()
+    assert dead(caller) == [(rejected, b"rejected"), (purged, b"purged")]
+    pair.source.advance(10.0)
+    pair.deliver()
+    assert acknowledged(caller) == []
+
+
+def test_no_word_in_time_puts_a_delivered_message_in_doubt(pair: Pair) -> None:  # noqa: F811
+    caller = pair.source.session()
+    doubtful = Message(body=b"?", use_dead_letter_queue=True, time_to_be_received=60.0)
+    caller.send(caller.open(ADDRESS), doubtful)
+    pair.deliver()
+    pair.cut()
+    pair.source.advance(61.0)
+    in_doubt = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
+    assert dead(pair.source.session()) == [(in_doubt, b"?")]
+
+
+def test_what_expires_at_its_destination_is_no_doubt_while_that_can_be_heard(
+    pair: Pair,  # noqa: F811
+) -> None:
+    """It expires here first, by the time of its way; the definite word is worth the wait."""
+    caller = pair.source.session()
+    timed = Message(body=b"!", use_dead_letter_queue=True, time_to_be_received=60.0)
+    caller.send(caller.open(ADDRESS), timed)
+    pair.deliver()
+    pair.source.advance(60.1)
+    assert dead(pair.source.session()) == []
+    pair.destination.advance(60.5)
+    pair.deliver()
+    assert dead(pair.source.session()) == [(MessageClass.NACK_RECEIVE_TIMEOUT, b"!")]
+
+
+def test_a_destination_that_says_nothing_is_not_waited_for_for_ever(
+    pair: Pair,  # noqa: F811
+) -> None:
+    caller = pair.source.session()
+    timed = Message(body=b"?", use_dead_letter_queue=True, time_to_be_received=60.0)
+    caller.send(caller.open(ADDRESS), timed)
+    pair.deliver()
+    for _ in range(12):
+        assert dead(pair.source.session()) == []
+        pair.source.advance(6.0)
+    in_doubt = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
+    assert dead(pair.source.session()) == [(in_doubt, b"?")]
+
+
+def test_clocks_need_not_agree_for_messages_to_expire_on_time(pair: Pair) -> None:  # noqa: F811
+    caller = pair.source.session()
+    pair.destination.now += 86_400.0
+    caller.send(caller.open(ADDRESS), Message(body=b"a", time_to_be_received=60.0))
+    pair.deliver()
+    pair.destination.advance(59.0)
+    receiver = pair.destination.session()
+    orders = receiver.open("orders")
+    assert receiver.receive(orders, peek=True)[1] == [b"a"]
+    pair.destination.advance(2.0)
+    with pytest.raises(errors.ReceiveTimeout):
+        receiver.receive(orders)
+
+
+def test_a_purge_of_a_held_message_waits_for_the_outcome(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    caller.send(queue, Message(body=b"held", use_dead_letter_queue=True))
+    transaction = caller.number_for()
+    caller.receive(queue, transaction=transaction)
+    caller.call(frames.PurgeQueue(queue))
+    caller.call(frames.Abort(transaction))
+    with pytest.raises(errors.ReceiveTimeout):
+        caller.receive(queue)
+    assert dead(caller) == [(MessageClass.NACK_Q_PURGED, b"held")]
+
+
+def test_a_held_message_that_is_purged_is_delivered_if_its_transaction_commits(desk: Desk) -> None:
+    caller = desk.session()
+    caller.create("acks")
+    queue, transaction = caller.create("orders"), caller.number_for()
+    caller.send(queue, asking(b"held", Acknowledge.FULL_RECEIVE, use_dead_letter_queue=True))
+    caller.receive(queue, transaction=transaction)
+    caller.call(frames.PurgeQueue(queue))
+    caller.commit(transaction, 0)
+    assert [each for each, _ in acknowledged(caller)] == [MessageClass.ACK_RECEIVE]
+    assert dead(caller) == []
+
+
+def test_deleting_a_queue_tells_the_senders_of_what_was_in_it(desk: Desk) -> None:
+    caller = desk.session()
+    caller.create("acks")
+    queue = caller.create("orders")
+    caller.send(queue, asking(b"a", Acknowledge.NEGATIVE_RECEIVE, use_dead_letter_queue=True))
+    caller.call(frames.DeleteQueue("orders"))
+    assert [each for each, _ in acknowledged(caller)] == [MessageClass.NACK_Q_DELETED]
+    assert dead(caller) == [(MessageClass.NACK_Q_DELETED, b"a")]
+
+
+def test_a_queue_that_is_not_transactional_keeps_its_own_dead_letters(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("plain", transactional=False)
+    short = Message(body=b"a", use_dead_letter_queue=True, time_to_be_received=1.0)
+    caller.send(queue, short)
+    desk.advance(2.0)
+    expected = [(MessageClass.NACK_RECEIVE_TIMEOUT, b"a")]
+    assert dead(caller, "system$;deadletter") == expected
+    assert dead(caller) == []

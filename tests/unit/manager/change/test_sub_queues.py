@@ -1,0 +1,147 @@
+"""Sub-queues come with their first use and go with their last (semantics 1.10)."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray import errors
+from dray.manager.events import SessionClosed
+from dray.model.message import Message
+from dray.wire import frames
+from tests.unit.manager.conftest import Caller, Desk
+
+
+def names(desk: Desk) -> list[str]:
+    """All sub-queues there are, asked for over a connection of its own."""
+    listed = desk.session().call(frames.ListQueues())
+    assert isinstance(listed, frames.QueueList)
+    return [each.name for each in listed.queues if each.kind == "sub-queue"]
+
+
+def hang_up(caller: Caller) -> None:
+    caller.desk.turn(SessionClosed(caller.number))
+
+
+def put_aside(caller: Caller, *bodies: bytes, transaction: int = 0) -> None:
+    """Send messages and move them to orders;retry."""
+    queue, retry = caller.open("orders"), caller.open("orders;retry")
+    caller.send(queue, *(Message(body=each) for each in bodies))
+    for envelope in caller.receive(queue, peek=True)[0]:
+        caller.call(frames.Move(queue, envelope.lookup_id, retry, transaction))
+
+
+@pytest.fixture
+def caller(desk: Desk) -> Caller:
+    caller = desk.session()
+    caller.create("orders")
+    return caller
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_an_empty_sub_queue_is_gone_when_the_last_who_opened_it_has_left(
+    desk: Desk, caller: Caller, crash: bool
+) -> None:
+    other = desk.session()
+    number = caller.open("orders;retry")
+    assert other.open("orders;retry") == caller.open("orders;retry") == number
+    hang_up(caller)
+    assert names(desk) == ["orders;retry"]
+    if crash:
+        desk.crash()
+    else:
+        hang_up(other)
+    assert names(desk) == []
+    assert desk.manager.deadline() != desk.now
+    desk.crash()
+    assert names(desk) == []
+
+
+def test_what_is_in_it_keeps_a_sub_queue_until_it_has_left(desk: Desk, caller: Caller) -> None:
+    put_aside(caller, b"1")
+    hang_up(caller)
+    assert names(desk) == ["orders;retry"]
+    desk.crash()
+    receiver = desk.session()
+    assert receiver.receive(receiver.open("orders;retry"))[1] == [b"1"]
+    assert names(desk) == ["orders;retry"], "it is open"
+    hang_up(receiver)
+    assert names(desk) == []
+
+
+def test_what_a_transaction_holds_keeps_it_and_comes_back_to_it(desk: Desk, caller: Caller) -> None:
+    put_aside(caller, b"1")
+    retry = caller.open("orders;retry")
+    caller.receive(retry, transaction=caller.number_for())
+    hang_up(caller)
+    assert names(desk) == ["orders;retry"]
+    receiver = desk.session()
+    assert receiver.receive(receiver.open("orders;retry"))[1] == [b"1"]
+
+
+def test_one_that_expires_empty_while_nobody_has_it_open_is_gone(
+    desk: Desk, caller: Caller
+) -> None:
+    queue, retry = caller.open("orders"), caller.open("orders;retry")
+    caller.send(queue, Message(body=b"1", time_to_be_received=10.0))
+    caller.call(frames.Move(queue, 1, retry, 0))
+    hang_up(caller)
+    assert names(desk) == ["orders;retry"]
+    desk.advance(11.0)
+    assert names(desk) == []
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_what_a_prepared_transaction_moves_into_it_keeps_it(
+    desk: Desk, caller: Caller, commit: bool
+) -> None:
+    queue, retry = caller.open("orders"), caller.open("orders;retry")
+    transaction = caller.number_for()
+    caller.send(queue, Message(body=b"1"))
+    caller.call(frames.Move(queue, 1, retry, transaction))
+    caller.call(frames.Prepare(transaction, 0))
+    hang_up(caller)
+    desk.crash()
+    assert names(desk) == ["orders;retry"]
+    settler = desk.session()
+    settler.call(frames.SettlePrepared(f"{desk.manager_id}\\{transaction}", commit=commit))
+    assert names(desk) == (["orders;retry"] if commit else [])
+    where = settler.open("orders;retry" if commit else "orders")
+    assert settler.receive(where)[1] == [b"1"]
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_no_position_of_a_sub_queue_is_used_twice_though_it_was_gone(
+    desk: Desk, caller: Caller, crash: bool
+) -> None:
+    seen: list[int] = []
+    for _ in range(3):
+        if crash:
+            desk.crash()
+        user = desk.session()
+        put_aside(user, b"1", b"2")
+        envelopes, _ = user.receive(user.open("orders;retry"))
+        seen += [each.lookup_id for each in envelopes]
+        hang_up(user)
+    assert len(seen) == 6
+    assert seen == sorted(set(seen))
+
+
+def test_who_has_it_open_is_not_disturbed(desk: Desk, caller: Caller) -> None:
+    """Its number stays good, and a wait at it goes on, while it is emptied and filled again."""
+    retry = caller.open("orders;retry")
+    request = caller.ask(frames.Receive(retry, 0, None))
+    other = desk.session()
+    put_aside(other, b"1")
+    hang_up(other)
+    (answer,) = caller.answers(request)
+    assert isinstance(answer.head, frames.Messages)
+    with pytest.raises(errors.ReceiveTimeout):
+        caller.receive(retry)
+
+
+def test_a_journal_stays(desk: Desk, caller: Caller) -> None:
+    caller.open("orders;journal")
+    hang_up(caller)
+    listed = desk.session().call(frames.ListQueues())
+    assert isinstance(listed, frames.QueueList)
+    assert "orders;journal" in [each.name for each in listed.queues]

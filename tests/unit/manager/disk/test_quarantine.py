@@ -1,0 +1,147 @@
+"""A damaged message is never handed out, is moved aside by name, and is in nobody's way."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from dray.errors import ReceiveTimeout, StoreCorrupt
+from dray.manager.disk.quarantine import QUARANTINE_NAME
+from dray.manager.queue.index import unpack
+from dray.model.message import Message
+from dray.offline.backup import back_up_stopped
+from dray.offline.checking import check_store
+from dray.offline.restoring import restore
+from tests.unit.manager.conftest import LOG_BYTES, Caller, Desk
+from tests.unit.manager.peers.test_links import ADDRESS, Pair
+
+SMALL = b"x" * 100
+
+
+@pytest.fixture
+def caller(tmp_path: Path) -> Caller:
+    """A client of a manager whose heap files are large enough for large records."""
+    return Desk(tmp_path / "data").session()
+
+
+def damage(desk: Desk, queue: str, at: int) -> str:
+    """Flip a bit of a message's body on the disk; the name of its heap file."""
+    entry = unpack(desk.manager._context.state.queues.named(queue).index.everything()[at])
+    name = f"p{entry.file:07d}.mq"
+    with (desk.path / "storage" / name).open("r+b") as file:
+        file.seek(entry.offset + entry.length - 1)
+        file.write(b"y")
+    return name
+
+
+def test_a_damaged_message_is_refused_with_its_file_and_the_next_one_comes(caller: Caller):
+    desk, queue = caller.desk, caller.create("orders")
+    caller.send(queue, *(Message(body=SMALL + b"%d" % n) for n in range(3)))
+    name = damage(desk, "orders", 1)
+    assert caller.receive(queue, max_messages=1)[1] == [SMALL + b"0"]
+    with pytest.raises(StoreCorrupt, match=f"position 2 of queue 'orders' is damaged in {name}"):
+        caller.receive(queue, max_messages=1)
+    assert caller.receive(queue)[1] == [SMALL + b"2"]
+    (notice,) = desk.manager.notices()
+    assert name in str(notice)
+
+
+def test_a_damaged_newest_message_is_named_when_its_killed_manager_starts_again(caller: Caller):
+    desk, queue = caller.desk, caller.create("orders")
+    caller.send(queue, Message(body=SMALL))
+    caller.send(queue, Message(body=SMALL), Message(body=b"newest" * 20))
+    name = damage(desk, "orders", 2)
+    desk.crash()
+    first, second = map(str, desk.manager.notices())
+    assert first.startswith(f"storage: event 2083: 1 of the newest messages in {name} are damaged")
+    assert second.startswith(f"orders: event 2083: the message at position 3 is damaged in {name}")
+    assert "moved to system$;quarantine" not in second
+    again = desk.session()
+    assert again.receive(again.open("orders"), max_messages=2)[1] == [SMALL, SMALL]
+    with pytest.raises(StoreCorrupt, match="position 3 of queue 'orders' is damaged"):
+        again.receive(again.open("orders"))
+    assert again.desk.manager._context.state.queues.named(QUARANTINE_NAME).index.everything()
+
+
+def test_those_around_it_stay_where_they_are(caller: Caller):
+    queue = caller.create("orders")
+    caller.send(queue, *(Message(body=SMALL + b"%d" % n) for n in range(5)))
+    damage(caller.desk, "orders", 2)
+    with pytest.raises(StoreCorrupt):
+        caller.receive(queue)
+    assert caller.receive(queue)[1] == [SMALL + b"%d" % n for n in (0, 1, 3, 4)]
+
+
+@pytest.mark.parametrize("peek", [False, True])
+def test_a_transaction_does_not_get_it_either(caller: Caller, peek: bool):
+    queue, transaction = caller.create("orders"), caller.number_for()
+    caller.send(queue, Message(body=SMALL))
+    damage(caller.desk, "orders", 0)
+    with pytest.raises(StoreCorrupt):
+        caller.receive(queue, transaction=0 if peek else transaction, peek=peek)
+    with pytest.raises(ReceiveTimeout):
+        caller.receive(queue)
+
+
+def test_other_queues_know_nothing_of_it(caller: Caller):
+    queue, other = caller.create("orders"), caller.create("other")
+    caller.send(queue, Message(body=SMALL))
+    caller.send(other, Message(body=SMALL))
+    damage(caller.desk, "orders", 0)
+    with pytest.raises(StoreCorrupt):
+        caller.receive(queue)
+    assert caller.receive(other)[1] == [SMALL]
+
+
+def test_it_is_kept_in_quarantine_over_a_restart_with_its_bytes(caller: Caller):
+    desk, queue = caller.desk, caller.create("orders")
+    (number,) = caller.send(queue, Message(body=SMALL))
+    damage(desk, "orders", 0)
+    with pytest.raises(StoreCorrupt):
+        caller.receive(queue)
+    desk.crash()
+    again = desk.session()
+    aside = desk.manager._context.state.queues.named(QUARANTINE_NAME)
+    (entry,) = map(unpack, aside.index.everything())
+    assert entry.number == number
+    assert desk.store.read(entry.extent)[-1:] == b"y"
+    with pytest.raises(ReceiveTimeout):
+        again.receive(again.open("orders"))
+
+
+def test_a_quarantined_message_spoils_neither_check_nor_backup(caller: Caller, tmp_path: Path):
+    desk, queue = caller.desk, caller.create("orders")
+    caller.send(queue, Message(body=SMALL), Message(body=b"whole"))
+    damage(desk, "orders", 0)
+    with pytest.raises(StoreCorrupt):
+        caller.receive(queue)
+    desk.store.close(desk.manager.snapshot())
+    report = check_store(desk.path)
+    assert report.clean
+    assert any(each.what.startswith("in quarantine") for each in report.findings)
+    out = io.BytesIO()
+    back_up_stopped(desk.path, out.write, lambda *_: None, now=desk.now, version="1")
+    path = tmp_path / "restored"
+    restore(io.BytesIO(out.getvalue()), path, now=desk.now + 9, log_bytes=LOG_BYTES)
+    asks = Desk(path).session()
+    assert asks.receive(asks.open("orders"))[1] == [b"whole"]
+
+
+def test_a_damaged_message_does_not_stop_the_delivery_of_others(tmp_path: Path):
+    """The peer refuses it and ends the connection; on the next one it is looked for first."""
+    pair = Pair(tmp_path)
+    pair.destination.session().create("orders")
+    client = pair.source.session()
+    queue = client.open(ADDRESS)
+    client.send(queue, *(Message(body=SMALL + b"%d" % n) for n in range(3)))
+    damage(pair.source, ADDRESS, 1)
+    for _ in range(4):
+        pair.deliver()
+        pair.source.advance(40.0)
+    receiver = pair.destination.session()
+    found = receiver.receive(receiver.open("orders"))[1]
+    assert found == [SMALL + b"0", SMALL + b"2"]
+    aside = pair.source.manager._context.state.queues.named(QUARANTINE_NAME)
+    assert len(aside.index) == 1

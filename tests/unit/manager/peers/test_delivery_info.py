@@ -1,0 +1,112 @@
+"""What can be seen of a delivery, and when a link is given up or dialled again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dray.manager.events import Dial, HangUp, LinkDown, LinkUp
+from dray.model.message import Message
+from dray.model.queue import DeliveryInfo
+from dray.wire import frames
+from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.peers.test_links import ADDRESS, PEER, Pair, pair  # noqa: F401 - a fixture
+
+
+def delivery(caller: Caller) -> DeliveryInfo:
+    info = caller.call(frames.DescribeQueue(ADDRESS)).info.delivery
+    assert info is not None
+    return info
+
+
+def test_a_delivery_tells_where_it_stands(pair: Pair) -> None:  # noqa: F811
+    caller = pair.source.session()
+    queue = caller.open(ADDRESS)
+    assert delivery(caller).link == "disconnected"
+    caller.send(queue, Message(body=b"a"), Message(body=b"b"))
+    pair.deliver()
+    info = delivery(caller)
+    assert (info.next_hop, info.remote_queue, info.link) == ("127.0.0.1:7340", "orders", "welcomed")
+    assert (info.last_ack, info.next_number, info.unacknowledged) == (2, 3, 0)
+    assert info.last_ack_time == pair.source.now
+    assert [change.state for change in info.history] == ["connected", "welcomed"]
+    pair.cut()
+    caller.send(queue, Message(body=b"c"))
+    info = delivery(caller)
+    assert (info.link, info.unacknowledged, info.next_number) == ("disconnected", 1, 2)
+    assert info.next_attempt is not None
+    assert (info.history[-1].state, info.history[-1].reason) == ("disconnected", "cut")
+
+
+def test_a_resend_is_counted_and_its_time_told(pair: Pair) -> None:  # noqa: F811
+    caller = pair.source.session()
+    caller.send(caller.open(ADDRESS), Message(body=b"a"))
+    pair.deliver(upto=4)
+    assert delivery(caller).next_resend == pair.source.now + 30.0
+    pair.source.advance(30.0)
+    assert delivery(caller).resends == 1
+
+
+def test_a_failure_that_repeats_itself_is_one_change_that_is_counted(desk: Desk) -> None:
+    caller = desk.session()
+    caller.send(caller.open(ADDRESS), Message(body=b"a"))
+    began = desk.now
+    for _ in range(30):
+        desk.turn(LinkDown(PEER, "refused"))
+        desk.advance(6.0)
+    (change,) = delivery(caller).history
+    assert (change.reason, change.times, change.since) == ("refused", 30, began)
+    for n in range(30):
+        desk.turn(LinkDown(PEER, f"reason {n}"))
+        desk.advance(6.0)
+    assert len(delivery(caller).history) == 10
+
+
+def test_only_an_outgoing_queue_has_a_delivery(desk: Desk) -> None:
+    caller = desk.session()
+    caller.create("orders")
+    assert caller.call(frames.DescribeQueue("orders")).info.delivery is None
+
+
+def test_a_link_that_is_accepted_and_never_welcomed_is_dialled_again(desk: Desk) -> None:
+    caller = desk.session()
+    caller.send(caller.open(ADDRESS), Message(body=b"a"))
+    desk.turn(LinkUp(PEER))
+    assert desk.manager.deadline() == pytest.approx(desk.now + 10.0)
+    assert desk.advance(9.0) == []
+    assert desk.advance(1.0) == [HangUp(PEER)]
+    assert delivery(caller).history[-1].reason.startswith("it did not answer our Hello")
+    assert desk.advance(0.3) == [Dial(PEER)]
+
+
+def test_waits_are_scaled_by_the_jitter_that_was_drawn(desk: Desk) -> None:
+    caller = desk.session()
+    caller.send(caller.open(ADDRESS), Message(body=b"a"))
+    desk.turn(LinkDown(PEER, "refused", 0.5))
+    assert desk.manager.deadline() == pytest.approx(desk.now + 0.1)
+
+
+def test_a_tick_costs_nothing_for_queues_that_want_nothing(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "data")
+    caller = desk.session()
+    for n in range(50):
+        caller.open(f"dray://127.0.0.1:7340/queue{n}")
+    looked: list[int] = []
+    for queue in desk.manager._context.state.queues.outgoing():
+        queue.stream = _Watched(queue.stream, looked)
+    for _ in range(10):
+        desk.advance(1.0)
+        desk.manager.deadline()
+    assert looked == []
+
+
+class _Watched:
+    """A stream that notes each look at what it wants."""
+
+    def __init__(self, stream: object, looked: list[int]) -> None:
+        self._stream, self._looked = stream, looked
+
+    def __getattr__(self, name: str) -> object:
+        self._looked.append(1)
+        return getattr(self._stream, name)

@@ -1,0 +1,511 @@
+"""Outgoing queues that are deleted in the middle of what they carry: both sides come to an end."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from dray import errors
+from dray.delivery.incoming import StreamKey
+from dray.delivery.tables import ENDING
+from dray.manager.events import (
+    Answer,
+    Dial,
+    LinkDown,
+    LinkFrame,
+    LinkSend,
+    LinkUp,
+    Request,
+    SessionClosed,
+    SessionOpened,
+)
+from dray.manager.requests import admin
+from dray.manager.state import endings
+from dray.model.limits import END_AGE_S_MAX
+from dray.model.message import Message
+from dray.wire import frames
+from dray.wire.record import encode_record
+from dray.wire.stream import Frame
+from tests.unit.manager.conftest import Desk
+from tests.unit.manager.net import Net, address, peer
+from tests.unit.manager.peers.test_cut_transactions import (
+    _carry_first_data,
+    narrow,
+    send_whole,
+    wait_for_whole,
+    whole,
+)
+from tests.unit.manager.peers.test_repairs import answers_to
+from tests.unit.manager.requests.test_backup import begin, draw, restored
+from tests.unit.manager.requests.test_large_messages import send_large, take_large
+
+ORDERS = address("c", "orders")
+DEAD = {"use_dead_letter_queue": True}
+DAY_S = 86400.0
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Net:
+    net = Net(tmp_path, "ac")
+    net["c"].session().create("orders")
+    narrow(net, "a")
+    return net
+
+
+def deliver_two_of_three(net: Net, source: str = "a", **properties: object) -> None:
+    """Of a transaction of three the first two arrive; then the line is cut."""
+    caller = net[source].session()
+    bodies = (b"1", b"2", b"3")
+    messages = [Message(body=each, **properties) for each in bodies]
+    send_whole(caller, caller.open(ORDERS), *messages)
+    assert _carry_first_data(net) == 2
+
+
+def is_going_on(net: Net, host: str = "c") -> bool:
+    return net[host].manager._context.state.ways.any_going
+
+
+def ends_kept(net: Net, host: str = "a") -> int:
+    return len(net[host].manager._context.state.endings)
+
+
+def delete(net: Net, host: str = "a", name: str = ORDERS) -> None:
+    net[host].session().call(frames.DeleteQueue(name))
+
+
+def come_back(net: Net) -> None:
+    net.unblock("a", "c")
+    net.advance(31.0)
+
+
+@pytest.mark.parametrize("crashed", ["", "a", "c", "ac"])
+def test_a_transaction_cut_short_by_a_deleted_outgoing_queue_ends_when_the_line_is_back(
+    net: Net, crashed: str
+) -> None:
+    deliver_two_of_three(net)
+    net.block("a", "c")
+    delete(net)
+    for host in crashed:
+        net.crash(host)
+    net["a"].advance(100.0)
+    assert is_going_on(net)
+    with pytest.raises(errors.ReceiveTimeout):
+        whole(net["c"].session(), net["c"].session().open("orders"))
+    come_back(net)
+    receiver = net["c"].session()
+    assert whole(receiver, receiver.open("orders")) == ([b"1", b"2"], [3])
+    assert not is_going_on(net)
+    assert ends_kept(net) == 0
+    for host in "ac":
+        net.crash(host)
+    assert not is_going_on(net)
+    assert ends_kept(net) == 0
+
+
+def test_a_transaction_cut_short_while_the_line_stands_ends_at_once(net: Net) -> None:
+    receiver = net["c"].session()
+    orders = receiver.open("orders")
+    wait_for_whole(receiver, orders)
+    deliver_two_of_three(net)
+    assert len(net["c"].session().receive(orders, peek=True)[1]) == 2
+    delete(net)
+    net.deliver()
+    with pytest.raises(errors.ReceiveTimeout):
+        net["c"].session().receive(orders, peek=True)
+    assert ends_kept(net) == 0
+
+
+def test_the_end_is_said_until_it_is_answered(net: Net) -> None:
+    """The connection is lost between the question and the answer, again and again."""
+    deliver_two_of_three(net)
+    net.block("a", "c")
+    delete(net)
+    for _ in range(3):
+        net.unblock("a", "c")
+        net["a"].advance(31.0)
+        for _ in range(20):
+            net._carry("a")
+            if isinstance(net.said[-1][2], frames.EndStream):
+                break
+            net._carry("c")
+        assert isinstance(net.said[-1][2], frames.EndStream)
+        net["c"].effects.clear()
+        net.block("a", "c")
+        assert ends_kept(net) == 1
+    come_back(net)
+    assert ends_kept(net) == 0
+    assert not is_going_on(net)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_large_message_cut_short_by_a_deleted_outgoing_queue_is_a_hole(
+    net: Net, crash: bool
+) -> None:
+    receiver = net["c"].session()
+    large = receiver.create("large")
+    caller = net["a"].session()
+    transaction = caller.number_for()
+    send_large(caller, caller.open(address("c", "large")), 2, transaction)
+    caller.commit(transaction, 3)
+    assert _carry_first_data(net) == 2
+    with pytest.raises(errors.ReceiveTimeout):
+        take_large(receiver, large, receiver.number_for())
+    net.block("a", "c")
+    delete(net, name=address("c", "large"))
+    come_back(net)
+    if crash:
+        net.crash("c")
+        receiver = net["c"].session()
+    with pytest.raises(errors.LargeMessageHole) as hole:
+        take_large(receiver, large, receiver.number_for())
+    assert hole.value.missing == ["trailer"]
+
+
+def test_who_waits_for_a_repair_is_told_that_none_can_come(net: Net) -> None:
+    receiver = net["c"].session()
+    large, statusq = receiver.create("large"), receiver.create("statusq")
+    receiver.call(frames.SetQuota("large", 250, None))
+    caller = net["a"].session()
+    transaction = caller.number_for()
+    send_large(caller, caller.open(address("c", "large")), 4, transaction, **DEAD)
+    caller.commit(transaction, 3)
+    net.deliver()
+    net.block("a", "c")
+    head = frames.LargeReceive(
+        large, receiver.number_for(), 100_000.0, status_queue=statusq, repair=True
+    )
+    request = receiver.ask(head)
+    assert receiver.answers(request) == [], "its source may have copies"
+    delete(net, name=address("c", "large"))
+    net.unblock("a", "c")
+    net["a"].advance(31.0)
+    (answer,) = answers_to(net, receiver, request)
+    assert isinstance(answer, frames.Failed)
+    assert "deleted the outgoing queue" in answer.sentence
+
+
+def test_who_forwards_tells_behind_it_that_a_transaction_has_ended(tmp_path: Path) -> None:
+    net = Net(tmp_path, "abc", {"a": {"c": "b"}})
+    orders = net["c"].session().create("orders")
+    narrow(net, "a")
+    deliver_two_of_three(net)
+    net.block("a", "b")
+    net.advance(31.0)
+    with pytest.raises(errors.ReceiveTimeout):
+        whole(net["c"].session(), orders)
+    delete(net)
+    net.unblock("a", "b")
+    net.advance(31.0)
+    assert whole(net["c"].session(), orders) == ([b"1", b"2"], [3])
+    assert not is_going_on(net, "b")
+
+
+def test_who_forwards_and_deletes_its_queue_ends_what_went_on_behind_it(tmp_path: Path) -> None:
+    net = Net(tmp_path, "abc", {"a": {"c": "b"}})
+    orders = net["c"].session().create("orders")
+    narrow(net, "b")
+    net.block("b", "c")
+    caller = net["a"].session()
+    send_whole(caller, caller.open(ORDERS), *(Message(body=each) for each in (b"1", b"2", b"3")))
+    net.deliver()
+    net.said.clear()
+    net.unblock("b", "c")
+    net["b"].advance(31.0)
+    assert _carry_first_data(net) == 2
+    net.block("b", "c")
+    delete(net, "b")
+    assert is_going_on(net)
+    net.unblock("b", "c")
+    net.advance(31.0)
+    assert whole(net["c"].session(), orders) == ([b"1", b"2"], [3])
+    assert ends_kept(net, "b") == 0
+
+
+def test_nothing_is_kept_to_be_told_to_who_does_not_hear_it_any_more(net: Net) -> None:
+    deliver_two_of_three(net, **DEAD)
+    net.block("a", "c")
+    delete(net)
+    come_back(net)
+    receiver = net["c"].session()
+    assert receiver.receive(receiver.open("orders"))[1] == [b"1", b"2"]
+    outbox = net["c"].manager._context.state.outbox
+    assert [each.waiting for each in outbox.state()] == [[]]
+    net.crash("c")
+    assert [each.ended for each in net["c"].manager._context.state.outbox.state()] == [True]
+
+
+def test_a_queue_that_is_made_again_is_another_stream(net: Net) -> None:
+    deliver_two_of_three(net)
+    net.block("a", "c")
+    delete(net)
+    caller = net["a"].session()
+    caller.send(caller.open(ORDERS), Message(body=b"new"))
+    come_back(net)
+    receiver = net["c"].session()
+    assert receiver.receive(receiver.open("orders"))[1] == [b"1", b"2", b"new"]
+
+
+def test_nobody_is_told_of_a_queue_that_never_carried_anything(net: Net) -> None:
+    net["a"].session().open(ORDERS)
+    delete(net)
+    assert ends_kept(net) == 0
+    assert not [each for each in net["a"].effects if isinstance(each, Dial)]
+
+
+def test_a_peer_may_only_speak_of_its_own_streams(net: Net) -> None:
+    deliver_two_of_three(net)
+    net.block("a", "c")
+    number = net["a"].session().open(ORDERS)
+    delete(net)
+    said = Frame(frames.StreamEnded(number), 0, memoryview(b""))
+    net["a"].turn(LinkFrame(peer("somebody"), said))
+    assert ends_kept(net) == 1
+
+
+# ------------------------------------------------------------------- what comes late, or again
+
+
+class Source:
+    """A source manager on connections of its own making; its stream is number 7."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.lines = 100
+
+    def line(self) -> int:
+        self.lines += 1
+        self.desk.turn(SessionOpened(self.lines))
+        self.say(self.lines, frames.Hello("manager", "b" * 32, "b"))
+        return self.lines
+
+    def say(self, line: int, head: frames.Head, body: bytes = b"") -> list[frames.Head]:
+        frame = Frame(head, 0, memoryview(bytearray(body)))
+        effects = self.desk.turn(Request(line, frame))
+        answers = [each for each in effects if isinstance(each, Answer)]
+        return [each.head for each in answers if each.session == line]
+
+    def data(self, first: int, *bodies: bytes) -> tuple[frames.Data, bytes]:
+        """Messages of transaction 5, from a number on, none of them its last."""
+        envelopes, records = [], b""
+        for number, body in enumerate(bodies, first):
+            record = b"".join(encode_record(Message(body=body), b"\xbb" * 16, number))
+            envelope = frames.Envelope(
+                0, len(record), crc32c(record), 5, 0, 0, number == 1, ordinal=number, number=number
+            )
+            envelopes.append(envelope)
+            records += record
+        return frames.Data(7, 1 << 32, 0, envelopes), records
+
+
+def position(desk: Desk) -> tuple[int, int]:
+    return tuple(desk.manager._context.state.incoming.position(StreamKey("b" * 32, 7)))
+
+
+def test_what_comes_late_on_a_line_that_was_given_up_begins_nothing_anew(desk: Desk) -> None:
+    desk.session().create("orders")
+    source = Source(desk)
+    old = source.line()
+    source.say(old, frames.OpenStream(7, "orders"))
+    source.say(old, *source.data(1, b"1"))
+    new = source.line()
+    assert source.say(new, frames.EndStream(7)) == [frames.StreamEnded(7)]
+    (refused,) = source.say(old, *source.data(1, b"1", b"2"))
+    assert isinstance(refused, frames.StreamRefused)
+    assert source.say(old, frames.OpenStream(7, "orders")) == []
+    source.say(old, *source.data(1, b"1", b"2"))
+    assert position(desk) == (1 << 32, 1)
+    assert not desk.manager._context.state.ways.any_going
+
+
+def test_the_end_of_a_stream_that_never_came_bars_what_comes_of_it_late(desk: Desk) -> None:
+    desk.session().create("orders")
+    source = Source(desk)
+    old, new = source.line(), source.line()
+    assert source.say(new, frames.EndStream(7)) == [frames.StreamEnded(7)]
+    source.say(old, frames.OpenStream(7, "orders"))
+    source.say(old, *source.data(1, b"1"))
+    assert position(desk) == (0, 0)
+
+
+def test_an_end_that_is_said_twice_changes_nothing_and_costs_no_fact(desk: Desk) -> None:
+    desk.session().create("orders")
+    source = Source(desk)
+    line = source.line()
+    source.say(line, frames.OpenStream(7, "orders"))
+    source.say(line, *source.data(1, b"1"))
+    source.say(line, frames.EndStream(7))
+    before = b"".join(desk.manager.snapshot().state)
+    waiting = desk.store.waiting_bytes
+    assert source.say(line, frames.EndStream(7)) == [frames.StreamEnded(7)]
+    assert desk.store.waiting_bytes == waiting
+    assert b"".join(desk.manager.snapshot().state) == before
+
+
+def test_ends_on_a_line_that_was_given_up_are_bounded(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.manager.peers.ended_streams.ENDS_REMEMBERED_MAX", 3)
+    source = Source(desk)
+    old, new = source.line(), source.line()
+    for stream in range(4):
+        source.say(new, frames.EndStream(stream))
+    assert [getattr(each, "session", 0) for each in desk.effects][-2:] == [old, new]
+
+
+def test_a_source_that_is_restored_with_the_queue_goes_on_and_repeats_nothing(
+    tmp_path: Path,
+) -> None:
+    net = Net(tmp_path, "ac")
+    orders = net["c"].session().create("orders")
+    net.block("a", "c")
+    caller = net["a"].session()
+    caller.send(caller.open(ORDERS), *(Message(body=each, **DEAD) for each in (b"1", b"2")))
+    archive = draw(caller, begin(caller))
+    come_back(net)
+    delete(net)
+    net.deliver()
+    receiver = net["c"].session()
+    assert receiver.receive(orders, max_messages=1)[1] == [b"1"]
+    net.crash("a")
+    net["a"].disk.close()
+    net.desks["a"] = restored(net["a"], archive, now=net["c"].now + 1000.0)
+    net.advance(31.0)
+    caller = net["a"].session()
+    caller.send(caller.open(ORDERS), Message(body=b"3"))
+    net.deliver()
+    assert receiver.receive(orders)[1] == [b"2", b"3"]
+    outbox = net["c"].manager._context.state.outbox
+    assert not any(each.ended for each in outbox.state())
+
+
+# -------------------------------------------------------------------------------------- bounds
+
+
+def test_a_destination_that_cannot_be_reached_is_given_up_in_the_end(net: Net) -> None:
+    deliver_two_of_three(net)
+    net.block("a", "c")
+    delete(net)
+    net["a"].advance(END_AGE_S_MAX - DAY_S)
+    assert ends_kept(net) == 1
+    net["a"].manager.notices()
+    net["a"].advance(DAY_S + 60.0)
+    assert ends_kept(net) == 0
+    (notice,) = net["a"].manager.notices()
+    assert "could not be told" in str(notice)
+    net["a"].effects.clear()
+    net["a"].advance(DAY_S)
+    assert not [each for each in net["a"].effects if isinstance(each, Dial)]
+    net.crash("a")
+    assert ends_kept(net) == 0
+
+
+def test_of_too_many_ends_the_oldest_is_forgotten_and_the_operator_is_told(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (admin, endings):
+        monkeypatch.setattr(module, "ENDS_REMEMBERED_MAX", 2)
+    net.block("a", "c")
+    caller = net["a"].session()
+    numbers = []
+    for name in ("one", "two", "three"):
+        numbers.append(caller.open(address("c", name)))
+        caller.send(numbers[-1], Message())
+        net["a"].manager.notices()
+        delete(net, name=address("c", name))
+    kept = [each.stream for each in net["a"].manager._context.state.endings]
+    assert kept == numbers[1:]
+    assert any("the oldest of these" in str(each) for each in net["a"].manager.notices())
+    net.crash("a")
+    assert [each.stream for each in net["a"].manager._context.state.endings] == numbers[1:]
+
+
+# --------------------------------------------------------------------------------- the table
+
+
+class Walk:
+    """One outgoing queue after another, at a desk; the peer is made up."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.caller = desk.session()
+        self.connected = False
+        self.stream = 0
+        self.last_event = ""
+
+    def state(self) -> str:
+        if self.desk.manager._context.state.endings.get(self.stream) is None:
+            return "none"
+        return "told" if self.told else "kept"
+
+    @property
+    def told(self) -> bool:
+        ends = [
+            each.head.stream
+            for each in self.desk.effects
+            if isinstance(each, LinkSend) and isinstance(each.head, frames.EndStream)
+        ]
+        return self.connected and self.stream in ends
+
+    def happen(self, event: str) -> None:
+        desk, there = self.desk, peer("c")
+        match event:
+            case "DeleteQueue":
+                self.stream = self.caller.open(ORDERS)
+                self.caller.send(self.stream, Message())
+                self.caller.call(frames.DeleteQueue(ORDERS))
+            case "Welcome":
+                desk.effects.clear()
+                desk.turn(LinkUp(there))
+                self.connected = True
+                welcome = frames.Welcome("c" * 32, "c", "1", 1)
+                desk.turn(LinkFrame(there, Frame(welcome, 0, memoryview(b""))))
+            case "connection lost":
+                desk.turn(LinkDown(there, "cut", 1.0))
+                self.connected = False
+            case "StreamEnded":
+                said = Frame(frames.StreamEnded(self.stream), 0, memoryview(b""))
+                desk.turn(LinkFrame(there, said))
+            case "Tick":
+                desk.advance(END_AGE_S_MAX + DAY_S)
+
+
+def test_every_step_of_an_end_is_in_the_table_and_all_of_the_table_happens(desk: Desk) -> None:
+    table = {(row.state, row.event, row.next) for row in ENDING}
+    walk, rng, seen = Walk(desk), random.Random(4), set()
+    for _ in range(120):
+        before = walk.state()
+        choices = {
+            "none": ["DeleteQueue", "empty"],
+            "kept": ["Welcome", "Tick"],
+            "told": ["connection lost", "StreamEnded"],
+        }[before]
+        event = rng.choice(choices)
+        if before == "none" and rng.random() < 0.5:
+            walk.happen("connection lost" if walk.connected else "Welcome")
+        if event == "empty":
+            walk.stream = walk.caller.open(ORDERS)
+            walk.caller.call(frames.DeleteQueue(ORDERS))
+            seen.add((before, "DeleteQueue", walk.state()))
+            continue
+        walk.happen(event)
+        after = walk.state()
+        if (event, after) == ("DeleteQueue", "told"):
+            seen |= {("none", "DeleteQueue", "kept"), ("kept", "turn ends", "told")}
+        else:
+            seen.add((before, event, after))
+        if event == "Tick":
+            walk.caller = desk.session()
+    assert seen - table == set()
+    assert table - seen == set()
+
+
+def test_a_session_that_has_closed_bars_nothing(desk: Desk) -> None:
+    """Who has an older connection no more needs no memory of it."""
+    source = Source(desk)
+    old, new = source.line(), source.line()
+    desk.turn(SessionClosed(old))
+    source.say(new, frames.EndStream(7))
+    assert all(not each.ended for each in desk.manager._context.sessions.values())

@@ -1,0 +1,190 @@
+"""Queues that are deleted with word under way, and addresses that lead back to their manager."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dray import errors
+from dray.manager.events import Peer, Reachable
+from dray.model.classes import Acknowledge, MessageClass
+from dray.model.message import Message
+from dray.wire import frames
+from tests.unit.manager.change.test_departures import acknowledged, asking, dead
+from tests.unit.manager.conftest import Desk
+from tests.unit.manager.net import Net, address
+
+ORDERS = address("c", "orders")
+IN_DOUBT = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
+DEAD = {"use_dead_letter_queue": True}
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Net:
+    net = Net(tmp_path, "ac")
+    net["c"].session().create("orders")
+    return net
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_deleting_an_outgoing_queue_keeps_what_awaits_confirmation_in_doubt(
+    net: Net, crash: bool
+) -> None:
+    caller = net["a"].session()
+    caller.create("acks")
+    full = Acknowledge.FULL_RECEIVE
+    caller.send(caller.open(ORDERS), asking(b"there", full, **DEAD))
+    other = caller.open(address("c", "other"))
+    net["c"].session().create("other")
+    caller.send(other, Message(body=b"elsewhere", **DEAD))
+    net.deliver()
+    net.block("a", "c")
+    caller.send(caller.open(ORDERS), asking(b"here", full, **DEAD))
+    if crash:
+        net.crash("a")
+        net.unblock("a", "c")
+        net.advance(31.0)
+        net.block("a", "c")
+        caller = net["a"].session()
+        caller.send(caller.open(ORDERS), asking(b"late", full, **DEAD))
+    caller.call(frames.DeleteQueue(ORDERS))
+    purged = MessageClass.NACK_PURGED
+    last = (purged, b"late") if crash else (purged, b"here")
+    there = [(IN_DOUBT, b"there"), (IN_DOUBT, b"here")] if crash else [(IN_DOUBT, b"there")]
+    assert dead(caller) == [*there, last]
+    assert [each for each, _ in acknowledged(caller)] == [purged]
+    info = caller.call(frames.DescribeQueue("order_queue$")).info
+    assert info.message_count == 1, "what another outgoing queue has delivered waits on"
+
+
+def test_deleting_an_outgoing_queue_calls_nothing_undelivered_that_may_have_arrived(
+    net: Net,
+) -> None:
+    caller = net["a"].session()
+    caller.send(caller.open(ORDERS), Message(body=b"?", **DEAD))
+    for _ in range(20):
+        net._carry("a")
+        if any(isinstance(head, frames.Data) for _, _, head in net.said):
+            break
+        net._carry("c")
+    caller.call(frames.DeleteQueue(ORDERS))
+    assert dead(caller) == [(IN_DOUBT, b"?")]
+
+
+def test_word_of_a_queue_that_was_deleted_comes_over_a_later_connection(net: Net) -> None:
+    caller = net["a"].session()
+    caller.create("acks")
+    caller.send(caller.open(ORDERS), asking(b"x", Acknowledge.FULL_RECEIVE, **DEAD))
+    net.deliver()
+    net.block("a", "c")
+    net["c"].session().call(frames.DeleteQueue("orders"))
+    net.unblock("a", "c")
+    net.advance(31.0)
+    deleted = MessageClass.NACK_Q_DELETED
+    assert dead(caller) == [(deleted, b"x")]
+    assert [each for each, _ in acknowledged(caller)] == [deleted]
+    assert caller.call(frames.DescribeQueue("order_queue$")).info.message_count == 0
+
+
+def test_a_queue_that_is_deleted_and_made_again_goes_on_with_its_streams(net: Net) -> None:
+    caller = net["a"].session()
+    queue = caller.open(ORDERS)
+    caller.send(queue, Message(body=b"1"))
+    net.deliver()
+    receiver = net["c"].session()
+    receiver.call(frames.DeleteQueue("orders"))
+    orders = receiver.create("orders")
+    net.cut("a", "c")
+    net.advance(31.0)
+    caller.send(queue, Message(body=b"2"))
+    net.deliver()
+    assert receiver.receive(orders)[1] == [b"2"]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_what_a_plain_queue_elsewhere_refuses_is_a_dead_letter_there_and_nowhere_else(
+    net: Net, known: bool
+) -> None:
+    receiver = net["c"].session()
+    receiver.create("small", transactional=False, quota=400)
+    caller = net["a"].session()
+    caller.create("acks")
+    queue = caller.open(address("c", "small"))
+    if known:
+        caller.send(queue, Message(body=b"fits"))
+        net.deliver()
+    big = asking(bytes(1000), Acknowledge.FULL_RECEIVE, **DEAD, time_to_be_received=60.0)
+    caller.send(queue, big)
+    net.deliver()
+    refused = MessageClass.NACK_Q_EXCEED_QUOTA
+    assert dead(receiver, "system$;deadletter") == [(refused, bytes(1000))]
+    assert [each for each, _ in acknowledged(caller)] == [refused]
+    kept = [frames.DescribeQueue(name) for name in ("small", "system$;deadletter")]
+    assert net["c"].store.live_bytes == sum(receiver.call(each).info.byte_count for each in kept)
+    net.crash("c")
+    net.advance(100.0)
+    receiver = net["c"].session()
+    assert dead(receiver, "system$;deadletter") == [(refused, bytes(1000))]
+    for name in ("system$;deadxact", "system$;deadletter"):
+        assert dead(caller, name) == []
+    assert caller.call(frames.DescribeQueue("order_queue$")).info.message_count == 0
+
+
+def test_what_a_plain_queue_elsewhere_took_is_not_in_doubt_at_its_source(net: Net) -> None:
+    receiver = net["c"].session()
+    receiver.create("plain", transactional=False)
+    caller = net["a"].session()
+    queue = caller.open(address("c", "plain"))
+    caller.send(queue, Message(body=b"x", **DEAD, time_to_be_received=60.0))
+    net.deliver()
+    net.block("a", "c")
+    net.advance(61.0)
+    expired = [(MessageClass.NACK_RECEIVE_TIMEOUT, b"x")]
+    assert dead(receiver, "system$;deadletter") == expired
+    assert dead(caller) == []
+
+
+def test_a_transaction_that_a_plain_queue_elsewhere_cannot_take_is_dead_at_its_source(
+    net: Net,
+) -> None:
+    net["c"].session().create("plain", transactional=False)
+    caller = net["a"].session()
+    queue, transaction = caller.open(address("c", "plain")), caller.number_for()
+    caller.send(queue, Message(body=b"x", **DEAD), transaction=transaction)
+    caller.commit(transaction, 1)
+    net.deliver()
+    assert dead(caller) == [(MessageClass.NACK_NOT_TRANSACTIONAL_Q, b"x")]
+    assert dead(net["c"].session(), "system$;deadletter") == []
+
+
+def test_an_address_of_its_own_is_a_queue_of_this_manager(desk: Desk) -> None:
+    desk.turn(Reachable(frozenset({Peer("here", 7340)})))
+    caller = desk.session()
+    orders = caller.create("orders")
+    assert caller.open(address("here", "orders")) == orders
+    with pytest.raises(errors.QueueNotFound):
+        caller.open(address("here", "missing"))
+    caller.create("acks")
+    wanted = Message(
+        body=b"x",
+        acknowledge=Acknowledge.POSITIVE_ARRIVAL,
+        administration_queue=address("here", "acks"),
+    )
+    caller.send(orders, wanted)
+    assert [each for each, _ in acknowledged(caller)] == [MessageClass.ACK_REACH_QUEUE]
+    assert caller.call(frames.DescribeQueue(address("here", "orders"))).info.name == "orders"
+    assert caller.open(address("there", "orders")) != orders
+
+
+def test_who_asks_to_forward_to_the_manager_that_he_asks_gets_its_queue(tmp_path: Path) -> None:
+    net = Net(tmp_path, "ab", {"a": {"c": "b"}})
+    net["b"].turn(Reachable(frozenset({Peer("c", 7340)})))
+    receiver = net["b"].session()
+    orders = receiver.create("orders")
+    caller = net["a"].session()
+    for name in ("orders", "system$;deadxact"):
+        caller.send(caller.open(address("c", name)), Message(body=b"x", **DEAD))
+    net.deliver()
+    assert receiver.receive(orders)[1] == [b"x"]
+    assert dead(caller) == [(MessageClass.NACK_ACCESS_DENIED, b"x")]

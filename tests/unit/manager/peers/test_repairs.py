@@ -1,0 +1,405 @@
+"""Repair of holes between managers: from the source's dead letters, exactly once, or told gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dray.manager.events import LinkFrame, LinkSend, SessionClosed
+from dray.model.classes import MessageClass, Part
+from dray.model.message import Message
+from dray.wire import frames
+from dray.wire.record import PartMark
+from dray.wire.stream import Frame
+from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.net import Net, address, peer
+
+Missing = list[object]
+HEAVY_AT_D = address("d", "heavy")
+
+
+class Pair:
+    """Source a with a queue that leads to heavy at d; fragments of 1,000 bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self.net = Net(path, "ad")
+        self.destination.create("heavy")
+        self.destination.create("statusq")
+        self.leading = self.source.open(address("d", "heavy"))
+
+    @property
+    def source(self) -> Caller:
+        return self.net["a"].session()
+
+    @property
+    def destination(self) -> Caller:
+        return self.net["d"].session()
+
+    @property
+    def heavy(self) -> int:
+        return self.destination.open("heavy")
+
+    def send(
+        self, *, count: int = 5, dead_letters: bool = True, destination: str = HEAVY_AT_D
+    ) -> int:
+        """Send a large message; some parts of it may find no room."""
+        caller = self.source
+        transaction = caller.number_for()
+        options = {"transaction": transaction, "guarded": False}
+        kept = {"use_dead_letter_queue": dead_letters, "destination": destination}
+        header = Message(app_specific=-9998, **kept)
+        (sequence,) = caller.send(self.leading, header, marks=(PartMark(Part.HEADER),), **options)
+        for number in range(1, count + 1):
+            fragment = Message(body=bytes([number]) * 1000, app_specific=number, **kept)
+            mark = PartMark(Part.FRAGMENT, sequence)
+            caller.send(self.leading, fragment, marks=(mark,), **options)
+        mark = PartMark(Part.TRAILER, sequence, count)
+        caller.send(self.leading, Message(app_specific=-9999, **kept), marks=(mark,), **options)
+        caller.commit(transaction, count + 2)
+        self.net.deliver()
+        return sequence
+
+    def send_with_hole(self, quota: int = 3_500, **options: Any) -> int:
+        """The quota of the queue lets only the first of the fragments in, and the trailer."""
+        self.destination.call(frames.SetQuota("heavy", quota, None))
+        sequence = self.send(**options)
+        self.destination.call(frames.SetQuota("heavy", None, None))
+        return sequence
+
+    def receive(self, caller: Caller, *, repair: bool = True, timeout: float = 60.0) -> int:
+        """Ask for a large message; gives the request."""
+        statusq = caller.open("statusq")
+        head = frames.LargeReceive(
+            caller.open("heavy"),
+            caller.number_for(),
+            timeout,
+            status_queue=statusq,
+            repair=repair,
+        )
+        return caller.ask(head)
+
+
+def answers_to(net: Net, caller: Caller, request: int) -> list[frames.Head]:
+    """Carry everything that is said; gives what a client is answered on the way."""
+    found = [each.head for each in caller.answers(request)]
+    carried = 1
+    while carried:
+        carried = 0
+        for host in net.desks:
+            carried += net._carry(host)
+            # What is not for another manager is forgotten with the next turn that is carried.
+            found += [each.head for each in caller.answers(request) if each.head not in found]
+    return found
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    return Pair(tmp_path)
+
+
+def dead_classes(pair: Pair) -> list[MessageClass]:
+    envelopes, _ = pair.source.what_is_in("system$;deadxact", peek=True)
+    return [MessageClass(each.message_class) for each in envelopes]
+
+
+def bodies_of(caller: Caller, found: frames.LargeFound) -> list[bytes]:
+    heavy = caller.open("heavy")
+    return [
+        caller.call_whole(frames.ReadPart(heavy, part.lookup_id, 0, part.length))[1][-1:]
+        for part in found.parts
+    ]
+
+
+def assert_whole(caller: Caller, answers: list[frames.Head], sequence: int) -> None:
+    (found,) = answers
+    assert isinstance(found, frames.LargeFound), found
+    assert found.sequence == sequence
+    assert bodies_of(caller, found) == [bytes([n]) for n in range(1, 6)]
+
+
+def test_a_hole_is_filled_from_the_dead_letters_of_the_source(pair: Pair) -> None:
+    sequence = pair.send_with_hole()
+    assert dead_classes(pair) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2
+    caller = pair.destination
+    request = pair.receive(caller)
+    assert_whole(caller, answers_to(pair.net, caller, request), sequence)
+    assert dead_classes(pair) == []
+
+
+@pytest.mark.parametrize("quota", [93, 1_250, 3_400, 4_500, 5_600])
+def test_wherever_the_hole_is_it_is_filled(pair: Pair, quota: int) -> None:
+    """All but the header, the end, the header itself: whatever found no room."""
+    sequence = pair.send_with_hole(quota)
+    caller = pair.destination
+    assert_whole(caller, answers_to(pair.net, caller, pair.receive(caller)), sequence)
+
+
+def test_what_was_sent_again_is_found_after_a_restart(pair: Pair) -> None:
+    sequence = pair.send_with_hole(3_400)
+    caller = pair.destination
+    assert_whole(caller, answers_to(pair.net, caller, pair.receive(caller)), sequence)
+    for _ in range(2):
+        pair.net.crash("d")
+        caller = pair.destination
+        answers = answers_to(pair.net, caller, pair.receive(caller, timeout=0.0))
+        assert_whole(caller, answers, sequence)
+
+
+def test_without_repair_the_hole_is_told_and_its_parts_reach_the_source(pair: Pair) -> None:
+    pair.send_with_hole()
+    caller = pair.destination
+    (failed,) = answers_to(pair.net, caller, pair.receive(caller, repair=False))
+    assert failed.error == "large-message-hole"
+    name = failed.fields["sequence_id"]
+    number = caller.number_for()
+    reject = frames.LargeReceive(
+        caller.open("heavy"),
+        number,
+        0.0,
+        "sequence",
+        name,
+        status_queue=caller.open("statusq"),
+        reject=True,
+    )
+    caller.call(reject)
+    caller.commit(number, 0)
+    pair.net.deliver()
+    classes = dead_classes(pair)
+    assert classes.count(MessageClass.NACK_RECEIVE_REJECTED) == 5
+    assert classes.count(MessageClass.NACK_Q_EXCEED_QUOTA) == 2
+
+
+def test_a_hole_of_which_no_copy_was_asked_for_is_raised_at_once_and_says_so(pair: Pair) -> None:
+    """Nobody is asked: the source may be away, and has nothing."""
+    pair.send_with_hole(dead_letters=False)
+    pair.net.block("a", "d")
+    caller = pair.destination
+    (failed,) = caller.answers(pair.receive(caller))
+    assert failed.head.error == "large-message-hole"
+    assert failed.head.fields["missing"]
+    assert "did not ask for that (use_dead_letter_queue)" in failed.head.sentence
+
+
+def test_a_purged_copy_is_told_gone(pair: Pair) -> None:
+    pair.send_with_hole()
+    source = pair.source
+    source.call(frames.PurgeQueue(source.open("system$;deadxact")))
+    caller = pair.destination
+    (failed,) = answers_to(pair.net, caller, pair.receive(caller))
+    assert failed.error == "large-message-hole"
+    assert "its source was asked and has no copy" in failed.sentence
+
+
+def test_a_source_that_is_down_is_asked_when_it_is_back(pair: Pair) -> None:
+    sequence = pair.send_with_hole()
+    pair.net.block("a", "d")
+    caller = pair.destination
+    request = pair.receive(caller)
+    assert answers_to(pair.net, caller, request) == []
+    pair.net.unblock("a", "d")
+    # Something to say brings the source back.
+    pair.source.send(pair.source.open(address("d", "statusq")), Message(body=b"x"))
+    pair.net["a"].advance(10)
+    leading = pair.leading
+    other = pair.source
+    transaction = other.number_for()
+    other.send(leading, Message(), transaction=transaction, guarded=False)
+    other.commit(transaction, 1)
+    assert_whole(caller, answers_to(pair.net, caller, request), sequence)
+
+
+def test_other_messages_come_meanwhile(pair: Pair) -> None:
+    first = pair.send_with_hole()
+    second = pair.send()
+    pair.net.block("a", "d")
+    caller = pair.destination
+    answers = answers_to(pair.net, caller, pair.receive(caller))
+    assert [each.sequence for each in answers] == [second]
+    pair.net.unblock("a", "d")
+    pair.send()
+    pair.net.advance(60)
+    answers = answers_to(pair.net, caller, pair.receive(caller))
+    assert [each.sequence for each in answers] == [first]
+
+
+@pytest.mark.parametrize("who", ["a", "d"])
+def test_a_crash_after_the_request_loses_and_doubles_nothing(pair: Pair, who: str) -> None:
+    sequence = pair.send_with_hole()
+    caller = pair.destination
+    pair.receive(caller)
+    # The request is on its way, or is answered, when one of both ends.
+    pair.net._carry("d")
+    pair.net.crash(who)
+    pair.net.advance(60)
+    caller = pair.destination
+    answers = answers_to(pair.net, caller, pair.receive(caller))
+    if not answers:
+        # The line was down when it asked: the source comes back by itself when it has to.
+        pair.net.advance(60)
+        answers = answers_to(pair.net, caller, pair.receive(caller))
+    assert_whole(caller, answers[:1], sequence)
+
+
+def test_asking_twice_sends_nothing_twice(pair: Pair) -> None:
+    sequence = pair.send_with_hole()
+    one, two = pair.destination, pair.destination
+    first, second = pair.receive(one), pair.receive(two)
+    answers = answers_to(pair.net, one, first)
+    assert_whole(one, answers, sequence)
+    assert [each.head for each in two.answers(second)] == []
+    (queue,) = [
+        each for each in pair.destination.call(frames.ListQueues()).queues if each.name == "heavy"
+    ]
+    assert queue.message_count == 7
+
+
+def test_a_message_of_this_manager_is_repaired_at_once_or_never(pair: Pair) -> None:
+    """Sent and received here: a part that expired with a wish for dead letters is there."""
+    desk = pair.net["d"]
+    caller = desk.session()
+    heavy, transaction = caller.open("heavy"), caller.number_for()
+    options = {"transaction": transaction, "guarded": False}
+    (sequence,) = caller.send(heavy, Message(), marks=(PartMark(Part.HEADER),), **options)
+    for number in (1, 2):
+        timed = {
+            "time_to_be_received": 5.0,
+            "use_dead_letter_queue": True,
+            "destination": "heavy",
+        }
+        lives = timed if number == 2 else {}
+        fragment = Message(body=bytes([number]), app_specific=number, **lives)
+        mark = PartMark(Part.FRAGMENT, sequence)
+        caller.send(heavy, fragment, marks=(mark,), **options)
+    mark = PartMark(Part.TRAILER, sequence, 2)
+    caller.send(heavy, Message(), marks=(mark,), **options)
+    caller.commit(transaction, 4)
+    desk.advance(10)
+    request = pair.receive(caller, timeout=0.0)
+    (found,) = [each.head for each in caller.answers(request)]
+    assert isinstance(found, frames.LargeFound)
+    assert len(found.parts) == 2
+
+
+def test_a_peer_may_only_ask_about_its_own_stream(pair: Pair) -> None:
+    pair.send_with_hole()
+    source = pair.net["a"]
+    wanted = frames.RepairWanted(pair.leading, 1, [[1, 9], "x", [1], 7])
+    stranger = LinkFrame(peer("z"), Frame(wanted, 0, memoryview(bytearray())))
+    source.turn(stranger)
+    assert dead_classes(pair) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2
+
+
+def repaired_for(pair: Pair, asking: int, sequence: int, who: str = "d") -> list[object]:
+    """Let a peer ask for all parts on a stream of its own; what it is told is gone."""
+    source = pair.net["a"]
+    wanted = frames.RepairWanted(asking, sequence, ["header", [1, 9], "trailer"])
+    source.effects.clear()
+    source.turn(LinkFrame(peer(who), Frame(wanted, 0, memoryview(bytearray()))))
+    (answer,) = [
+        each.head
+        for each in source.effects
+        if isinstance(each, LinkSend) and isinstance(each.head, frames.RepairAnswer)
+    ]
+    return answer.gone
+
+
+@pytest.mark.parametrize("where", ["another queue of its own", "another peer", "its own"])
+def test_who_knows_a_sequence_id_gets_only_what_was_sent_to_its_queue(
+    pair: Pair, where: str
+) -> None:
+    sequence = pair.send_with_hole()
+    leads_to = {
+        "another queue of its own": ("d", "statusq"),
+        "another peer": ("z", "heavy"),
+        "its own": ("d", "heavy"),
+    }[where]
+    asking = pair.source.open(address(*leads_to))
+    gone = repaired_for(pair, asking, sequence, leads_to[0])
+    if where == "its own":
+        assert dead_classes(pair) == []
+        assert gone == ["header", [1, 3], [6, 9], "trailer"]
+    else:
+        assert dead_classes(pair) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2
+        # Nor is it told how many there are.
+        assert gone == ["header", [1, 9], "trailer"]
+
+
+@pytest.mark.parametrize("destination", ["", "no such name;;", address("d", "another")])
+def test_a_copy_that_does_not_say_so_is_not_sent_again(pair: Pair, destination: str) -> None:
+    sequence = pair.send_with_hole(destination=destination)
+    repaired_for(pair, pair.leading, sequence)
+    assert dead_classes(pair) == [MessageClass.NACK_Q_EXCEED_QUOTA] * 2
+
+
+@pytest.mark.parametrize("who", ["a", "d"])
+def test_either_end_killed_after_any_exchange(tmp_path: Path, who: str) -> None:
+    for exchanges in range(8):
+        pair = Pair(tmp_path / str(exchanges))
+        sequence = pair.send_with_hole(3_400)
+        first = pair.destination
+        pair.receive(first)
+        for at in range(exchanges):
+            pair.net._carry("da"[at % 2])
+        pair.net.crash(who)
+        pair.net["d"].turn(SessionClosed(first.number))
+        # A source that has nothing to deliver does not come by itself.
+        other = pair.send(count=1)
+        pair.net.advance(60)
+        found: dict[int, frames.LargeFound] = {}
+        for _ in range(4):
+            caller = pair.destination
+            answers = answers_to(pair.net, caller, pair.receive(caller))
+            if not answers:
+                pair.net["d"].turn(SessionClosed(caller.number))
+            for answer in answers:
+                assert isinstance(answer, frames.LargeFound), exchanges
+                assert answer.sequence not in found
+                found[answer.sequence] = answer
+                if answer.sequence == sequence:
+                    assert_whole(caller, [answer], sequence)
+            pair.net.advance(60)
+        assert set(found) == {sequence, other}, exchanges
+        heavy = pair.net["d"].manager._context.state.queues.find("heavy")
+        assert len(heavy.index) == 7 + 3, exchanges
+        for desk in pair.net.desks.values():
+            desk.disk.close()
+
+
+def test_a_link_that_is_cut_resends_no_more_than_its_window(tmp_path: Path) -> None:
+    """Between queue managers a large message goes on with the first fragment not acknowledged."""
+    window = 8_000
+    pair = Pair(tmp_path)
+    pair.net["a"].disk.close()
+    pair.net.desks["a"] = Desk(tmp_path / "a", "a" * 32, window_bytes=window)
+    source = pair.net["a"]
+    sent = 0
+    caller = source.session()
+    transaction = caller.number_for()
+    options = {"transaction": transaction, "guarded": False}
+    (sequence,) = caller.send(pair.leading, Message(), marks=(PartMark(Part.HEADER),), **options)
+    for number in range(1, 41):
+        mark = PartMark(Part.FRAGMENT, sequence)
+        fragment = Message(body=bytes(1000), app_specific=number)
+        caller.send(pair.leading, fragment, marks=(mark,), **options)
+    caller.send(pair.leading, Message(), marks=(PartMark(Part.TRAILER, sequence, 40),), **options)
+    caller.commit(transaction, 42)
+    cuts = 0
+    for _ in range(400):
+        if not (pair.net._carry("a") + pair.net._carry("d")):
+            break
+        carried = [each for each in pair.net.said if isinstance(each[2], frames.Data)]
+        sent = sum(envelope.length for _, _, head in carried for envelope in head.envelopes)
+        if cuts < 4 and sent > 9_000 * (cuts + 1):
+            cuts += 1
+            pair.net.cut("a", "d")
+            source.advance(60)
+    pair.net.deliver()
+    carried = [each for each in pair.net.said if isinstance(each[2], frames.Data)]
+    sent = sum(envelope.length for _, _, head in carried for envelope in head.envelopes)
+    heavy = pair.net["d"].manager._context.state.queues.find("heavy")
+    whole = heavy.index.byte_count
+    assert len(heavy.index) == 42
+    assert cuts == 4
+    assert whole < sent <= whole + cuts * (window + 2_000)

@@ -1,0 +1,574 @@
+"""Behind a manager that forwards for several: whose transaction ended short in a gap is told."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from dray import errors
+from dray.delivery.tables import ENDED_SHORT, GOING
+from dray.manager.events import CloseSession, LinkDown, LinkFrame, LinkSend, LinkUp
+from dray.manager.queue import ended_short
+from dray.manager.queue.ended_short import EndedShort
+from dray.model.classes import Part
+from dray.model.message import Message
+from dray.wire import frames
+from dray.wire.record import PartMark, encode_record
+from dray.wire.stream import Frame
+from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.net import Net, address, peer
+from tests.unit.manager.peers.test_cut_transactions import (
+    LATE,
+    narrow,
+    send_whole,
+    wait_for_whole,
+    whole,
+)
+from tests.unit.manager.peers.test_ended_streams import Source, position
+from tests.unit.manager.requests.test_large_messages import send_large, take_large
+
+ORDERS = address("c", "orders")
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Net:
+    """`a` and `d` send to `c` over `b`, whose window is of two messages."""
+    net = Net(tmp_path, "abcd", {"a": {"c": "b"}, "d": {"c": "b"}})
+    net["c"].session().create("orders")
+    narrow(net, "b")
+    return net
+
+
+def send(net: Net, host: str, *messages: Message) -> None:
+    caller = net[host].session()
+    send_whole(caller, caller.open(ORDERS), *messages)
+
+
+def carry_data(net: Net, source: str, goal: str, count: int = 2) -> None:
+    """Carry what is said until a frame of so many messages has come to its goal; cut the line."""
+    net.said.clear()
+    for _ in range(30):
+        for host in net.desks:
+            net._carry(host)
+        found = [
+            len(head.envelopes)
+            for who, whom, head in net.said
+            if (who, whom) == (source, goal) and isinstance(head, frames.Data)
+        ]
+        if found:
+            assert found == [count]
+            net.block(source, goal)
+            return
+    raise AssertionError("nothing was sent")
+
+
+def expire_before_another(net: Net) -> None:
+    """What is late at the hop expires there, and the next message is another origin's."""
+    net["b"].advance(61.0)
+    send(net, "d", Message(body=b"x"))
+    net.deliver()
+
+
+def two_of_three_arrive(net: Net) -> Caller:
+    """Of a transaction of `a` two messages arrive at `c`; the third is still at `b`, and dies."""
+    net.block("b", "c")
+    send(net, "a", Message(body=b"1"), Message(body=b"2"), Message(body=b"3", **LATE))
+    net.deliver()
+    net.unblock("b", "c")
+    net["b"].advance(31.0)
+    carry_data(net, "b", "c")
+    return net["c"].session()
+
+
+def come_back(net: Net) -> None:
+    net.unblock("b", "c")
+    net.advance(31.0)
+
+
+def told(net: Net, source: str = "b") -> list[frames.EndedShort]:
+    """What was said in frames of ends behind which messages of others come."""
+    return [
+        each
+        for who, _, head in net.said
+        if who == source and isinstance(head, frames.Data)
+        for each in head.ended_short
+    ]
+
+
+def kept(net: Net, host: str = "b") -> int:
+    return sum(len(queue.ended_short) for queue in net[host].manager._context.state.queues)
+
+
+def is_going_on(net: Net, host: str = "c") -> bool:
+    return net[host].manager._context.state.ways.any_going
+
+
+@pytest.mark.parametrize("crash", ["", "b", "c", "b, with a checkpoint"])
+@pytest.mark.parametrize("reason", ["it expired", "it was purged"])
+def test_who_waits_behind_a_hop_hears_of_the_end_though_others_come_behind_it(
+    net: Net, reason: str, crash: str
+) -> None:
+    receiver = two_of_three_arrive(net)
+    orders = receiver.open("orders")
+    if reason == "it expired":
+        net["b"].advance(61.0)
+    else:
+        net["b"].session().call(frames.PurgeQueue(net["b"].session().open(ORDERS)))
+    send(net, "d", Message(body=b"x"), Message(body=b"y"))
+    net.deliver()
+    assert is_going_on(net)
+    if "checkpoint" in crash:
+        net["b"].store.checkpoint(net["b"].manager.snapshot())
+    if crash:
+        net.crash(crash[0])
+    receiver = net["c"].session()
+    orders = receiver.open("orders")
+    come_back(net)
+    assert whole(receiver, orders) == ([b"1", b"2"], [3])
+    assert told(net)[0].origin == "a" * 32
+    assert whole(receiver, orders) == ([b"x", b"y"], [])
+    assert (is_going_on(net), is_going_on(net, "b"), kept(net)) == (False, False, 0)
+
+
+def test_a_request_that_waits_is_answered_by_it(net: Net) -> None:
+    receiver = two_of_three_arrive(net)
+    orders = receiver.open("orders")
+    wait_for_whole(receiver, orders)
+    expire_before_another(net)
+    looking = net["c"].session()
+    assert looking.receive(orders, peek=True)[1] == [b"1", b"2"]
+    come_back(net)
+    assert looking.receive(orders, peek=True)[1] == [b"x"]
+
+
+@pytest.mark.parametrize("host", ["b", "c"])
+@pytest.mark.parametrize("frames_carried", [1, 3, 4, 5, 7])
+def test_a_crash_at_any_frame_takes_no_end_and_makes_none(
+    net: Net, host: str, frames_carried: int
+) -> None:
+    two_of_three_arrive(net)
+    net["b"].advance(61.0)
+    send(net, "d", Message(body=b"x"), Message(body=b"y"))
+    net.deliver()
+    send(net, "a", Message(body=b"4"), Message(body=b"5"))
+    net.deliver()
+    net.unblock("b", "c")
+    net["b"].advance(31.0)
+    for _ in range(frames_carried):
+        for each in "bc":
+            effects, net[each].effects = net[each].effects, []
+            net[each].effects = effects[:1]
+            net._carry(each)
+            net[each].effects += effects[1:]
+    net.crash(host)
+    net.advance(31.0)
+    receiver = net["c"].session()
+    orders = receiver.open("orders")
+    found = [whole(receiver, orders) for _ in range(3)]
+    assert found == [([b"1", b"2"], [3]), ([b"x", b"y"], []), ([b"4", b"5"], [])]
+    assert (is_going_on(net), kept(net)) == (False, 0)
+
+
+def test_of_a_transaction_that_goes_on_at_its_source_no_end_is_told(net: Net) -> None:
+    """What left in the middle of a transaction is a gap, and no end."""
+    narrow(net, "a")
+    net.block("b", "c")
+    net.block("a", "b")
+    middle = Message(body=b"2", **LATE)
+    send(net, "a", Message(body=b"1"), middle, Message(body=b"3"), Message(body=b"4"))
+    net.unblock("a", "b")
+    net["a"].advance(31.0)
+    carry_data(net, "a", "b")
+    expire_before_another(net)
+    come_back(net)
+    assert is_going_on(net)
+    assert told(net) == []
+    receiver = net["c"].session()
+    orders = receiver.open("orders")
+    assert whole(receiver, orders) == ([b"x"], [])
+    net.unblock("a", "b")
+    net.advance(31.0)
+    assert whole(receiver, orders) == ([b"1", b"3", b"4"], [2])
+
+
+@pytest.mark.parametrize("how", ["passed over", "its queue deleted", "one alone behind it"])
+def test_what_ended_at_its_source_already_is_told_on_with_what_others_send(
+    net: Net, how: str
+) -> None:
+    narrow(net, "a")
+    net.block("a", "b")
+    send(net, "a", Message(body=b"1"), Message(body=b"2"), Message(body=b"3", **LATE))
+    if how == "one alone behind it":
+        send(net, "a", Message(body=b"alone", **LATE))
+    net.unblock("a", "b")
+    net["a"].advance(31.0)
+    carry_data(net, "a", "b")
+    net.deliver()
+    assert is_going_on(net)
+    net.block("b", "c")
+    if how == "its queue deleted":
+        net["a"].session().call(frames.DeleteQueue(ORDERS))
+        net.unblock("a", "b")
+        net.advance(31.0)
+    else:
+        if how == "passed over":
+            net["a"].advance(61.0)
+        else:
+            # The last may not go any further, which `b` says when it has come.
+            net["b"].now += 1.0
+        net.unblock("a", "b")
+        net["a"].advance(31.0)
+        net.deliver()
+    net["b"].advance(62.0)
+    send(net, "d", Message(body=b"x"))
+    net.deliver()
+    come_back(net)
+    receiver = net["c"].session()
+    orders = receiver.open("orders")
+    assert whole(receiver, orders) == ([b"1", b"2"], [3])
+    assert whole(receiver, orders) == ([b"x"], [])
+    assert not is_going_on(net)
+    assert kept(net) == 0
+
+
+def test_what_the_hop_itself_sent_ends_short_like_what_it_forwards(net: Net) -> None:
+    net.block("b", "c")
+    send(net, "b", Message(body=b"1"), Message(body=b"2"), Message(body=b"3", **LATE))
+    net.unblock("b", "c")
+    net["b"].advance(31.0)
+    carry_data(net, "b", "c")
+    expire_before_another(net)
+    come_back(net)
+    receiver = net["c"].session()
+    assert whole(receiver, receiver.open("orders")) == ([b"1", b"2"], [3])
+    assert [each.origin for each in told(net)] == [""]
+
+
+def test_an_end_is_told_on_by_every_hop_behind(tmp_path: Path) -> None:
+    """Over b and e to c; at e messages of another origin follow as well."""
+    routes = {"a": {"c": "b"}, "b": {"c": "e"}, "d": {"c": "b"}, "f": {"c": "e"}}
+    net = Net(tmp_path, "abcdef", routes)
+    net["c"].session().create("orders")
+    narrow(net, "b")
+    net.block("b", "e")
+    send(net, "a", Message(body=b"1"), Message(body=b"2"), Message(body=b"3", **LATE))
+    net.deliver()
+    net.unblock("b", "e")
+    net["b"].advance(31.0)
+    carry_data(net, "b", "e")
+    net.deliver()
+    net.block("e", "c")
+    expire_before_another(net)
+    net.unblock("b", "e")
+    net["b"].advance(31.0)
+    net.deliver()
+    send(net, "f", Message(body=b"y"))
+    net.deliver()
+    net.unblock("e", "c")
+    net.advance(31.0)
+    receiver = net["c"].session()
+    assert whole(receiver, receiver.open("orders")) == ([b"1", b"2"], [3])
+    assert not is_going_on(net, "e")
+    assert not is_going_on(net)
+
+
+def test_a_large_message_whose_trailer_died_at_a_hop_is_a_hole_though_others_come(
+    net: Net,
+) -> None:
+    large = net["c"].session().create("large")
+    caller, transaction = net["a"].session(), 0
+    net.block("b", "c")
+    queue, transaction = caller.open(address("c", "large")), caller.number_for()
+    sequence = send_large(caller, queue, 1, transaction, trailer=False)
+    end = PartMark(Part.TRAILER, sequence, 1)
+    trailer = Message(app_specific=-9999, **LATE)
+    caller.send(queue, trailer, transaction=transaction, marks=(end,), guarded=False)
+    caller.commit(transaction, 3)
+    net.deliver()
+    net.unblock("b", "c")
+    net["b"].advance(31.0)
+    carry_data(net, "b", "c")
+    net["b"].advance(61.0)
+    other = net["d"].session()
+    queue, transaction = other.open(address("c", "large")), other.number_for()
+    following = send_large(other, queue, 1, transaction)
+    other.commit(transaction, 3)
+    net.deliver()
+    come_back(net)
+    receiver = net["c"].session()
+    with pytest.raises(errors.LargeMessageHole) as hole:
+        take_large(receiver, large, receiver.number_for())
+    assert hole.value.missing == ["trailer"]
+    assert take_large(receiver, large, receiver.number_for()).sequence == following
+
+
+def test_of_more_origins_than_are_kept_the_first_is_told_by_its_next_message(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ended_short, "ENDED_SHORT_MAX", 1)
+    two_of_three_arrive(net)
+    send(net, "d", Message(body=b"x"), Message(body=b"y", **LATE))
+    net.deliver()
+    net["b"].advance(61.0)
+    assert kept(net) == 1
+    send(net, "a", Message(body=b"4"))
+    net.deliver()
+    come_back(net)
+    receiver = net["c"].session()
+    orders = receiver.open("orders")
+    assert [whole(receiver, orders) for _ in range(3)] == [
+        ([b"1", b"2"], [3]),
+        ([b"x"], [2]),
+        ([b"4"], []),
+    ]
+
+
+def test_of_one_way_the_last_end_is_kept_whatever_left_first() -> None:
+    ends = EndedShort()
+    ends.ended(1, 20)
+    ends.ended(1, 9)
+    ends.ended(2, 12)
+    assert ends.between(0, 100) == [(12, 2), (20, 1)]
+    assert ends.between(12, 19) == []
+    ends.heard(12)
+    assert (ends.state(), EndedShort(ends.state()).state()) == ([(1, 20)], [(1, 20)])
+
+
+# ----------------------------------------------------------------- what a destination makes of it
+
+
+class Forwarder(Source):
+    """A source that forwards, on a line of its own making; its stream is number 7."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self.open = self.line()
+        self.say(self.open, frames.OpenStream(7, "orders"))
+        self.previous = 0
+
+    def send(
+        self,
+        number: int,
+        origin: str,
+        transaction: int,
+        *,
+        last: bool = False,
+        first: bool = False,
+        told: list[frames.EndedShort] | None = None,
+        length: int = 1,
+    ) -> None:
+        source = bytes.fromhex(origin * 32)
+        record = b"".join(encode_record(Message(body=bytes(length)), source, number))
+        envelope = frames.Envelope(
+            0, len(record), crc32c(record), transaction, 0, 0, first | last << 1,
+            ordinal=1, number=number,
+        )  # fmt: skip
+        data = frames.Data(7, 1 << 32, self.previous, [envelope], told or [])
+        self.say(self.open, data, record)
+        self.previous = position(self.desk)[1]
+
+
+def going(desk: Desk) -> set[tuple[str, int]]:
+    ways = desk.manager._context.state.ways
+    found = ways.going_by("b" * 32, 7)
+    return {(way.origin[0], transaction) for _, way, transaction in found}
+
+
+def test_an_end_below_what_was_accepted_ends_nothing_that_began_since(desk: Desk) -> None:
+    desk.session().create("orders")
+    source = Forwarder(desk)
+    source.send(1, "a", 5, first=True)
+    source.send(3, "a", 6, first=True)
+    late = [frames.EndedShort(2, "a" * 32)]
+    source.send(4, "d", 8, told=late)
+    assert going(desk) == {("a", 6), ("d", 8)}
+
+
+def test_an_end_behind_what_the_quota_let_in_waits_for_the_rest_of_its_frame(desk: Desk) -> None:
+    """A frame may be admitted in part; what it says is true where it stands."""
+    queue = desk.session().create("orders")
+    desk.session().call(frames.SetQuota("", 400, frames.SetQuota.KEPT))
+    source = Forwarder(desk)
+    source.send(1, "a", 5, first=True)
+    records, envelopes = b"", []
+    for number, size in ((3, 1), (5, 2000)):
+        record = b"".join(encode_record(Message(body=bytes(size)), b"\xdd" * 16, number))
+        envelopes.append(
+            frames.Envelope(0, len(record), crc32c(record), 8, 0, 0, 0, ordinal=1, number=number)
+        )
+        records += record
+    told = [frames.EndedShort(4, "a" * 32)]
+    source.say(source.open, frames.Data(7, 1 << 32, 1, envelopes, told), records)
+    assert position(desk) == (1 << 32, 3)
+    assert going(desk) == {("a", 5), ("d", 8)}
+    desk.session().call(frames.SetQuota("", 1 << 20, frames.SetQuota.KEPT))
+    source.say(source.open, frames.Data(7, 1 << 32, 0, envelopes, told), records)
+    assert position(desk) == (1 << 32, 5)
+    assert going(desk) == {("d", 8)}
+    caller = desk.session()
+    assert len(caller.receive(queue, peek=True)[1]) == 3
+
+
+def test_an_origin_that_is_no_managers_id_ends_the_connection_and_nothing_else(desk: Desk) -> None:
+    desk.session().create("orders")
+    source = Forwarder(desk)
+    source.send(1, "a", 5, first=True)
+    desk.effects.clear()
+    source.send(3, "d", 8, told=[frames.EndedShort(2, "nobody")])
+    assert [each for each in desk.effects if isinstance(each, CloseSession)]
+    assert (position(desk), going(desk)) == ((1 << 32, 1), {("a", 5)})
+
+
+def test_an_end_of_an_origin_that_never_came_is_nothing(desk: Desk) -> None:
+    desk.session().create("orders")
+    source = Forwarder(desk)
+    source.send(2, "d", 8, first=True, told=[frames.EndedShort(1, "e" * 32)])
+    assert going(desk) == {("d", 8)}
+    before = desk.manager._context.state.ways.state()
+    desk.crash()
+    assert desk.manager._context.state.ways.state() == before
+
+
+# --------------------------------------------------------------------------------- the tables
+
+
+def test_what_goes_on_by_a_way_follows_its_table(desk: Desk) -> None:
+    desk.session().create("orders")
+    table = {(row.state, row.event, row.when, row.next) for row in GOING}
+    source, rng, seen = Forwarder(desk), random.Random(3), set()
+    number, transaction = 0, 1
+    for _ in range(120):
+        state = "going" if ("a", transaction) in going(desk) else "none"
+        rows = [row for row in GOING if row.state == state]
+        row = rng.choice(rows)
+        number += 2
+        following = transaction + ("another" in row.when or state == "none")
+        match row.event:
+            case "a message":
+                ends = "its last" in row.when.replace("not its last", "")
+                source.send(number, "a", following, last=ends, first=state == "none")
+                transaction = following
+            case "EndedShort":
+                at = number - (1 if "above" in row.when or state == "none" else 3)
+                source.send(number, "d", 1, last=True, told=[frames.EndedShort(at, "a" * 32)])
+            case "Passed":
+                named = [frames.Going("a" * 32, transaction)] if "named" in row.when else []
+                named = [] if "not named" in row.when else named
+                source.say(source.open, frames.Passed(7, 1 << 32, 0, number, named))
+                source.previous = number
+            case "EndStream":
+                source.say(source.open, frames.EndStream(7))
+                assert not going(desk)
+                source.open = source.line()
+                source.say(source.open, frames.OpenStream(7, "orders"))
+                source.previous = 0
+        after = "going" if ("a", transaction) in going(desk) else "none"
+        assert after == row.next, row
+        seen.add((row.state, row.event, row.when, after))
+    assert seen == table
+
+
+class Kept:
+    """A manager whose peer is made up, and the ends that its queue for that peer keeps."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk, self.caller = desk, desk.session()
+        self.number = self.caller.open(ORDERS)
+        self.queue = desk.manager._context.state.queues.numbered(self.number)
+
+    def send(self, *bodies: bytes, late: bytes = b"") -> None:
+        """A transaction; the last message, `late`, can expire."""
+        messages = [Message(body=each) for each in bodies]
+        messages += [Message(body=late, **LATE)] if late else []
+        send_whole(self.caller, self.number, *messages)
+
+    def connect(self, upto: int) -> None:
+        """Make a connection; the peer has everything up to a position."""
+        self.desk.effects.clear()
+        self.desk.advance(10.0)
+        self.desk.turn(LinkUp(peer("c")))
+        self.hear(frames.Welcome("c" * 32, "c", "1", 1))
+        self.confirm(upto)
+
+    def confirm(self, upto: int) -> None:
+        stream = self.queue.stream
+        at = max(0, upto - stream.base)
+        life = self.desk.manager.hello().lives[-1].number
+        said = frames.StreamState(self.number, stream.sequence_id * (at > 0), at, life=life)
+        self.hear(said)
+
+    def hear(self, head: frames.Head) -> None:
+        self.desk.turn(LinkFrame(peer("c"), Frame(head, 0, memoryview(b""))))
+
+    def lose(self) -> None:
+        self.desk.turn(LinkDown(peer("c"), "cut"))
+        self.desk.effects.clear()
+
+    def said(self) -> int:
+        heads = [each.head for each in self.desk.effects if isinstance(each, LinkSend)]
+        in_frames = [each for each in heads if isinstance(each, frames.Data) and each.ended_short]
+        return len(in_frames) + sum(isinstance(each, frames.Passed) for each in heads)
+
+    def state(self) -> str:
+        if not len(self.queue.ended_short):
+            return "none"
+        return "told" if self.said() else "kept"
+
+
+def test_an_end_that_is_kept_follows_its_table(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, "f" * 32, window_messages=2)
+    kept, seen = Kept(desk), set[tuple[str, str, str]]()
+
+    def step(event: str, before: str, after: str) -> None:
+        assert kept.state() == after, event
+        seen.add((before, event, after))
+
+    kept.send(b"1", b"2", late=b"3")
+    kept.send(b"x")
+    kept.connect(0)
+    kept.lose()
+    desk.advance(61.0)
+    step("message leaves", "none", "kept")
+    kept.connect(2)
+    step("Transmit", "kept", "told")
+    kept.lose()
+    step("LinkLost", "told", "kept")
+    kept.connect(2)
+    assert kept.said() == 1
+    desk.advance(31.0)
+    assert kept.said() == 2
+    step("Tick", "told", "told")
+    kept.confirm(4)
+    step("Confirmed", "told", "none")
+    kept.lose()
+
+    kept.send(b"1", b"2", late=b"3")
+    kept.connect(0)
+    kept.lose()
+    desk.advance(61.0)
+    kept.connect(6)
+    step("PassOver", "kept", "told")
+    kept.confirm(7)
+    assert kept.state() == "none"
+    kept.lose()
+
+    kept.send(b"1", late=b"2")
+    kept.connect(0)
+    kept.lose()
+    desk.advance(61.0)
+    assert kept.state() == "kept"
+    kept.connect(9)
+    step("Confirmed", "kept", "none")
+    kept.lose()
+
+    source = Source(desk)
+    line = source.line()
+    source.say(line, frames.OpenStream(7, ORDERS))
+    source.say(line, *source.data(1, b"1"))
+    assert kept.state() == "none"
+    source.say(line, frames.EndStream(7))
+    step("no more comes", "none", "kept")
+    assert seen == {(row.state, row.event, row.next) for row in ENDED_SHORT}

@@ -1,0 +1,143 @@
+"""One queue's entries: what is asked of many at once agrees with what each of them says."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from dray.manager.queue import index
+from dray.manager.queue.index import entries_in, pack_tail, unpack
+from dray.manager.queue.queue_index import QueueIndex
+from dray.model.classes import Part
+from dray.store.heap import Extent
+from dray.store.kinds import Kind, heap_file_number
+from dray.wire.record import COPY_DEAD_LETTER, COPY_JOURNAL, WANTS_ACKNOWLEDGMENTS
+
+
+def tail(rng: Random, *, priority: int | None = None) -> bytes:
+    kind = rng.choice([Kind.RECOVERABLE, Kind.RECOVERABLE, Kind.EXPRESS])
+    return pack_tail(
+        Extent(heap_file_number(kind, rng.randrange(1, 4)), rng.randrange(9) * 100, 100),
+        rng.getrandbits(32),
+        rng.getrandbits(60),
+        rng.choice([0, 5]),
+        rng.getrandbits(50),
+        rng.getrandbits(50),
+        rng.choice([0, 0, 77]),
+        0,
+        3,
+        1,
+        0,
+        rng.choice([Part.PLAIN, Part.PLAIN, Part.FRAGMENT]),
+        rng.randrange(8) if priority is None else priority,
+        rng.choice([0, 0, COPY_DEAD_LETTER, COPY_JOURNAL, WANTS_ACKNOWLEDGMENTS]),
+        rng.choice([0, 2000]),
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_asked_of_a_run_is_the_sum_of_its_entries(seed):
+    rng = Random(seed)
+    tails = [tail(rng) for _ in range(rng.randrange(7))]
+    packed = index.with_keys(b"".join(tails), 1000)
+    entries = [index.with_key(each, 1000 + at) for at, each in enumerate(tails)]
+    assert entries_in(packed) == entries
+    each_one = [unpack(entry) for entry in entries]
+    assert list(index.positions_in(packed)) == [entry.lookup_id for entry in each_one]
+    assert list(index.lengths_in(packed)) == [entry.length for entry in each_one]
+    assert list(index.places_in(packed)) == [entry.extent for entry in each_one]
+    assert list(index.claims_in(packed)) == [(entry.extent, entry.crc) for entry in each_one]
+    assert index.part_count_in(packed) == sum(entry.part > 0 for entry in each_one)
+    assert index.any_asks_in(packed) == any(entry.copies for entry in each_one)
+    assert entries_in(index.express_in(packed)) == [
+        entry for entry in entries if index.is_express_entry(entry)
+    ]
+    assert index.expiries_in(packed) == [
+        (entry.expires_us, entry.lookup_id) for entry in each_one if entry.expires_us
+    ]
+    bytes_of_runs = [
+        (run.file, run.offset + at) for run in index.runs_in(packed) for at in range(run.length)
+    ]
+    assert bytes_of_runs == [
+        (entry.file, entry.offset + at) for entry in each_one for at in range(entry.length)
+    ]
+
+
+def test_records_side_by_side_are_one_run():
+    def at(file: int, offset: int, length: int) -> bytes:
+        place = Extent(file, offset, length)
+        return pack_tail(place, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+    packed = index.with_keys(at(1, 0, 70) + at(1, 70, 80) + at(2, 150, 90) + at(1, 150, 64), 1)
+    assert index.runs_in(packed) == [Extent(1, 0, 150), Extent(2, 150, 90), Extent(1, 150, 64)]
+
+
+def test_a_run_of_mixed_priorities_joins_in_receiving_order():
+    rng = Random(3)
+    queue = QueueIndex()
+    first = [tail(rng, priority=each) for each in (3, 7, 0)]
+    queue.add_run(b"".join(first), 1)
+    queue.add_run(tail(rng, priority=7), 4)
+    queue.add_run(b"".join([tail(rng, priority=0)] * 2), 5)
+    found = [unpack(each) for each in queue.available()]
+    assert [(each.priority, each.lookup_id) for each in found] == [
+        (7, 2), (7, 4), (3, 1), (0, 3), (0, 5), (0, 6),
+    ]  # fmt: skip
+    assert [unpack(each).lookup_id for each in queue.in_position_order(2)] == [3, 4, 5, 6]
+    assert [unpack(each).lookup_id for each in queue.of_priority(7)] == [2, 4]
+    assert [unpack(each).lookup_id for each in queue.of_priority(0, after=3)] == [5, 6]
+    assert list(queue.of_priority(5)) == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_counts_follow_whatever_joins_and_leaves(seed):
+    rng = Random(seed)
+    queue, there, last, held = QueueIndex(), {}, 0, []
+    for _ in range(60):
+        match rng.randrange(5):
+            case 0:
+                tails = [tail(rng, priority=0) for _ in range(rng.randrange(5))]
+                for entry in entries_in(queue.add_run(b"".join(tails), last + 1)):
+                    last += 1
+                    there[last] = entry
+            case 1 if there:
+                upto = rng.randrange(last + 1)
+                gone = entries_in(queue.take_upto(upto))
+                assert gone == [
+                    there.pop(each) for each in sorted(there) if each <= upto and each not in held
+                ]
+            case 2 if there:
+                number = rng.choice(sorted(there))
+                assert queue.remove(number) == there.pop(number)
+                assert queue.remove(number) is None
+                held = [each for each in held if each != number]
+            case 3 if free := sorted(there.keys() - held):
+                held.append(rng.choice(free))
+                queue.hold(there[held[-1]], 9)
+            case 4 if held:
+                queue.put_back(held.pop())
+            case _:
+                pass
+        entries = [there[each] for each in sorted(there)]
+        express = [each for each in entries if index.is_express_entry(each)]
+        assert queue.everything() == entries
+        assert queue.durable() == b"".join([each for each in entries if each not in express])
+        assert queue.byte_count == 100 * len(entries)
+        assert (queue.express_count, queue.express_bytes) == (len(express), 100 * len(express))
+        assert queue.available_count == len(entries) - len(held)
+        after = rng.randrange(last + 1)
+        free = [each for each in sorted(there) if each not in held and each > after]
+        assert [index.lookup_id_of(each) for each in queue.after(after)] == free
+        assert entries_in(b"".join(queue.runs_after(after))) == [there[each] for each in free]
+
+
+def test_a_loaded_index_is_the_one_that_was_written_down():
+    rng = Random(5)
+    written, read = QueueIndex(), QueueIndex()
+    for number in range(1, 700):
+        written.add_run(tail(rng), number)
+    read.load(written.durable())
+    assert read.durable() == written.durable()
+    assert len(read) == len(written) - written.express_count
+    assert read.byte_count == written.byte_count - written.express_bytes

@@ -1,0 +1,390 @@
+"""Backup between two turns, and what a restore makes of it (R77, R38)."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import crc32c
+import pytest
+
+from dray.errors import BackupDamaged, Misuse, StoreCorrupt, StoreLocked
+from dray.manager.events import Answer, SessionClosed
+from dray.manager.requests import backup
+from dray.model.message import Message
+from dray.offline.backup import back_up_stopped
+from dray.offline.checking import check_store
+from dray.offline.restoring import SUFFIX, restore
+from dray.store.disk import RealDisk
+from dray.store.heap import Extent
+from dray.wire import backup_frames, frames
+from dray.wire.archive import About, ArchiveWriter
+from tests.unit.manager.conftest import LOG_BYTES, Caller, Desk
+from tests.unit.manager.requests.test_large_messages import send_large, take_large
+
+LATER = 1_700_001_000.0
+
+
+def begin(caller: Caller) -> backup_frames.BackupBegun:
+    begun = caller.call(backup_frames.Backup())
+    assert isinstance(begun, backup_frames.BackupBegun)
+    return begun
+
+
+def draw(caller: Caller, begun: backup_frames.BackupBegun) -> bytes:
+    """Read a backup to its end; the archive."""
+    out = io.BytesIO()
+    writer = ArchiveWriter(out.write, About(*(getattr(begun, f) for f in About.__struct_fields__)))
+    while True:
+        head, body = caller.call_whole(backup_frames.BackupRead())
+        assert isinstance(head, backup_frames.BackupPiece)
+        if not body:
+            break
+        if head.runs:
+            writer.records(head.runs, body)
+        else:
+            writer.state(body)
+    writer.end()
+    return out.getvalue()
+
+
+def restored(desk: Desk, archive: bytes, name: str = "restored", now: float = LATER) -> Desk:
+    path = desk.path.parent / name
+    restore(io.BytesIO(archive), path, now=now, log_bytes=LOG_BYTES)
+    again = Desk(path, desk.manager_id)
+    again.now = now
+    return again
+
+
+def bodies(desk: Desk, queue: str) -> list[bytes]:
+    caller = desk.session()
+    _, found = caller.receive(caller.open(queue), peek=True, max_messages=1_000)
+    return found
+
+
+def test_a_backup_holds_the_moment_in_which_it_was_asked_for(desk: Desk):
+    caller, other = desk.session(), desk.session()
+    queue = caller.create("orders")
+    caller.send(queue, *(Message(body=b"before %d" % n) for n in range(50)))
+    begun = begin(caller)
+    assert begun.messages == 50
+    other.receive(queue, max_messages=30)
+    other.send(queue, *(Message(body=os.urandom(1000)) for _ in range(30)))
+    again = restored(desk, draw(caller, begun))
+    assert bodies(again, "orders") == [b"before %d" % n for n in range(50)]
+
+
+def test_heap_files_are_kept_while_they_are_read_and_let_go_afterwards(desk: Desk):
+    caller, other = desk.session(), desk.session()
+    queue = caller.create("orders")
+    for _ in range(10):
+        caller.send(queue, Message(body=os.urandom(40_000)))
+    begun = begin(caller)
+    other.receive(queue)
+    for _ in range(20):
+        other.send(queue, Message(body=b"x" * 40_000))
+        other.receive(queue)
+    archive = draw(caller, begun)
+    assert len(bodies(restored(desk, archive), "orders")) == 10
+    files = desk.store.counters
+    assert files.free_heap_files >= files.heap_files - 4
+
+
+def test_a_client_that_goes_away_lets_go_of_everything(desk: Desk):
+    caller, other = desk.session(), desk.session()
+    queue = caller.create("orders")
+    caller.send(queue, Message(body=b"x" * 40_000))
+    begin(caller)
+    with pytest.raises(Misuse, match="another backup"):
+        begin(other)
+    desk.turn(SessionClosed(caller.number))
+    other.receive(queue)
+    assert desk.store.live_bytes == 0
+    draw(other, begin(other))
+
+
+@pytest.fixture
+def small_portions(monkeypatch):
+    """Ten places a tick, and a hundred bytes of the state."""
+    monkeypatch.setattr(backup, "_PORTION_RECORDS", 10)
+    monkeypatch.setattr(backup, "BACKUP_PIECE_BYTES", 100)
+
+
+def until_begun(desk: Desk, caller: Caller, request: int) -> backup_frames.BackupBegun:
+    for _ in range(10_000):
+        answers = caller.answers(request)
+        if answers:
+            (answer,) = answers
+            assert isinstance(answer.head, backup_frames.BackupBegun)
+            return answer.head
+        assert desk.manager.deadline() == desk.now
+        desk.advance(0.0)
+    raise AssertionError("it never begins")
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_what_happens_while_it_is_prepared_is_not_in_it(desk: Desk):
+    """Messages come, leave and are held, and heap files are wanted for others."""
+    caller, other = desk.session(), desk.session()
+    queue = caller.create("orders")
+    caller.send(queue, *(Message(body=b"before %d" % n) for n in range(200)))
+    other.receive(queue, transaction=other.number_for(), max_messages=3)
+    request = caller.ask(backup_frames.Backup())
+    ticks = 0
+    while not caller.answers(request):
+        other.receive(queue, max_messages=5)
+        other.send(queue, *(Message(body=os.urandom(500)) for _ in range(3)))
+        desk.advance(0.0)
+        ticks += 1
+    assert ticks > 20
+    begun = until_begun(desk, caller, request)
+    assert begun.messages == 200
+    archive = draw(caller, begun)
+    again = restored(desk, archive)
+    assert bodies(again, "orders") == [b"before %d" % n for n in range(200)]
+    again.disk.close()
+    assert check_store(again.path).clean
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_a_client_that_goes_away_before_it_has_begun_lets_go_of_everything(desk: Desk):
+    caller, other = desk.session(), desk.session()
+    queue = caller.create("orders")
+    for _ in range(5):
+        caller.send(queue, *[Message(body=b"x" * 4_000)] * 10)
+    caller.ask(backup_frames.Backup())
+    with pytest.raises(Misuse, match="another backup"):
+        other.call(backup_frames.Backup())
+    desk.turn(SessionClosed(caller.number))
+    other.receive(queue, max_messages=50)
+    assert desk.store.live_bytes == 0
+    assert desk.store.counters.free_heap_files >= desk.store.counters.heap_files - 4
+    draw(other, until_begun(desk, other, other.ask(backup_frames.Backup())))
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_nothing_is_drawn_of_a_backup_that_is_being_prepared(desk: Desk):
+    caller = desk.session()
+    caller.send(caller.create("orders"), *[Message(body=b"x")] * 50)
+    caller.ask(backup_frames.Backup())
+    with pytest.raises(Misuse, match="no backup is under way"):
+        caller.call(backup_frames.BackupRead())
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_without_a_heap_file_it_is_refused_by_name_and_holds_nothing(desk: Desk):
+    caller = desk.session()
+    queue = caller.create("orders")
+    for _ in range(9):
+        caller.send(queue, Message(body=os.urandom(30_000)))
+    (desk.path / "storage" / "p0000002.mq").unlink()
+    desk.crash()
+    caller = desk.session()
+    for _ in range(2):
+        request = caller.ask(backup_frames.Backup())
+        while not caller.answers(request):
+            desk.advance(0.0)
+        (answer,) = caller.answers(request)
+        assert isinstance(answer.head, frames.Failed)
+        assert (answer.head.error, answer.head.fields["file"]) == ("store-corrupt", "p0000002.mq")
+    caller.call(frames.DeleteQueue("orders"))
+    assert desk.store.live_bytes == 0
+    assert desk.store.counters.free_heap_files >= desk.store.counters.heap_files - 4
+
+
+def test_a_piece_without_a_backup_is_refused(desk: Desk):
+    with pytest.raises(Misuse, match="no backup is under way"):
+        desk.session().call(backup_frames.BackupRead())
+
+
+def test_the_first_answer_waits_for_the_sync_and_pieces_do_not(desk: Desk):
+    caller = desk.session()
+    begin(caller)
+    caller.call(backup_frames.BackupRead())
+    held = {type(effect.head): effect.held for effect in desk.effects if isinstance(effect, Answer)}
+    assert held[backup_frames.BackupBegun]
+    assert not held[backup_frames.BackupPiece]
+
+
+def test_the_checksum_of_every_record_goes_with_it(desk: Desk):
+    caller = desk.session()
+    queue = caller.create("orders")
+    caller.send(queue, *(Message(body=b"%d" % n) for n in range(5)))
+    begin(caller)
+    caller.call_whole(backup_frames.BackupRead())
+    head, body = caller.call_whole(backup_frames.BackupRead())
+    at = 0
+    for offset in range(0, len(head.checks), 8):
+        length = int.from_bytes(head.checks[offset : offset + 4], "little")
+        crc = int.from_bytes(head.checks[offset + 4 : offset + 8], "little")
+        assert crc32c.crc32c(body[at : at + length]) == crc
+        at += length
+    assert at == len(body)
+
+
+def test_a_restored_manager_has_the_same_queues_messages_positions_and_ids(desk: Desk):
+    caller = desk.session()
+    queue = caller.create("orders", label="what was ordered", quota=1 << 20)
+    caller.create("audited", journal=True)
+    caller.call(frames.SetQuota("", 1 << 30, 1 << 29))
+    numbers = caller.send(queue, Message(body=b"one", label="first"), Message(body=b"two"))
+    transaction = caller.number_for()
+    caller.send(queue, Message(body=b"three"), transaction=transaction)
+    caller.commit(transaction, 1)
+    sending = caller.number_for()
+    sequence = send_large(caller, caller.create("large"), 3, sending)
+    caller.commit(sending, 3)
+    again = restored(desk, draw(caller, begin(caller)))
+    assert again.manager.id == desk.manager.id
+    asks = again.session()
+    envelopes, found = asks.receive(asks.open("orders"), peek=True)
+    assert found == [b"one", b"two", b"three"]
+    assert [each.lookup_id for each in envelopes] == [1, 2, 3]
+    before, after = (
+        {info.name: info for info in session.call(frames.ListQueues()).queues}
+        for session in (caller, asks)
+    )
+    assert after == before
+    state = again.manager._context.state
+    assert state.ledger.limits == desk.manager._context.state.ledger.limits
+    (message_id,) = (f"{desk.manager_id}\\{numbers[1]}",)
+    select = frames.Select("id", message_id)
+    assert asks.receive(asks.open("orders"), peek=True, select=select)[1] == [b"two"]
+    assert take_large(asks, asks.open("large"), asks.number_for()).sequence == sequence
+    outcome = asks.call(frames.Outcome(f"{desk.manager_id}\\{transaction}"))
+    assert outcome.status == "committed"
+
+
+def test_no_number_that_may_have_been_given_out_since_is_given_out_again(desk: Desk):
+    caller = desk.session()
+    queue = caller.create("orders")
+    archive = draw(caller, begin(caller))
+    lost = caller.send(queue, *(Message(body=b"after") for _ in range(100)))
+    other = desk.session()
+    late = caller.create("made after the backup")
+    again = restored(desk, archive)
+    asks = again.session()
+    assert asks.next_number > max(*lost, other.next_number)
+    fresh = asks.send(asks.open("orders"), Message(body=b"new"))
+    assert fresh[0] > max(lost)
+    envelopes, _ = asks.receive(asks.open("orders"))
+    assert envelopes[0].lookup_id > 100
+    assert asks.create("made again") > late
+    outcome = asks.call(frames.Outcome(f"{desk.manager_id}\\{lost[0]}"))
+    assert outcome.status == "unknown"
+
+
+def test_a_restored_manager_that_crashes_is_still_restored(desk: Desk):
+    caller = desk.session()
+    queue = caller.create("orders")
+    caller.send(queue, Message(body=b"one"))
+    again = restored(desk, draw(caller, begin(caller)))
+    again.crash()
+    assert bodies(again, "orders") == [b"one"]
+    assert again.session().next_number > LATER
+
+
+@pytest.mark.parametrize("name", ["MQTrans.lg1", "MQTrans.lg2"])
+def test_either_checkpoint_of_a_restored_manager_is_enough(desk: Desk, name: str):
+    caller = desk.session()
+    caller.send(caller.create("orders"), Message(body=b"one"))
+    path = desk.path.parent / "restored"
+    restore(io.BytesIO(draw(caller, begin(caller))), path, now=LATER, log_bytes=LOG_BYTES)
+    damage(path / "storage" / name, 700)
+    assert bodies(Desk(path), "orders") == [b"one"]
+
+
+def test_a_restored_manager_without_a_whole_checkpoint_refuses_instead_of_beginning_anew(
+    desk: Desk,
+):
+    caller = desk.session()
+    caller.send(caller.create("orders"), Message(body=b"one"))
+    path = desk.path.parent / "restored"
+    restore(io.BytesIO(draw(caller, begin(caller))), path, now=LATER, log_bytes=LOG_BYTES)
+    for name in ("MQTrans.lg1", "MQTrans.lg2"):
+        damage(path / "storage" / name, 700)
+    with pytest.raises(StoreCorrupt) as refusal:
+        Desk(path)
+    assert refusal.value.event in {2064, 2079}
+
+
+def test_only_an_empty_directory_is_restored_into(desk: Desk, tmp_path: Path):
+    caller = desk.session()
+    archive = draw(caller, begin(caller))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").touch()
+    with pytest.raises(Misuse, match="is not empty"):
+        restore(io.BytesIO(archive), tmp_path / "full", now=LATER)
+    assert [each.name for each in (tmp_path / "full").iterdir()] == ["mine"]
+    (tmp_path / "empty").mkdir()
+    restore(io.BytesIO(archive), tmp_path / "empty", now=LATER, log_bytes=LOG_BYTES)
+    assert check_store(tmp_path / "empty").clean
+
+
+def test_nothing_is_left_of_a_restore_that_failed(desk: Desk, tmp_path: Path):
+    caller = desk.session()
+    caller.send(caller.create("orders"), Message(body=os.urandom(5000)))
+    archive = bytearray(draw(caller, begin(caller)))
+    archive[-3000] ^= 1
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(BackupDamaged):
+        restore(io.BytesIO(bytes(archive)), tmp_path / "new", now=LATER)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_what_a_killed_restore_left_is_in_nobodys_way(desk: Desk, tmp_path: Path):
+    caller = desk.session()
+    archive = draw(caller, begin(caller))
+    left = tmp_path / f"new{SUFFIX}" / "storage"
+    left.mkdir(parents=True)
+    (left / "p0000001.mq").write_bytes(b"half")
+    restore(io.BytesIO(archive), tmp_path / "new", now=LATER, log_bytes=LOG_BYTES)
+    assert not left.exists()
+    assert check_store(tmp_path / "new").clean
+
+
+def test_two_restores_do_not_build_in_one_place(desk: Desk, tmp_path: Path):
+    caller = desk.session()
+    archive = draw(caller, begin(caller))
+    first = RealDisk(tmp_path / f"new{SUFFIX}")
+    first.lock()
+    try:
+        with pytest.raises(StoreLocked):
+            restore(io.BytesIO(archive), tmp_path / "new", now=LATER)
+    finally:
+        first.close()
+
+
+def test_a_stopped_manager_gives_the_same_backup(desk: Desk, tmp_path: Path):
+    caller = desk.session()
+    caller.send(caller.create("orders"), *(Message(body=b"%d" % n) for n in range(100)))
+    with pytest.raises(StoreLocked):
+        offline(desk.path)
+    desk.store.close(desk.manager.snapshot())
+    path = tmp_path / "restored"
+    restore(io.BytesIO(offline(desk.path)), path, now=LATER, log_bytes=LOG_BYTES)
+    assert bodies(Desk(path), "orders") == [b"%d" % n for n in range(100)]
+
+
+def test_a_damaged_record_is_not_backed_up(desk: Desk):
+    caller = desk.session()
+    caller.send(caller.create("orders"), Message(body=b"x" * 500))
+    ((extent, _),) = desk.manager._context.state.live()
+    assert isinstance(extent, Extent)
+    desk.store.close(desk.manager.snapshot())
+    damage(desk.path / "storage" / "p0000001.mq", extent.offset + 100)
+    with pytest.raises(StoreCorrupt, match=r"p0000001\.mq"):
+        offline(desk.path)
+
+
+def offline(path: Path) -> bytes:
+    out = io.BytesIO()
+    back_up_stopped(path, out.write, lambda *_: None, now=LATER, version="1.0")
+    return out.getvalue()
+
+
+def damage(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x40
+    path.write_bytes(data)

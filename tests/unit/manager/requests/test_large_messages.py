@@ -1,0 +1,209 @@
+"""Large messages at the manager: in flight, whole, holed; taken once, told once (R87, R90, R93)."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray import errors
+from dray.model.classes import Part
+from dray.model.message import Message
+from dray.wire import frames
+from dray.wire.record import PartMark
+from tests.unit.manager.conftest import Caller, Desk
+
+
+def send_large(
+    caller: Caller,
+    queue: int,
+    fragments: int,
+    transaction: int,
+    *,
+    trailer: bool = True,
+    **options: object,
+) -> int:
+    """Send a large message of one-byte fragments; gives its sequence and uses 2 or 3 frames."""
+    header = Message(app_specific=-9998, correlation_id=f"order {fragments}", **options)
+    mark = PartMark(Part.HEADER)
+    (sequence,) = caller.send(queue, header, transaction=transaction, marks=(mark,), guarded=False)
+    parts = [Message(body=bytes([n]), app_specific=n, **options) for n in range(1, fragments + 1)]
+    marks = (PartMark(Part.FRAGMENT, sequence),) * fragments
+    caller.send(queue, *parts, transaction=transaction, marks=marks, guarded=False)
+    if trailer:
+        end = PartMark(Part.TRAILER, sequence, fragments)
+        trailer_message = Message(app_specific=-9999, **options)
+        caller.send(queue, trailer_message, transaction=transaction, marks=(end,), guarded=False)
+    return sequence
+
+
+def take_large(
+    caller: Caller, queue: int, transaction: int, **options: object
+) -> frames.LargeFound:
+    found = caller.call(frames.LargeReceive(queue, transaction, 0.0, **options))
+    assert isinstance(found, frames.LargeFound)
+    return found
+
+
+def test_a_whole_large_message_is_taken_by_one_and_gone_at_commit(desk: Desk) -> None:
+    caller, other = desk.session(), desk.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    sequence = send_large(caller, queue, 3, transaction)
+    caller.commit(transaction, 3)
+    taking = caller.number_for()
+    found = take_large(caller, queue, taking)
+    assert (found.sequence, len(found.parts)) == (sequence, 3)
+    with pytest.raises(errors.ReceiveTimeout):
+        take_large(other, queue, other.number_for())
+    _, record = caller.call_whole(
+        frames.ReadPart(queue, found.parts[1].lookup_id, 0, found.parts[1].length)
+    )
+    assert record.endswith(b"\x02")
+    with pytest.raises(errors.MessageNotFound):
+        other.call(frames.ReadPart(queue, found.parts[1].lookup_id, 0, 1))
+    caller.commit(taking, 0)
+    assert desk.store.live_bytes == 0
+    with pytest.raises(errors.ReceiveTimeout):
+        take_large(other, queue, other.number_for())
+
+
+def test_an_aborted_large_receive_is_delivered_again_first(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("files")
+    sequences = []
+    for fragments in (2, 3):
+        transaction = caller.number_for()
+        sequences.append(send_large(caller, queue, fragments, transaction))
+        caller.commit(transaction, 3)
+    taking = caller.number_for()
+    assert take_large(caller, queue, taking).sequence == sequences[0]
+    caller.call(frames.Abort(taking))
+    taking = caller.number_for()
+    assert take_large(caller, queue, taking).sequence == sequences[0]
+    assert take_large(caller, queue, taking).sequence == sequences[1]
+
+
+def test_large_messages_are_found_again_after_a_crash(desk: Desk) -> None:
+    caller = desk.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    sequence = send_large(caller, queue, 4, transaction)
+    caller.commit(transaction, 3)
+    desk.crash()
+    caller = desk.session()
+    found = take_large(
+        caller, caller.open("files"), caller.number_for(), by="correlation", text="ORDER 4"
+    )
+    assert found.sequence == sequence
+
+
+@pytest.mark.parametrize(
+    ("taken", "missing"),
+    [
+        ([1], [[1, 1]]),
+        ([2, 3], [[2, 3]]),
+        ([5], [[5, 5]]),
+        ([0], ["header"]),
+        ([6], ["trailer"]),
+        ([1, 3, 5], [[1, 1], [3, 3], [5, 5]]),
+    ],
+)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_hole_is_told_once_by_name_and_the_next_message_is_unharmed(
+    desk: Desk, taken: list[int], missing: list[object], restarted: bool
+) -> None:
+    caller = desk.session()
+    queue = caller.create("files")
+    sequences = []
+    for fragments in (5, 2):
+        transaction = caller.number_for()
+        sequences.append(send_large(caller, queue, fragments, transaction))
+        caller.commit(transaction, 3)
+    envelopes, _ = caller.receive(queue, peek=True, guarded=False)
+    for at in taken:
+        select = frames.Select("lookup", lookup_id=envelopes[at].lookup_id)
+        caller.receive(queue, select=select, guarded=False)
+    if restarted:
+        desk.crash()
+        caller = desk.session()
+        queue = caller.open("files")
+    with pytest.raises(errors.LargeMessageHole) as looked:
+        take_large(caller, queue, 0, peek=True)
+    with pytest.raises(errors.LargeMessageHole) as raised:
+        take_large(caller, queue, caller.number_for())
+    assert raised.value.missing == looked.value.missing == missing
+    assert raised.value.sequence_id == f"{desk.manager_id}\\{sequences[0]}"
+    assert take_large(caller, queue, caller.number_for()).sequence == sequences[1]
+    desk.crash()
+    caller = desk.session()
+    found = take_large(caller, caller.open("files"), caller.number_for())
+    assert found.sequence == sequences[1]
+
+
+def test_a_reader_of_parts_that_aborts_leaves_no_hole(desk: Desk) -> None:
+    caller = desk.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    sequence = send_large(caller, queue, 2, transaction)
+    caller.commit(transaction, 3)
+    reading = caller.number_for()
+    caller.receive(queue, transaction=reading, max_messages=2, guarded=False)
+    with pytest.raises(errors.ReceiveTimeout):
+        take_large(caller, queue, caller.number_for())
+    caller.call(frames.Abort(reading))
+    assert take_large(caller, queue, caller.number_for()).sequence == sequence
+
+
+def test_plain_and_large_messages_do_not_mix(desk: Desk) -> None:
+    caller = desk.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    send_large(caller, queue, 1, transaction)
+    caller.commit(transaction, 3)
+    with pytest.raises(errors.LargeMessageMixing):
+        caller.send(queue, Message(body=b"plain"))
+    with pytest.raises(errors.LargeMessageMixing):
+        caller.receive(queue)
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_a_part_is_not_moved_away_from_its_large_message_by_who_moves_messages(
+    desk: Desk, in_transaction: bool
+) -> None:
+    caller = desk.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    aside = caller.open("files;aside")
+    sequence = send_large(caller, queue, 1, transaction)
+    caller.commit(transaction, 3)
+    within = caller.number_for() if in_transaction else 0
+    with pytest.raises(errors.LargeMessageMixing, match="raw handle"):
+        caller.call(frames.Move(queue, 1, aside, within))
+    assert take_large(caller, queue, caller.number_for()).sequence == sequence
+
+
+def test_settling_takes_whole_large_messages_only(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("files")
+    for fragments in (1, 2, 3):
+        transaction = caller.number_for()
+        send_large(caller, queue, fragments, transaction)
+        caller.commit(transaction, 3)
+    listed = caller.call(frames.LargeList(queue, 0, 10))
+    assert [entry.fragment_count for entry in listed.entries] == [1, 2, 3]
+    upto = listed.entries[1].last_lookup_id
+    assert caller.call(frames.Settle(queue, upto, 0)) == frames.Done(7)
+    assert caller.call(frames.Settle(queue, upto, 0)) == frames.Done(0)
+    left = caller.call(frames.LargeList(queue, 0, 10))
+    assert [entry.fragment_count for entry in left.entries] == [3]
+
+
+def test_a_list_stays_in_order_when_a_first_part_is_taken(desk: Desk) -> None:
+    """Two interleaved by their transactions' order; the first of them loses its header."""
+    caller = desk.session()
+    queue = caller.create("files")
+    for fragments in (2, 3):
+        transaction = caller.number_for()
+        send_large(caller, queue, fragments, transaction)
+        caller.commit(transaction, 3)
+    listed = caller.call(frames.LargeList(queue, 0, 10))
+    header = frames.Select("lookup", lookup_id=listed.entries[0].first_lookup_id)
+    caller.receive(queue, select=header, guarded=False)
+    listed = caller.call(frames.LargeList(queue, 0, 10))
+    firsts = [entry.first_lookup_id for entry in listed.entries]
+    assert firsts == sorted(firsts) == [2, 5]
+    assert listed.entries[0].missing == ["header"]

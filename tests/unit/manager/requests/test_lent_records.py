@@ -1,0 +1,120 @@
+"""Records whose bodies the daemon read from a client's file, and copies into one."""
+
+from __future__ import annotations
+
+import crc32c
+import pytest
+
+from dray import errors
+from dray.manager.events import Into
+from dray.model.classes import Part
+from dray.model.message import Message
+from dray.store.heap import Extent
+from dray.wire import file_frames, frames
+from dray.wire.record import PartMark, encode_record
+from tests.unit.manager.conftest import Caller, Desk
+
+
+def record_for(caller: Caller, body: bytes = b"abc") -> bytes:
+    source = bytes.fromhex(caller.desk.manager_id)
+    number = caller.number_for()
+    mark = PartMark(Part.FRAGMENT, number)
+    head, encoded = encode_record(Message(body=body, app_specific=1), source, number, mark)
+    return head + bytes(encoded)
+
+
+def send_file(caller: Caller, queue: int, transaction: int, record: bytes) -> int:
+    head = file_frames.SendFile(queue, transaction, len(record), crc32c.crc32c(record), 0)
+    return caller.ask(head, record)
+
+
+def heads(caller: Caller, request: int) -> list[frames.Head]:
+    return [answer.head for answer in caller.answers(request)]
+
+
+def test_a_record_from_a_file_is_sent_like_any_other_and_answered_at_once(desk: Desk) -> None:
+    caller = desk.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    (answer,) = caller.answers(send_file(caller, queue, transaction, record_for(caller)))
+    assert (answer.head, answer.held) == (frames.Done(1), False)
+    caller.commit(transaction, 1)
+    _, found = caller.receive(queue, guarded=False)
+    assert found == [b"abc"]
+
+
+SPOILT = {
+    "other bytes": errors.SourceChanged,
+    "too short": errors.SourceChanged,
+    "nothing": errors.SourceUnreadable,
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_a_file_that_is_not_as_it_was_said_dooms_its_transaction(desk: Desk, spoil: str) -> None:
+    expected = SPOILT[spoil]
+    caller = desk.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    record = record_for(caller, b"abcdef")
+    read = {"other bytes": record[:-1] + b"x", "too short": record[:-1], "nothing": b""}[spoil]
+    head = file_frames.SendFile(queue, transaction, len(record), crc32c.crc32c(record), 0)
+    with pytest.raises(expected):
+        caller.call(head, read)
+    # Whatever else is lent in it is refused for the same reason, and so is the commit.
+    (refused,) = heads(caller, send_file(caller, queue, transaction, record_for(caller)))
+    assert isinstance(refused, frames.Failed)
+    assert refused.error == expected.code
+    with pytest.raises(expected):
+        caller.commit(transaction, 2)
+    with pytest.raises(errors.ReceiveTimeout):
+        caller.receive(queue)
+
+
+def test_a_file_is_sent_in_a_transaction(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("files")
+    with pytest.raises(errors.InvalidArgument):
+        caller.call(file_frames.SendFile(queue, 0, 100, 0, 0), b"")
+
+
+def test_a_copy_names_its_range_and_what_stands_before_it(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("q")
+    caller.send(queue, Message(body=b"abcdef", label="x"))
+    (envelope,), _ = caller.receive(queue, peek=True)
+    request = caller.ask(
+        file_frames.CopyPart(queue, envelope.lookup_id, envelope.length - 6, 6, at=50)
+    )
+    (answer,) = caller.answers(request)
+    (extent,) = answer.body
+    assert isinstance(extent, Extent)
+    into = Into(at=50, before=envelope.length - 6)
+    assert (answer.head, answer.into, answer.held) == (file_frames.Copied(), into, True)
+    assert desk.store.read(extent).startswith(b"DMSG")
+    assert desk.store.read(extent)[into.before :] == b"abcdef"
+
+
+@pytest.mark.parametrize(
+    ("offset", "length", "at"),
+    [(0, 0, 0), (-1, 5, 0), (0, -1, 0), (0, 1 << 30, 0), (1 << 62, 1 << 62, 0), (0, 5, -1)],
+)
+def test_a_copy_of_what_is_not_in_the_message_is_refused(
+    desk: Desk, offset: int, length: int, at: int
+) -> None:
+    caller = desk.session()
+    queue = caller.create("q")
+    caller.send(queue, Message(body=b"abcdef"), Message(body=b"secret"))
+    (envelope, _), _ = caller.receive(queue, peek=True)
+    with pytest.raises(errors.InvalidArgument):
+        caller.call(file_frames.CopyPart(queue, envelope.lookup_id, offset, length, at))
+
+
+def test_nobody_copies_what_another_holds(desk: Desk) -> None:
+    caller, other = desk.session(), desk.session()
+    queue, transaction = caller.create("q"), caller.number_for()
+    caller.send(queue, Message(body=b"abcdef"))
+    (envelope,), _ = caller.receive(queue, transaction=transaction)
+    copy = file_frames.CopyPart(queue, envelope.lookup_id, 64, 6, 0)
+    with pytest.raises(errors.MessageNotFound):
+        other.call(copy)
+    (answer,) = caller.answers(caller.ask(copy))
+    assert answer.held is False

@@ -1,0 +1,184 @@
+"""Sub-queues, moves, whole transactions, two phases (semantics 1.4, 1.10; R2, R10)."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray import errors
+from dray.manager.events import SessionClosed
+from dray.manager.requests import admin
+from dray.model.message import Message
+from dray.wire import frames
+from tests.unit.manager.conftest import Caller, Desk
+
+
+def text(*bodies: str) -> list[Message]:
+    return [Message(body=body.encode()) for body in bodies]
+
+
+def lookups(caller: Caller, queue: int) -> list[int]:
+    return [each.lookup_id for each in caller.receive(queue, peek=True)[0]]
+
+
+def bodies(caller: Caller, queue: int) -> list[bytes]:
+    return caller.what_is_in(queue, peek=True)[1]
+
+
+def test_a_message_moves_to_a_sub_queue_and_back_counting_its_moves(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders", quota=200)
+    caller.send(queue, *text("a", "b"))
+    retry = caller.open("orders;retry")
+    caller.call(frames.Move(queue, lookups(caller, queue)[0], retry, 0))
+    assert (bodies(caller, queue), bodies(caller, retry)) == ([b"b"], [b"a"])
+    with pytest.raises(errors.QuotaExceeded):
+        caller.send(queue, *text("c" * 20))
+    desk.crash()
+    caller = desk.session()
+    queue, retry = caller.open("orders"), caller.open("orders;retry")
+    caller.call(frames.Move(retry, lookups(caller, retry)[0], queue, 0))
+    envelopes, found = caller.receive(queue)
+    assert found == [b"b", b"a"]
+    assert [each.move_count for each in envelopes] == [0, 2]
+
+
+def test_sub_queues_are_bounded_like_queues_and_can_be_deleted(desk: Desk, monkeypatch) -> None:
+    caller = desk.session()
+    queue = caller.create("orders", journal=True)
+    caller.open("orders;retry")
+    monkeypatch.setattr(admin, "QUEUES_MAX", len(desk.manager._context.state.queues))
+    for name in ("orders;another", "dray://127.0.0.1:7340/far"):
+        with pytest.raises(errors.Misuse, match="queues and sub-queues; delete one first"):
+            caller.open(name)
+    caller.call(frames.DeleteQueue("orders;retry"))
+    caller.send(queue, *text("a"))
+    another = caller.open("orders;another")
+    caller.call(frames.Move(queue, lookups(caller, queue)[0], another, 0))
+    desk.crash()
+    caller = desk.session()
+    assert bodies(caller, caller.open("orders;another")) == [b"a"]
+    with pytest.raises(errors.QueueNotFound):
+        caller.call(frames.DescribeQueue("orders;retry"))
+
+
+def test_a_move_in_a_transaction_happens_at_commit_or_not_at_all(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    caller.send(queue, *text("a"))
+    retry = caller.open("orders;retry")
+    for settle in (frames.Abort, lambda number: frames.Commit(number, 0)):
+        transaction = caller.number_for()
+        caller.call(frames.Move(queue, lookups(caller, queue)[0], retry, transaction))
+        assert (bodies(caller, queue), bodies(caller, retry)) == ([], [])
+        caller.call(settle(transaction))
+        if settle is frames.Abort:
+            assert (bodies(caller, queue), bodies(caller, retry)) == ([b"a"], [])
+    assert (bodies(caller, queue), bodies(caller, retry)) == ([], [b"a"])
+
+
+def test_a_message_moves_only_within_its_family_and_nobody_sends_to_a_sub_queue(
+    desk: Desk,
+) -> None:
+    caller = desk.session()
+    queue, other = caller.create("orders"), caller.create("other")
+    caller.send(queue, *text("a"))
+    with pytest.raises(errors.Misuse):
+        caller.call(frames.Move(queue, lookups(caller, queue)[0], other, 0))
+    with pytest.raises(errors.AccessDenied):
+        caller.send(caller.open("orders;retry"), *text("b"))
+
+
+def test_a_whole_transaction_is_received_once_its_last_message_is_there(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    for group in (("a", "b", "c"), ("d",)):
+        sending = caller.number_for()
+        caller.send(queue, *text(*group), transaction=sending)
+        caller.commit(sending, 1)
+    transaction = caller.number_for()
+    whole, _ = caller.call_whole(frames.ReceiveTransaction(queue, transaction, 0.0))
+    assert [each.ordinal for each in whole.envelopes] == [1, 2, 3]
+    assert whole.missing == []
+    caller.call(frames.Abort(transaction))
+    caller.receive(queue, select=frames.Select("lookup", lookup_id=lookups(caller, queue)[1]))
+    transaction = caller.number_for()
+    holed, _ = caller.call_whole(frames.ReceiveTransaction(queue, transaction, 0.0))
+    assert [each.ordinal for each in holed.envelopes] == [1, 3]
+    assert holed.missing == [2]
+    caller.commit(transaction, 0)
+    assert bodies(caller, queue) == [b"d"]
+
+
+def test_a_prepared_transaction_survives_a_crash_and_is_settled_by_anyone(desk: Desk) -> None:
+    caller = desk.session()
+    queue, other = caller.create("orders"), caller.create("other")
+    caller.send(other, *text("taken", "left"))
+    numbers = [caller.number_for(), caller.number_for()]
+    ids = [f"{desk.manager_id}\\{number}" for number in numbers]
+    for number, body in zip(numbers, ("committed", "aborted"), strict=True):
+        caller.send(queue, *text(body), transaction=number)
+        caller.receive(other, transaction=number, max_messages=1)
+        caller.call(frames.Prepare(number, 1))
+    desk.turn(SessionClosed(caller.number))
+    for _ in range(2):
+        desk.crash()
+        caller = desk.session()
+        assert caller.call(frames.ListPrepared()) == frames.PreparedList(ids)
+        assert caller.call(frames.Outcome(ids[0])) == frames.OutcomeIs("prepared")
+        queue, other = caller.open("orders"), caller.open("other")
+        assert (bodies(caller, queue), bodies(caller, other)) == ([], [])
+        desk.store.checkpoint(desk.manager.snapshot())
+    caller.call(frames.SettlePrepared(ids[0], commit=True))
+    caller.call(frames.SettlePrepared(ids[1], commit=False))
+    caller.call(frames.SettlePrepared(ids[0], commit=True))
+    with pytest.raises(errors.TransactionSequence):
+        caller.call(frames.SettlePrepared(ids[0], commit=False))
+    desk.crash()
+    caller = desk.session()
+    assert caller.call(frames.ListPrepared()) == frames.PreparedList([])
+    queue, other = caller.open("orders"), caller.open("other")
+    assert (bodies(caller, queue), bodies(caller, other)) == ([b"committed"], [b"left"])
+    outcomes = [caller.call(frames.Outcome(each)).status for each in ids]
+    assert outcomes == ["committed", "aborted"]
+    caller.receive(queue)
+    caller.receive(other)
+    desk.store.sync()
+    assert desk.store.live_bytes == 0
+
+
+def test_a_doomed_transaction_cannot_be_prepared(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("small", quota=70)
+    transaction = caller.number_for()
+    caller.send(queue, *text("a"), transaction=transaction)
+    with pytest.raises(errors.TransactionAborted):
+        caller.call(frames.Prepare(transaction, 2))
+    assert caller.call(frames.ListPrepared()) == frames.PreparedList([])
+    caller.send(queue, *text("b"))
+
+
+def test_a_receive_that_waits_ends_with_its_transaction_and_takes_nothing(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    transaction, other = caller.number_for(), caller.number_for()
+    waiting = [caller.ask(frames.Receive(queue, number, None)) for number in (transaction, other)]
+    caller.call(frames.Abort(transaction))
+    (refused,) = caller.answers(waiting[0])
+    assert refused.head.error == errors.TransactionAborted.code
+    caller.send(queue, *text("a"))
+    (taken,) = caller.answers(waiting[1])
+    assert isinstance(taken.head, frames.Messages)
+
+
+def test_the_next_message_is_found_behind_what_another_holds(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    caller.send(queue, *text("a", "b", "c"))
+    caller.call(frames.Receive(queue, caller.number_for(), 0.0))
+
+    def by(kind: str) -> frames.Receive:
+        return frames.Receive(queue, 0, 0.0, peek=True, select=frames.Select(kind))
+
+    assert caller.call_whole(by("next"))[0].envelopes[0].lookup_id == 2
+    with pytest.raises(errors.ReceiveTimeout):
+        caller.call(by("after"))

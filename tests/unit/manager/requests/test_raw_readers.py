@@ -1,0 +1,54 @@
+"""Readers of single messages among large ones: what they take is a hole, told once (S0-14)."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray import errors
+from dray.manager.events import Answer
+from dray.wire import frames
+from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.requests.test_large_messages import send_large, take_large
+
+
+def sent_large(caller: Caller, queue: int, fragments: int) -> None:
+    transaction = caller.number_for()
+    send_large(caller, queue, fragments, transaction)
+    caller.commit(transaction, 3)
+
+
+def test_parts_taken_singly_and_committed_are_told_as_a_hole(desk: Desk) -> None:
+    caller = desk.session()
+    queue, taking = caller.create("files"), caller.number_for()
+    sent_large(caller, queue, 3)
+    caller.receive(queue, transaction=taking, max_messages=2, guarded=False)
+    caller.commit(taking, 0)
+    with pytest.raises(errors.LargeMessageHole) as told:
+        take_large(caller, queue, caller.number_for())
+    assert told.value.missing == ["header", [1, 1]]
+    assert desk.store.live_bytes == 0
+
+
+def test_parts_taken_singly_and_put_back_make_no_hole(desk: Desk) -> None:
+    caller = desk.session()
+    queue, taking = caller.create("files"), caller.number_for()
+    sent_large(caller, queue, 3)
+    caller.receive(queue, transaction=taking, max_messages=2, guarded=False)
+    with pytest.raises(errors.ReceiveTimeout):
+        take_large(caller, queue, caller.number_for())
+    caller.call(frames.Abort(taking))
+    assert len(take_large(caller, queue, caller.number_for()).parts) == 3
+
+
+def test_whoever_waits_is_told_when_the_raw_reader_commits(desk: Desk) -> None:
+    raw, waiting = desk.session(), desk.session()
+    queue, taking = raw.create("files"), raw.number_for()
+    sent_large(raw, queue, 3)
+    raw.receive(queue, transaction=taking, max_messages=1, guarded=False)
+    request = waiting.ask(frames.LargeReceive(queue, waiting.number_for(), None))
+    assert waiting.answers(request) == []
+    raw.commit(taking, 0)
+    (answer,) = waiting.answers(request)
+    assert isinstance(answer, Answer)
+    assert isinstance(answer.head, frames.Failed)
+    assert answer.head.error == "large-message-hole"

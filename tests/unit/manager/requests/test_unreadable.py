@@ -1,0 +1,165 @@
+"""What a receiver cannot read moves aside, whole and in one fact, however many parts it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dray import errors
+from dray.manager.change.costs import MOVED_BYTES, POSITION_BYTES
+from dray.manager.facts import LargeMoved, encode_fact, positions_in, runs_of
+from dray.manager.queue.index import TAIL_BYTES
+from dray.model.classes import Part
+from dray.model.message import Message
+from dray.offline.inspecting import look_at_log
+from dray.offline.story import tell_story
+from dray.wire import frames
+from dray.wire.record import PartMark
+from tests.unit.manager import conftest
+from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.requests.test_large_messages import send_large, take_large
+
+
+def count_in(caller: Caller, name: str) -> int:
+    return caller.call(frames.DescribeQueue(name)).info.message_count
+
+
+def test_what_its_receiver_cannot_read_is_moved_whole_and_stays_there(desk: Desk) -> None:
+    caller, other = desk.session(), desk.session()
+    queue, statuses = caller.create("files"), caller.create("statusq")
+    for fragments in (3, 1):
+        transaction = caller.number_for()
+        send_large(caller, queue, fragments, transaction)
+        caller.commit(transaction, 3)
+    aside = caller.call(frames.OpenQueue("files;unreadable")).number
+    taking = caller.number_for()
+    found = take_large(caller, queue, taking, status_queue=statuses)
+    unreadable = frames.LargeUnreadable(queue, found.header.lookup_id, aside, statuses)
+    for stranger in (other, desk.session()):
+        assert stranger.call(unreadable) == frames.Done(0)
+    assert caller.call(unreadable) == frames.Done(5)
+    assert caller.call(unreadable) == frames.Done(0)
+    assert len(take_large(caller, queue, taking, status_queue=statuses).parts) == 1
+    caller.commit(taking, 0)
+    desk.crash()
+    caller = desk.session()
+    counts = [
+        caller.call(frames.DescribeQueue(name)).info.message_count
+        for name in ("files", "files;unreadable", "statusq")
+    ]
+    assert counts == [0, 5, 0]
+    again = take_large(caller, caller.call(frames.OpenQueue("files;unreadable")).number, 99_999)
+    assert (again.sequence, again.header.move_count) == (found.sequence, 1)
+
+
+def test_what_cannot_be_read_is_moved_to_a_sub_queue_of_its_own_queue_alone(desk: Desk) -> None:
+    caller = desk.session()
+    queue, foreign = caller.create("files"), caller.create("others")
+    for target in (queue, foreign):
+        with pytest.raises(errors.Misuse):
+            caller.call(frames.LargeUnreadable(queue, 1, target, 0))
+
+
+def test_it_moves_though_a_fact_could_not_list_its_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a log of 16 KiB, which is the least."""
+    monkeypatch.setattr(conftest, "LOG_BYTES", 16 << 10)
+    desk = Desk(tmp_path)
+    caller = desk.session()
+    queue = caller.create("files")
+    most = desk.manager._context.fact_bytes_max
+    parts = most // MOVED_BYTES + 1
+    assert parts * TAIL_BYTES < most, "or it could not even be sent"
+    transaction, taking = caller.number_for(), caller.number_for()
+    send_large(caller, queue, parts - 2, transaction)
+    caller.commit(transaction, 3)
+    header = take_large(caller, queue, taking).header.lookup_id
+    aside = caller.call(frames.OpenQueue("files;unreadable")).number
+    assert caller.call(frames.LargeUnreadable(queue, header, aside, 0)) == frames.Done(parts)
+    caller.call(frames.Abort(taking))
+    desk.crash()
+    caller = desk.session()
+    assert (count_in(caller, "files"), count_in(caller, "files;unreadable")) == (0, parts)
+    aside = caller.call(frames.OpenQueue("files;unreadable")).number
+    assert len(take_large(caller, aside, caller.number_for()).parts) == parts - 2
+
+
+def test_of_two_that_stand_among_each_other_one_moves_and_one_stays(desk: Desk) -> None:
+    caller = desk.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    sequences, frames_sent = [], 0
+    for at, part in enumerate([Part.HEADER, Part.FRAGMENT, Part.FRAGMENT, Part.TRAILER]):
+        for each in range(2):
+            number = -9 if part != Part.FRAGMENT else at
+            mark = PartMark(part, sequences[each] if at else 0, 2 * (part == Part.TRAILER))
+            (message,) = caller.send(
+                queue,
+                Message(body=bytes([each, at]), app_specific=number),
+                transaction=transaction,
+                marks=(mark,),
+                guarded=False,
+            )
+            sequences += [] if at else [message]
+            frames_sent += 1
+    caller.commit(transaction, frames_sent)
+    taking = caller.number_for()
+    found = take_large(caller, queue, taking)
+    assert found.sequence == sequences[0]
+    aside = caller.call(frames.OpenQueue("files;unreadable")).number
+    unreadable = frames.LargeUnreadable(queue, found.header.lookup_id, aside, 0)
+    assert caller.call(unreadable) == frames.Done(4)
+    for _ in ("in this life", "in the next"):
+        caller = desk.session()
+        aside = caller.call(frames.OpenQueue("files;unreadable")).number
+        taken = [take_large(caller, each, caller.number_for()) for each in (queue, aside)]
+        assert [(each.sequence, len(each.parts)) for each in taken] == [
+            (sequences[1], 2),
+            (sequences[0], 2),
+        ]
+        desk.crash()
+
+
+def test_the_log_and_the_story_of_a_part_tell_where_it_went(desk: Desk) -> None:
+    caller = desk.session()
+    queue, transaction = caller.create("files"), caller.number_for()
+    sequence = send_large(caller, queue, 1, transaction)
+    caller.commit(transaction, 3)
+    header = take_large(caller, queue, caller.number_for()).header.lookup_id
+    aside = caller.call(frames.OpenQueue("files;unreadable")).number
+    caller.call(frames.LargeUnreadable(queue, header, aside, 0))
+    desk.store.close()
+    facts = [fact for group in look_at_log(desk.path, 100) for fact in group.facts]
+    assert (
+        f"positions {header}, {header + 1}, {header + 2} moved from 'files' to 'files;unreadable',"
+        " a large message that could not be read"
+    ) in facts
+    story = tell_story(desk.path, f"{desk.manager_id}\\{sequence}")
+    told = [each.what for each in story.happened]
+    assert told[-2] == f"its receiver could not read it: left 'files', position {header}"
+    assert told[-1].startswith("was moved to 'files;unreadable' at position ")
+    assert [each.queue for each in story.now] == ["files;unreadable"]
+
+
+_POSITIONS = st.lists(st.integers(1, 1 << 40), min_size=1, unique=True).map(sorted)
+
+
+@given(_POSITIONS)
+def test_runs_say_which_positions_they_are_of(positions: list[int]) -> None:
+    assert list(positions_in(runs_of(positions))) == positions
+
+
+@given(st.integers(1, 1 << 40), st.lists(st.integers(1, 1 << 20), max_size=200))
+def test_runs_take_no_more_than_a_receipt_of_the_same_positions(
+    first: int, steps: list[int]
+) -> None:
+    positions = [first]
+    for step in steps:
+        positions.append(positions[-1] + step)
+    fact = LargeMoved(1, 1, runs_of(positions), 1)
+    nothing = LargeMoved(1, 1, [], 1)
+    size = len(encode_fact(fact)) - len(encode_fact(nothing))
+    assert size <= POSITION_BYTES * len(positions) + 16

@@ -1,0 +1,300 @@
+"""Uploads at the manager: what is marked survives everything, the rest nothing; committed once."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray import errors
+from dray.manager.events import SessionClosed
+from dray.model.classes import Part
+from dray.model.limits import UPLOAD_AGE_S_MAX, UPLOADS_MAX
+from dray.model.message import Message
+from dray.wire import frames
+from dray.wire.record import PartMark
+from tests.unit.manager.conftest import Caller, Desk
+
+
+class Sender:
+    """A client that sends one large message of one-byte fragments."""
+
+    def __init__(self, caller: Caller, queue: int) -> None:
+        self.caller, self.queue = caller, queue
+        self.sends = 0
+
+    def begin(self, *, reserve: int = 0) -> frames.UploadState:
+        self.number = self.caller.number_for()
+        begin = frames.UploadBegin(self.queue, self.number, reserve, b"here")
+        state = self.caller.call(begin)
+        assert isinstance(state, frames.UploadState)
+        self.name = state.sequence_id
+        return state
+
+    def send(self, part: Part, number: int = 0, *, count: int = 0) -> None:
+        mark = PartMark(part, 0 if part is Part.HEADER else self.number, count)
+        if part is Part.HEADER:
+            self.caller.next_number = self.number - 1
+        message = Message(body=bytes([number]), app_specific=number)
+        options = {"transaction": self.number, "marks": (mark,), "guarded": False}
+        self.caller.send(self.queue, message, **options)
+        self.caller.next_number = max(self.caller.next_number, self.number + 100 + number)
+        self.sends += 1
+
+    def mark(self, parts: int) -> list[object]:
+        mark = frames.UploadMark(self.number, parts, parts - 1, b"digest")
+        return self.caller.answers(self.caller.ask(mark))
+
+    def resume(self, caller: Caller) -> frames.UploadState:
+        self.caller, self.sends = caller, 0
+        state = caller.call(frames.UploadResume(self.name))
+        assert isinstance(state, frames.UploadState)
+        return state
+
+    def finish(self, first: int) -> None:
+        """Send what is left of three fragments, and commit."""
+        for number in range(first, 4):
+            self.send(Part.FRAGMENT, number)
+        self.send(Part.TRAILER, 4, count=3)
+        self.caller.commit(self.number, self.sends)
+
+
+@pytest.fixture
+def caller(desk: Desk) -> Caller:
+    return desk.session()
+
+
+@pytest.fixture
+def sender(caller: Caller) -> Sender:
+    return Sender(caller, caller.create("heavy"))
+
+
+def half_way(sender: Sender) -> None:
+    """Header and two fragments, of which only the first is marked."""
+    sender.begin()
+    sender.send(Part.HEADER)
+    sender.send(Part.FRAGMENT, 1)
+    assert sender.mark(2) == []
+    sender.send(Part.FRAGMENT, 2)
+
+
+def take(caller: Caller, queue: int) -> frames.LargeFound:
+    found = caller.call(frames.LargeReceive(queue, caller.number_for(), 0.0))
+    assert isinstance(found, frames.LargeFound)
+    return found
+
+
+def end_in(desk: Desk, sender: Sender, how: str) -> Caller:
+    """End the sender's connection in some way; gives a new one."""
+    match how:
+        case "crash":
+            desk.crash()
+        case "session":
+            desk.turn(SessionClosed(sender.caller.number))
+        case "checkpoint":
+            desk.store.checkpoint(desk.manager.snapshot())
+            desk.store.sync()
+            desk.crash()
+    return desk.session()
+
+
+@pytest.mark.parametrize("how", ["crash", "session", "checkpoint", "takeover"])
+def test_what_was_marked_is_there_and_is_gone_on_with(desk: Desk, sender: Sender, how: str) -> None:
+    half_way(sender)
+    other = end_in(desk, sender, how)
+    state = sender.resume(other)
+    assert (state.status, state.parts, state.size) == ("open", 2, 1)
+    assert (state.digest, state.source) == (b"digest", b"here")
+    with pytest.raises(errors.ReceiveTimeout):
+        take(other, sender.queue)
+    sender.finish(2)
+    found = take(other, sender.queue)
+    assert (found.sequence, len(found.parts)) == (sender.number, 3)
+    other.call(frames.Commit(other.next_number, 0))
+
+
+@pytest.mark.parametrize("how", ["crash", "session"])
+def test_nothing_is_kept_of_what_was_not_marked(desk: Desk, sender: Sender, how: str) -> None:
+    sender.begin()
+    sender.send(Part.HEADER)
+    sender.send(Part.FRAGMENT, 1)
+    other = end_in(desk, sender, how)
+    assert sender.resume(other).parts == 0
+    assert desk.store.live_bytes == 0
+
+
+def test_who_asks_after_the_commit_is_told_that_it_happened(desk: Desk, sender: Sender) -> None:
+    half_way(sender)
+    sender.finish(3)
+    desk.crash()
+    other = desk.session()
+    assert sender.resume(other).status == "committed"
+    assert take(other, other.open("heavy")).sequence == sender.number
+
+
+def test_of_a_number_that_was_never_committed_that_is_said(desk: Desk, sender: Sender) -> None:
+    half_way(sender)
+    sender.caller.call(frames.UploadDrop(sender.name))
+    assert desk.store.live_bytes == 0
+    assert sender.resume(desk.session()).status == "aborted"
+    with pytest.raises(errors.MessageNotFound):
+        sender.caller.call(frames.UploadDrop(sender.name))
+
+
+@pytest.mark.parametrize("end", ["drop", "abort", "queue", "age"])
+def test_an_upload_that_ends_gives_every_byte_back(desk: Desk, sender: Sender, end: str) -> None:
+    half_way(sender)
+    caller = sender.caller
+    match end:
+        case "drop":
+            caller.call(frames.UploadDrop(sender.name))
+        case "abort":
+            caller.call(frames.Abort(sender.number))
+        case "queue":
+            caller.call(frames.DeleteQueue("heavy"))
+            with pytest.raises(errors.TransactionAborted):
+                caller.commit(sender.number, sender.sends)
+        case "age":
+            desk.advance(UPLOAD_AGE_S_MAX - 1)
+            assert desk.store.live_bytes > 0
+            desk.advance(2)
+    assert desk.store.live_bytes == 0
+    desk.crash()
+    assert desk.store.live_bytes == 0
+    assert len(desk.manager._context.state.uploads) == 0
+
+
+def test_the_age_counts_from_the_last_mark(desk: Desk, sender: Sender) -> None:
+    half_way(sender)
+    desk.advance(UPLOAD_AGE_S_MAX - 1)
+    sender.mark(3)
+    desk.crash()
+    desk.advance(UPLOAD_AGE_S_MAX - 1)
+    assert sender.resume(desk.session()).parts == 3
+
+
+def test_an_idle_upload_is_not_an_idle_transaction(desk: Desk, sender: Sender) -> None:
+    half_way(sender)
+    desk.advance(7200)
+    sender.finish(3)
+    assert take(sender.caller, sender.queue).sequence == sender.number
+
+
+def test_the_newest_connection_has_the_upload(desk: Desk, sender: Sender) -> None:
+    half_way(sender)
+    before = sender.caller
+    sender.resume(desk.session())
+    with pytest.raises(errors.TransactionAborted):
+        before.commit(sender.number, 1)
+    refused = before.answers(before.ask(frames.UploadMark(sender.number, 2, 1, b"")))
+    assert [type(each.head) for each in refused] == [frames.Failed]
+    sender.finish(2)
+    assert take(sender.caller, sender.queue).sequence == sender.number
+
+
+def test_a_mark_that_does_not_fit_dooms_it_until_it_is_resumed(desk: Desk, sender: Sender) -> None:
+    half_way(sender)
+    (refused,) = sender.mark(7)
+    assert refused.head.error == "protocol-error"
+    assert sender.mark(3) == []
+    assert sender.resume(desk.session()).parts == 2
+    sender.finish(2)
+    assert take(sender.caller, sender.queue).sequence == sender.number
+
+
+def test_the_room_is_reserved_and_stays_so(tmp_path) -> None:
+    desk = Desk(tmp_path / "data", quota=10_000)
+    caller = desk.session()
+    sender = Sender(caller, caller.create("heavy"))
+    sender.begin(reserve=9_000)
+    sender.send(Part.HEADER)
+    sender.send(Part.FRAGMENT, 1)
+    sender.mark(2)
+    for _ in range(2):
+        with pytest.raises(errors.QuotaExceeded) as caught:
+            desk.session().call(frames.UploadBegin(sender.queue, 5_000_000, 2_000, b""))
+        assert caught.value.used == 9_000
+        desk.crash()
+    other = desk.session()
+    sender.resume(other)
+    sender.finish(2)
+    used = other.call(frames.Describe()).info.bytes_used
+    with pytest.raises(errors.QuotaExceeded) as caught:
+        other.call(frames.UploadBegin(sender.queue, 5_000_000, 9_999, b""))
+    assert caught.value.used == used < 1_000
+
+
+def test_their_number_is_bounded(desk: Desk, sender: Sender) -> None:
+    for _ in range(UPLOADS_MAX):
+        sender.begin()
+    with pytest.raises(errors.Misuse, match="unfinished"):
+        sender.begin()
+    listed = sender.caller.call(frames.ListUploads(sender.queue))
+    assert len(listed.uploads) == UPLOADS_MAX
+    sender.caller.call(frames.UploadDrop(listed.uploads[0].sequence_id))
+    sender.begin()
+
+
+def test_an_upload_is_committed_in_one_phase(sender: Sender) -> None:
+    half_way(sender)
+    with pytest.raises(errors.TransactionUsage):
+        sender.caller.call(frames.Prepare(sender.number, sender.sends))
+
+
+def test_a_number_is_begun_once(sender: Sender) -> None:
+    half_way(sender)
+    with pytest.raises(errors.TransactionSequence):
+        sender.caller.call(frames.UploadBegin(sender.queue, sender.number, 0, b""))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        frames.UploadBegin(0, 77, -1, b""),
+        frames.UploadBegin(0, 77, 0, bytes(10_000)),
+    ],
+)
+def test_nonsense_is_refused(sender: Sender, head: frames.UploadBegin) -> None:
+    wrong = frames.UploadBegin(sender.queue, head.number, head.reserve, head.source)
+    with pytest.raises(errors.InvalidArgument):
+        sender.caller.call(wrong)
+
+
+def test_a_mark_in_what_is_no_upload_is_refused(desk: Desk, sender: Sender) -> None:
+    caller = sender.caller
+    transaction = caller.number_for()
+    caller.send(sender.queue, Message(body=b"x"), transaction=transaction)
+    with pytest.raises(errors.InvalidArgument):
+        caller.call(frames.UploadMark(transaction, 1, 0, b""))
+
+
+def test_a_restored_store_knows_nothing_of_uploads(desk: Desk, sender: Sender) -> None:
+    from dray.manager.facts import Restored
+
+    half_way(sender)
+    desk.manager._context.record(Restored(0, int(desk.now * 1e6)))
+    desk.store.sync()
+    desk.crash()
+    assert desk.store.live_bytes == 0
+    assert sender.resume(desk.session()).status == "unknown"
+
+
+def test_the_id_of_another_manager_with_the_same_number_drops_nothing(sender: Sender) -> None:
+    half_way(sender)
+    _, number = sender.name.split("\\")
+    for other in ("b" * 32 + "\\" + number, sender.name + "1"):
+        with pytest.raises(errors.MessageNotFound):
+            sender.caller.call(frames.UploadDrop(other))
+    sender.finish(3)
+    assert take(sender.caller, sender.queue).sequence == sender.number
+
+
+@pytest.mark.parametrize("how", ["crash", "session", "none"])
+def test_what_is_unfinished_goes_with_its_queue(desk: Desk, sender: Sender, how: str) -> None:
+    half_way(sender)
+    other = end_in(desk, sender, how)
+    other.call(frames.DeleteQueue("heavy"))
+    assert desk.store.live_bytes == 0
+    state = sender.resume(other)
+    assert state.status == "aborted"
+    desk.crash()
+    assert sender.resume(desk.session()).status == "aborted"
+    assert desk.store.live_bytes == 0

@@ -1,0 +1,118 @@
+"""What became of a transaction, and when that can no longer be said."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.manager.state import outcomes
+from dray.manager.state.outcomes import Outcomes
+from dray.model.ids import EXPRESS_OUTCOME
+from dray.model.limits import NUMBERS_LEASED
+from dray.model.message import Message
+from dray.wire import frames
+from tests.unit.manager.conftest import Desk
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Outcomes:
+    """Remembers three transactions, and of three ranges what it forgot."""
+    monkeypatch.setattr(outcomes, "TRANSACTIONS_REMEMBERED", 3)
+    return Outcomes()
+
+
+def test_what_is_remembered_is_committed_and_the_rest_is_not(small: Outcomes) -> None:
+    for number in (1, 3, 5):
+        small.add(number)
+    assert [number in small for number in (1, 2, 3)] == [True, False, True]
+    assert not any(small.may_have_forgotten(number) for number in range(1, 10))
+
+
+def test_up_to_the_highest_that_was_forgotten_nothing_is_certain(small: Outcomes) -> None:
+    for number in (1, 5, 3, 7, 9):
+        small.add(number)
+    assert small.committed() == [3, 7, 9]
+    assert [small.may_have_forgotten(number) for number in (1, 4, 5, 6, 8)] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_a_commit_of_a_high_range_is_not_denied_because_low_ones_are_remembered(
+    small: Outcomes,
+) -> None:
+    """Two clients: the one with high numbers commits once, then the other one often."""
+    high = NUMBERS_LEASED + 5
+    small.add(high)
+    for number in (1, 2, 3):
+        small.add(number)
+    assert high not in small
+    assert small.may_have_forgotten(high)
+    assert not small.may_have_forgotten(high + 1)
+    assert not small.may_have_forgotten(4)
+
+
+def test_the_memory_of_what_was_forgotten_is_bounded_and_stays_on_the_safe_side(
+    small: Outcomes,
+) -> None:
+    firsts = [n * NUMBERS_LEASED + 1 for n in range(9)]
+    for number in firsts:
+        small.add(number)
+    assert len(small.forgotten()) == 3
+    assert all(small.may_have_forgotten(number) for number in firsts if number not in small)
+
+
+def test_a_checkpoint_keeps_what_was_forgotten(small: Outcomes) -> None:
+    for number in (1, 2, 3, 4):
+        small.add(number)
+    again = Outcomes(small.committed(), small.forgotten())
+    assert again.may_have_forgotten(1)
+    assert not again.may_have_forgotten(9)
+    assert 4 in again
+
+
+def test_a_client_is_told_that_an_old_outcome_is_unknown(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outcomes, "TRANSACTIONS_REMEMBERED", 2)
+    caller = desk.session()
+    queue = caller.create("orders")
+    numbers = []
+    for _ in range(4):
+        numbers.append(caller.number_for())
+        caller.ask(frames.Send(queue, numbers[-1], [], []))
+        caller.commit(numbers[-1], 1)
+    desk.store.checkpoint(desk.manager.snapshot())
+    desk.crash()
+    asker = desk.session()
+    told = [asker.call(frames.Outcome(f"{desk.manager_id}\\{number}")) for number in numbers]
+    assert [each.status for each in told] == ["unknown", "unknown", "committed", "committed"]
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+def test_a_send_without_a_transaction_is_remembered_by_its_first_message(
+    desk: Desk, transactional: bool
+) -> None:
+    caller = desk.session()
+    queue = caller.create("orders", transactional=transactional)
+    number = caller.send(queue, Message(body=b"a"), Message(body=b"b"))[0]
+    desk.crash()
+    asker = desk.session()
+    ids = [f"{desk.manager_id}\\{each}" for each in (number, number + 1)]
+    told = [asker.call(frames.Outcome(each)).status for each in ids]
+    assert told == ["committed", "aborted"]
+
+
+def test_of_an_express_send_of_an_earlier_life_nobody_knows(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("news", transactional=False)
+    number = caller.send(queue, Message(body=b"a", recoverable=False))[0]
+    doubt = f"{desk.manager_id}\\{number + EXPRESS_OUTCOME}"
+    never = f"{desk.manager_id}\\{caller.number_for() + EXPRESS_OUTCOME}"
+    assert caller.call(frames.Outcome(doubt)).status == "committed"
+    assert caller.call(frames.Outcome(never)).status == "aborted"
+    desk.crash()
+    asker = desk.session()
+    assert asker.call(frames.Outcome(doubt)).status == "unknown"

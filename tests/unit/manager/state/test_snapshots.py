@@ -1,0 +1,121 @@
+"""A snapshot is what the state was when it was taken, whoever draws it and whenever."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dray.manager.queue import pages
+from dray.manager.queue.index import ENTRY_BYTES, pack_tail
+from dray.manager.queue.queue_index import QueueIndex
+from dray.manager.state import snapshots
+from dray.manager.state.pieces import RUN, array_head, array_in_pieces, bytes_head
+from dray.manager.state.snapshots import read_state, write_state
+from dray.manager.state.state import State
+from dray.model.message import Message
+from dray.store.checkpoint import Snapshots
+from dray.store.heap import Extent
+from dray.store.kinds import KIND_AT, Kind
+from tests.unit.manager.conftest import Desk
+
+decode = msgspec.msgpack.decode
+encode = msgspec.msgpack.encode
+LENGTHS = [0, 1, 15, 16, RUN - 1, RUN, RUN + 1, (1 << 16) - 1, 1 << 16]
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+def test_an_array_in_pieces_is_the_array_that_the_encoder_gives(count: int) -> None:
+    items = [(number, f"{number}", b"x") for number in range(count)]
+    assert b"".join(array_in_pieces(items)) == encode(items)
+    assert encode(items).startswith(array_head(count))
+
+
+@pytest.mark.parametrize("length", [0, 255, 256, (1 << 16) - 1, 1 << 16])
+def test_a_byte_string_has_the_head_that_the_encoder_gives(length: int) -> None:
+    assert bytes_head(length) + bytes(length) == encode(bytes(length))
+
+
+def test_what_no_head_can_say_is_refused() -> None:
+    with pytest.raises(OverflowError, match="four gigabytes"):
+        bytes_head(1 << 32)
+
+
+def again(snapshots: Snapshots, state: State) -> State:
+    """The state that a checkpoint would bring back."""
+    found = State(state.delivery)
+    read_state(found, b"".join(snapshots.state))
+    found.sequences.restore(b"".join(snapshots.sequences))
+    return found
+
+
+def entries(state: State, name: str) -> bytes:
+    return state.queues.named(name).index.durable()
+
+
+def test_a_snapshot_does_not_change_with_what_comes_after_it(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    caller.send(queue, *[Message(body=b"%d" % number) for number in range(9)])
+    state = desk.manager._context.state
+    taken, before = state.snapshot(), entries(state, "orders")
+    caller.receive(queue, max_messages=4)
+    caller.send(queue, Message(body=b"late"))
+    caller.create("another")
+    found = again(taken, state)
+    assert entries(found, "orders") == before
+    assert found.queues.find("another") is None
+    assert found.queues.named("orders").next_lookup_id == 10
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from("aafhx"), max_size=40), st.integers(1, 7))
+def test_held_and_damaged_messages_are_in_their_old_place(kinds: list[str], page: int) -> None:
+    """In pages of a few entries, so that every boundary between pages is met."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pages, "PAGE_ENTRIES", page)
+        index = QueueIndex()
+        for number, kind in enumerate(kinds, 1):
+            index.add_run(_tail(number, express=kind == "x"), number)
+            if kind in "hf":
+                entry = index.find(number)
+                assert entry is not None
+                index.hold(entry, 1) if kind == "h" else index.put_aside(entry)
+    assert b"".join(snapshots._runs(*index.copied())) == b"".join(index.everything())
+
+
+def _tail(number: int, *, express: bool) -> bytes:
+    file = 1 | (Kind.EXPRESS if express else Kind.RECOVERABLE) << KIND_AT
+    return pack_tail(Extent(file, 0, 100), 7, number, 0, 1, 1, 0, 0, 0, 0, 0, 0, 3, 0)
+
+
+def test_express_and_held_messages_are_in_a_snapshot_as_in_the_state(desk: Desk) -> None:
+    caller = desk.session()
+    plain = caller.create("plain", transactional=False)
+    for number in range(6):
+        caller.send(plain, Message(body=b"%d" % number, recoverable=number % 2 == 0))
+    orders = caller.create("orders")
+    caller.send(orders, *[Message(body=b"%d" % number) for number in range(5)])
+    caller.receive(orders, transaction=caller.number_for(), max_messages=2)
+    state = desk.manager._context.state
+    found = again(state.snapshot(), state)
+    for name in ("plain", "orders"):
+        assert entries(found, name) == entries(state, name)
+    counts = [len(entries(found, name)) // ENTRY_BYTES for name in ("plain", "orders")]
+    assert counts == [3, 5]
+
+
+def test_a_state_is_written_as_it_always_was(desk: Desk) -> None:
+    """One record a queue, length before it, and in it what the encoder would have written."""
+    caller = desk.session()
+    queue = caller.create("orders")
+    for _ in range(20):
+        caller.send(queue, *[Message(body=b"x")] * 100)
+    image, at, records = b"".join(write_state(desk.manager._context.state)), 0, 0
+    while at < len(image):
+        length = int.from_bytes(image[at : at + 8], "little")
+        record = image[at + 8 : at + 8 + length]
+        assert encode(decode(record)) == record
+        at, records = at + 8 + length, records + 1
+    assert records == 1 + len(desk.manager._context.state.queues)

@@ -1,0 +1,79 @@
+"""What was called aborted stays so, however much was asked since and in whatever memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray import errors
+from dray.manager.transactions import barred
+from dray.manager.transactions.barred import REPORTED, Barred
+from dray.model.limits import NUMBERS_LEASED
+from dray.model.message import Message
+from dray.wire import frames
+from tests.unit.manager.conftest import Caller, Desk
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(barred, "TRANSACTIONS_REMEMBERED", 3)
+
+
+def ask_for(caller: Caller, number: int) -> str:
+    """What another program is told of a transaction."""
+    other = caller.desk.session()
+    head = other.call(frames.Outcome(f"{caller.desk.manager_id}\\{number}"))
+    assert isinstance(head, frames.OutcomeIs)
+    return head.status
+
+
+def test_an_answered_aborted_is_final_however_many_answers_were_given_since(desk: Desk) -> None:
+    caller = desk.session()
+    queue, late = caller.create("orders"), caller.number_for()
+    others = [caller.number_for() for _ in range(10)]
+    assert [ask_for(caller, number) for number in (late, *others)] == ["aborted"] * 11
+    for number in (late, *others):
+        with pytest.raises(errors.TransactionAborted):
+            caller.call(frames.Commit(number, 0))
+        sent, body = caller._encoded(queue, [Message()], number, marks=(), guarded=True)[1:]
+        (answer,) = caller.answers(caller.ask(sent, body))
+        assert answer.head.error == errors.TransactionAborted.code
+        with pytest.raises(errors.TransactionAborted):
+            caller.call(frames.Prepare(number, 1))
+    assert caller.call(frames.DescribeQueue("orders")).info.message_count == 0
+
+
+def test_what_begins_afterwards_and_what_had_begun_before_go_on(desk: Desk) -> None:
+    caller = desk.session()
+    queue, begun = caller.create("orders"), caller.number_for()
+    caller.send(queue, Message(body=b"1"), transaction=begun)
+    for _ in range(10):
+        assert ask_for(caller, caller.number_for()) == "aborted"
+    caller.send(queue, Message(body=b"2"), transaction=begun)
+    caller.commit(begun, 2)
+    following = caller.number_for()
+    caller.send(queue, Message(body=b"3"), transaction=following)
+    caller.commit(following, 1)
+    assert caller.receive(queue)[1] == [b"1", b"2", b"3"]
+
+
+def test_of_two_clients_only_the_one_that_was_asked_about_is_held_to_it(desk: Desk) -> None:
+    caller, other = desk.session(), desk.session()
+    queue = caller.create("orders")
+    for _ in range(10):
+        ask_for(other, other.number_for())
+    number = caller.number_for()
+    caller.send(queue, Message(body=b"1"), transaction=number)
+    caller.commit(number, 1)
+    assert caller.receive(queue)[1] == [b"1"]
+
+
+def test_the_memory_is_bounded_and_errs_on_the_side_of_refusing() -> None:
+    memory = Barred()
+    firsts = [leased * NUMBERS_LEASED + 5 for leased in range(20)]
+    for number in firsts:
+        memory.add(number)
+    assert len(memory._reasons) + len(memory._highest) == 6
+    assert all(memory.reason(number) for number in firsts)
+    assert [memory.reason(number) for number in firsts[-3:]] == [REPORTED] * 3
+    assert memory.reason(firsts[16] + 1) is None
+    assert memory.reason(firsts[19] + NUMBERS_LEASED) is None

@@ -1,0 +1,103 @@
+"""The table of a transaction's states says what the manager does: no more, no less."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from pathlib import Path
+
+from dray import errors
+from dray.manager.events import SessionClosed
+from dray.manager.transactions.tables import TRANSACTION
+from dray.model.message import Message
+from dray.wire import frames
+from tests.unit.manager.conftest import Desk
+
+WALKS, STEPS, SEED = 250, 7, 7
+EVENTS = sorted({row.event for row in TRANSACTION})
+
+
+class Walk:
+    """One transaction at a desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.caller = desk.session()
+        self.queue = self.caller.create("orders")
+        self.plain = self.caller.create("plain", transactional=False)
+        self.begin()
+
+    def begin(self) -> None:
+        self.transaction, self.sends = self.caller.number_for(), 0
+
+    def state(self) -> str:
+        context = self.desk.manager._context
+        if self.transaction in context.state.prepared:
+            return "prepared"
+        transaction = context.transactions.get(self.transaction)
+        if transaction is None:
+            return "none"
+        return "open" if transaction.doomed is None else "doomed"
+
+    def settle(self, *, commit: bool) -> None:
+        name = f"{self.desk.manager_id}\\{self.transaction}"
+        self.caller.call(frames.SettlePrepared(name, commit=commit))
+
+    def happen(self, event: str) -> None:
+        caller, transaction = self.caller, self.transaction
+        match event:
+            case "send":
+                self.sends += 1
+                caller.send(self.queue, Message(), transaction=transaction)
+            case "refused send":
+                self.sends += 1
+                send = frames.Send(self.plain, transaction, [], [])
+                caller.ask(send)
+            case "receive":
+                caller.send(self.queue, Message())
+                caller.receive(self.queue, transaction=transaction, max_messages=1)
+            case "prepare":
+                caller.call(frames.Prepare(transaction, self.sends))
+            case "commit":
+                caller.commit(transaction, self.sends)
+            case "abort":
+                caller.call(frames.Abort(transaction))
+            case "settle: commit" | "settle: abort":
+                self.settle(commit=event == "settle: commit")
+            case "idle for too long":
+                self.desk.advance(4000.0)
+            case "session lost":
+                self.desk.turn(SessionClosed(caller.number))
+                self.caller = self.desk.session()
+            case "crash":
+                self.desk.crash()
+                self.caller = self.desk.session()
+
+
+def applies(state: str, event: str) -> bool:
+    """Whether an event means anything in a state: a client does not go on with what is prepared."""
+    return any((row.state, row.event) == (state, event) for row in TRANSACTION)
+
+
+def test_every_step_of_a_transaction_is_in_the_table_and_all_of_the_table_happens(
+    tmp_path: Path,
+) -> None:
+    table = {(row.state, row.event, row.next) for row in TRANSACTION}
+    seen: set[tuple[str, str, str]] = set()
+    rng, walk = random.Random(SEED), Walk(Desk(tmp_path / "data"))
+    for _ in range(WALKS):
+        walk.begin()
+        for _ in range(STEPS):
+            before = walk.state()
+            event = rng.choice([each for each in EVENTS if applies(before, each)])
+            with contextlib.suppress(errors.DrayError):
+                walk.happen(event)
+            seen.add((before, event, walk.state()))
+            if walk.state() == "none":
+                break
+        if walk.state() == "prepared":
+            walk.settle(commit=False)
+        else:
+            walk.happen("abort")
+    assert seen - table == set()
+    assert table - seen == set()

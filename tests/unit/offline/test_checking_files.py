@@ -1,0 +1,101 @@
+"""What `dray check` says of a queue's file is what the next start does with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dray.model.queue import QueueOptions
+from dray.offline.checking import check_store
+from dray.store.disk import RealDisk
+from dray.store.lqs import FOLDER, file_name
+from dray.testing.desk import Desk, Sizes
+from dray.wire import frames
+
+NAME = file_name(16, "\\private$\\orders")
+SIZES = Sizes(heap_file_bytes=4096, log_bytes=1 << 17, queue_files=True)
+
+
+def started(path: Path) -> Desk:
+    return Desk(RealDisk(path), SIZES)
+
+
+def stop(desk: Desk) -> None:
+    desk.store.close(desk.manager.snapshot())
+
+
+def restarted(path: Path) -> Desk:
+    desk = started(path)
+    stop(desk)
+    return desk
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The files of a stopped manager with a queue `orders`."""
+    desk = started(tmp_path)
+    session, _ = desk.client()
+    desk.ask(session, frames.CreateQueue("orders", QueueOptions(label="as it was")))
+    stop(desk)
+    return tmp_path / "storage" / FOLDER
+
+
+def edited(folder: Path, old: str, new: str) -> None:
+    file = folder / NAME
+    text = file.read_text("utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), "utf-8")
+
+
+def said(path: Path) -> list[tuple[str, str, str, str]]:
+    found = check_store(path).findings
+    return [(each.severity, each.file, each.what, each.remedy) for each in found]
+
+
+def test_an_edit_that_a_start_takes_over_is_noted_by_its_properties(tmp_path: Path, folder: Path):
+    edited(folder, "Label=as it was", "Label=by hand")
+    edited(folder, "\nQuota=none", "\nQuota=1MiB")
+    assert said(tmp_path) == [
+        ("note", f"{FOLDER}/{NAME}", "it was edited; a start takes over its Label, Quota", "")
+    ]
+    assert restarted(tmp_path).manager.files_report.taken_over == [NAME]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("Transaction=yes", "Transaction=no"), ("\nQuota=none", "\nQuota=plenty")]
+)
+def test_an_edit_that_a_start_moves_aside_is_damage(tmp_path: Path, folder: Path, old, new):
+    edited(folder, old, new)
+    ((severity, file, sentence, remedy),) = said(tmp_path)
+    assert (severity, file) == ("damage", f"{FOLDER}/{NAME}")
+    assert new.strip().partition("=")[0] in sentence
+    assert remedy == "a start moves it to quarantine and writes it anew"
+    assert restarted(tmp_path).manager.files_report.quarantined == [NAME]
+
+
+def test_a_file_that_is_older_than_the_state_is_noted(tmp_path: Path, folder: Path):
+    old = (folder / NAME).read_bytes()
+    again = started(tmp_path)
+    session, _ = again.client()
+    again.ask(session, frames.SetQuota("orders", 1 << 20, None))
+    stop(again)
+    (folder / NAME).write_bytes(old)
+    assert said(tmp_path) == [
+        ("note", f"{FOLDER}/{NAME}", "it is older than the state; a start writes it anew", "")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "fate"),
+    [
+        ("notes.txt", "a start moves it to quarantine"),
+        (file_name(77, "nowhere"), "a start moves it to quarantine"),
+        (f"{NAME}.new", "a start finishes or removes it"),
+    ],
+)
+def test_a_file_of_no_queue_is_noted_with_its_fate(tmp_path: Path, folder: Path, name, fate):
+    (folder / name).write_text("x")
+    assert said(tmp_path) == [("note", f"{FOLDER}/{name}", f"no queue has this file; {fate}", "")]
+    restarted(tmp_path)
+    assert not (folder / name).exists()
