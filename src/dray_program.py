@@ -21,6 +21,6 @@ def main() -> NoReturn:
 
         command_line()
     except KeyboardInterrupt:
-        # While modules were still being loaded; all that comes later ends in `dray.cli.program`.
+        # While modules were still being loaded, or from a command.
         sys.stderr.write("dray: interrupted\n")
         sys.exit(EXIT_INTERRUPTED)

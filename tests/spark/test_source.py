@@ -8,9 +8,9 @@ import pytest
 
 import dray
 from dray.errors import QueueNotFound, QueueRecreated
-from dray.spark.catalogue import Catalogue, Place
+from dray.spark.catalogue import Catalogue
 from dray.spark.failure import plainly
-from dray.spark.offsets import Span, spans
+from dray.spark.offsets import QueuePlace, Span, spans
 from dray.spark.options import read_options
 from dray.spark.reader import BatchReader
 
@@ -220,6 +220,6 @@ class TestInSpark:
 
 
 def test_a_place_says_where_a_queue_is(catalogue, orders, daemon, manager):
-    assert place_of(catalogue("orders")) == Place(
+    assert place_of(catalogue("orders")) == QueuePlace(
         daemon.url, manager.info().id, "orders", orders.info().born
     )

@@ -2,8 +2,8 @@
 
 One table names the commands; their modules load on demand, so `dray send` does not wait for the
 imports of `dray demo`. Every end has one place: an error becomes one line on standard error, `dray:
-<code>: <sentence>`, and the exit status of its class; a usage error ends with 2, an interrupt with
-130.
+<code>: <sentence>`, and the exit status of its class; a usage error ends with 2. An
+interrupt leaves here as `KeyboardInterrupt`; `dray_program` reports it and ends with 130.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import click
 from dray import __version__
 from dray.cli.settings import Settings
 from dray.errors import DrayError, TargetUnwritable
-from dray_program import EXIT_INTERRUPTED
 
 EXIT_USAGE = 2
 EXIT_BROKEN_PIPE = 141
@@ -92,7 +91,7 @@ def program(context: click.Context, url: str | None, *, as_json: bool) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; give its exit status."""
+    """Run one command; give its exit status. `dray_program` reports a `KeyboardInterrupt`."""
     try:
         status = program.main(args=list(arguments), prog_name="dray", standalone_mode=False)
         sys.stdout.flush()
@@ -102,9 +101,8 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         error.show()
         return EXIT_USAGE
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("dray: interrupted", err=True)
-        return EXIT_INTERRUPTED
+    except click.Abort as interrupted:
+        raise KeyboardInterrupt from interrupted
     except BrokenPipeError:
         _forget_standard_output()
         return EXIT_BROKEN_PIPE

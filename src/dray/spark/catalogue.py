@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dray.errors import QueueNotFound
 from dray.model.classes import QueueKind
 from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.spark.managers import Managers, first_after, list_large, pages
-from dray.spark.offsets import Offsets, QueueBirth, Span, check_birth, position_in, with_position
+from dray.spark.offsets import Offsets, QueuePlace, Span, check_birth, position_in, with_position
 
 if TYPE_CHECKING:
     from dray.client.queue import Queue
     from dray.spark.options import Options
     from dray.wire.frames import LargeEntry
-
-
-class Place(NamedTuple):
-    """One birth of a queue, and where its manager is."""
-
-    url: str
-    manager_id: str
-    queue: str
-    born: int
-
-    @property
-    def birth(self) -> QueueBirth:
-        """Which birth of which queue this is."""
-        return QueueBirth(self.manager_id, self.queue, self.born)
 
 
 class Catalogue:
@@ -39,10 +25,10 @@ class Catalogue:
         """Connect to nothing yet."""
         self._options = options
         self._managers = Managers()
-        self._places: dict[tuple[str, str], Place] = {}
+        self._places: dict[tuple[str, str], QueuePlace] = {}
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[QueuePlace]:
         """All queues, in the order of the options."""
         if not self._places:
             self.refresh()
@@ -50,7 +36,7 @@ class Catalogue:
 
     def refresh(self) -> None:
         """Look again, since queues come and go. Raises `QueueNotFound` for a name without one."""
-        found: dict[tuple[str, str], Place] = {}
+        found: dict[tuple[str, str], QueuePlace] = {}
         for url in self._options.urls:
             manager = self._managers.at(url)
             manager_id = manager.info().id
@@ -59,14 +45,14 @@ class Catalogue:
             }
             for wanted in self._options.queues:
                 for name in _matching(wanted, list(born), url):
-                    found[manager_id, name] = Place(url, manager_id, name, born[name])
+                    found[manager_id, name] = QueuePlace(url, manager_id, name, born[name])
         self._places = found
 
     def known(self) -> set[tuple[str, str]]:
         """Manager id and name of every queue."""
         return set(self._places)
 
-    def place(self, span: Span) -> Place:
+    def place(self, span: Span) -> QueuePlace:
         """Where a range is to be read.
 
         Raises `QueueNotFound` if its queue is gone, `QueueRecreated` if it is another one now.
@@ -99,7 +85,7 @@ class Catalogue:
 
     def reach(
         self,
-        place: Place,
+        place: QueuePlace,
         after: int,
         *,
         rows_max: int | None = None,

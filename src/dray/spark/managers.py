@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dray.client.transaction import Transaction
     from dray.model.message import Message
     from dray.spark.batch import QueueKey
-    from dray.spark.catalogue import Place
+    from dray.spark.offsets import QueuePlace
     from dray.spark.payload import Target
     from dray.spark.table import QueueReached
     from dray.wire.stream import Frame
@@ -92,7 +92,7 @@ def sequence_id_of(entry: LargeEntry) -> str:
     return join_id(ManagerId(entry.source), entry.sequence)
 
 
-def describe_large(place: Place, queue: Queue, entry: LargeEntry) -> dict[str, Any]:
+def describe_large(place: QueuePlace, queue: Queue, entry: LargeEntry) -> dict[str, Any]:
     """One row of `schema.LARGE`. Raises `MessageNotFound` if it is no longer there."""
     row = {
         "manager": place.url,

@@ -31,6 +31,20 @@ class QueueBirth(NamedTuple):
     born: int
 
 
+class QueuePlace(NamedTuple):
+    """One birth of a queue, and where its manager is."""
+
+    url: str
+    manager_id: str
+    queue: str
+    born: int
+
+    @property
+    def birth(self) -> QueueBirth:
+        """Which birth of which queue this is."""
+        return QueueBirth(self.manager_id, self.queue, self.born)
+
+
 class Span(NamedTuple):
     """What one micro-batch reads of one birth of a queue: positions over `after`, up to `upto`."""
 

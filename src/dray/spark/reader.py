@@ -25,10 +25,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from dray.errors import InvalidConfiguration, MessageNotFound, QueueRecreated, StoreError
-from dray.spark.catalogue import Catalogue, Place
+from dray.spark.catalogue import Catalogue
 from dray.spark.managers import Managers, describe_large, pages, patiently, time_of
 from dray.spark.offsets import (
     Offsets,
+    QueuePlace,
     Span,
     check_birth,
     check_offsets,
@@ -48,7 +49,7 @@ _ROWS_AT_ONCE = 256
 class LargePartition(InputPartition):
     """Large messages for one task."""
 
-    def __init__(self, work: list[tuple[Place, LargeEntry]]) -> None:
+    def __init__(self, work: list[tuple[QueuePlace, LargeEntry]]) -> None:
         """Take what to describe, and where."""
         self.work = work
 
@@ -56,7 +57,7 @@ class LargePartition(InputPartition):
 class MessagePartition(InputPartition):
     """A range of one queue for one task."""
 
-    def __init__(self, place: Place, span: Span) -> None:
+    def __init__(self, place: QueuePlace, span: Span) -> None:
         """Take the range."""
         self.place = place
         self.span = span
@@ -111,7 +112,7 @@ class _Reading:
                 yield batch_of(rows, LARGE)
 
     def _describe(
-        self, managers: Managers, place: Place, entry: LargeEntry
+        self, managers: Managers, place: QueuePlace, entry: LargeEntry
     ) -> dict[str, Any] | None:
         """The row of a large message; None if it is gone and may be."""
         try:
@@ -122,7 +123,7 @@ class _Reading:
                 raise
         return None
 
-    def _is_still(self, managers: Managers, place: Place) -> bool:
+    def _is_still(self, managers: Managers, place: QueuePlace) -> bool:
         """Whether a queue is the one that was planned for, and what was read so far is of it.
 
         Raises `QueueRecreated` if it is not, unless a new queue is accepted.
@@ -194,7 +195,9 @@ class _Reading:
             for span in wanted
             for entry in self.catalogue.large_in(span)
         ]
-        tasks: list[list[tuple[Place, LargeEntry]]] = [[] for _ in range(self.options.partitions)]
+        tasks: list[list[tuple[QueuePlace, LargeEntry]]] = [
+            [] for _ in range(self.options.partitions)
+        ]
         loads = [0] * len(tasks)
         for each in sorted(work, key=lambda each: each[1].size, reverse=True):
             lightest = loads.index(min(loads))

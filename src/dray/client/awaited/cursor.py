@@ -16,7 +16,7 @@ from dray.forks import check_process, this_process
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from dray.client.awaited.queue import Queue
+    from dray.client.awaited.reading import MessageReader
     from dray.client.awaited.transaction import InTransaction
     from dray.model.message import Message
 
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 class Cursor:
     """Stands before the first message, at one, behind one that it has received, or is closed."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, reader: MessageReader) -> None:
         """Begin before the first message of a queue."""
-        self._queue = queue
+        self._reader = reader
+        self._queue_name = reader.handle.name
         self._position = 0
         self._at_message = False
         self._closed = False
@@ -44,7 +45,7 @@ class Cursor:
             return await self.next(timeout)
         self._check_at_message()
         try:
-            return await self._queue.peek_by_lookup_id(self._position)
+            return await self._reader.at(self._position, peek=True)
         except MessageNotFound as error:
             raise self._taken() from error
 
@@ -54,7 +55,7 @@ class Cursor:
         What another transaction holds is passed over.
         """
         self._check_open()
-        message = await self._queue.next_after(self._position, timeout)
+        message = await self._reader.next_after(self._position, timeout)
         assert message.lookup_id is not None
         self._position, self._at_message = message.lookup_id, True
         return message
@@ -71,9 +72,7 @@ class Cursor:
             await self.next(timeout)
         self._check_at_message()
         try:
-            message = await self._queue.receive_by_lookup_id(
-                self._position, transaction=transaction
-            )
+            message = await self._reader.at(self._position, transaction=transaction)
         except MessageNotFound as error:
             raise self._taken() from error
         self._at_message = False
@@ -96,7 +95,9 @@ class Cursor:
 
     def _check_open(self) -> None:
         check_process(
-            self._process, f"the cursor in {self._queue.name!r}", "take another one from its queue"
+            self._process,
+            f"the cursor in {self._queue_name!r}",
+            "take another one from its queue",
         )
         if self._closed:
             raise IllegalCursorAction("the cursor is closed; take another from its queue")
@@ -110,6 +111,6 @@ class Cursor:
 
     def _taken(self) -> MessageAlreadyReceived:
         return MessageAlreadyReceived(
-            f"the message at position {self._position} of {self._queue.name!r}, at which the cursor"
+            f"the message at position {self._position} of {self._queue_name!r}, at which the cursor"
             " stands, is taken or held by another reader; go on with next()"
         )

@@ -18,7 +18,12 @@ import msgspec
 from dray.client.awaited.fragments import Origin
 from dray.client.awaited.large_message import LargeMessage, open_found
 from dray.client.awaited.opening import Opening
-from dray.client.awaited.transaction import InTransaction, Transaction, transaction_of
+from dray.client.awaited.transaction import (
+    InTransaction,
+    Transaction,
+    connection_in,
+    transaction_of,
+)
 from dray.client.awaited.unreadable import Unreadable
 from dray.client.awaited.upload import Cut, Upload, What
 from dray.client.digest import RollingDigest
@@ -245,7 +250,7 @@ class LargeMessageQueue:
         progress: Progress | None,
         digest: str | None,
     ) -> MessageId:
-        connection = self._connection_of(transaction)
+        connection = connection_in(transaction, self._handle)
         queue = await self._checked_to_send(connection)
         digest_kind = await self._digest_for(connection, digest)
         first = await connection.numbers()
@@ -320,8 +325,8 @@ class LargeMessageQueue:
         until = None if timeout is None else time.monotonic() + timeout
         try:
             while True:
-                await self._checked(self._connection_of(used))
-                status_queue = await self._status_queue_on(self._connection_of(used))
+                await self._checked(connection_in(used, self._handle))
+                status_queue = await self._status_queue_on(connection_in(used, self._handle))
                 connection, number = await used.join()
                 head = LargeReceive(
                     0, number, timeout, by, text, status_queue=status_queue, repair=repair
@@ -438,14 +443,6 @@ class LargeMessageQueue:
                 queue=name,
             )
         return opened.number
-
-    def _connection_of(self, transaction: Transaction) -> Connection:
-        if transaction.link is not self._handle.link:
-            raise TransactionUsage(
-                "the transaction was begun on another connection than that of"
-                f" {self._handle.name!r}; begin it on the manager from which the queue was taken"
-            )
-        return transaction.connection()
 
 
 def _checked_digest(kind: str | None) -> str | None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
-from dray.client.awaited.claims import Doubt, take_claimed
 from dray.client.awaited.cursor import Cursor
-from dray.client.awaited.transaction import InTransaction, Transaction, no_transaction
+from dray.client.awaited.reading import MessageReader
+from dray.client.awaited.transaction import (
+    InTransaction,
+    Transaction,
+    connection_in,
+    part_in,
+)
+from dray.client.claims import Doubt
 from dray.client.link import Link, QueueHandle
 from dray.client.lost_answers import send_in_doubt, sent_in_part
 from dray.client.messages import (
@@ -24,27 +29,24 @@ from dray.client.messages import (
     spells_out_properties,
 )
 from dray.client.public_calls import public
-from dray.client.requests import check_count, wait_for
+from dray.client.requests import wait_for
 from dray.errors import (
     DrayError,
     InDoubt,
     MessageNotFound,
-    ReceiveTimeout,
     TransactionUsage,
 )
 from dray.model.ids import EXPRESS_OUTCOME, LookupId, ManagerId, MessageId, join_id
-from dray.model.limits import BATCH_MESSAGES_MAX, MIB, PRIORITY_MAX
+from dray.model.limits import MIB, PRIORITY_MAX
 from dray.model.names import parse_queue_address
 from dray.wire.frames import (
     DescribeQueue,
     Done,
-    Messages,
     Move,
     PurgeQueue,
     QueueState,
     Range,
     ReadPart,
-    Receive,
     ReceiveTransaction,
     Reject,
     Select,
@@ -73,6 +75,7 @@ class Queue:
         """Take a canonical name. `guarded` false is the raw handle: it sees single fragments."""
         self.handle = QueueHandle(link, name)
         self._guarded = guarded
+        self._reader = MessageReader(self.handle, guarded=guarded)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name}>"
@@ -107,7 +110,7 @@ class Queue:
             number = await connection.numbers()
             await self._send_at_once(connection, [record_of(message, connection.source, number)])
         else:
-            connection = self._connection_of(transaction)
+            connection = connection_in(transaction, self.handle)
             number = await connection.numbers()
             record = record_of(message, connection.source, number)
             await transaction.awaited.send(
@@ -128,7 +131,7 @@ class Queue:
         connection = (
             await self.handle.link.connection()
             if transaction is None
-            else self._connection_of(transaction)
+            else connection_in(transaction, self.handle)
         )
         first = await connection.numbers(len(batch)) if batch else 0
         records = [
@@ -160,7 +163,7 @@ class Queue:
         self, timeout: float | None = None, transaction: InTransaction | None = None
     ) -> Message:
         """Take the first message. Raises `ReceiveTimeout`; a timeout of None waits for ever."""
-        return (await self._take(1, timeout=timeout, transaction=transaction))[0]
+        return (await self._reader.take(1, timeout=timeout, transaction=transaction))[0]
 
     async def receive_many(
         self,
@@ -171,19 +174,19 @@ class Queue:
         transaction: InTransaction | None = None,
     ) -> list[Message]:
         """Take what is there, at least one message and at most one frame (4 MiB)."""
-        return await self._take(
+        return await self._reader.take(
             max_messages, max_bytes=max_bytes, timeout=timeout, transaction=transaction
         )
 
     async def peek(self, timeout: float | None = None) -> Message:
         """Look at the first message."""
-        return (await self._take(1, timeout=timeout, peek=True))[0]
+        return (await self._reader.take(1, timeout=timeout, peek=True))[0]
 
     async def receive_by_id(
         self, id: str, timeout: float | None = None, transaction: InTransaction | None = None
     ) -> Message:
         """Take the message of that id. Raises `MessageNotFound` without a timeout, or with 0."""
-        return await self._pick(Select("id", id), timeout, transaction)
+        return await self._reader.pick(Select("id", id), timeout, transaction)
 
     async def receive_by_correlation_id(
         self,
@@ -192,27 +195,27 @@ class Queue:
         transaction: InTransaction | None = None,
     ) -> Message:
         """Take the first message of that correlation id; see `receive_by_id`."""
-        return await self._pick(Select("correlation", correlation_id), timeout, transaction)
+        return await self._reader.pick(Select("correlation", correlation_id), timeout, transaction)
 
     async def receive_by_lookup_id(
         self, lookup_id: int, timeout: float | None = None, transaction: InTransaction | None = None
     ) -> Message:
         """Take the message at that position; see `receive_by_id`."""
-        return await self._pick(Select("lookup", str(lookup_id), lookup_id), timeout, transaction)
+        return await self._reader.at(lookup_id, timeout, transaction)
 
     async def peek_by_id(self, id: str, timeout: float | None = None) -> Message:
         """Look at the message of that id; see `receive_by_id`."""
-        return await self._pick(Select("id", id), timeout, peek=True)
+        return await self._reader.pick(Select("id", id), timeout, peek=True)
 
     async def peek_by_correlation_id(
         self, correlation_id: str, timeout: float | None = None
     ) -> Message:
         """Look at the first message of that correlation id; see `receive_by_id`."""
-        return await self._pick(Select("correlation", correlation_id), timeout, peek=True)
+        return await self._reader.pick(Select("correlation", correlation_id), timeout, peek=True)
 
     async def peek_by_lookup_id(self, lookup_id: int, timeout: float | None = None) -> Message:
         """Look at the message at that position; see `receive_by_id`."""
-        return await self._pick(Select("lookup", str(lookup_id), lookup_id), timeout, peek=True)
+        return await self._reader.at(lookup_id, timeout, peek=True)
 
     async def messages(self) -> AsyncGenerator[Message, None]:
         """Look at what is in the queue now, in the order of receiving; removes nothing."""
@@ -223,7 +226,7 @@ class Queue:
             after = 0
             while left > 0:
                 select = Select("next", text, after)
-                page = await self._page(select, min(left, _PAGE_MESSAGES), _PAGE_BYTES)
+                page = await self._reader.page(select, min(left, _PAGE_MESSAGES), _PAGE_BYTES)
                 if not page:
                     break
                 for message in page:
@@ -241,22 +244,11 @@ class Queue:
 
         They end where a transaction holds one, so that everything up to the last can be settled.
         """
-        return await self._page(Select("after", lookup_id=after), max_messages, max_bytes)
+        return await self._reader.page(Select("after", lookup_id=after), max_messages, max_bytes)
 
     async def next_after(self, lookup_id: int, timeout: float | None) -> Message:
         """Look at the first message behind a position that no transaction holds."""
-        select = Select("next", lookup_id=lookup_id)
-        return (await self._take(1, timeout=timeout, select=select, peek=True))[0]
-
-    async def _page(
-        self, select: Select, max_messages: int, max_bytes: int | None
-    ) -> list[Message]:
-        try:
-            return await self._take(
-                max_messages, max_bytes=max_bytes, timeout=0, select=select, peek=True
-            )
-        except ReceiveTimeout:
-            return []
+        return await self._reader.next_after(lookup_id, timeout)
 
     async def settle(
         self,
@@ -268,7 +260,7 @@ class Queue:
 
         Raises `QueueRecreated` if `born` is not the queue's `QueueInfo.born`: it was made anew.
         """
-        connection, number = await self._part_in(transaction)
+        connection, number = await part_in(transaction, self.handle)
         settle = lambda queue: Settle(queue, upto, number, born or 0)  # noqa: E731
         await self.handle.call(settle, Done, connection=connection)
 
@@ -282,7 +274,7 @@ class Queue:
         """
         if transaction is None:
             return await self._receive_whole(timeout)
-        self._connection_of(transaction)
+        connection_in(transaction, self.handle)
         connection, number = await transaction.awaited.join()
         with transaction.awaited.undivided():
             used, frame = await self.handle.call(
@@ -308,7 +300,7 @@ class Queue:
 
     def cursor(self) -> Cursor:
         """Give a cursor, which goes through the queue message by message."""
-        return Cursor(self)
+        return Cursor(self._reader)
 
     async def move(
         self, message: Message | int, target: str, transaction: InTransaction | None = None
@@ -318,7 +310,7 @@ class Queue:
         In a transaction the move happens at the commit; until then nobody sees the message. Raises
         `MessageNotFound` if another reader has it, `LargeMessageMixing` for a large message's part.
         """
-        connection, number = await self._part_in(transaction)
+        connection, number = await part_in(transaction, self.handle)
         connection = connection or await self.handle.link.connection()
         to = (await connection.open_queue(str(parse_queue_address(target)))).number
         position = _position_of(message)
@@ -330,7 +322,7 @@ class Queue:
 
     async def reject(self, message: Message | int, transaction: InTransaction) -> None:
         """Mark a message that the transaction received as rejected: the commit tells its sender."""
-        connection, number = await self._part_in(transaction)
+        connection, number = await part_in(transaction, self.handle)
         position = _position_of(message)
         await self.handle.call(
             lambda queue: Reject(queue, position, number), Done, connection=connection
@@ -348,67 +340,6 @@ class Queue:
             # A sub-queue is made when it is needed, and so it is when it is asked after.
             await self.handle.opened()
         return (await self.handle.link.ask(DescribeQueue(self.name), QueueState)).info
-
-    async def _pick(
-        self,
-        select: Select,
-        timeout: float | None,
-        transaction: InTransaction | None = None,
-        *,
-        peek: bool = False,
-    ) -> Message:
-        try:
-            found = await self._take(
-                1, timeout=timeout, transaction=transaction, select=select, peek=peek
-            )
-        except ReceiveTimeout as error:
-            if timeout:
-                raise
-            raise MessageNotFound(
-                f"no available message in {self.name!r} has {select.by} {select.text!r}"
-            ) from error
-        return found[0]
-
-    async def _take(
-        self,
-        max_messages: int,
-        *,
-        timeout: float | None,
-        max_bytes: int | None = None,
-        transaction: InTransaction | None = None,
-        select: Select = _FIRST,
-        peek: bool = False,
-    ) -> list[Message]:
-        check_count("max_messages", max_messages)
-        if max_bytes is not None:
-            check_count("max_bytes", max_bytes)
-        wait_s = wait_for(timeout)
-        # Both are bounds from above, so a lower one keeps the promise.
-        count = min(max_messages, BATCH_MESSAGES_MAX)
-        room = 0 if max_bytes is None else max(1, max_bytes)
-        claim = transaction is None and not peek
-
-        def request(queue: int, number: int) -> Receive:
-            return Receive(
-                queue, number, timeout, count, room, peek, select, self._guarded, claim=claim
-            )
-
-        if claim:
-            return await take_claimed(
-                self.handle, request, select=select, count=count, wait_s=wait_s
-            )
-        connection, number = await self._part_in(transaction)
-        with nullcontext() if transaction is None else transaction.awaited.undivided():
-            used, frame = await self.handle.call(
-                lambda queue: request(queue, number),
-                Messages,
-                wait_s=wait_s,
-                connection=connection,
-            )
-        assert isinstance(frame.head, Messages)
-        found = messages_in(frame.head.envelopes, frame.body, self.name)
-        used.give_back(frame.body)
-        return found
 
     async def _receive_whole(self, timeout: float | None) -> ReceivedTransaction:
         """Take a whole transaction in a transaction that begins and ends with this call."""
@@ -459,7 +390,7 @@ class Queue:
         return send_in_doubt(join_id(ManagerId(connection.manager_id), number), len(records), error)
 
     async def _send_in(self, transaction: InTransaction, records: list[Record]) -> None:
-        queue = await self._number(self._connection_of(transaction))
+        queue = await self._number(connection_in(transaction, self.handle))
         await transaction.awaited.send(queue, *records, guarded=self._guarded)
 
     async def _number(self, connection: Connection) -> int:
@@ -470,24 +401,6 @@ class Queue:
                 f"queue {self.name!r} is not transactional: send to it outside a transaction"
             )
         return opened.number
-
-    def _connection_of(self, transaction: InTransaction) -> Connection:
-        try:
-            link = transaction.awaited.link
-        except AttributeError as error:
-            raise no_transaction(transaction) from error
-        if link is not self.handle.link:
-            raise TransactionUsage(
-                f"the transaction was begun on another connection than that of {self.name!r};"
-                " begin it on the manager from which the queue was taken"
-            )
-        return transaction.awaited.connection()
-
-    async def _part_in(self, transaction: InTransaction | None) -> tuple[Connection | None, int]:
-        if transaction is None:
-            return None, 0
-        self._connection_of(transaction)
-        return await transaction.awaited.join()
 
 
 def _position_of(message: Message | int) -> int:

@@ -24,6 +24,7 @@ from dray.errors import (
     StorePoisoned,
     TransactionAborted,
     TransactionSequence,
+    TransactionUsage,
     WrongProcess,
 )
 from dray.forks import check_process, is_here, this_process
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from dray.client.connection import Connection
-    from dray.client.link import Link
+    from dray.client.link import Link, QueueHandle
     from dray.client.messages import Record
     from dray.client.session import Pending
     from dray.model.message import Buffer
@@ -72,17 +73,33 @@ class InTransaction(Protocol):
         """What does the work."""
 
 
-def no_transaction(given: object) -> Misuse:
-    """What to raise for something else than a transaction, once it has turned out to be that."""
-    return Misuse(f"a transaction is what manager.transaction() begins, not {given!r}")
-
-
 def transaction_of(given: InTransaction) -> Transaction:
     """The transaction that was given to a call; raises `Misuse` if it is none."""
     used: object = getattr(given, "awaited", None)
     if not isinstance(used, Transaction):
-        raise no_transaction(given)
+        raise Misuse(f"a transaction is what manager.transaction() begins, not {given!r}")
     return used
+
+
+def connection_in(given: InTransaction, handle: QueueHandle) -> Connection:
+    """The connection of a transaction in which a queue is used; raises `TransactionUsage`."""
+    used = transaction_of(given)
+    if used.link is not handle.link:
+        raise TransactionUsage(
+            f"the transaction was begun on another connection than that of {handle.name!r};"
+            " begin it on the manager from which the queue was taken"
+        )
+    return used.connection()
+
+
+async def part_in(
+    given: InTransaction | None, handle: QueueHandle
+) -> tuple[Connection | None, int]:
+    """The connection and the number of a transaction that joins a request; None and 0 without."""
+    if given is None:
+        return None, 0
+    connection_in(given, handle)
+    return await given.awaited.join()
 
 
 class _Run:
@@ -327,7 +344,7 @@ class Transaction:
         check_process(self._process, f"transaction {self.id}", "begin another one in this process")
 
     def doom(self, error: DrayError) -> None:
-        """Let the transaction end with this error and no other way. The first one stands."""
+        """Let the transaction end with this error and no other handle. The first one stands."""
         if self._doom is None:
             self._doom = error
 

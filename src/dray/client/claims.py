@@ -1,4 +1,4 @@
-"""What a receive outside of transactions has claimed, until the program has it.
+"""Messages that a receive outside of transactions has claimed, until the program has them.
 
 A receive claims its messages under a number of its own, and confirms them by a commit before it
 hands them over. So an answer that is lost costs nothing:
@@ -15,21 +15,25 @@ Kept by the connection's `Link`, for all handles of one `Manager`.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from dray.client.messages import ReceivedTransaction, messages_in
-from dray.errors import ConnectionLost, DrayError, InDoubt, ProtocolError, StorePoisoned
+from dray.client.messages import ReceivedTransaction
+from dray.errors import ConnectionLost, DrayError, InDoubt
 from dray.model.classes import TransactionStatus
-from dray.model.ids import ManagerId, join_id
-from dray.wire.frames import Abort, Commit, Done, Messages, Outcome, OutcomeIs, Select
+from dray.wire.frames import Head, Outcome, OutcomeIs, Select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dray.client.connection import Connection
-    from dray.client.link import Link, QueueHandle
     from dray.model.message import Message
-    from dray.wire.frames import Receive
+
+
+_Answer = TypeVar("_Answer", bound=Head)
+
+
+class Asks(Protocol):
+    """Whatever puts a question to the queue manager; a `Link` does."""
+
+    async def ask(self, head: Head, answer: type[_Answer]) -> _Answer:
+        """Give the head of its answer."""
 
 
 class Doubt(NamedTuple):
@@ -75,7 +79,7 @@ class Claims:
         """Nobody waited for the answer to a commit; the next receive asks for its outcome."""
         self._doubts.append(doubt)
 
-    async def find_out(self, link: Link, doubt: Doubt, error: DrayError) -> None:
+    async def find_out(self, link: Asks, doubt: Doubt, error: DrayError) -> None:
         """Find out what became of a commit whose answer was lost; raises unless it happened."""
         try:
             status = await _outcome(link, doubt)
@@ -86,7 +90,7 @@ class Claims:
             return
         raise ConnectionLost(f"{error}; {doubt} was not taken, so receive again") from error
 
-    async def settle(self, link: Link) -> None:
+    async def settle(self, link: Asks) -> None:
         """Settle what is open; raises `ConnectionLost` while the manager cannot be asked."""
         while self._unanswered:
             claim_id = self._unanswered.pop(0)
@@ -146,67 +150,6 @@ class Claims:
                 raise _undecided(doubt, ConnectionLost("its old connection is still there"))
 
 
-async def take_claimed(
-    handle: QueueHandle,
-    request: Callable[[int, int], Receive],
-    *,
-    select: Select,
-    count: int,
-    wait_s: float | None,
-) -> list[Message]:
-    """Receive outside of transactions; `request` makes the head from queue and number."""
-    link = handle.link
-    claims = link.claims
-    if claims.waiting:
-        await claims.settle(link)
-        if kept := claims.taken(handle.name, select, count):
-            return kept
-    connection = await link.connection()
-    number = await connection.numbers()
-    claim_id = join_id(ManagerId(connection.manager_id), number)
-    try:
-        used, frame = await handle.call(
-            lambda queue: request(queue, number), Messages, wait_s=wait_s, connection=connection
-        )
-        assert isinstance(frame.head, Messages)
-        found = messages_in(frame.head.envelopes, frame.body, handle.name)
-        used.give_back(frame.body)
-    except (DrayError, TimeoutError) as error:
-        if connection.lost is not None:
-            claims.give_up(claim_id)
-        elif isinstance(error, ProtocolError):
-            await _give_back(claims, connection, number)
-        raise
-    except BaseException:
-        await _give_back(claims, connection, number)
-        raise
-    doubt = Doubt(claim_id, handle.name, found)
-    await link.runtime.to_its_end(_confirmed(link, connection, number, doubt))
-    return found
-
-
-async def _confirmed(link: Link, connection: Connection, number: int, doubt: Doubt) -> None:
-    """Commit a claim; raises unless it is committed."""
-    try:
-        await connection.ask(Commit(number, 0), Done)
-    except (ConnectionLost, ProtocolError, StorePoisoned) as error:
-        await link.claims.find_out(link, doubt, error)
-    except DrayError:
-        # Refused, so it is back in its queue.
-        raise
-    except BaseException:
-        link.claims.keep(doubt)
-        raise
-
-
-async def _give_back(claims: Claims, connection: Connection, number: int) -> None:
-    """Abort a claim that was given up, whether or not the manager has found something for it."""
-    try:
-        await connection.ask(Abort(number), Done)
-    except DrayError:
-        claims.give_up(join_id(ManagerId(connection.manager_id), number))
-
-
 def _fits(select: Select, message: Message) -> bool:
     """Whether a message is one that a selection asks for."""
     match select.by:
@@ -219,7 +162,7 @@ def _fits(select: Select, message: Message) -> bool:
     return True
 
 
-async def _outcome(link: Link, doubt: Doubt) -> TransactionStatus:
+async def _outcome(link: Asks, doubt: Doubt) -> TransactionStatus:
     answer = await link.ask(Outcome(doubt.id, claim=not doubt.whole), OutcomeIs)
     return TransactionStatus(answer.status)
 
