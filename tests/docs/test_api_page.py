@@ -1,4 +1,4 @@
-"""The page of the Python face has every name, every argument and every field that programs see."""
+"""The page of the Python API has every name, every argument and every field that programs see."""
 
 import enum
 import inspect
@@ -11,8 +11,8 @@ import dray
 
 REFERENCE = Path(__file__).resolve().parent.parent.parent / "docs/reference"
 PAGES = ("api.md", "errors.md", "message-classes.md")
-# How one face is made of the other, and what no program says itself.
-OURS = {"awaited", "way", "dialer", "join", "self", "arguments", "named", "__version__"}
+# Arguments that only Dray itself passes, when it makes one API from the other.
+OURS = {"awaited", "way", "dialer", "stop", "join", "self", "arguments", "named", "__version__"}
 
 
 def words_of(pages):
