@@ -14,6 +14,7 @@ import pytest
 
 from dray.cli.demo.processes import READY_WITHIN_S
 from dray.cli.program import program
+from dray.manager.notices import NoticeKind
 from tests.integration.commands import until
 from tools.check_docs import FENCE
 from tools.write_reference import REFERENCE, command_line_page, errors_page
@@ -138,12 +139,45 @@ def test_a_command_line_that_is_none_is_not_understood(line):
         understood(line)
 
 
+def test_every_kind_of_warning_stands_on_the_page_of_configuration():
+    page = (HOUSE / "docs/reference/configuration.md").read_text()
+    rows = page.partition("| kind | what happened |")[2].splitlines()[1:]
+    shown = [kind for row in rows for kind in re.findall(r"`([\w-]+)`", row.split("|")[1])]
+    assert sorted(shown) == sorted(NoticeKind)
+
+
 def test_no_word_stands_twice_in_the_glossary_and_all_stand_in_order():
     table = (HOUSE / "docs/glossary.md").read_text()
     rows = [row.split(", ") for row in re.findall(r"^\| (\w[^|]+?) \|", table, re.MULTILINE)][1:]
     words = [word for row in rows for word in row]
     assert len(words) == len(set(words))
     assert [row[0] for row in rows] == sorted(row[0] for row in rows)
+
+
+SEARCHED = (
+    "ack",
+    "broker",
+    "consumer group",
+    "dead-letter exchange",
+    "nack",
+    "offset",
+    "redelivery",
+    "rollback",
+    "topic",
+    "visibility timeout",
+)
+
+
+def test_the_glossary_has_the_words_that_people_search_for_and_leads_to_a_row():
+    table = (HOUSE / "docs/glossary.md").read_text()
+    rows = dict(re.findall(r"^\| (\w[^|]+?) \| (.*?) \|", table, re.MULTILINE))
+    words = {word for row in rows for word in row.split(", ")}
+    named = {word for told in rows.values() for word in re.findall(r"\*\*(.+?)\*\*", told)}
+    assert set(SEARCHED) <= words
+    assert named
+    assert named <= words
+    led = [told for told in rows.values() if re.search(r"\*see\*", told, re.IGNORECASE)]
+    assert not [told for told in led if "**" not in told]
 
 
 @pytest.fixture
