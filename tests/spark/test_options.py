@@ -111,7 +111,7 @@ def test_offsets_without_the_birth_number_of_the_queue_are_refused_in_a_sentence
             planned()
         assert str(caught.value) == (
             "the offset of 'orders' is 10, without the birth number of the queue; remove the"
-            " checkpoint of the query, which an earlier version wrote, and start it again"
+            " checkpoint of the query and start it again"
         )
 
 

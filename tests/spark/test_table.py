@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dray.errors import StoreCorrupt, StoreError, StoreLocked
+from dray.errors import StoreCorrupt, StoreLocked
 from dray.spark.positions import Progress
 from dray.spark.schema import LANDED
 from dray.spark.table import LandedTable, QueueReached, Reached, TransactionReached
@@ -93,16 +91,6 @@ def test_a_file_that_is_not_ours_is_named(tmp_path):
 def test_a_queue_that_was_made_again_has_landed_nothing():
     assert REACHED.birth("m", "q", 3) == REACHED.queue("m", "q")
     assert REACHED.birth("m", "q", 4) == QueueReached(born=4)
-
-
-def test_a_footer_without_the_birth_numbers_of_queues_is_refused_in_a_sentence(tmp_path):
-    before = {"queues": {"m": {"q": [[7, []], [], ["m\\2", 5]]}}, "commits": 1}
-    footer = {b"dray.landing": json.dumps(before).encode()}
-    path = tmp_path / "landed-000000000001.parquet"
-    pq.write_table(rows("m\\1").replace_schema_metadata(footer), path)
-
-    with pytest.raises(StoreError, match=r"land into another directory, and keep this one to read"):
-        LandedTable(tmp_path)
 
 
 def test_an_empty_table_has_no_rows(tmp_path):

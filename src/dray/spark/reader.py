@@ -314,8 +314,7 @@ def _check_form(offsets: Offsets) -> None:
         check_offsets(offsets)
     except ValueError as error:
         raise InvalidConfiguration(
-            f"{error}; remove the checkpoint of the query, which an earlier version wrote, and"
-            " start it again"
+            f"{error}; remove the checkpoint of the query and start it again"
         ) from error
 
 

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from dray.errors import StoreCorrupt, StoreError, StoreLocked
+from dray.errors import StoreCorrupt, StoreLocked
 from dray.folders import sync_folder
 from dray.spark.payload import PARTIAL_SUFFIX, remove_partials
 from dray.spark.positions import Progress
@@ -129,7 +129,7 @@ class LandedTable:
 def _read_footer(path: Path) -> Reached:
     try:
         metadata = pq.read_schema(path).metadata or {}
-        reached = msgspec.json.decode(metadata[_FOOTER_KEY], type=Reached)
+        return msgspec.json.decode(metadata[_FOOTER_KEY], type=Reached)
     except (pa.ArrowException, KeyError, msgspec.MsgspecError) as error:
         raise StoreCorrupt(
             f"{path} is no commit of a landing: {error}; move it away if it is not Dray's,"
@@ -137,12 +137,6 @@ def _read_footer(path: Path) -> Reached:
             event=0,
             file=str(path),
         ) from error
-    if not all(each.born for queues in reached.queues.values() for each in queues.values()):
-        raise StoreError(
-            f"{path} does not say the birth numbers of its queues, as an earlier version wrote it;"
-            " land into another directory, and keep this one to read"
-        )
-    return reached
 
 
 def _read_ids(paths: list[Path]) -> pa.ChunkedArray:
