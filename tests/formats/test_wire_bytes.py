@@ -91,32 +91,6 @@ FRAMES = {
         ),
     ),
 }
-OLDER = {
-    "open stream that is no numbered question": (
-        OpenStream(4, "orders"),
-        "44524159013c0000000000000900000000000000ca30e9799204a66f7264657273",
-    ),
-    "stream state that does not say to which question": (
-        StreamState(4, SEQUENCE_ID, 12),
-        "44524159013d0000000000000d0000000000000055a446b39404cf6553f100000000000cc3",
-    ),
-    "stream state that does not say of which kind its queue is": (
-        StreamState(4, SEQUENCE_ID, 12),
-        "44524159013d0000000000000c00000000000000ec2891a19304cf6553f100000000000c",
-    ),
-    "stream state that does not say whether there is room again": (
-        StreamState(4, SEQUENCE_ID, 12),
-        "44524159013d0000000000000e00000000000000a0bd23869504cf6553f100000000000cc300",
-    ),
-    "data that does not say whose transactions ended short": (
-        Data(4, SEQUENCE_ID, 12, [ENVELOPE]),
-        "44524159013f00000000000035000000430000002d38f7399404cf6553f100000000000c"
-        "919f2843cedeadbeefce00100001cf00060a24181e4000cf00060a241825e12003000000000dffff00"
-        + "00"
-        * 67,
-    ),
-}
-"""What earlier versions wrote, and what it means for ever."""
 SOURCE = bytes(range(16))
 RECORDS = {
     "plain": (
@@ -155,15 +129,6 @@ def test_a_frame_keeps_its_bytes(head, request_id, body_bytes, image):
     stream.buffer()[: len(data)] = data
     (frame,) = stream.received(len(data))
     assert (frame.head, frame.request_id, len(frame.body)) == (head, request_id, body_bytes)
-
-
-@pytest.mark.parametrize(("head", "image"), OLDER.values(), ids=OLDER)
-def test_what_an_earlier_version_wrote_is_still_understood(head, image):
-    stream = FrameStream()
-    data = bytes.fromhex(image)
-    stream.buffer()[: len(data)] = data
-    (frame,) = stream.received(len(data))
-    assert frame.head == head
 
 
 @pytest.mark.parametrize(("message", "number", "mark", "image"), RECORDS.values(), ids=RECORDS)

@@ -177,10 +177,6 @@ class Connection:
             else:
                 self._outbox.put_extent(piece, in_kernel=in_kernel)
 
-    def cut_for(self, channels: int) -> None:
-        """The other end takes so many long frames in pieces at a time."""
-        self._outbox.cut_for(channels)
-
     def send_in_lane(self, lane: int, head: Head, body: tuple[bytes | Extent, ...]) -> None:
         """Queue a frame behind those of its lane only; otherwise as `send`, all in the kernel."""
         if self._state is not _State.OPEN:

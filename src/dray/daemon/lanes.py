@@ -80,13 +80,12 @@ class Lanes:
     """The frames that wait on one connection, by lane."""
 
     def __init__(self) -> None:
-        """Begin with none, and with a peer that takes whole frames only."""
+        """Begin with none."""
         self._lines: dict[int, deque[_Waiting]] = {}
         self._fresh: deque[int] = deque()
         self._round: deque[int] = deque()
         self._parked: deque[int] = deque()
-        self._free: list[int] = []
-        self._cuts = False
+        self._free = list(range(FRAME_CHANNELS_MAX))
         self._count = 0
         self.share = Share()
         self.bytes_in_memory = 0
@@ -94,12 +93,6 @@ class Lanes:
     def __len__(self) -> int:
         """Frames that wait, whole or in part."""
         return self._count
-
-    def cut_for(self, channels: int) -> None:
-        """The peer takes so many frames in pieces at a time; what it says first is what counts."""
-        if not self._cuts:
-            self._free = list(range(min(channels, FRAME_CHANNELS_MAX)))
-            self._cuts = bool(self._free)
 
     def put(self, lane: int, head: bytes, body: Iterable[Part]) -> None:
         """Send a frame after all others of its lane: its encoded beginning, and its body."""
@@ -149,9 +142,7 @@ class Lanes:
         share = self.share.size
         while line and share > 0:
             waiting = line[0]
-            if waiting.channel is None and not (
-                self._cuts and waiting.is_longer_than(self.share.size)
-            ):
+            if waiting.channel is None and not waiting.is_longer_than(self.share.size):
                 parts += (memoryview(waiting.head), *waiting.body)
                 share -= len(waiting.head) + waiting.size
                 self.bytes_in_memory -= _in_memory(waiting)

@@ -23,7 +23,7 @@ from dray.manager.events import Event, LinkDown, LinkFrame, LinkUp, Peer
 from dray.net.send_buffer import widen
 from dray.net.tls import said_of, trusting
 from dray.net.tunnels import Tunnels
-from dray.wire.frames import Data, EndStream, Head, Hello, OpenStream, Passed, Welcome, failure
+from dray.wire.frames import Data, EndStream, Head, Hello, OpenStream, Passed, failure
 from dray.wire.stream import Frame
 
 _log = logging.getLogger(__name__)
@@ -125,8 +125,6 @@ class Links:
         """Pass on a frame of a link."""
         peer = self._peers.get(connection)
         if peer is not None:
-            if isinstance(frame.head, Welcome):
-                connection.cut_for(frame.head.channels)
             self._turns.deliver(LinkFrame(peer, frame))
 
     def reads(self) -> None:

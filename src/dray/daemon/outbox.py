@@ -94,10 +94,6 @@ class Outbox:
         """Send a pinned `extent` after all else; unpins it in its time."""
         self._pieces.append(HeapRange(extent, in_kernel=in_kernel))
 
-    def cut_for(self, channels: int) -> None:
-        """The other end takes so many long frames in pieces at a time."""
-        self._lanes.cut_for(channels)
-
     def put_in_lane(self, lane: int, head: bytes, body: Body) -> None:
         """Send a frame when the turn of its lane comes; its extents go in the kernel."""
         parts = (

@@ -56,9 +56,9 @@ class LinkLost(NamedTuple):
 class PeerState(NamedTuple):
     """A StreamState frame: what the peer has accepted of this stream, durably.
 
-    `question` is that of the last Open that the peer had heard; 0 if it does not say. `life` is
-    the life of this store in which the peer accepted the last message; 0 if it never accepted one.
-    `met` are all lives of the copy that sent it, if that is another one.
+    `question` is that of the last Open that the peer had heard. `life` is the life of this store in
+    which the peer accepted the last message; 0 if it never accepted one. `met` are all lives of the
+    copy that sent it, if that is another one.
     """
 
     sequence_id: int

@@ -223,7 +223,7 @@ class OutgoingStream(DurableStream):
 
         It says nothing then of what was sent since: it may have refused what it takes now.
         """
-        return question not in (0, self._question)
+        return question != self._question
 
     def is_in_flight(self, lookup_id: int) -> bool:
         """Whether a message was sent on this connection and its order ack has not come."""

@@ -198,6 +198,8 @@ class Node:
         self.dialled: dict[str, Link] = {}
         self.links: list[Link] = []
         self.callers: dict[Link, list[Life]] = {}
+        self.questions: dict[tuple[Link, StreamKey], int] = {}
+        """The last question heard of each stream."""
         """The lives that the source at the other end of a link has said."""
         self.newest: dict[str, Link] = {}
         """The link on which each source has opened its stream last."""
@@ -345,7 +347,9 @@ class Node:
                     return [(link, StreamRefused(stream, "full", "no", question=question), b"")]
                 if not self.is_newest(other.name, link):
                     return []
-                return [(link, self.position(link, StreamKey(other.name, stream), question), b"")]
+                key = StreamKey(other.name, stream)
+                self.questions[link, key] = question
+                return [(link, self.position(link, key), b"")]
             case Data():
                 if self.newest.get(other.name) is not link:
                     return []
@@ -398,7 +402,7 @@ class Node:
             self.append("met", key.source, lives)
         return lives[-1].number
 
-    def position(self, link: Link, key: StreamKey, question: int = 0) -> StreamState:
+    def position(self, link: Link, key: StreamKey) -> StreamState:
         """The order ack of a stream."""
         incoming = self.life.incoming
         position, life = incoming.position(key), incoming.life(key)
@@ -406,4 +410,5 @@ class Node:
         ours = self.callers.get(link, [])
         lives = () if any(each.number == life for each in ours) else ours
         met = lineage_of(self.life.met.get(key.source, ()), life, lives)
+        question = self.questions.get((link, key), 0)
         return StreamState(key.stream, *position, question=question, life=life, met=met)

@@ -235,7 +235,6 @@ class Hello(Head, frozen=True):
 class Welcome(Head, frozen=True):
     """The answer to Hello: who this is, and message numbers leased to a client.
 
-    `channels` is how many frames at a time it takes in pieces (`Cut`); an older one takes none.
     `takes_files`: where the connection can carry descriptors, they are understood.
     """
 
@@ -246,7 +245,6 @@ class Welcome(Head, frozen=True):
     session: int
     first_number: int = 0
     number_count: int = 0
-    channels: int = 0
     takes_files: bool = False
 
 

@@ -58,10 +58,9 @@ frames = st.lists(
 )
 
 
-@given(frames, st.integers(-1, FRAME_CHANNELS_MAX + 1))
-def test_every_frame_arrives_whole_and_in_the_order_of_its_lane(said, channels):
+@given(frames)
+def test_every_frame_arrives_whole_and_in_the_order_of_its_lane(said):
     lanes, parts = Lanes(), []
-    lanes.cut_for(channels)
     for number, (lane, size, taken) in enumerate(said):
         put(lanes, lane, size, number)
         for _ in range(taken):
@@ -81,7 +80,6 @@ def test_every_frame_arrives_whole_and_in_the_order_of_its_lane(said, channels):
 @given(frames, st.integers(0, 30))
 def test_what_is_dropped_gives_back_each_pin_once(said, taken):
     lanes, parts = Lanes(), []
-    lanes.cut_for(FRAME_CHANNELS_MAX)
     for lane, size, _ in said:
         put(lanes, lane, size)
     for _ in range(taken):
@@ -94,7 +92,6 @@ def test_what_is_dropped_gives_back_each_pin_once(said, taken):
 
 def test_bytes_in_memory_are_cut_like_those_of_heap_files():
     lanes = Lanes()
-    lanes.cut_for(1)
     lanes.put(1, encode_frame(Data(1, 9, 0, []), 0, LONG), [memoryview(FILE[:LONG])])
     assert lanes.bytes_in_memory > LONG
     first = lanes.take()
@@ -106,7 +103,6 @@ def test_bytes_in_memory_are_cut_like_those_of_heap_files():
 
 def test_a_small_frame_goes_next_whatever_is_under_way():
     lanes = Lanes()
-    lanes.cut_for(FRAME_CHANNELS_MAX)
     for lane in range(3):
         put(lanes, lane, LONG)
     for _ in range(4):
@@ -118,7 +114,6 @@ def test_a_small_frame_goes_next_whatever_is_under_way():
 
 def test_no_turn_is_longer_than_two_shares():
     lanes = Lanes()
-    lanes.cut_for(FRAME_CHANNELS_MAX)
     for lane, size in ((1, LONG), (2, SHARE_BYTES_MIN - 200), (2, SHARE_BYTES_MIN - 200), (3, 100)):
         put(lanes, lane, size)
     assert max(len(sent(parts)) for parts in turns(lanes)) < 2 * SHARE_BYTES_MIN
@@ -126,7 +121,6 @@ def test_no_turn_is_longer_than_two_shares():
 
 def test_two_long_frames_take_turns():
     lanes = Lanes()
-    lanes.cut_for(FRAME_CHANNELS_MAX)
     put(lanes, 1, LONG)
     put(lanes, 2, LONG)
     channels = [part[-1] for parts in turns(lanes) for part in parts if is_piece(part)]
@@ -141,7 +135,6 @@ def is_piece(part) -> bool:
 
 def test_a_stream_of_small_frames_does_not_starve_a_long_one():
     lanes = Lanes()
-    lanes.cut_for(FRAME_CHANNELS_MAX)
     put(lanes, 1, LONG)
     put(lanes, 2, 100)
     for _ in range(10):
@@ -152,9 +145,8 @@ def test_a_stream_of_small_frames_does_not_starve_a_long_one():
     assert rest.count(b"DRAY\x01\x08") == 0, "the long frame had its turns meanwhile"
 
 
-def test_no_more_frames_are_cut_at_a_time_than_the_peer_takes():
+def test_no_more_frames_are_cut_at_a_time_than_a_peer_takes():
     lanes = Lanes()
-    lanes.cut_for(2)
     for lane in range(5):
         put(lanes, lane, LONG)
     left: dict[int, int] = {}
@@ -171,32 +163,12 @@ def test_no_more_frames_are_cut_at_a_time_than_the_peer_takes():
             most = max(most, len(left))
         elif part[5] == Piece.code:
             channel = part[-1]
-    assert (most, left) == (2, {})
-
-
-def test_a_peer_that_takes_no_pieces_gets_whole_frames():
-    lanes = Lanes()
-    put(lanes, 1, LONG)
-    put(lanes, 2, 0)
-    assert [len(parts) for parts in turns(lanes)] == [2, 1]
-
-
-def test_what_a_peer_says_of_channels_first_is_what_counts():
-    lanes = Lanes()
-    lanes.cut_for(1)
-    put(lanes, 1, LONG)
-    put(lanes, 2, LONG)
-    parts = lanes.take()
-    lanes.cut_for(FRAME_CHANNELS_MAX)
-    parts += itertools.chain.from_iterable(turns(lanes))
-    assert {part[-1] for part in parts if is_piece(part)} == {0}
-    assert len(heard(sent(parts))) == 2
+    assert (most, left) == (FRAME_CHANNELS_MAX, {})
 
 
 @pytest.mark.parametrize("size", [SHARE_BYTES_MIN // 2, SHARE_BYTES_MIN])
 def test_a_frame_without_a_body_is_never_cut(size):
     lanes = Lanes()
-    lanes.cut_for(1)
     lanes.put(1, encode_frame(Done(1)) + bytes(size), [])
     assert len(lanes.take()) == 1
 

@@ -177,7 +177,6 @@ def test_what_the_socket_takes_unsent_follows_how_long_turns_took(heap, line, tu
     clock = count(step=turn_s)
     outbox = Outbox(line[0], heap, SCRATCH, lambda: next(clock))
     keep_unsent_below(line[0], SHARE_BYTES_MIN)
-    outbox.cut_for(1)
     heap.pin(1)
     size = (SHARE_QUICK_TURNS + 2) * SHARE_BYTES_MIN
     outbox.put_in_lane(1, b"head", (Extent(1, 0, size),))
@@ -191,7 +190,6 @@ def test_the_time_between_two_frames_says_nothing_about_the_line(heap, line):
     now = [0.0]
     outbox = Outbox(line[0], heap, SCRATCH, lambda: now[0])
     keep_unsent_below(line[0], SHARE_BYTES_MIN)
-    outbox.cut_for(1)
     for _ in range(3 * SHARE_QUICK_TURNS):
         heap.pin(1)
         outbox.put_in_lane(1, b"head", (Extent(1, 0, 3 * SHARE_BYTES_MIN),))

@@ -12,6 +12,7 @@ from dray.delivery.events import (
     LinkReady,
     Open,
     PeerState,
+    Refused,
     Renewed,
     StreamSnapshot,
     Transmit,
@@ -63,7 +64,10 @@ class Sender:
         return self.give(Grown())
 
     def give(self, event, at=None):
+        """Let something happen; what a peer says is said to the last question, unless it tells."""
         self.now = self.now if at is None else at
+        if isinstance(event, (PeerState, Refused)) and not event.question:
+            event = event._replace(question=self.stream._question)
         effects = self.stream.handle(event, self.now)
         self.asked += [each.question for each in effects if isinstance(each, Open)]
         effects = [Open() if isinstance(each, Open) else each for each in effects]

@@ -516,11 +516,9 @@ def test_what_was_said_before_the_last_question_counts_as_an_order_ack(refused):
     assert sent(sender.give(PeerState(sequence_id, 2, sender.asked[-1]))) == [(0, [3])]
 
 
-def test_a_peer_that_does_not_say_to_which_question_it_answers_is_believed():
+def test_an_answer_to_no_question_sends_nothing():
     sender = Sender()
     sender.admit(1)
     sender.give(LinkReady())
-    sender.give(Tick(), at=30.0)
-    assert sent(sender.give(PeerState(0, 0))) == [(0, [1])]
-    sender.give(Refused("full"))
+    assert sender.stream.handle(PeerState(0, 0, question=0), sender.now) == []
     assert sender.stream.in_flight == (0, 0)

@@ -32,7 +32,6 @@ from dray.model.classes import MessageClass, QueueKind, TransactionStatus
 from dray.model.ids import EXPRESS_OUTCOME, ManagerId, split_id
 from dray.model.limits import (
     ENDS_REMEMBERED_MAX,
-    FRAME_CHANNELS_MAX,
     LABEL_CHARACTERS_MAX,
     NUMBERS_LEASED,
     QUEUES_MAX,
@@ -90,7 +89,6 @@ def handle_hello(context: Context, session: Session, request_id: int, head: Hell
         session.number,
         first,
         count,
-        FRAME_CHANNELS_MAX,
         takes_files=head.role == "client",
     )
     context.answer(session, request_id, welcome)
