@@ -25,7 +25,7 @@ from dray.testing.storage_peer import SEQUENCE, STREAM
 from dray.testing.storage_records import Letters, Records, sizes_and_crcs
 from dray.wire import frames
 
-GOLDEN = Path(__file__).with_name("golden") / "store-2.tar.xz"
+GOLDEN = Path(__file__).with_name("golden") / "store-1.tar.xz"
 SIZES = Sizes(heap_file_bytes=4 << 20, log_bytes=1 << 20, queue_files=True, express_bytes=0)
 OUTGOING = "dray://peer:7340/there"
 MTIME = 1_700_000_000

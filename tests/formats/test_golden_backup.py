@@ -1,4 +1,4 @@
-"""A backup made by an earlier version: it must be restored by every later one."""
+"""A backup of the first version: every later one must restore it."""
 
 from __future__ import annotations
 

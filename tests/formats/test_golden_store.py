@@ -1,4 +1,4 @@
-"""A data directory that an earlier version wrote: every later one must open it."""
+"""A data directory of the first version: every later one must open it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_there_is_one_of_each_kind_of_file():
     assert "lqs/00000002" in {name.rpartition(".")[0] for name in names}
 
 
-def test_its_checkpoints_become_those_of_this_version(desk, tmp_path):
+def test_its_checkpoints_can_be_written_again(desk, tmp_path):
     for _ in range(2):
         desk.store.checkpoint(desk.manager.snapshot())
     disk = ReadOnlyDisk(tmp_path)

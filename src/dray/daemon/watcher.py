@@ -40,7 +40,6 @@ from dray.store.manifest import (
     Manifest,
     check_not_emptied,
     differences,
-    had_store,
     identity_of,
     is_own_name,
     overwrite_manifest,
@@ -168,10 +167,9 @@ class UnwatchedDisk(RealDisk):
         super().lock()
         try:
             manifest = read_manifest(self.path)
-            self._had_store = manifest is not None and had_store(manifest)
+            self._had_store = manifest is not None and manifest.store
             if manifest is not None and manifest.closed:
                 manifest.closed = False
-                manifest.store = had_store(manifest)
                 manifest.files = _strangers(manifest.files)
                 write_manifest(self.path, manifest)
         except ValueError:
@@ -251,7 +249,7 @@ class Guard:
                 self._tell("deleted", "manifest.json", detail, seen="start")
             return
         now = take_stock(self._data)
-        self._store = self.had_store = had_store(manifest)
+        self._store = self.had_store = manifest.store
         if self._store:
             check_not_emptied(now)
         self._check_audit(manifest)

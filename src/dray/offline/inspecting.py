@@ -15,12 +15,12 @@ from dray.model.ids import ManagerId, join_id
 from dray.offline.fact_text import tell
 from dray.offline.stopped import Offline
 from dray.store.decisions import LOG_NAME
-from dray.store.group import HEADED, OPENING, SEAL, facts_of, ranges_of
+from dray.store.group import OPENING, SEAL, facts_of, ranges_of
 from dray.store.heap import file_name, numbers_of
 from dray.store.kinds import express_files
 from dray.store.qmlog import LogReader
 
-_MARKS = {0: "", OPENING: "opening", OPENING | HEADED: "opening", SEAL: "seal"}
+_MARKS = {0: "", OPENING: "opening", SEAL: "seal"}
 
 
 class GroupSeen(msgspec.Struct, kw_only=True):

@@ -233,7 +233,8 @@ def _tell(move: Move, progress: Progress) -> None:
         )
         here = identity_of(move.target)
         if manifest is None:
-            manifest = Manifest(closed=True, identity=here, files=take_stock(move.target))
+            files = take_stock(move.target)
+            manifest = Manifest(closed=True, identity=here, files=files, store=True)
         manifest.identity = here
         if known or not manifest.audit_entries:
             manifest.audit_entries, manifest.audit_digest = audit.head

@@ -2,7 +2,7 @@
 
     offset  bytes  field        all numbers little-endian
     0       4      magic        "DCKP" in MQTrans, "DSEQ" in MQInSeqs
-    4       2      version      2; files of version 1 are read
+    4       2      version      1
     6       2      reserved     0
     8       8      generation   1, 2, 3...; the same in both pairs for what belongs together;
                                 0 in a file that was made and into which none was written yet
@@ -17,8 +17,6 @@
     64      8      size         of the file when this was written
     72      440    reserved     0
     512     length snapshot     opaque; whatever its owner gave
-
-In version 1 everything behind the CRC32C was zeros and was not covered by it.
 
 The snapshot is written first and the header last, in one sector, after the log and the heap files
 it speaks of were synced. So a header that fits its snapshot proves the whole, and until then the
@@ -47,8 +45,7 @@ SEQUENCES: Final = ("MQInSeqs.lg1", "MQInSeqs.lg2")
 PAIRS: Final = (TRANSACTIONS, SEQUENCES)
 NAMES: Final = (*TRANSACTIONS, *SEQUENCES)
 _MAGICS: Final = {**dict.fromkeys(TRANSACTIONS, b"DCKP"), **dict.fromkeys(SEQUENCES, b"DSEQ")}
-VERSION: Final = 2
-VERSION_WITHOUT_SIZE: Final = 1
+VERSION: Final = 1
 _HEADER: Final = struct.Struct("<4sHHQQQQQIIIIQ")
 _CRC_OFFSET: Final = 56
 _CRC: Final = struct.Struct("<I")
@@ -99,7 +96,7 @@ class Mark(NamedTuple):
     epoch: int
     waiting: int
     size: int = 0
-    """Of the file; 0 if a version wrote it that did not say."""
+    """Of the file, which `SnapshotWriter.finish` fills in."""
 
 
 ORIGIN: Final = Mark("", generation=0, lsn=0, facts=0, capacity=0, length=0, epoch=0, waiting=0)
@@ -206,29 +203,26 @@ def _header(name: str, mark: Mark, crc: int) -> bytearray:
         0,
         mark.size,
     )
-    _CRC.pack_into(image, _CRC_OFFSET, _header_crc(image, crc, VERSION))
+    _CRC.pack_into(image, _CRC_OFFSET, _header_crc(image, crc))
     return image
 
 
-def _header_crc(image: bytearray, crc: int, version: int) -> int:
+def _header_crc(image: bytearray, crc: int) -> int:
     """The checksum of a header, continued from that of its snapshot."""
     view = memoryview(image)
-    crc = crc32c(view[:_CRC_OFFSET], crc)
-    return crc if version == VERSION_WITHOUT_SIZE else crc32c(view[_COVERED_FROM:], crc)
+    return crc32c(view[_COVERED_FROM:], crc32c(view[:_CRC_OFFSET], crc))
 
 
 def _valid_mark(file: File, header: bytearray) -> Mark | None:
     (magic, version, _, generation, lsn, facts, capacity, length, epoch, waiting, crc, _, size) = (
         _HEADER.unpack_from(header)
     )
-    if magic != _MAGICS[file.name] or version not in {VERSION, VERSION_WITHOUT_SIZE}:
+    if magic != _MAGICS[file.name] or version != VERSION:
         return None
     if SECTOR_BYTES + length > file.size():
         return None
-    if _header_crc(header, _snapshot_crc(file, length), version) != crc:
+    if _header_crc(header, _snapshot_crc(file, length)) != crc:
         return None
-    if version == VERSION_WITHOUT_SIZE:
-        size = 0
     return Mark(file.name, generation, lsn, facts, capacity, length, epoch, waiting, size)
 
 

@@ -3,8 +3,7 @@
     offset  bytes  field          all numbers little-endian
     0       4      magic          "DQML"
     4       2      version        1
-    6       2      flags          1 opening (first group of a life), 2 seal (written at rest),
-                                  4 in the first group of all: checkpoint files have headers
+    6       2      flags          1 opening (first group of a life), 2 seal (written at rest)
     8       8      lsn            byte position of this group in the endless log
     16      8      watermark      everything below this lsn was durable when this was written
     24      8      first fact     number of the first fact, counted from 0 since the store was made
@@ -37,7 +36,6 @@ MAGIC: Final = b"DQML"
 VERSION: Final = 1
 OPENING: Final = 1
 SEAL: Final = 2
-HEADED: Final = 4
 
 _HEADER: Final = struct.Struct("<4sHHQQQQIIIIII")
 _RANGE: Final = struct.Struct("<III")
@@ -69,7 +67,6 @@ class Group(NamedTuple):
     length: int
     flags: int = 0
     heap_file_bytes: int = 0
-    """0 if the version that wrote it did not say."""
 
     @property
     def end(self) -> int:

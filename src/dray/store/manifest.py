@@ -64,7 +64,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     closed: bool
     identity: Identity
     files: dict[str, FileMark]
-    store: bool = False
+    store: bool
     """Whether a store is there, or was at any time before."""
     audit_entries: int = 0
     audit_digest: str = ORIGIN
@@ -107,11 +107,6 @@ def differences(before: Mapping[str, FileMark], now: Mapping[str, FileMark]) -> 
         elif was is not None and is_ is not None and was != is_:
             found.append(Difference("edited", name, _what_changed(was, is_)))
     return found
-
-
-def had_store(manifest: Manifest) -> bool:
-    """Whether a store was there, by any manifest; older ones say it by its files only."""
-    return manifest.store or LOG_NAME in manifest.files
 
 
 def check_not_emptied(now: Mapping[str, FileMark]) -> None:

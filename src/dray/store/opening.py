@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dray.store.decisions import LOG_NAME, Act
 from dray.store.disk import LOCK_NAME, Disk, File
-from dray.store.group import HEADED, OPENING
+from dray.store.group import OPENING
 from dray.store.heap import Heap
 from dray.store.kinds import file_name
 from dray.store.limits import SECTOR_BYTES
@@ -65,7 +65,7 @@ class Opening:
             for name in (LOCK_NAME, *MAP_NAMES):
                 forget_end(self._disk, name)
         self._make_durable(log, chain)
-        _begin_life(log, chain, OPENING | HEADED if fresh else OPENING)
+        _begin_life(log, chain)
         note_end(witness, log.durable)
         witness.sync()
         self.checkpoint_is_wanted = bool(
@@ -90,9 +90,9 @@ class Opening:
         self._disk.sync_directory()
 
 
-def _begin_life(log: Log, chain: Chain, flags: int) -> None:
+def _begin_life(log: Log, chain: Chain) -> None:
     log.epoch = chain.epoch + 1
     # Without room for it, `fits` asks for a checkpoint first, which carries the epoch as well.
-    if log.write_mark(flags):
+    if log.write_mark(OPENING):
         log.file.sync()
         log.durable = log.head

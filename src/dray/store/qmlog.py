@@ -24,7 +24,6 @@ from typing import NamedTuple
 from dray.errors import StoreFull, StorePoisoned
 from dray.store.disk import File
 from dray.store.group import (
-    HEADED,
     HEADER_BYTES,
     MAGIC,
     OPENING,
@@ -311,7 +310,7 @@ class Log:
 
     def write_mark(self, flag: int) -> bool:
         """Write a group of no facts, if there is room: an opening or a seal."""
-        assert flag in {OPENING, OPENING | HEADED, SEAL}
+        assert flag in {OPENING, SEAL}
         assert not self._pending_facts, "marks stand between groups of facts"
         if group_bytes(0, 0) > self.tail + self.capacity - self.head:
             return False

@@ -26,7 +26,7 @@ from dray.store.disk import (
 from dray.store.heap import Extent, file_name
 from dray.store.heap_file import missing_file, short_file
 from dray.store.location import refuse_if_moved
-from dray.store.manifest import had_store, read_manifest
+from dray.store.manifest import read_manifest
 
 _DESCRIPTORS_MAX: Final = 64
 
@@ -146,7 +146,7 @@ class ReadOnlyDisk:
             manifest = read_manifest(self.path)
         except (OSError, ValueError):
             return False
-        return manifest is not None and had_store(manifest)
+        return manifest is not None and manifest.store
 
     def rename(self, old: str, new: str) -> NoReturn:
         """Refuse."""

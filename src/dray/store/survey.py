@@ -33,7 +33,7 @@ from dray.store.decisions import (
     refusal,
 )
 from dray.store.disk import Disk, File
-from dray.store.group import HEADED, HEADER_BYTES, decode_header
+from dray.store.group import HEADER_BYTES, decode_header
 from dray.store.heap import numbers_of
 from dray.store.maps import MAP_NAMES
 from dray.store.qmlog import LogReader
@@ -85,8 +85,11 @@ class LogSight(NamedTuple):
     state: LogState
     capacity: int = 0
     is_short: bool = False
-    headed: bool = False
-    """Whether every checkpoint file must have a header, were it only the one it was made with."""
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether the first group was written, before which each checkpoint file got a header."""
+        return self.state in {LogState.ORIGIN, LogState.LATER}
 
 
 class Sight(NamedTuple):
@@ -135,7 +138,7 @@ def look(disk: Disk) -> Sight:
         if name not in missing and is_cut(disk, name, marks.get(name))
     ]
     for name, state in states.items():
-        lost_its_header = log.headed and state is CheckpointState.ABSENT
+        lost_its_header = log.has_groups and state is CheckpointState.ABSENT
         if name not in missing and state in _UNWRITTEN and (lost_its_header or name in short):
             states[name] = CheckpointState.DAMAGED
     cut = (*[name for name in short if name not in NAMES or name in marks],)
@@ -192,11 +195,7 @@ def _look_at_log(disk: Disk, capacity: int) -> LogSight:
         short = size < capacity
         if not capacity or reader.is_blank():
             return LogSight(LogState.BLANK, capacity, short)
-        first = reader.group_at(0)
-        if first is not None:
-            return LogSight(LogState.ORIGIN, capacity, short, bool(first[0].flags & HEADED))
-        # No group was overwritten before both files of each pair had been written.
-        return LogSight(LogState.LATER, capacity, short, headed=True)
+        return LogSight(LogState.ORIGIN if reader.group_at(0) else LogState.LATER, capacity, short)
     finally:
         file.close()
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 from random import Random
 
 import pytest
-from crc32c import crc32c
 
 from dray.store.checkpoint import (
     NAMES,
@@ -105,18 +103,6 @@ def test_any_changed_byte_of_an_unused_one_is_damage(disk):
         copy = disk.after_crash(Fate.KEPT)
         copy.damage(NAME, offset, bytes([disk.image(NAME)[offset] ^ 0x80]))
         assert examine(copy, NAME) == (CheckpointState.DAMAGED, None)
-
-
-def test_one_of_the_first_version_is_read_and_says_no_size(disk):
-    snapshot = b"what the first version wrote"
-    header = bytearray(SECTOR_BYTES)
-    fields = (b"DCKP", 1, 0, 5, 512, 9, 1 << 16, len(snapshot), 2, 1)
-    struct.pack_into("<4sHHQQQQQII", header, 0, *fields)
-    struct.pack_into("<I", header, 56, crc32c(header[:56], crc32c(snapshot)))
-    disk.open(NAME, size=CHECKPOINT_BYTES).write(bytes(header) + snapshot, 0)
-    mark = MARK._replace(length=len(snapshot), size=0)
-    assert examine(disk, NAME) == (CheckpointState.VALID, mark)
-    assert read_snapshot(disk, mark) == snapshot
 
 
 def test_a_half_overwritten_one_is_damage(disk):

@@ -110,7 +110,7 @@ def test_these_names_it_never_gives(name):
 
 def test_a_manifest_comes_back_and_damage_is_no_manifest(data):
     assert read_manifest(data) is None
-    manifest = Manifest(closed=True, identity=HERE, files={"a": FileMark(1, 2, "3")})
+    manifest = Manifest(closed=True, identity=HERE, files={"a": FileMark(1, 2, "3")}, store=True)
     write_manifest(data, manifest)
     assert read_manifest(data) == manifest
     for other in (b"", b"{}", b"{}\n", b',"crc32c":"00000000"}\n'):
@@ -121,7 +121,9 @@ def test_a_manifest_comes_back_and_damage_is_no_manifest(data):
 
 @pytest.mark.parametrize("bit", range(8))
 def test_no_flipped_bit_of_a_manifest_is_believed(data, bit):
-    manifest = Manifest(closed=True, identity=HERE, files={"QMLog": FileMark(1, 2, "3")})
+    manifest = Manifest(
+        closed=True, identity=HERE, files={"QMLog": FileMark(1, 2, "3")}, store=True
+    )
     write_manifest(data, manifest)
     path = data / "manifest.json"
     whole = path.read_bytes()
@@ -155,7 +157,12 @@ def test_an_audit_is_held_against_the_manifest(tmp_path, act, line, sentence):
     write_manifest(
         tmp_path,
         Manifest(
-            closed=True, identity=identity, files={}, audit_entries=entries, audit_digest=digest
+            closed=True,
+            identity=identity,
+            files={},
+            store=False,
+            audit_entries=entries,
+            audit_digest=digest,
         ),
     )
     lines = audit.path.read_text().splitlines(keepends=True)

@@ -69,16 +69,6 @@ def test_one_that_was_cut_behind_its_content_is_used_and_told_until_it_is_writte
     assert (store.report.notices(), ledger.state()) == ([], before.state())
 
 
-def test_a_store_that_was_made_without_headers_still_starts_from_its_log(monkeypatch):
-    """As an older version made it: zeros are what was never written then."""
-    monkeypatch.setattr("dray.store.opening.HEADED", 0)
-    disk, before = used(checkpoints=0)
-    for name in NAMES:
-        zero(disk, name)
-    store, ledger = opened(disk)
-    assert (store.report.notices(), ledger.state()) == ([], before.state())
-
-
 def test_what_was_never_written_has_the_header_it_was_made_with():
     disk, _ = used(checkpoints=1)
     states = {name: examine(disk, name)[0] for name in NAMES}
