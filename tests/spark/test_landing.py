@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -204,6 +205,34 @@ def test_two_landings_into_one_directory_do_not_meet(spark, queue, out):
 
     assert len(refused) == 1
     assert "another landing works in" in refused[0]
+
+
+class ElsewherePuller(LocalPuller):
+    """Pulls as an executor does whose directory the driver does not see, or sees late."""
+
+    def __init__(self, hides):
+        self.hides = hides
+
+    def close(self):
+        for payload in Path(self.hides).iterdir():
+            payload.rename(f"{self.hides}.{payload.name}")
+
+
+def test_payloads_that_the_driver_does_not_see_are_an_error_and_nothing_is_settled(
+    spark, queue, out
+):
+    queue.add(b"one")
+    reader = spark.readStream.format("localqueue").option("directory", str(queue.directory))
+    landing = Landing(out, ElsewherePuller(str(out / "payload")), LocalSettler())
+
+    with pytest.raises(StoreError, match=r"directory that the driver and all executors share"):
+        landing.run(reader.load())
+
+    assert not table(out)
+    assert not queue.settled
+    # Once the directory is shared, the landing goes on.
+    land(spark, queue, out)
+    assert_landed_once(queue, out)
 
 
 def test_a_directory_that_cannot_be_made_is_one_clear_sentence(spark, queue, tmp_path):

@@ -7,7 +7,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from dray.cli.spark import land as land_command
 from dray.errors import InvalidConfiguration, QueueRecreated
-from dray.spark import BYTES_PER_BATCH
+from dray.spark import BYTES_PER_BATCH, land
 from dray.spark.offsets import (
     QueueBirth,
     Span,
@@ -21,6 +21,7 @@ from dray.spark.offsets import (
 )
 from dray.spark.options import read_options
 from dray.spark.reader import StreamReader
+from dray.spark.source import DraySource
 
 LEAST = {"url": "dray://127.0.0.1", "queue": "orders"}
 
@@ -83,6 +84,36 @@ def test_an_option_that_makes_no_sense_is_refused(given, said):
 
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_landing_goes_on_over_what_is_gone_and_still_refuses_a_queue_made_anew():
+    options = read_options(LEAST | {"failOnDataLoss": "false", "acceptNewQueue": "false"})
+
+    assert (options.fail_on_data_loss, options.accept_new_queue) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"maxOffsetsPerTrigger": "3"}, "maxOffsetsPerTrigger limits a micro-batch"),
+        ({"maxbytespertrigger": "3MiB"}, "maxBytesPerTrigger limits a micro-batch"),
+        ({"startingOffsets": "latest"}, "reads nothing"),
+    ],
+)
+def test_an_option_that_does_nothing_in_a_batch_is_refused(given, said):
+    source = DraySource(LEAST | given)
+
+    assert isinstance(source.streamReader(None), StreamReader)
+    with pytest.raises(InvalidConfiguration, match=said):
+        source.reader(None)
+
+
+@pytest.mark.parametrize("out", ["s3://bucket/x", "file:///tmp/x", "HDFS://name/x", "s3:/bucket/x"])
+def test_landing_into_a_url_is_refused_before_anything_starts(out, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidConfiguration, match="directory that the driver and all executors"):
+        land("dray://127.0.0.1:1", "orders", out)
+    assert not list(tmp_path.iterdir())
 
 
 def at(born, lookup_id):

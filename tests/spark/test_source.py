@@ -7,12 +7,12 @@ import json
 import pytest
 
 import dray
-from dray.errors import QueueNotFound, QueueRecreated
+from dray.errors import InvalidConfiguration, QueueNotFound, QueueRecreated, StoreError
 from dray.spark.catalogue import Catalogue
 from dray.spark.failure import plainly
 from dray.spark.offsets import QueuePlace, Span, spans
 from dray.spark.options import read_options
-from dray.spark.reader import BatchReader
+from dray.spark.reader import BatchReader, StreamReader
 
 slow_spark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -59,6 +59,36 @@ def test_queues_are_found_by_name_and_pattern(catalogue, manager, orders):
         _ = catalogue("nowhere").places
     with pytest.raises(QueueNotFound):
         catalogue("orders").place(Span("f" * 32, "orders", 1, 0, 1))
+
+
+def test_a_pattern_that_no_queue_fits_is_an_error(catalogue, orders):
+    assert len(catalogue("orders,ord*").places) == 1
+    with pytest.raises(QueueNotFound, match=r"no queue fits the pattern 'order-\*'"):
+        _ = catalogue("orders,order-*").places
+
+
+@pytest.mark.parametrize(
+    ("kind", "begin"),
+    [(BatchReader, BatchReader.partitions), (StreamReader, StreamReader.initialOffset)],
+)
+def test_starting_offsets_of_a_manager_that_no_url_has_are_an_error(daemon, orders, kind, begin):
+    born = orders.info().born
+    starting = json.dumps({"f" * 32: {"orders": {"born": born, "lookup_id": 2}}})
+    options = {"url": daemon.url, "queue": "orders", "startingOffsets": starting}
+    planner = kind(read_options(options))
+    with pytest.raises(InvalidConfiguration, match=f"names the queue manager {'f' * 32}"):
+        begin(planner)
+    planner.catalogue.close()
+
+
+def test_a_batch_from_offsets_of_a_queue_that_is_gone_is_an_error(daemon, manager, orders):
+    offset = {"born": orders.info().born, "lookup_id": 2}
+    starting = {manager.info().id: {"orders": offset, "gone": offset}}
+    options = {"url": daemon.url, "queue": "*", "startingOffsets": json.dumps(starting)}
+    with pytest.raises(StoreError, match="'gone'"):
+        BatchReader(read_options(options)).partitions()
+    lenient = BatchReader(read_options(options | {"failOnDataLoss": "false"}))
+    assert sum(each.span.upto - each.span.after for each in lenient.partitions()) == 8
 
 
 def test_a_queue_that_was_made_again_is_not_the_one_that_was_read(catalogue, manager, orders):

@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dray.errors import QueueNotFound
+from dray.errors import InvalidConfiguration, QueueNotFound
 from dray.model.classes import QueueKind
 from dray.model.limits import BATCH_MESSAGES_MAX
 from dray.spark.managers import Managers, first_after, list_large, pages
@@ -26,6 +26,7 @@ class Catalogue:
         self._options = options
         self._managers = Managers()
         self._places: dict[tuple[str, str], QueuePlace] = {}
+        self._manager_ids: set[str] = set()
 
     @property
     def places(self) -> list[QueuePlace]:
@@ -35,17 +36,31 @@ class Catalogue:
         return list(self._places.values())
 
     def refresh(self) -> None:
-        """Look again, since queues come and go. Raises `QueueNotFound` for a name without one."""
+        """Look again, since queues come and go.
+
+        Raises `QueueNotFound` if no queue has a name, or none at any of the urls fits a pattern.
+        """
         found: dict[tuple[str, str], QueuePlace] = {}
+        fitting = dict.fromkeys(self._options.queues, False)
         for url in self._options.urls:
             manager = self._managers.at(url)
             manager_id = manager.info().id
+            self._manager_ids.add(manager_id)
             born = {
                 info.name: info.born for info in manager.queues() if info.kind is QueueKind.PRIVATE
             }
             for wanted in self._options.queues:
                 for name in _matching(wanted, list(born), url):
                     found[manager_id, name] = QueuePlace(url, manager_id, name, born[name])
+                    fitting[wanted] = True
+        for wanted, fits in fitting.items():
+            if not fits:
+                urls = ", ".join(self._options.urls)
+                raise QueueNotFound(
+                    f"no queue fits the pattern {wanted!r} at {urls}; create one or mend the option"
+                    " queue",
+                    queue=wanted,
+                )
         self._places = found
 
     def known(self) -> set[tuple[str, str]]:
@@ -67,6 +82,18 @@ class Catalogue:
             )
         check_birth(place.birth, span.born)
         return place
+
+    def check_managers(self, start: Offsets) -> None:
+        """Raise `InvalidConfiguration` if `start` names a manager that none of the urls has."""
+        if not self._places:
+            self.refresh()
+        for manager_id in start:
+            if manager_id not in self._manager_ids:
+                urls = ", ".join(self._options.urls)
+                raise InvalidConfiguration(
+                    f"startingOffsets names the queue manager {manager_id}, and none of the urls"
+                    f" ({urls}) leads to it; correct the id or add its url"
+                )
 
     def check_births(self, start: Offsets) -> None:
         """Raise `QueueRecreated` if a queue is another one than the one that `start` tells of."""

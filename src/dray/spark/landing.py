@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import re
 import signal
 import threading
 import time
@@ -26,11 +27,18 @@ from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dray.client.public_calls import checked
-from dray.errors import DrayError, QueueRecreated, StoreLocked
+from dray.errors import (
+    DrayError,
+    InvalidConfiguration,
+    QueueRecreated,
+    StoreError,
+    StoreLocked,
+)
 from dray.spark.failure import WORKER_TOO_SLOW, disk_told, plainly
 from dray.spark.session import spark_session
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -49,6 +57,8 @@ STARTS_MAX = 5
 """Queries begun for one landing while workers are too slow for Spark, which waits 10 s for each."""
 _POLL_SECONDS = 0.2
 _TRIGGER_INTERVAL = "500 milliseconds"
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 Report = Callable[["LandingSummary"], None]
 
@@ -115,6 +125,8 @@ def land(
     """
     from dray.spark.managers import ManagerPuller, ManagerSettler
 
+    directory = _directory(out)
+
     def rows(spark: SparkSession) -> DataFrame:
         from dray.spark.source import DraySource
 
@@ -134,7 +146,7 @@ def land(
     try:
         with _session(session) as spark:
             landing = Landing(
-                Path(out), ManagerPuller(), settler, report, accept_new_queue=accept_new_queue
+                directory, ManagerPuller(), settler, report, accept_new_queue=accept_new_queue
             )
             return landing.run(rows(spark), until)
     finally:
@@ -270,10 +282,26 @@ class Landing:
         landed = self._table.already_landed(pulled["sequence_id"])
         examined = examine(pulled, landed, self._table.reached)
         if examined.rows.num_rows:
+            self._check_payloads(examined.rows)
             with disk_told(self.summary.table_directory):
                 self._table.commit(examined.rows, examined.reached)
         self._settle(examined)
         self._count(examined)
+
+    def _check_payloads(self, rows: pa.Table) -> None:
+        """Raise `StoreError` if this machine does not see what the executors put in place."""
+        for name, size in zip(rows["payload"].to_pylist(), rows["size"].to_pylist(), strict=True):
+            if name is None:
+                continue
+            path = self.payloads / name
+            with disk_told(self.out):
+                there = path.stat().st_size if path.exists() else None
+            if there != size:
+                raise StoreError(
+                    f"an executor wrote {path}, {size} bytes, and the driver finds"
+                    f" {'no such file' if there is None else f'{there} bytes'} there; land into a"
+                    " directory that the driver and all executors share. Nothing was settled"
+                )
 
     def _settle(self, examined: Examined) -> None:
         """Take from the queues what the table has; a crash before this is made good by the next."""
@@ -309,6 +337,17 @@ class Landing:
         summary.seconds = self._last_rows_at - self._started_at
         if self._report is not None:
             self._report(summary)
+
+
+def _directory(out: str | Path) -> Path:
+    """Where to land; raises `InvalidConfiguration` for a URL, before anything is started."""
+    scheme = _URL.match(str(out))
+    if scheme is None:
+        return Path(out)
+    raise InvalidConfiguration(
+        f"cannot land into {str(out)!r}: {scheme[1]} URLs are not supported; name a directory that"
+        " the driver and all executors share"
+    )
 
 
 @contextmanager

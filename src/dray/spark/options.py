@@ -9,8 +9,8 @@
     maxBytesPerTrigger     payload bytes of one micro-batch at most (one row may be more by itself)
     minPartitions          into how many tasks a micro-batch is divided, where it has that many rows
     failOnDataLoss         whether offsets that the queues no longer know end the query
-    acceptNewQueue         whether a queue that was made again is read from its first position; as
-                           with failOnDataLoss=false
+    acceptNewQueue         whether a queue that was made again is read from its first position; by
+                           default only with failOnDataLoss=false
 
 Spark hands over the keys in any case: they compare without regard to it, as in Spark's own sources.
 """
@@ -59,6 +59,8 @@ def read_options(given: Mapping[str, str]) -> Options:
         )
     fail_on_data_loss = _choice(by_key, "failOnDataLoss", ("true", "false")) == "true"
     accept_new_queue = _choice(by_key, "acceptNewQueue", ("false", "true")) == "true"
+    if "acceptnewqueue" not in by_key:
+        accept_new_queue = not fail_on_data_loss
     return Options(
         urls=_names(by_key, "url"),
         queues=_names(by_key, "queue"),
@@ -69,8 +71,24 @@ def read_options(given: Mapping[str, str]) -> Options:
         bytes_max=_size(by_key, "maxBytesPerTrigger"),
         partitions=_number(by_key, "minPartitions") or PARTITIONS_DEFAULT,
         fail_on_data_loss=fail_on_data_loss,
-        accept_new_queue=accept_new_queue or not fail_on_data_loss,
+        accept_new_queue=accept_new_queue,
     )
+
+
+def check_for_batch(given: Mapping[str, str]) -> None:
+    """Refuse options that do nothing in a batch query; raises `InvalidConfiguration`."""
+    by_key = {key.lower(): value for key, value in given.items()}
+    for name in ("maxOffsetsPerTrigger", "maxBytesPerTrigger"):
+        if name.lower() in by_key:
+            raise InvalidConfiguration(
+                f"{name} limits a micro-batch, and spark.read has none; leave it out or use"
+                " spark.readStream"
+            )
+    if by_key.get("startingoffsets") == "latest":
+        raise InvalidConfiguration(
+            "startingOffsets is 'latest': a batch query that begins behind the last message reads"
+            " nothing; leave it out, give offsets, or use spark.readStream"
+        )
 
 
 def _names(options: Mapping[str, str], name: str) -> tuple[str, ...]:

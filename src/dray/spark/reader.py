@@ -88,6 +88,19 @@ class _Reading:
             self._catalogue = Catalogue(self.options)
         return self._catalogue
 
+    def check_nothing_lost(self, start: Offsets) -> None:
+        """Raise an error if a queue that `start` names is gone, or another one of the name."""
+        if not self.options.accept_new_queue:
+            self.catalogue.check_births(start)
+        if not self.options.fail_on_data_loss:
+            return
+        missing = lost(start, self.catalogue.known())
+        if missing:
+            raise StoreError(
+                f"the query had read from {', '.join(missing)}, which cannot be found any more;"
+                " set failOnDataLoss to false to go on without"
+            )
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition, on an executor."""
         managers = Managers()
@@ -224,6 +237,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             case str(other):
                 raise AssertionError(other)
             case offsets:
+                patiently(lambda: self.catalogue.check_managers(offsets))
                 return offsets
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -241,7 +255,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def _next(self, start: Offsets, limits: Limits) -> Offsets:
         _check_form(start)
         self.catalogue.refresh()
-        self._check_nothing_lost(start)
+        self.check_nothing_lost(start)
         end = start
         places = self.catalogue.places
         for place in places:
@@ -281,18 +295,6 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         if self._catalogue is not None:
             self._catalogue.close()
 
-    def _check_nothing_lost(self, start: Offsets) -> None:
-        if not self.options.accept_new_queue:
-            self.catalogue.check_births(start)
-        if not self.options.fail_on_data_loss:
-            return
-        missing = lost(start, self.catalogue.known())
-        if missing:
-            raise StoreError(
-                f"the query had read from {', '.join(missing)}, which cannot be found any more;"
-                " set failOnDataLoss to false to go on without"
-            )
-
 
 class BatchReader(_Reading, DataSourceReader):
     """Reads what is there now, once."""
@@ -301,11 +303,14 @@ class BatchReader(_Reading, DataSourceReader):
         """The tasks."""
         start = self.options.starting if isinstance(self.options.starting, dict) else {}
         try:
-            if not self.options.accept_new_queue:
-                patiently(lambda: self.catalogue.check_births(start))
+            patiently(lambda: self._check_start(start))
             return patiently(lambda: self._partitions(start, self.catalogue.latest(start)))
         finally:
             self.catalogue.close()
+
+    def _check_start(self, start: Offsets) -> None:
+        self.catalogue.check_managers(start)
+        self.check_nothing_lost(start)
 
 
 def _check_form(offsets: Offsets) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from dray.spark.options import Options, read_options
+from dray.spark.options import Options, check_for_batch, read_options
 from dray.spark.reader import BatchReader, StreamReader
 from dray.spark.schema import schema_for, spark_schema
 
@@ -24,6 +24,7 @@ class DraySource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
+        check_for_batch(self.options)
         return BatchReader(self._read_options())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
