@@ -125,7 +125,7 @@ def test_a_given_up_call_in_a_transaction_leaves_only_its_abort(in_loop):
         receiving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await receiving
-        with pytest.raises(dray.TransactionAborted, match="given up"):
+        with pytest.raises(dray.TransactionAborted, match="was cancelled"):
             await transaction.commit()
         await queue.send(b"free")
         return (await queue.receive(0)).body
@@ -334,7 +334,7 @@ def test_the_awaited_face_has_every_name_of_the_blocking_one():
     for blocking, awaited in pairs:
         public = {name for name in vars(blocking) if not name.startswith("_")}
         offered = {name for name in dir(awaited) if not name.startswith("_")}
-        extra = {"way"} if blocking is queue.Queue else set()
+        extra = {"handle"} if blocking is queue.Queue else set()
         instance = {"id", "fragment_size"}
         assert public - extra - instance <= offered
         missing = {

@@ -326,7 +326,7 @@ def test_a_source_that_the_manager_reads_otherwise_is_not_sent(
         return count
 
     monkeypatch.setattr(copying, "preadv", preadv)
-    with pytest.raises(dray.SourceChanged, match="changed while it was being sent") as caught:
+    with pytest.raises(dray.SourceChanged, match="changed while Dray sent it") as caught:
         opened.send(source)
     assert caught.value.path == str(source)
     monkeypatch.undo()

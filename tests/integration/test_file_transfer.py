@@ -151,7 +151,7 @@ def test_what_was_unfinished_when_both_ended_goes_on_where_it_was(stage, monkeyp
 
     monkeypatch.setattr(steps, "watch", watch)
     offer, incoming = stage.offer(), stage.accept()
-    with pytest.raises(dray.TransferTimeout, match="stopped here"):
+    with pytest.raises(dray.TransferTimeout, match="suspended here"):
         incoming.save_to(stage.path / "target")
     assert reached.is_set()
     offer.close()

@@ -158,8 +158,8 @@ class TargetFolder:
             descriptor, _ = open_locked(lock, wait_s=_WAIT_S)
         except BlockingIOError as error:
             raise TargetUnwritable(
-                f"another receiver is busy with message {item.id} in {self.path}; receive again,"
-                " the message is still in its queue",
+                f"another receiver is receiving message {item.id} into {self.path}; receive"
+                " again, the message is still in its queue",
                 path=str(self.path),
             ) from error
         except OSError as error:
@@ -351,7 +351,8 @@ def _make(path: Path) -> list[Path]:
         for each in reversed(made):
             each.rmdir()
         raise InvalidConfiguration(
-            f"{path} cannot be used as a directory: {error.strerror or error}"
+            f"{path} cannot be used as a directory: {error.strerror or error}; name another"
+            " directory"
         ) from error
     return made
 

@@ -101,7 +101,7 @@ def command(
         raise click.UsageError("--no-sync is for --to DIR: without it no file is written.")
     if folder is None and standard_output_is_closed():
         raise TargetUnwritable(
-            "standard output is closed, and nobody would see the message; receive with --to DIR",
+            "standard output is closed, so nobody would see the message; receive with --to DIR",
             path="-",
         )
     with ExitStack() as stack:

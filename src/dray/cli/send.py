@@ -336,8 +336,8 @@ def _read_whole(path: str) -> bytes:
             )
         if not rests:
             raise SourceChanged(
-                f"{path} changed while it was read; nothing was sent, so send it again once it"
-                " rests",
+                f"{path} changed while Dray read it; nothing was sent, so send it again when it"
+                " no longer changes",
                 path=path,
             )
     if len(body) > MESSAGE_BYTES_MAX:

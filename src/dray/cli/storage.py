@@ -68,7 +68,9 @@ def audit(settings: Settings, *, data: Path) -> None:
     path = data / AUDIT_NAME
     report = verify_audit(data)
     if report.intact and not path.exists():
-        raise StoreError(f"{data} has no {AUDIT_NAME}: no queue manager with an audit ran there")
+        raise StoreError(
+            f"{data} has no {AUDIT_NAME}; a queue manager writes it if its option `audit` is true"
+        )
     if settings.as_json:
         told = {**report._asdict(), "intact": report.intact, "entries": list(read_entries(path))}
         print_json(told)

@@ -97,7 +97,7 @@ def _kill(seed: int, work: Path, until: float) -> KillTally:
 
     tally = KillTally()
     if not work.is_dir():
-        raise InvalidConfiguration(f"{work} is no directory to work in")
+        raise InvalidConfiguration(f"{work} is not a directory; name one with --work")
     folder = Path(tempfile.mkdtemp(prefix="dray-torture-", dir=work))
     process = ManagerProcess("torture", folder)
     try:

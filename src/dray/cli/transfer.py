@@ -165,7 +165,10 @@ def suspend(settings: Settings, transfer_id: str, consumer: str) -> None:
         if running is not None:
             running.suspend(consumer)
         elif transfer_id not in {each.transfer_id for each in manager.unfinished_transfers()}:
-            raise Misuse(f"file transfer {transfer_id!r} is not unfinished here")
+            raise Misuse(
+                f"there is no unfinished file transfer {transfer_id!r} here; `dray transfer list`"
+                " shows them"
+            )
     _say(settings, "suspended", transfer_id)
 
 
@@ -252,7 +255,7 @@ def _save(settings: Settings, incoming: Incoming, target: Path) -> None:
     if place.exists() and incoming.path is None:
         incoming.close()
         raise TargetUnwritable(
-            f"{place} is there already and is not replaced; give another path and resume"
+            f"{place} exists and is not replaced; name another path and resume"
             f" {incoming.transfer_id}",
             path=str(place),
         )

@@ -63,8 +63,8 @@ class Address(NamedTuple):
             raise ConnectionLost(sentence) from error
         except PermissionError as error:
             raise ConnectionLost(
-                f"{self} may not be connected to: {error.strerror}; ask who runs the queue manager"
-                " there"
+                f"this user may not connect to {self}: {error.strerror}; ask who runs the queue"
+                " manager there"
             ) from error
         except (OSError, ValueError) as error:
             said = getattr(error, "strerror", None) or str(error)
@@ -116,10 +116,11 @@ def parse_address(
     files = [os.fspath(file) if file is not None else None for file in (ca, cert, key)]
     if any(files) and not secure:
         raise InvalidConfiguration(
-            f"{shown(url)} does not go through TLS: write drays:// to use a CA"
+            f"{shown(url)} does not use TLS, so `ca`, `cert` and `key` have no effect; write"
+            " drays:// or leave them out"
         )
     if key is not None and cert is None:
-        raise InvalidConfiguration("key without cert: a key needs its certificate")
+        raise InvalidConfiguration("`key` needs its certificate; give `cert` too")
     if (parts.scheme == "dray" or secure) and plain and parts.hostname and parts.path in {"", "/"}:
         number = DEFAULT_PORT if port is None else port
         return Address(parts.hostname, number, "", secure, *files)

@@ -141,8 +141,8 @@ class Claims:
                 return False
             case TransactionStatus.UNKNOWN:
                 raise InDoubt(
-                    f"the queue manager does not know any more whether {doubt} was taken by"
-                    f" {doubt.id}: look for it there",
+                    f"the queue manager no longer knows whether {doubt} was taken by {doubt.id}:"
+                    " look for it in the queue",
                     transaction_id=doubt.id,
                 )
             case _:
@@ -169,7 +169,7 @@ async def _outcome(link: Asks, doubt: Doubt) -> TransactionStatus:
 
 def _undecided(doubt: Doubt, error: DrayError) -> ConnectionLost:
     return ConnectionLost(
-        f"{error}; it is not known yet whether {doubt} was taken: if so, the next receive through"
-        " this manager hands it over",
+        f"{error}; the client does not know yet whether {doubt} was taken: if so, the next"
+        " receive through this manager returns it",
         transaction_id=doubt.id,
     )

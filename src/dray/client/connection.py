@@ -175,7 +175,10 @@ class Connection(ABC):
                 return first
             leased = await self.ask(Lease(), Leased)
             if leased.number_count < count:
-                raise ProtocolError(f"asked for {count} numbers, leased {leased.number_count}")
+                raise ProtocolError(
+                    f"the client asked for {count} numbers and the queue manager leased"
+                    f" {leased.number_count}"
+                )
             with self._lock:
                 self._session.leased(leased)
 
@@ -282,15 +285,17 @@ class Connection(ABC):
             yield encoded
 
     def _silent(self) -> ConnectionLost:
-        return ConnectionLost(f"{self.peer} did not answer in time; the connection is given up")
+        return ConnectionLost(
+            f"{self.peer} did not answer in time, so the client closed the connection"
+        )
 
     def _given_up(self) -> ConnectionLost:
         return ConnectionLost(
-            f"a request to {self.peer} was interrupted; its connection is given up"
+            f"a request to {self.peer} was interrupted, so the client closed the connection"
         )
 
     def _closed_here(self) -> ConnectionLost:
-        return ConnectionLost(f"the connection to {self.peer} was closed here")
+        return ConnectionLost(f"this program closed the connection to {self.peer}")
 
     def _broken(self, error: OSError) -> DrayError:
         why = self._tls_reason or f"{error.strerror or error}"

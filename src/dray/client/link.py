@@ -68,7 +68,9 @@ class Link:
                 return connection
         async with self._lock:
             if self._closed:
-                raise ConnectionLost(f"the handle of {self._dialer} is closed; connect again")
+                raise ConnectionLost(
+                    f"the connection to {self._dialer} was closed with close(); connect again"
+                )
             if self._connection is None or self._connection.lost is not None:
                 self._connection = await self._connect()
             return self._connection

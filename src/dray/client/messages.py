@@ -172,7 +172,7 @@ def messages_in(envelopes: Iterable[Envelope], body: memoryview, destination: st
         found.append(arrived(envelope, body[offset:end], destination).message)
         offset = end
     if not found or offset != len(body):
-        raise ProtocolError("the records in an answer do not fit what it says of them")
+        raise ProtocolError("the records in an answer do not match its envelopes")
     return found
 
 
@@ -226,10 +226,12 @@ def _destination(read_from: str, properties: Properties) -> str:
 def checked_header(record: memoryview, length: int, crc: int) -> RecordHeader:
     """Read a record's header once its length and CRC32C fit; raises `ProtocolError`."""
     if len(record) != length or crc32c.crc32c(record) != crc:
-        raise ProtocolError("a message was damaged at rest or on the way: its CRC32C does not fit")
+        raise ProtocolError(
+            "a message was damaged in the store or in transit: its CRC32C does not match"
+        )
     header = read_header(record)
     if header.record_bytes != length:
-        raise ProtocolError("a message record does not fill its place")
+        raise ProtocolError("a message record has another length than its envelope says")
     return header
 
 

@@ -193,8 +193,8 @@ class PartialFile:
     def spoilt(self, reason: str) -> TargetUnwritable:
         """What to raise when writing into it failed, here or at the queue manager."""
         return TargetUnwritable(
-            f"{self.target} cannot be written: {reason}; nothing of it was kept,"
-            " free room or give another path, the message is still there",
+            f"{self.target} cannot be written: {reason}; nothing of it was kept, so free space or"
+            " name another path; the message is still in its queue",
             path=str(self.target),
         )
 

@@ -16,14 +16,14 @@ _FOR_EVER_S = 1e9
 def check_count(name: str, value: object) -> None:
     """Raise `Misuse` unless an argument is a whole number."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Misuse(f"{name} is a whole number, not {value!r}")
+        raise Misuse(f"{name} must be a whole number, not {value!r}")
 
 
 def check_seconds(name: str, value: object) -> None:
     """Raise `Misuse` unless an argument is a number of seconds that can pass."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 < cast("float", value) <= TIME_TO_LIVE_S_MAX:
-        raise Misuse(f"{name} is a number of seconds above 0, not {value!r}")
+        raise Misuse(f"{name} must be a number of seconds above 0, not {value!r}")
 
 
 def check_timeout(timeout: object) -> None:
@@ -32,7 +32,8 @@ def check_timeout(timeout: object) -> None:
         return
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
         raise Misuse(
-            f"a timeout is a number of seconds from 0 on, or None to wait for ever; not {timeout!r}"
+            "a timeout must be a number of seconds, 0 or more, or None for no limit; not"
+            f" {timeout!r}"
         )
 
 

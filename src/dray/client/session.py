@@ -91,7 +91,7 @@ class Session:
         try:
             self.source = bytes.fromhex(head.manager_id)
         except ValueError as error:
-            raise ProtocolError(f"{head.manager_id!r} is no queue manager's id") from error
+            raise ProtocolError(f"{head.manager_id!r} is not the id of a queue manager") from error
         self.manager_id, self.manager_name = head.manager_id, head.name
         self.takes_files = head.takes_files
         self.leased(Leased(head.first_number, head.number_count))
@@ -143,7 +143,7 @@ class Session:
             return pending
         if not isinstance(frame.head, Failed):
             name = type(frame.head).__name__
-            raise ProtocolError(f"the queue manager sent {name} that nobody had asked for")
+            raise ProtocolError(f"the queue manager sent {name} without a request for it")
         listener = self._listeners.get(frame.request_id)
         if listener is not None:
             listener(error_of(frame.head))

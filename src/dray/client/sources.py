@@ -270,7 +270,8 @@ class StreamSource:
             raise TypeError("the file was opened as text; open it with mode 'rb'")
         if len(data) > len(room):
             raise InvalidArgument(
-                f"{self._name} gave {len(data)} bytes when asked for {len(room)}", argument="body"
+                f"{self._name} returned {len(data)} bytes when asked for {len(room)}",
+                argument="body",
             )
         room[: len(data)] = data
         return len(data)
@@ -279,8 +280,8 @@ class StreamSource:
         """What a read gave; raises `SourceUnreadable` for nothing yet, which is not the end."""
         if given is None:
             raise SourceUnreadable(
-                f"cannot read {self._name}: it gave nothing, and has not ended; it is set not to"
-                " block, set it to block",
+                f"cannot read {self._name}: a read returned no bytes before the end, because it"
+                " does not block; set it to block",
                 path=self._name,
             )
         return given
@@ -341,7 +342,7 @@ class FileSource:
         if size == self.size:
             how = f"it still has {size} bytes, but was written to"
         return SourceChanged(
-            f"{self.path} changed while it was being sent ({how}); nothing of it was committed,"
+            f"{self.path} changed while Dray sent it ({how}); nothing of it was committed, so"
             " send it again",
             path=str(self.path),
         )
@@ -351,8 +352,8 @@ class FileSource:
         if not self._is_as_before():
             return self.changed()
         return SourceUnreadable(
-            f"{self.path} could not be read by the queue manager to which it was lent, or not in"
-            " time; nothing of it was committed, send it again",
+            f"the queue manager could not read {self.path}, which the client lent it, or not in"
+            " time; nothing of it was committed, so send it again",
             path=str(self.path),
         )
 

@@ -101,7 +101,9 @@ def decode_origin(data: bytes) -> Origin:
     try:
         return msgspec.json.decode(data, type=Origin)
     except msgspec.MsgspecError as error:
-        raise Misuse(f"the upload was begun by another version of Dray: {error}") from error
+        raise Misuse(
+            f"another version of Dray began the upload: {error}; resume it with that version"
+        ) from error
 
 
 def check_same(before: Origin, now: Origin) -> None:
@@ -109,9 +111,9 @@ def check_same(before: Origin, now: Origin) -> None:
     cut = ("said", "fragment_size", "digest_kind")
     if any(getattr(before, name) != getattr(now, name) for name in cut):
         raise Misuse(
-            "the unfinished upload was begun with other properties, another fragment size or"
-            " digest; give the same, or drop it (`dray upload drop`, or drop_unfinished) and send"
-            " anew"
+            "the unfinished upload has other properties, or another fragment size or digest;"
+            " repeat the earlier ones, or drop the upload (`dray upload drop`, or"
+            " drop_unfinished) and send again"
         )
     if before != now:
         raise changed(now.path or "the source")
@@ -120,8 +122,8 @@ def check_same(before: Origin, now: Origin) -> None:
 def changed(path: str) -> SourceChanged:
     """Say that a source is not what it was when its upload began."""
     return SourceChanged(
-        f"{path} is not what it was when its upload began; nothing of it was committed, drop the"
-        " upload (`dray upload drop`, or drop_unfinished) and send it anew",
+        f"{path} changed after its upload began; nothing of it was committed, so drop the upload"
+        " (`dray upload drop`, or drop_unfinished) and send it again",
         path=path,
     )
 
@@ -174,6 +176,6 @@ class StateFile:
 
     def _unwritable(self, error: OSError) -> TargetUnwritable:
         return TargetUnwritable(
-            f"the state file {self.path} cannot be used: {error.strerror or error}",
+            f"the state file {self.path} cannot be used: {error.strerror or error}; name another",
             path=str(self.path),
         )

@@ -113,12 +113,11 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     def _check_tls(self) -> None:
         if self.tls_key is not None and self.tls_cert is None:
             raise InvalidConfiguration(
-                "tls_key without tls_cert: a key needs its certificate; name that, too"
+                "tls_key needs tls_cert; name the certificate of the key, too"
             )
         if self.tls_client_ca is not None and self.tls_cert is None:
             raise InvalidConfiguration(
-                "tls_client_ca without tls_cert: a listener that asks clients for one needs"
-                " a certificate of its own; name that, too"
+                "tls_client_ca needs tls_cert; name a certificate for the listener, too"
             )
 
     @property
@@ -136,8 +135,8 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
         low_water = _size("low_water", self.low_water)
         if low_water >= size:
             raise InvalidConfiguration(
-                f"low_water: {low_water} bytes can never be free on a disk of {size}; every message"
-                " would be refused"
+                f"low_water: a disk of {size} bytes can never have {low_water} bytes free, so"
+                " every message would be refused; choose a smaller value"
             )
 
     def manager_config(self, manager_id: str, life: int) -> ManagerConfig:
@@ -174,8 +173,8 @@ def read_options(file: str | os.PathLike[str] | None = None, **given: object) ->
     if "data" not in values:
         where = "" if file is None else f"in {file} "
         raise InvalidConfiguration(
-            f"no data directory is named {where}or on the command line: give --data DIR, or write"
-            ' data = "DIR" in the file of --config'
+            f"the data directory is not set {where}or on the command line; give --data DIR, or"
+            ' write data = "DIR" in the file of --config'
         )
     where = f"{file}: " if file is not None else ""
     try:
@@ -197,7 +196,7 @@ def listen_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdecimal():
-        raise InvalidConfiguration(f"{text!r} is no address to listen on: write HOST:PORT")
+        raise InvalidConfiguration(f"{text!r} is not an address to listen on; write HOST:PORT")
     if int(port) > _PORT_MAX:
         raise InvalidConfiguration(f"{text!r}: a port is at most {_PORT_MAX}")
     return host, int(port)
@@ -209,7 +208,7 @@ def _read_file(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise InvalidConfiguration(f"cannot read {file}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidConfiguration(f"{file} is no TOML file: {error}") from error
+        raise InvalidConfiguration(f"{file} is not a TOML file: {error}") from error
 
 
 def _plain(name: str, value: object) -> object:
@@ -223,7 +222,7 @@ def _plain(name: str, value: object) -> object:
             return text
     elif kind in _KINDS_OF_OPTIONS:
         return value
-    raise InvalidConfiguration(f"{shown(name)} takes no such value as {shown(value)}")
+    raise InvalidConfiguration(f"{shown(name)} cannot be {shown(value)}")
 
 
 def _misfit(error: msgspec.ValidationError, values: dict[str, Any]) -> str:
@@ -241,7 +240,9 @@ def _routes(given: dict[str, str]) -> dict[Peer, Peer]:
     routes = {_manager(goal): _manager(via) for goal, via in given.items()}
     for goal, via in routes.items():
         if goal == via:
-            raise InvalidConfiguration(f"routes: {goal.host}:{goal.port} leads to itself")
+            raise InvalidConfiguration(
+                f"routes: {goal.host}:{goal.port} is routed to itself; name another queue manager"
+            )
     return routes
 
 

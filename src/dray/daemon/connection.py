@@ -340,7 +340,10 @@ class Connection:
         if self._lent is not None and (frame.head.with_file or self._lent.busy):
             self._lent.take(frame)
         elif frame.head.with_file:
-            raise ProtocolError(f"a {type(frame.head).__name__} came where no file can come along")
+            raise ProtocolError(
+                f"{type(frame.head).__name__} came with a file on a connection that cannot carry"
+                " one"
+            )
         else:
             self._pass_on(frame)
 

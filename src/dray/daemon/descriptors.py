@@ -30,8 +30,8 @@ def raise_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     if sessions_max() < 1:
         raise InvalidConfiguration(
-            f"this process may have only {wanted} files open and needs {DESCRIPTORS_KEPT} besides"
-            " its callers; raise the limit (`ulimit -n`, or LimitNOFILE of its service)"
+            f"the limit of {wanted} open files leaves none for clients: the queue manager itself"
+            f" needs {DESCRIPTORS_KEPT}; raise it (`ulimit -n`, or LimitNOFILE of its service)"
         )
 
 

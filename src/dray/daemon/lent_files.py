@@ -98,12 +98,12 @@ class LentFiles:
             self._line.append(_InLine(frame))
             self._others_in_line += 1
         elif not self._unclaimed:
-            raise ProtocolError(f"a {type(frame.head).__name__} came without its file")
+            raise ProtocolError(f"{type(frame.head).__name__} came without its file")
         elif isinstance(frame.head, SendFile):
             self._fetch(frame, frame.head)
         else:
             if frame.request_id in self._targets or not frame.request_id:
-                raise ProtocolError("two requests came under one number")
+                raise ProtocolError("two requests have the same number")
             self._targets[frame.request_id] = self._unclaimed.popleft()
             self._line.append(_InLine(frame))
         self._advance()
@@ -112,7 +112,7 @@ class LentFiles:
         """After all whole frames were taken: raises `ProtocolError` if a file belongs to none."""
         # The one that is left belongs to the frame of which the rest has still to come.
         if len(self._unclaimed) > 1:
-            raise ProtocolError("a file came with a frame that needs none")
+            raise ProtocolError("a file came with a frame that takes no file")
 
     def target_of(self, request_id: int) -> int | None:
         """Give up the file of a request, which its answer is to be copied into."""
@@ -142,9 +142,9 @@ class LentFiles:
     def _fetch(self, frame: Frame, head: SendFile) -> None:
         length = head.size - len(frame.body)
         if not 0 <= length <= head.size <= FRAME_BODY_BYTES_MAX:
-            raise ProtocolError("a record that a file was lent for is out of bounds")
+            raise ProtocolError("a record in a lent file is out of bounds")
         if not 0 <= head.offset <= _FILE_OFFSET_MAX - length:
-            raise ProtocolError("a file has no such offset")
+            raise ProtocolError("an offset is beyond the end of a lent file")
         entry = _InLine(frame)
         entry.ready = False
         self._line.append(entry)

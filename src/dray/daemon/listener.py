@@ -107,7 +107,8 @@ def listen_unix(path: str) -> tuple[socket.socket, str]:
     where = Path(path).absolute()
     if len(os.fsencode(where)) > UNIX_PATH_BYTES_MAX:
         raise InvalidConfiguration(
-            f"{where} is too long for a socket: {UNIX_PATH_BYTES_MAX} bytes are the most"
+            f"the path {where} is too long for a Unix socket, which takes {UNIX_PATH_BYTES_MAX}"
+            " bytes; choose a shorter --socket"
         )
     _clear(where)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -133,7 +134,7 @@ def _clear(where: Path) -> None:
         raise InvalidConfiguration(f"cannot listen on {where}: {error.strerror}") from error
     if not stat.S_ISSOCK(mode):
         raise AddressInUse(
-            f"{where} is there and is no socket; move it away or choose another --socket",
+            f"{where} exists and is not a socket; move it away or choose another --socket",
             address=str(where),
         )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

@@ -65,7 +65,7 @@ from dray.wire.frames import failure
 
 _log = logging.getLogger(__name__)
 INTERNAL = DrayError(
-    "the queue manager failed in a way nobody foresaw; its log has the details, please report them"
+    "the queue manager failed unexpectedly; its log has the details, please report them"
 )
 
 

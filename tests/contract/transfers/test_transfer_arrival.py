@@ -127,7 +127,7 @@ def test_another_place_may_be_given_after_one_that_cannot_be_written_in_any_life
     held, offer, incoming, saving = halfway("piece-sent")
     incoming.close()
     held.opened.set()
-    with pytest.raises(dray.TransferTimeout, match="was stopped here"):
+    with pytest.raises(dray.TransferTimeout, match="was suspended here"):
         saving.join()
     for _ in range(2):
         with pytest.raises(dray.TargetUnwritable, match="nowhere"):

@@ -118,7 +118,7 @@ def test_a_file_that_is_accepted_and_not_wanted_is_given_up(manager, reports, so
 
 
 def test_nothing_unfinished_of_that_id_is_an_error(manager):
-    with pytest.raises(dray.Misuse, match="not unfinished"):
+    with pytest.raises(dray.Misuse, match="no unfinished file transfer"):
         manager.resume_transfer("0" * 32)
 
 

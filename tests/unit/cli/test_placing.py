@@ -248,7 +248,7 @@ def test_two_receivers_of_one_message_do_not_place_it_both(tmp_path, monkeypatch
     monkeypatch.setattr(placing, "_WAIT_S", 0.0)
     with TargetFolder(str(tmp_path)) as first, TargetFolder(str(tmp_path)) as second:
         placed = first.place(item())
-        with pytest.raises(TargetUnwritable, match="another receiver is busy"):
+        with pytest.raises(TargetUnwritable, match="another receiver is receiving"):
             second.place(item(transaction=8))
         placed.close(committed=False)
         again = second.place(item(transaction=8))

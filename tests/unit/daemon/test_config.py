@@ -59,7 +59,7 @@ def test_routes_name_managers_as_addresses_do():
         ({"log_bytes": "1KiB"}, "log_bytes"),
         ({"idle_transaction_s": 0}, "idle_transaction_s"),
         ({"routes": {"c:7340": "dray://"}}, "routes"),
-        ({"routes": {"c": "c:7340"}}, "leads to itself"),
+        ({"routes": {"c": "c:7340"}}, "is routed to itself"),
         ({"log_bytes": "unlimited"}, "log_bytes"),
         ({"express_memory": "unlimited"}, "express_memory"),
         ({"express_memory": -1}, "express_memory"),

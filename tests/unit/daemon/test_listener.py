@@ -69,7 +69,7 @@ def test_a_socket_file_that_somebody_answers_on_is_left(tmp_path):
 def test_a_file_that_is_no_socket_is_left(tmp_path):
     path = tmp_path / "precious"
     path.write_text("data")
-    with pytest.raises(AddressInUse, match="is no socket"):
+    with pytest.raises(AddressInUse, match="is not a socket"):
         listen_unix(str(path))
     assert path.read_text() == "data"
 

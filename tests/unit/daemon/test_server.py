@@ -103,7 +103,7 @@ def test_what_nobody_foresaw_ends_the_daemon_and_leaves_nobody_waiting(echo, cap
         assert isinstance(frame.head, frames.Failed)
         echo.gate.open.set()
         assert client.is_hung_up()
-    with pytest.raises(DrayError, match="nobody foresaw"):
+    with pytest.raises(DrayError, match="failed unexpectedly"):
         echo.daemon.stop()
     assert "ZeroDivisionError" in caplog.text
 

@@ -135,7 +135,10 @@ class Demonstration:
     def _drop(self, sent: Sequence[SentFile]) -> list[Hole]:
         victims = plan(sent)
         if not victims:
-            raise InvalidConfiguration("there is no fragment to drop: all files are empty")
+            raise InvalidConfiguration(
+                "there is no fragment to drop, because all files are empty; name other files with"
+                " --files"
+            )
         with self._destination.connect() as manager:
             return lose(manager, QUEUE, victims)
 
@@ -175,5 +178,7 @@ def _fresh_directory(work: str | None) -> Path:
         return Path(tempfile.mkdtemp(prefix="run-", dir=directory(WORK))).resolve()
     place = directory(work).resolve()
     if any(place.iterdir()):
-        raise InvalidConfiguration(f"{place} is not empty: give a directory of its own")
+        raise InvalidConfiguration(
+            f"{place} is not empty; name an empty or new directory with --work"
+        )
     return place

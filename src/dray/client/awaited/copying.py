@@ -111,7 +111,7 @@ class FileCopies:
         except TargetUnwritable as error:
             raise self._file.spoilt(str(error.fields.get("reason", error))) from error
         if not isinstance(frame.head, Copied):
-            raise ProtocolError(f"asked for a copy, got {type(frame.head).__name__}")
+            raise ProtocolError(f"the client asked for a copy and got {type(frame.head).__name__}")
         await self._runtime.offload(self._file.grown, copy.length)
         return copy._replace(before=bytes(frame.body))
 

@@ -100,17 +100,17 @@ class Cursor:
             "take another one from its queue",
         )
         if self._closed:
-            raise IllegalCursorAction("the cursor is closed; take another from its queue")
+            raise IllegalCursorAction("the cursor is closed; get another from its queue")
 
     def _check_at_message(self) -> None:
         self._check_open()
         if not self._at_message:
             raise IllegalCursorAction(
-                "the cursor has received the message at which it stood; go on with next()"
+                "the cursor has received the message at which it stood; continue with next()"
             )
 
     def _taken(self) -> MessageAlreadyReceived:
         return MessageAlreadyReceived(
-            f"the message at position {self._position} of {self._queue_name!r}, at which the cursor"
-            " stands, is taken or held by another reader; go on with next()"
+            f"another reader took or holds the message at position {self._position} of"
+            f" {self._queue_name!r}, at which the cursor stands; continue with next()"
         )

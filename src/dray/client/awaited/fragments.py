@@ -211,8 +211,8 @@ class Fragments:
             await origin.connection.ask(Reject(origin.queue, held.header, joined), Done)
             await held.transaction.commit()
         raise LargeMessageHole(
-            f"large message {origin.sequence_id} in {origin.queue_name!r} lacks fragment"
-            f" {number}, which is damaged where it was kept and was put aside; its other parts are"
+            f"fragment {number} of large message {origin.sequence_id} in {origin.queue_name!r}"
+            " was damaged in the store and was moved to the quarantine; the other parts are"
             " rejected",
             sequence_id=origin.sequence_id,
             missing=[[number, number]],

@@ -153,7 +153,8 @@ class LargeMessageQueue:
             if resume is not None:
                 if transaction is not None:
                     raise TransactionUsage(
-                        "a send that can be resumed has a transaction of its own"
+                        "a send with `resume` has a transaction of its own; call it without"
+                        " `transaction`"
                     )
                 return await self._send_resumed(resume, message, source, progress, digest)
             if transaction is not None:
@@ -439,7 +440,8 @@ class LargeMessageQueue:
         opened = await connection.open_queue(name, for_status=True)
         if not opened.transactional:
             raise StatusQueueMissing(
-                f"the status queue {name!r} is not transactional; create it anew as one that is",
+                f"the status queue {name!r} is not transactional; delete it and create a"
+                " transactional one",
                 queue=name,
             )
         return opened.number
@@ -453,7 +455,7 @@ def _doom_for(error: BaseException, transaction: Transaction) -> DrayError:
     if isinstance(error, DrayError):
         return error
     return TransactionAborted(
-        f"sending a large message failed ({error!r}), so transaction {transaction.id} can only"
-        " be aborted; do it again",
+        f"sending a large message failed ({error!r}), so transaction {transaction.id} can only be"
+        " aborted; repeat the transaction",
         transaction_id=transaction.id,
     )

@@ -46,13 +46,13 @@ def open_found(origin: Origin, found: LargeFound, body: memoryview) -> LargeMess
     trailer_envelope = found.trailer
     try:
         if trailer_envelope is None:
-            raise ProtocolError("a large message was announced without its trailer")
+            raise ProtocolError("the queue manager announced a large message without its trailer")
         for envelope, record in ((found.header, body[:split]), (trailer_envelope, body[split:])):
             checked_header(record, envelope.length, envelope.crc)
     except ProtocolError as error:
         origin.connection.give_back(body)
         raise LargeMessageCorrupt(
-            f"header or trailer of large message {origin.sequence_id} cannot be read: {error}",
+            f"the header or trailer of large message {origin.sequence_id} cannot be read: {error}",
             sequence_id=origin.sequence_id,
         ) from error
     try:
@@ -226,8 +226,8 @@ class LargeMessage(Described):
         held = self._fragments.held
         if held is None or not held.owned:
             raise TransactionUsage(
-                f"large message {self.sequence_id} has no transaction of its own to commit; it was"
-                " peeked at, or commit the transaction that you gave"
+                f"large message {self.sequence_id} has no transaction of its own to commit: it"
+                " was peeked at, or received in your transaction; commit that one"
             )
         await held.transaction.commit()
         reached("receive-committed")

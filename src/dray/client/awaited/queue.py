@@ -407,5 +407,5 @@ def _position_of(message: Message | int) -> int:
     if isinstance(message, int):
         return message
     if message.lookup_id is None:
-        raise MessageNotFound("the message has never been in a queue; give one that was received")
+        raise MessageNotFound("the message was never in a queue; give a received message")
     return message.lookup_id

@@ -98,7 +98,9 @@ class Saving:
         asked = ReadPart(self._fragments.origin.queue, part.lookup_id, 0, head_bytes)
         frame = await self._connection.call(asked, Range)
         if len(frame.body) != head_bytes:
-            raise ProtocolError("a range came with another length than was asked for")
+            raise ProtocolError(
+                "the queue manager sent a range of another length than the client asked for"
+            )
         crc = crc32c.crc32c(piece, crc32c.crc32c(frame.body))
         self._connection.give_back(frame.body)
         return crc == part.crc

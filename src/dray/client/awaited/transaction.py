@@ -77,7 +77,7 @@ def transaction_of(given: InTransaction) -> Transaction:
     """The transaction that was given to a call; raises `Misuse` if it is none."""
     used: object = getattr(given, "awaited", None)
     if not isinstance(used, Transaction):
-        raise Misuse(f"a transaction is what manager.transaction() begins, not {given!r}")
+        raise Misuse(f"`transaction` must come from manager.transaction(), not be {given!r}")
     return used
 
 
@@ -86,8 +86,8 @@ def connection_in(given: InTransaction, handle: QueueHandle) -> Connection:
     used = transaction_of(given)
     if used.link is not handle.link:
         raise TransactionUsage(
-            f"the transaction was begun on another connection than that of {handle.name!r};"
-            " begin it on the manager from which the queue was taken"
+            f"the transaction belongs to another connection than {handle.name!r}; begin it on the"
+            " manager that gave the queue"
         )
     return used.connection()
 
@@ -307,8 +307,8 @@ class Transaction:
         except BaseException:
             self.doom(
                 TransactionAborted(
-                    f"a call in transaction {self.id} was given up, so it can only be aborted;"
-                    " do it again",
+                    f"a call in transaction {self.id} was cancelled, so the transaction can only"
+                    " be aborted; repeat the transaction",
                     transaction_id=self.id,
                 )
             )
@@ -368,7 +368,8 @@ class Transaction:
 
     def _aborted(self) -> TransactionAborted:
         return TransactionAborted(
-            f"transaction {self.id} was aborted because its connection was lost; do it again",
+            f"transaction {self.id} was aborted because its connection was lost; repeat the"
+            " transaction",
             transaction_id=self.id,
         )
 

@@ -117,7 +117,7 @@ class Offer:
         board = self._engine.board
         if not await self._link.runtime.arrives(board.ending(), timeout):
             raise TransferTimeout(
-                f"the offer of {self.status.path} is not done after {timeout:g} s; it goes on",
+                f"the offer of {self.status.path} is not done after {timeout:g} s; it continues",
                 transfer_id=self.transfer_id,
             )
         if board.error is not None:
@@ -322,7 +322,8 @@ class Incoming:
             raise engine.board.error
         if engine.core.state is not TransferState.DONE:
             raise TransferTimeout(
-                f"file transfer {self.transfer_id} was stopped here; what came is kept, resume it",
+                f"file transfer {self.transfer_id} was suspended here; the received data is kept,"
+                " so resume it",
                 transfer_id=self.transfer_id,
             )
         self._over = True
@@ -383,7 +384,7 @@ class Incoming:
 
     def _target(self, path: str | Path | None) -> Path:
         if path is None and not self._kept.path:
-            raise Misuse("say where the file is to be saved: save_to(path)")
+            raise Misuse("the target is not known; call save_to(path)")
         target = Path(self._kept.path if path is None else path).absolute()
         return target / self.file_name if target.is_dir() else target
 
@@ -398,7 +399,7 @@ class Incoming:
                 transfer_id=self.transfer_id,
             )
         if self._engine is not None and self._engine.running:
-            raise Misuse(f"file transfer {self.transfer_id} is being saved already")
+            raise Misuse(f"file transfer {self.transfer_id} is already being saved; wait for it")
         return await self._link.runtime.offload(self._start, target)
 
     def _start(self, target: Path | None) -> Accepting:

@@ -189,7 +189,9 @@ class Transfers:
                     return self._given(kept, state, manner)
                 running = True
         if running:
-            raise Misuse(f"file transfer {transfer_id!r} is being run by another program")
+            raise Misuse(
+                f"another program runs file transfer {transfer_id!r}; suspend it there first"
+            )
         raise _not_unfinished(transfer_id)
 
     async def unfinished(self) -> list[TransferStatus]:
@@ -213,7 +215,7 @@ class Transfers:
             elif consumer_id:
                 state.release()
                 raise Misuse(
-                    f"file transfer {transfer_id} is not being run: cancel all of it, or resume it"
+                    f"no program runs file transfer {transfer_id}; resume it, or cancel all of it"
                 )
             else:
                 await self._cancel_here(folder, name, state)
@@ -478,7 +480,10 @@ def _source_of(kept: Offered) -> SourceFile:
 
 
 def _not_unfinished(transfer_id: str) -> Misuse:
-    return Misuse(f"file transfer {transfer_id!r} is not unfinished here")
+    return Misuse(
+        f"there is no unfinished file transfer {transfer_id!r} here; `dray transfer list` shows"
+        " them"
+    )
 
 
 def _withdraw(dialer: Dialer, kept: Offered) -> bool:

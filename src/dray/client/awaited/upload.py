@@ -93,7 +93,10 @@ class Upload:
         file = None if _is_id(resume) else StateFile(Path(resume))
         note = await offload(file.read) if file is not None else None
         if note is not None and note.queue != self._queue_name:
-            raise Misuse(f"{resume} is the state of an upload to {note.queue!r}")
+            raise Misuse(
+                f"{resume} is the state of an upload to {note.queue!r}; send to that queue, or"
+                " name another state file"
+            )
         name = note.sequence_id if note is not None else str(resume) if file is None else ""
         state = await self._look_up(name, origin) if name else None
         if state is None:
@@ -120,9 +123,9 @@ class Upload:
         if state.status == TransactionStatus.ABORTED:
             return None
         raise InDoubt(
-            f"it is not known any more whether the upload {sequence_id} of"
-            f" {origin.path or 'this body'} was committed; look for it at its receiver, then remove"
-            " the state file to send it again",
+            f"the queue manager no longer knows whether the upload {sequence_id} of"
+            f" {origin.path or 'this body'} was committed; look for it at its receiver, then"
+            " remove the state file to send it again",
             transaction_id=sequence_id,
         )
 

@@ -357,7 +357,7 @@ class Accepting(Engine):
 
     def _taken(self, connection: FrameSocket, frame: Frame) -> None:
         if connection is not self._direct:
-            raise ProtocolError("a connection went on that is of no more use")
+            raise ProtocolError("a message came on a connection that is no longer in use")
         self.heard(connection, self.message_of(frame), frame.body)
         connection.give_back(frame.body)
 

@@ -119,16 +119,16 @@ def give_order(path: Path, order: Order) -> None:
                 sock.connect(name)
         except OSError as error:
             raise Misuse(
-                "the program that runs this file transfer takes no orders:"
-                f" {error.strerror or error}"
+                "the program that runs this file transfer does not answer:"
+                f" {error.strerror or error}; look whether it still runs"
             ) from error
         try:
             sock.sendall(msgspec.json.encode(order) + b"\n")
             answer = msgspec.json.decode(_line(sock), type=Answer)
         except (OSError, msgspec.MsgspecError) as error:
             raise ConnectionLost(
-                f"the program that runs this file transfer was told to {order.act} it and has not"
-                " said what came of it; look at `dray transfer list`"
+                f"the program that runs this file transfer got the request to {order.act} it and"
+                " did not answer in time; look at `dray transfer list`"
             ) from error
     if answer.code:
         raise from_code(answer.code, answer.sentence, {})

@@ -174,7 +174,7 @@ class DirectConnections:
         del self._unknown[connection]
         key = self._redeem(message.token) if isinstance(message, Opening) else None
         if key is None or key != message.key:
-            raise ProtocolError("a connection began without a token that is good")
+            raise ProtocolError("a connection began without a valid token")
         self.drop(key)
         self._of[key] = connection
 

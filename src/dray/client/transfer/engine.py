@@ -263,7 +263,7 @@ class Engine(ABC):
         except DrayError as failure:
             error = failure
         except Exception as failure:  # noqa: BLE001 - whoever waits for it has to learn of it
-            error = DrayError(f"a file transfer failed in a way nobody foresaw: {failure!r}")
+            error = DrayError(f"a file transfer failed unexpectedly: {failure!r}; please report it")
             error.__cause__ = failure
         finally:
             self._let_go(error)

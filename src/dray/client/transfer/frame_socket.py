@@ -90,7 +90,7 @@ class FrameSocket:
             for _ in range(_READS_PER_CALL):
                 count = self.sock.recv_into(self._stream.buffer())
                 if not count:
-                    raise ConnectionLost("the other end hung up")
+                    raise ConnectionLost("the other end closed the connection")
                 self.stirred += count
                 found += self._stream.received(count)
                 if found:
@@ -118,7 +118,7 @@ class FrameSocket:
     def _send_range(self, piece: FileRange) -> None:
         sent = os.sendfile(self.sock.fileno(), piece.descriptor, piece.offset, piece.left)
         if not sent:
-            raise ConnectionLost("the offered file became shorter in the middle of a fragment")
+            raise ConnectionLost("the offered file was truncated while Dray sent a fragment")
         piece.offset += sent
         piece.left -= sent
         self.backlog -= sent

@@ -144,14 +144,11 @@ class Offering(Engine):
         self.ask(self.do(Resume(consumer_id))).result()
 
     def cancel(self) -> None:
-        """End it for all, and take back what nobody has taken; raises `ConnectionLost`.
-
-        It is cancelled also if that is raised.
-        """
+        """Cancel for all consumers and take back an unused reference; may raise `ConnectionLost`
+        after."""
         if not self.running:
             raise Misuse(
-                f"file transfer {self._reference.transfer} does not run here any more; cancel it by"
-                " its id"
+                f"file transfer {self._reference.transfer} no longer runs here; cancel it by its id"
             )
         try:
             if self.core.discovery.open:
@@ -480,8 +477,8 @@ def error_of_offer(core: Producer, transfer_id: str, kept: Offered) -> DrayError
         case TransferState.TIMED_OUT:
             assert kept.request_timeout is not None
             return TransferTimeout(
-                f"nobody asked for {kept.path} within {kept.request_timeout:g} s; offer it again"
-                " when there is a consumer",
+                f"no consumer asked for {kept.path} within {kept.request_timeout:g} s; offer it"
+                " again when there is a consumer",
                 transfer_id=transfer_id,
             )
         case TransferState.CANCELLED:
@@ -497,4 +494,7 @@ def error_of_offer(core: Producer, transfer_id: str, kept: Offered) -> DrayError
 
 def no_consumer(transfer_id: str, consumer_id: str) -> Misuse:
     """Say that an offer has no such consumer."""
-    return Misuse(f"file transfer {transfer_id} has no consumer {consumer_id!r}")
+    return Misuse(
+        f"file transfer {transfer_id} has no consumer {consumer_id!r}; `dray transfer list` shows"
+        " them"
+    )

@@ -76,14 +76,14 @@ def check_terms(size: int, fragment_size: int, window_size: int, consumers: str)
     check_count("window_size", window_size)
     if not 1 <= fragment_size <= TRANSFER_FRAGMENT_BYTES_MAX:
         raise Misuse(
-            f"a fragment has 1 to {TRANSFER_FRAGMENT_BYTES_MAX} bytes, not {fragment_size}"
+            f"fragment_size must be 1 to {TRANSFER_FRAGMENT_BYTES_MAX} bytes, not {fragment_size}"
         )
     if not 1 <= window_size <= TRANSFER_WINDOW_MAX:
-        raise Misuse(f"a window has 1 to {TRANSFER_WINDOW_MAX} fragments, not {window_size}")
+        raise Misuse(f"window_size must be 1 to {TRANSFER_WINDOW_MAX} fragments, not {window_size}")
     if size > fragment_size * TRANSFER_FRAGMENTS_MAX:
         raise Misuse(
             f"a file of {size} bytes has more than {TRANSFER_FRAGMENTS_MAX} fragments of"
-            f" {fragment_size}; make them larger"
+            f" {fragment_size} bytes; choose a larger fragment_size"
         )
     if consumers not in ("one", "many"):
-        raise Misuse(f'the consumers of a file are "one" or "many", not {consumers!r}')
+        raise Misuse(f'consumers must be "one" or "many", not {consumers!r}')

@@ -103,8 +103,8 @@ class SourceFile:
 
 def _not_regular(path: Path) -> SourceUnreadable:
     return SourceUnreadable(
-        f"{path} is no regular file, so nobody can know its size and digest before it is read; it"
-        " cannot be offered, send it as a large message",
+        f"{path} is not a regular file, so its size and digest cannot be known in advance; send"
+        " it as a large message instead",
         path=str(path),
     )
 
@@ -112,8 +112,8 @@ def _not_regular(path: Path) -> SourceUnreadable:
 def changed(path: Path, transfer_id: str) -> TransferSourceChanged:
     """Say that a file is not what was offered."""
     return TransferSourceChanged(
-        f"{path} is not the file any more that was offered as file transfer {transfer_id}; that"
-        " offer is over, offer the file anew",
+        f"{path} changed after it was offered as file transfer {transfer_id}; that offer is over,"
+        " so offer the file again",
         path=str(path),
         transfer_id=transfer_id,
     )

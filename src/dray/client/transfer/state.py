@@ -92,7 +92,7 @@ class StateFile:
         except OSError as error:
             os.close(self._lock)
             raise Misuse(
-                f"the file transfer in {self._path} is being run by another program"
+                f"another program runs the file transfer in {self._path}; suspend it there first"
             ) from error
         # A child that held it, too, would keep the transfer locked when this program has ended.
         keep_from_children(self)
@@ -241,7 +241,7 @@ def _home() -> Path:
         return Path.home()
     except RuntimeError as error:
         raise TargetUnwritable(
-            "there is no home directory in which to keep file transfers; set DRAY_TRANSFERS to a"
+            "there is no home directory to keep file transfers in; set DRAY_TRANSFERS to a"
             " directory",
             path="",
         ) from error
@@ -249,7 +249,7 @@ def _home() -> Path:
 
 def _unwritable(path: Path, error: OSError) -> TargetUnwritable:
     return TargetUnwritable(
-        f"the state of a file transfer cannot be kept in {path}: {error.strerror or error}; set"
-        " DRAY_TRANSFERS to a directory that can be written",
+        f"the state of a file transfer cannot be written to {path}: {error.strerror or error};"
+        " set DRAY_TRANSFERS to a writable directory",
         path=str(path),
     )

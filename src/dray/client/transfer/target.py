@@ -295,7 +295,7 @@ class TargetFile:
 
     def _unwritable(self, error: OSError) -> TargetUnwritable:
         return TargetUnwritable(
-            f"{self.target} cannot be written: {error.strerror or error}; what came is kept, free"
-            " room and resume the transfer",
+            f"{self.target} cannot be written: {error.strerror or error}; the received data is"
+            " kept, so free space and resume the transfer",
             path=str(self.target),
         )

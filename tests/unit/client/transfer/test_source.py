@@ -68,7 +68,7 @@ def test_r117_whatever_changed_is_found(path, change):
         digest = source.scan(100, "blake3")
         source.check("t", 100, digest)
         change(path)
-        with pytest.raises(TransferSourceChanged, match="offer the file anew"):
+        with pytest.raises(TransferSourceChanged, match="offer the file again"):
             source.check("t", 100, digest)
 
 
@@ -83,12 +83,12 @@ def test_r117_a_change_of_the_open_file_is_seen_at_once(path, change):
 def test_what_is_no_file_is_refused(tmp_path):
     with pytest.raises(SourceUnreadable, match="missing"):
         SourceFile(tmp_path / "missing")
-    with pytest.raises(SourceUnreadable, match="no regular file"):
+    with pytest.raises(SourceUnreadable, match="not a regular file"):
         SourceFile(Path("/proc/self/status"))
 
 
 def test_a_pipe_is_refused_without_hanging_up_on_its_writer(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(SourceUnreadable, match="no regular file"):
+    with pytest.raises(SourceUnreadable, match="not a regular file"):
         SourceFile(tmp_path / "pipe")
     # It was never opened: that would have waited for a writer.
