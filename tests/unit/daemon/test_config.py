@@ -45,7 +45,7 @@ def test_routes_name_managers_as_addresses_do():
     [
         ({"quota": "many"}, "quota: 'many' is not a size"),
         ({"quotas": 3}, "unknown field `quotas`"),
-        ({"listen": "7340"}, "'7340' is no address"),
+        ({"listen": "7340"}, "'7340' is not an address"),
         ({"listen": "127.0.0.1:99999"}, "at most 65535"),
         ({"window_messages": 0}, "above zero"),
         ({"window_bytes": "0"}, "above zero"),
@@ -76,7 +76,9 @@ def test_the_low_water_mark_is_a_size_that_the_disk_has():
     options = read_options(data="d", low_water="1GiB")
     assert options.manager_config("a" * 32, 7).low_water_bytes == 1 << 30
     options.check_disk((1 << 30) + 1)
-    with pytest.raises(InvalidConfiguration, match=r"low_water: 1073741824 .* disk of 1073741824"):
+    with pytest.raises(
+        InvalidConfiguration, match=r"low_water: a disk of 1073741824 .* 1073741824"
+    ):
         options.check_disk(1 << 30)
 
 

@@ -480,10 +480,7 @@ def _source_of(kept: Offered) -> SourceFile:
 
 
 def _not_unfinished(transfer_id: str) -> Misuse:
-    return Misuse(
-        f"there is no unfinished file transfer {transfer_id!r} here; `dray transfer list` shows"
-        " them"
-    )
+    return Misuse(f"there is no unfinished file transfer {transfer_id!r}; see `dray transfer list`")
 
 
 def _withdraw(dialer: Dialer, kept: Offered) -> bool:

@@ -495,6 +495,5 @@ def error_of_offer(core: Producer, transfer_id: str, kept: Offered) -> DrayError
 def no_consumer(transfer_id: str, consumer_id: str) -> Misuse:
     """Say that an offer has no such consumer."""
     return Misuse(
-        f"file transfer {transfer_id} has no consumer {consumer_id!r}; `dray transfer list` shows"
-        " them"
+        f"file transfer {transfer_id} has no consumer {consumer_id!r}; see `dray transfer list`"
     )
