@@ -144,8 +144,11 @@ class Offering(Engine):
         self.ask(self.do(Resume(consumer_id))).result()
 
     def cancel(self) -> None:
-        """Cancel for all consumers and take back an unused reference; may raise `ConnectionLost`
-        after."""
+        """Cancel for all consumers and take back an unused reference.
+
+        Raises `ConnectionLost` if the reference could not be taken back; the offer is cancelled all
+        the same.
+        """
         if not self.running:
             raise Misuse(
                 f"file transfer {self._reference.transfer} no longer runs here; cancel it by its id"
@@ -398,10 +401,7 @@ class Offering(Engine):
         return _LINGER_RESTORED_S if self._was_over else _LINGER_S
 
     def _conclude(self, error: DrayError | None) -> None:
-        """It is over, and nothing is kept of it; those who come later are refused, for some time.
-
-        With an error it is the thread that fails, and says so itself.
-        """
+        """End the offer, keep nothing of it and refuse later consumers for some time."""
         if self._concluded:
             return
         self._concluded = True
