@@ -10,15 +10,15 @@ import importlib
 from typing import TYPE_CHECKING
 
 from dray.client.awaited.receiver import Fate, Handled
-from dray.client.file_transfer import Incoming, Offer, RunningTransfer
-from dray.client.large import LargeMessageQueue
-from dray.client.large_message import LargeMessage
-from dray.client.manager import Manager, connect
-from dray.client.messages import ReceivedTransaction
-from dray.client.public_calls import checked
-from dray.client.queue import Cursor, Queue
-from dray.client.receiver import Receiver
-from dray.client.transaction import Transaction
+from dray.client.blocking.file_transfer import Incoming, Offer, RunningTransfer
+from dray.client.blocking.large import LargeMessageQueue
+from dray.client.blocking.large_message import LargeMessage
+from dray.client.blocking.manager import Manager, connect
+from dray.client.blocking.queue import Cursor, Queue
+from dray.client.blocking.receiver import Receiver
+from dray.client.blocking.transaction import Transaction
+from dray.client.calls.messages import ReceivedTransaction
+from dray.client.calls.public_calls import checked
 from dray.errors import (
     AccessDenied,
     AddressInUse,

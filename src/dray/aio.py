@@ -15,7 +15,6 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dray.client.address import parse_address
 from dray.client.awaited.cursor import Cursor
 from dray.client.awaited.large import LargeMessageQueue
 from dray.client.awaited.large_message import LargeMessage
@@ -25,9 +24,10 @@ from dray.client.awaited.queue import Queue
 from dray.client.awaited.receiver import Receiver
 from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
-from dray.client.link import Link
-from dray.client.loops import LoopRuntime
-from dray.client.public_calls import checked
+from dray.client.calls.public_calls import checked
+from dray.client.connections.address import parse_address
+from dray.client.connections.link import Link
+from dray.client.connections.loops import LoopRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable

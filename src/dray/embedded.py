@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dray.client.awaited.manager import Manager as AwaitedManager
-from dray.client.link import Link
-from dray.client.loops import LoopRuntime
-from dray.client.manager import Manager
+from dray.client.blocking.manager import Manager
+from dray.client.connections.link import Link
+from dray.client.connections.loops import LoopRuntime
 from dray.daemon.config import check_named, read_options
 from dray.daemon.embedded import EmbeddedDaemon
 from dray.errors import InvalidConfiguration

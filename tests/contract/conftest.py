@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import dray
-from dray.client.manager import Manager
-from dray.client.queue import Queue
+from dray.client.blocking.manager import Manager
+from dray.client.blocking.queue import Queue
 from tests.contract.faces import AwaitedFace, BlockingFace
 
 if TYPE_CHECKING:

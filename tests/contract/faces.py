@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import dray
 import dray.aio
 from dray.client.awaited.large_message_file import LargeMessageFile
-from dray.client.blocking import run
+from dray.client.connections.threads import run
 
 _WRAPPED = (
     dray.aio.Manager,

@@ -320,7 +320,14 @@ def test_what_is_opened_can_be_awaited_or_used_in_a_block(addresses):
 
 
 def test_the_awaited_face_has_every_name_of_the_blocking_one():
-    from dray.client import large, large_message, manager, queue, receiver, transaction
+    from dray.client.connections.threads import (
+        large,
+        large_message,
+        manager,
+        queue,
+        receiver,
+        transaction,
+    )
 
     pairs = [
         (manager.Manager, dray.aio.Manager),

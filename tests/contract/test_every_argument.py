@@ -20,7 +20,7 @@ import pytest
 import dray
 import dray.aio
 from dray.client.awaited.large_message_file import LargeMessageFile
-from dray.client.public_calls import is_checked
+from dray.client.calls.public_calls import is_checked
 from dray.daemon.config import ServeOptions
 from tests.contract.faces import AwaitedFace, BlockingFace, inside
 from tests.contract.wrong_values import VALUES, is_ours

@@ -7,7 +7,7 @@ import random
 import pytest
 
 import dray
-from dray.client.partial_file import PartialFile
+from dray.client.files.partial_file import PartialFile
 
 BODY = random.Random(6).randbytes(50_500)
 
@@ -23,7 +23,7 @@ def out(tmp_path):
 
 @pytest.fixture(autouse=True)
 def told_always(monkeypatch):
-    monkeypatch.setattr("dray.client.progress.INTERVAL_S", 0.0)
+    monkeypatch.setattr("dray.client.files.progress.INTERVAL_S", 0.0)
 
 
 def interrupt(large, out, upto=37_000):

@@ -12,7 +12,7 @@ import pytest
 
 import dray
 from dray.client.awaited import upload
-from dray.client.partial_file import PartialFile
+from dray.client.files.partial_file import PartialFile
 from dray.daemon import copying
 from dray.daemon.config import ServeOptions
 from dray.daemon.embedded import EmbeddedDaemon
@@ -273,7 +273,7 @@ def stop_behind(bytes_done):
 @pytest.fixture
 def often(monkeypatch):
     """Progress is told, and an upload marked, with each fragment."""
-    monkeypatch.setattr("dray.client.progress.INTERVAL_S", 0.0)
+    monkeypatch.setattr("dray.client.files.progress.INTERVAL_S", 0.0)
     monkeypatch.setattr(upload, "UPLOAD_MARK_BYTES", FRAGMENT_BYTES)
 
 

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from dray.client.public_calls import is_checked
+from dray.client.calls.public_calls import is_checked
 from tests.contract.wrong_values import VALUES, is_ours
 
 spark = pytest.importorskip("dray.spark")

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 import dray
-from dray.client import steps
 from dray.client.awaited import upload as uploading
+from dray.client.files import steps
 from tests.crash.kill_at import KillAt
 
 FRAGMENT = 300_000

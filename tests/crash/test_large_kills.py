@@ -17,7 +17,7 @@ import pytest
 
 import dray
 from dray.cli.demo.processes import ManagerProcess
-from dray.client import steps
+from dray.client.files import steps
 from tests.crash.large_party import FRAGMENT
 from tests.integration.commands import until
 

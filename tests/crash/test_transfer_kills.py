@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dray.cli.demo.processes import ManagerProcess
-from dray.client import steps
+from dray.client.files import steps
 from tests.crash.transfer_party import FRAGMENT
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import dray
-from dray.client import steps
+from dray.client.files import steps
 from dray.client.transfer import target
 from tests.crash.kill_at import KillAt
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dray
-from dray.client import steps
+from dray.client.files import steps
 from dray.client.transfer import accepting
 from dray.client.transfer.direct import connect
 from dray.client.transfer.state import folder_of

@@ -93,7 +93,7 @@ def test_a_file_that_changed_is_refused_before_anything_is_read(large, path, sta
             raise StopError
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("dray.client.progress.INTERVAL_S", 0.0)
+        patched.setattr("dray.client.files.progress.INTERVAL_S", 0.0)
         with pytest.raises(StopError):
             large.send(path, resume=state, progress=stop)
     match change:
@@ -165,7 +165,7 @@ SENDER = """
 import os, signal, sys
 from pathlib import Path
 import dray
-from dray.client import progress
+from dray.client.files import progress
 from dray.client.awaited import upload
 
 progress.INTERVAL_S = 0.0

@@ -8,7 +8,7 @@ import pytest
 
 import dray
 from dray.cli.demo.processes import ManagerProcess
-from dray.client.address import parse_address
+from dray.client.connections.address import parse_address
 from dray.wire.frames import Commit, Receive, Send
 from tests.integration.commands import dray as command
 from tests.losing_line import WAIT_S, LosingLine

@@ -56,7 +56,7 @@ def tell(settings: Settings, report: BackupReport, done: str, *, to_error: bool 
 
 
 def _stopped(data: str, file: str, told: Callable[[int, int], object]) -> BackupReport:
-    from dray.client.backup import whole_or_absent
+    from dray.client.awaited.backup import whole_or_absent
     from dray.daemon.timekeeper import Timekeeper
     from dray.offline.backup import back_up_stopped
 

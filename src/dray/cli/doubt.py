@@ -15,7 +15,7 @@ from dray.errors import ConnectionLost, InDoubt, PeerError
 from dray.model.classes import TransactionStatus
 
 if TYPE_CHECKING:
-    from dray.client.manager import Manager
+    from dray.client.blocking.manager import Manager
 
 PATIENCE_S = 30.0
 """A queue manager that was killed and is started again answers well within that."""

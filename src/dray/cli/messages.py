@@ -11,7 +11,7 @@ from dray.cli.output import print_json, print_table, size_text, time_text
 from dray.model.message import Message
 
 if TYPE_CHECKING:
-    from dray.client.manager import Manager
+    from dray.client.blocking.manager import Manager
 
 Line = dict[str, object]
 _COLUMNS = ["position ", "label", "size ", "app specific ", "sent", "id"]

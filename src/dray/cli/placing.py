@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.cli.labels import file_name, numbered
 from dray.cli.notes import Note, key_of, key_of_name, note_in
-from dray.client.partial_file import open_locked
+from dray.client.files.partial_file import open_locked
 from dray.errors import DrayError, InvalidConfiguration, TargetUnwritable
 from dray.folders import sync_folder
 from dray.model.classes import TransactionStatus
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 _WAIT_S = 5.0
-"""As long as one who receives the same message may take to end; see `client/partial_file.py`."""
+"""As long as one who receives the same message may take to end; see `partial_file`."""
 _LOCK = "lock"
 _KEPT = (".kept", ".kept.partial")
 

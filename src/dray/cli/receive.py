@@ -38,9 +38,9 @@ from dray.model.message import Message
 from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
-    from dray.client.large_message import LargeMessage
-    from dray.client.manager import Manager
-    from dray.client.transaction import Transaction
+    from dray.client.blocking.large_message import LargeMessage
+    from dray.client.blocking.manager import Manager
+    from dray.client.blocking.transaction import Transaction
 
 
 Taken = dict[str, object]

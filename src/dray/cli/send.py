@@ -33,8 +33,8 @@ from dray.model.names import parse_queue_address
 from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
-    from dray.client.manager import Manager
-    from dray.client.transaction import Transaction
+    from dray.client.blocking.manager import Manager
+    from dray.client.blocking.transaction import Transaction
 
 STANDARD_INPUT = "-"
 
@@ -242,7 +242,7 @@ def _size_of(path: str) -> int | None:
     if stat.S_ISFIFO(found.st_mode) or stat.S_ISCHR(found.st_mode):
         # To open one and close it again would hang up on whoever writes into it.
         return None
-    from dray.client.sources import has_its_size
+    from dray.client.files.sources import has_its_size
 
     with _open(path) as file:
         found = os.fstat(file.fileno())
@@ -322,7 +322,7 @@ def _not_all_sent(doubt: InDoubt, sent: int, count: int) -> TransactionAborted:
 
 def _read_whole(path: str) -> bytes:
     """Read a source that fits a plain message; stop reading beyond the limit."""
-    from dray.client.sources import has_its_size
+    from dray.client.files.sources import has_its_size
 
     if path == STANDARD_INPUT:
         body = sys.stdin.buffer.read(MESSAGE_BYTES_MAX + 1)

@@ -15,7 +15,7 @@ import click
 from dray.model.names import DEFAULT_PORT
 
 if TYPE_CHECKING:
-    from dray.client.manager import Manager
+    from dray.client.blocking.manager import Manager
 
 DEFAULT_URL = f"dray://127.0.0.1:{DEFAULT_PORT}"
 

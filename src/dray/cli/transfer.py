@@ -27,8 +27,8 @@ from dray.model.sizes import human_size
 from dray.model.transfer import TransferStatus
 
 if TYPE_CHECKING:
-    from dray.client.file_transfer import Incoming, Offer
-    from dray.client.manager import Manager
+    from dray.client.blocking.file_transfer import Incoming, Offer
+    from dray.client.blocking.manager import Manager
 
 _LINGER_S = 2 * TRANSFER_RETRY_S_MAX
 """After an offer that was cancelled, or whose file has changed, for a consumer who waits for an
@@ -182,7 +182,7 @@ def resume(settings: Settings, transfer_id: str, consumer: str) -> None:
 
     If a running program suspended the transfer, it continues in that program, else here.
     """
-    from dray.client.file_transfer import Offer
+    from dray.client.blocking.file_transfer import Offer
 
     with settings.connect() as manager:
         try:

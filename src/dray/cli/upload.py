@@ -14,7 +14,7 @@ from dray.cli.output import print_json, print_table, size_text, time_text
 from dray.cli.settings import Settings, takes_url_and_json
 
 if TYPE_CHECKING:
-    from dray.client.upload_state import UnfinishedUpload
+    from dray.client.files.upload_state import UnfinishedUpload
 
 
 @click.group(cls=Group)

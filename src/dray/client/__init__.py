@@ -1,6 +1,6 @@
 """The client: what programs hold in their hands. It speaks the wire, like anyone else.
 
-From below: `session` decides (no input or output), `connection` reads and writes one socket for
-many threads, `link` makes connections anew, then the faces: `manager`, `queue`, `transaction`,
-`large`.
+From above: `blocking` and `awaited` are the two faces of one set of operations, `transfer` moves
+files between two programs, `files` reads and writes payloads, `connections` keeps up the
+connection to a queue manager, `calls` checks what programs give.
 """

@@ -13,7 +13,7 @@ from dray.spark.managers import Managers, first_after, list_large, pages
 from dray.spark.offsets import Offsets, QueuePlace, Span, check_birth, position_in, with_position
 
 if TYPE_CHECKING:
-    from dray.client.queue import Queue
+    from dray.client.blocking.queue import Queue
     from dray.spark.options import Options
     from dray.wire.frames import LargeEntry
 

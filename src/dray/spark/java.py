@@ -31,7 +31,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from dray.client.public_calls import checked
+from dray.client.calls.public_calls import checked
 from dray.errors import JavaMissing
 
 logger = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from dray.client.public_calls import checked
+from dray.client.calls.public_calls import checked
 from dray.errors import (
     DrayError,
     InvalidConfiguration,

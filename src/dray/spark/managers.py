@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dray.client.awaited.fragments import Origin
 from dray.client.awaited.large_message import open_found
 from dray.client.awaited.unreadable import Unreadable
-from dray.client.blocking import BlockingRuntime, run
-from dray.client.large_message import LargeMessage
-from dray.client.manager import Manager, connect
-from dray.client.requests import ANSWER_GRACE_S
+from dray.client.blocking.large_message import LargeMessage
+from dray.client.blocking.manager import Manager, connect
+from dray.client.calls.requests import ANSWER_GRACE_S
+from dray.client.connections.threads import BlockingRuntime, run
 from dray.errors import ConnectionLost, LargeMessageHole, MessageNotFound
 from dray.model.ids import ManagerId, join_id
 from dray.spark.positions import Range, ranges_of
 from dray.wire.frames import LargeEntry, LargeFound, LargeList, LargeListed, LargeReceive
 
 if TYPE_CHECKING:
-    from dray.client.connection import Connection
-    from dray.client.queue import Queue
-    from dray.client.transaction import Transaction
+    from dray.client.blocking.queue import Queue
+    from dray.client.blocking.transaction import Transaction
+    from dray.client.connections.connection import Connection
     from dray.model.message import Message
     from dray.spark.batch import QueueKey
     from dray.spark.offsets import QueuePlace

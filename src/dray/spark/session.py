@@ -27,7 +27,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dray.client.public_calls import checked
+from dray.client.calls.public_calls import checked
 from dray.errors import InvalidConfiguration
 from dray.spark.java import Java, find_java
 

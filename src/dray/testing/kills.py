@@ -22,8 +22,8 @@ import dray
 from dray.testing.shadow import BrokenPromiseError
 
 if TYPE_CHECKING:
-    from dray.client.manager import Manager
-    from dray.client.transaction import Transaction
+    from dray.client.blocking.manager import Manager
+    from dray.client.blocking.transaction import Transaction
 
 PLAIN, LARGE, STATUS = "torture", "torture-large", "statusq"
 BODY_BYTES_MAX = 60_000

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from dray.client import steps
+from dray.client.files import steps
 from tests.contract.faces import AwaitedFace, BlockingFace
 from tests.contract.transfers.parties import FRAGMENT, SOON_S, WINDOW, Gate, Halfway, Saving
 

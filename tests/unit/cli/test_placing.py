@@ -9,7 +9,7 @@ import pytest
 from dray.cli import placing
 from dray.cli.notes import Note
 from dray.cli.placing import Item, TargetFolder, directory, write_new
-from dray.client.partial_file import open_locked
+from dray.client.files.partial_file import open_locked
 from dray.errors import InvalidConfiguration, LargeMessageCorrupt, TargetUnwritable
 from dray.model.classes import TransactionStatus
 

@@ -76,7 +76,7 @@ def test_the_version_needs_nothing_for_terminals():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", ["dray", "dray.client.session", "dray.cli.program"])
+@pytest.mark.parametrize("module", ["dray", "dray.client.connections.session", "dray.cli.program"])
 def test_an_interrupt_while_modules_are_loaded_is_one_line(module):
     code = f"""
 import sys

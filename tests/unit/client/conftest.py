@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dray.client.manager import Manager
-from dray.client.queue import Queue
+from dray.client.blocking.manager import Manager
+from dray.client.blocking.queue import Queue
 from tests.unit.client.peer import Peer
 
 

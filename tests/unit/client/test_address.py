@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from dray.client.address import Address, parse_address
+from dray.client.connections.address import Address, parse_address
 from dray.errors import ConnectionLost
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.client.arguments import checked_message, expected_of
+from dray.client.calls.arguments import checked_message, expected_of
 from dray.errors import InvalidArgument, InvalidConfiguration, InvalidQueueName
 from dray.model.classes import Acknowledge
 from dray.model.message import Message

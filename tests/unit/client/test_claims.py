@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from dray.client.messages import record_of
+from dray.client.calls.messages import record_of
 from dray.errors import ConnectionLost, InDoubt, ProtocolError, ReceiveTimeout, TransactionAborted
 from dray.model.message import Message
 from dray.wire.frames import (

@@ -9,10 +9,10 @@ import threading
 
 import pytest
 
-from dray.client.blocking import run
-from dray.client.connection import send_some
-from dray.client.manager import Manager
-from dray.client.thread_connection import ThreadConnection
+from dray.client.blocking.manager import Manager
+from dray.client.connections.connection import send_some
+from dray.client.connections.thread_connection import ThreadConnection
+from dray.client.connections.threads import run
 from dray.errors import ConnectionLost, ProtocolError
 from dray.wire.frames import (
     Describe,

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from dray.client.blocking import BlockingRuntime, run
-from dray.client.digest import RollingDigest
-from dray.client.loops import LoopRuntime
+from dray.client.connections.loops import LoopRuntime
+from dray.client.connections.threads import BlockingRuntime, run
+from dray.client.files.digest import RollingDigest
 from dray.large.digests import DIGEST_KIND_DEFAULT, DIGESTS
 
 

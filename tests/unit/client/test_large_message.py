@@ -7,8 +7,8 @@ import hashlib
 
 import pytest
 
-from dray.client.large import LargeMessageQueue
-from dray.client.messages import record_of
+from dray.client.blocking.large import LargeMessageQueue
+from dray.client.calls.messages import record_of
 from dray.errors import (
     LargeMessageCorrupt,
     LargeMessageHole,

@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from dray.client.awaited.manager import Manager
-from dray.client.link import Link
-from dray.client.loop_connection import LoopConnection
-from dray.client.loops import LoopRuntime
-from dray.client.messages import record_of
+from dray.client.calls.messages import record_of
+from dray.client.connections.link import Link
+from dray.client.connections.loop_connection import LoopConnection
+from dray.client.connections.loops import LoopRuntime
 from dray.errors import ConnectionLost, ProtocolError
 from dray.model.classes import TransactionStatus
 from dray.model.message import Message

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dray.client.blocking import BlockingRuntime, run
-from dray.client.loops import LoopRuntime
-from dray.client.sources import AwaitedChunkSource, BytesSource, pieces_of
+from dray.client.connections.loops import LoopRuntime
+from dray.client.connections.threads import BlockingRuntime, run
+from dray.client.files.sources import AwaitedChunkSource, BytesSource, pieces_of
 
 DEADLINE_S = 100
 COUNT = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.client.lost_answers import answer_lost, send_in_doubt, sent_in_part
+from dray.client.connections.lost_answers import answer_lost, send_in_doubt, sent_in_part
 from dray.errors import ConnectionLost, QuotaExceeded
 from dray.model.queue import QueueOptions
 from dray.wire import frames

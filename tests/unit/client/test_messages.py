@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.client.messages import messages_in, record_of
+from dray.client.calls.messages import messages_in, record_of
 from dray.errors import ProtocolError
 from dray.model.classes import MessageClass
 from dray.model.message import Message

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dray.client import partial_file
-from dray.client.partial_file import PartialFile, open_locked
+from dray.client.files import partial_file
+from dray.client.files.partial_file import PartialFile, open_locked
 from dray.errors import TargetUnwritable
 from dray.model.limits import MIB
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.client.progress import Reporter
+from dray.client.files.progress import Reporter
 
 
 def test_progress_is_told_seldom_and_its_end_always():

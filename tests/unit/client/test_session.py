@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.client.session import Session, same_error
+from dray.client.connections.session import Session, same_error
 from dray.errors import ConnectionLost, LargeMessageHole, ProtocolError, QueueNotFound
 from dray.wire.frames import Commit, Describe, Done, Failed, Hello, Leased, Welcome, failure
 from dray.wire.stream import Frame, FrameStream

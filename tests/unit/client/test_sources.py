@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from dray.client.formatters import BytesFormatter, TextFormatter
-from dray.client.sources import (
+from dray.client.files.sources import (
     PIECES_ALIVE,
     FileSource,
     StreamSource,
     has_its_size,
     source_of,
 )
-from dray.client.upload_state import origin_of
+from dray.client.files.upload_state import origin_of
+from dray.client.formatters import BytesFormatter, TextFormatter
 from dray.errors import SourceChanged, SourceUnreadable
 
 

@@ -12,8 +12,8 @@ from dray.cli.demo.sending import SentFile
 from dray.errors import DrayError
 
 if TYPE_CHECKING:
-    from dray.client.manager import Manager
-    from dray.client.queue import Queue
+    from dray.client.blocking.manager import Manager
+    from dray.client.blocking.queue import Queue
 
 VICTIMS_MAX = 3
 

@@ -17,7 +17,7 @@ from dray.cli.demo.interrupts import uninterrupted
 from dray.errors import DrayError, every_error
 
 if TYPE_CHECKING:
-    from dray.client.manager import Manager
+    from dray.client.blocking.manager import Manager
 
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 20.0

@@ -26,7 +26,7 @@ from dray.errors import (
 from dray.model.limits import FRAGMENT_BYTES_MAX, LABEL_CHARACTERS_MAX
 
 if TYPE_CHECKING:
-    from dray.client.manager import Manager
+    from dray.client.blocking.manager import Manager
 
 FILES_PER_TRANSACTION = 8
 BYTES_PER_TRANSACTION = 48_000_000

@@ -22,9 +22,9 @@ from dray.wire.record import HEADER_BYTES
 if TYPE_CHECKING:
     from dray.client.awaited.fragments import Origin
     from dray.client.awaited.large_message_file import Layout
-    from dray.client.digest import RollingDigest
-    from dray.client.partial_file import PartialFile
-    from dray.client.session import Pending
+    from dray.client.connections.session import Pending
+    from dray.client.files.digest import RollingDigest
+    from dray.client.files.partial_file import PartialFile
     from dray.wire.frames import PartAt
 
 COPIED_BYTES_MIN = 256 * KIB

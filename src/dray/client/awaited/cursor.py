@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from dray.client.public_calls import public
+from dray.client.calls.public_calls import public
 from dray.errors import IllegalCursorAction, MessageAlreadyReceived, MessageNotFound
 from dray.forks import check_process, this_process
 

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.client.awaited.large_message_file import Layout
-from dray.client.messages import checked_header
+from dray.client.calls.messages import checked_header
 from dray.errors import LargeMessageCorrupt, LargeMessageHole, ProtocolError, TransactionSequence
 from dray.forks import check_process, is_here, this_process
 from dray.large.compression import unpacked
@@ -24,9 +24,9 @@ from dray.wire.record import HEADER_BYTES, RecordHeader, read_header
 
 if TYPE_CHECKING:
     from dray.client.awaited.transaction import Transaction
-    from dray.client.connection import Connection
-    from dray.client.runtime import Runtime
-    from dray.client.session import Pending
+    from dray.client.connections.connection import Connection
+    from dray.client.connections.runtime import Runtime
+    from dray.client.connections.session import Pending
 
 _AHEAD_PARTS_MIN = 2
 _AHEAD_PARTS_MAX = 64

@@ -17,6 +17,7 @@ import msgspec
 
 from dray.client.awaited.fragments import Origin
 from dray.client.awaited.large_message import LargeMessage, open_found
+from dray.client.awaited.lending import lender_of
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.transaction import (
     InTransaction,
@@ -26,9 +27,7 @@ from dray.client.awaited.transaction import (
 )
 from dray.client.awaited.unreadable import Unreadable
 from dray.client.awaited.upload import Cut, Upload, What
-from dray.client.digest import RollingDigest
-from dray.client.lending import lender_of
-from dray.client.messages import (
+from dray.client.calls.messages import (
     Record,
     SendProperties,
     addressed,
@@ -36,12 +35,13 @@ from dray.client.messages import (
     record_of,
     spells_out_properties,
 )
-from dray.client.progress import Progress, Reporter
-from dray.client.public_calls import public
-from dray.client.requests import check_timeout, wait_for
-from dray.client.sources import PIECES_ALIVE, AwaitedChunkSource, Source, pieces_of, source_of
-from dray.client.steps import reached
-from dray.client.upload_state import UnfinishedUpload, unfinished_from
+from dray.client.calls.public_calls import public
+from dray.client.calls.requests import check_timeout, wait_for
+from dray.client.files.digest import RollingDigest
+from dray.client.files.progress import Progress, Reporter
+from dray.client.files.sources import PIECES_ALIVE, AwaitedChunkSource, Source, pieces_of, source_of
+from dray.client.files.steps import reached
+from dray.client.files.upload_state import UnfinishedUpload, unfinished_from
 from dray.errors import (
     DrayError,
     LargeMessageHole,
@@ -77,7 +77,7 @@ from dray.wire.frames import (
 
 if TYPE_CHECKING:
     from dray.client.awaited.queue import Queue
-    from dray.client.connection import Connection
+    from dray.client.connections.connection import Connection
     from dray.client.formatters import Encoder
 
 PARAMETERS = LargeMessageParameters()

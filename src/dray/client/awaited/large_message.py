@@ -19,13 +19,13 @@ from dray.client.awaited.fragments import Fragments, Held, Origin
 from dray.client.awaited.large_message_file import LargeMessageFile, Layout
 from dray.client.awaited.saving import Saving
 from dray.client.awaited.unreadable import Unreadable
-from dray.client.digest import RollingDigest
+from dray.client.calls.messages import Arrived, arrived, checked_header
+from dray.client.calls.public_calls import public
+from dray.client.files.digest import RollingDigest
+from dray.client.files.partial_file import PartialFile
+from dray.client.files.progress import Progress, Reporter
+from dray.client.files.steps import reached
 from dray.client.formatters import Decoder, decoded
-from dray.client.messages import Arrived, arrived, checked_header
-from dray.client.partial_file import PartialFile
-from dray.client.progress import Progress, Reporter
-from dray.client.public_calls import public
-from dray.client.steps import reached
 from dray.errors import LargeMessageCorrupt, LargeMessageError, ProtocolError, TransactionUsage
 from dray.large.split import Control, read_control
 from dray.model.classes import TransactionStatus

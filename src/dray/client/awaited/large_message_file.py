@@ -12,7 +12,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from dray.client.public_calls import public
+from dray.client.calls.public_calls import public
 from dray.model.arguments import no_sense
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from dray.client.awaited.backup import back_up
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.transfers import Asked, Manner, Transfers
-from dray.client.backup import back_up
-from dray.client.link import Link
-from dray.client.public_calls import public
+from dray.client.calls.public_calls import public
+from dray.client.connections.link import Link
 from dray.client.transfer.direct import AUTOMATIC
 from dray.large.digests import check_digest_kind
 from dray.model.classes import TransactionStatus

@@ -14,10 +14,7 @@ from dray.client.awaited.transaction import (
     connection_in,
     part_in,
 )
-from dray.client.claims import Doubt
-from dray.client.link import Link, QueueHandle
-from dray.client.lost_answers import send_in_doubt, sent_in_part
-from dray.client.messages import (
+from dray.client.calls.messages import (
     ReceivedTransaction,
     Record,
     SendProperties,
@@ -28,8 +25,11 @@ from dray.client.messages import (
     record_of,
     spells_out_properties,
 )
-from dray.client.public_calls import public
-from dray.client.requests import wait_for
+from dray.client.calls.public_calls import public
+from dray.client.calls.requests import wait_for
+from dray.client.connections.claims import Doubt
+from dray.client.connections.link import Link, QueueHandle
+from dray.client.connections.lost_answers import send_in_doubt, sent_in_part
 from dray.errors import (
     DrayError,
     InDoubt,
@@ -57,7 +57,7 @@ from dray.wire.frames import (
 from dray.wire.record import FLAG_RECOVERABLE, read_header
 
 if TYPE_CHECKING:
-    from dray.client.connection import Connection
+    from dray.client.connections.connection import Connection
     from dray.model.message import Buffer, Message
     from dray.model.queue import QueueInfo
     from dray.wire.frames import Envelope, Head

@@ -10,9 +10,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from dray.client.awaited.transaction import InTransaction, part_in
-from dray.client.claims import Claims, Doubt
-from dray.client.messages import messages_in
-from dray.client.requests import check_count, wait_for
+from dray.client.calls.messages import messages_in
+from dray.client.calls.requests import check_count, wait_for
+from dray.client.connections.claims import Claims, Doubt
 from dray.errors import (
     ConnectionLost,
     DrayError,
@@ -28,8 +28,8 @@ from dray.wire.frames import Abort, Commit, Done, Messages, Receive, Select
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dray.client.connection import Connection
-    from dray.client.link import Link, QueueHandle
+    from dray.client.connections.connection import Connection
+    from dray.client.connections.link import Link, QueueHandle
     from dray.model.message import Message
 
 _FIRST = Select()

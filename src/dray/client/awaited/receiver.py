@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dray.client.awaited.transaction import Transaction
-from dray.client.public_calls import public
-from dray.client.requests import check_timeout
+from dray.client.calls.public_calls import public
+from dray.client.calls.requests import check_timeout
 from dray.errors import DrayError, MessageNotFound, Misuse, ReceiveTimeout
 from dray.model.classes import TransactionStatus
 

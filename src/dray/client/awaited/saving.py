@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import crc32c
 
 from dray.client.awaited.copying import Copy, FileCopies, can_be_copied
-from dray.client.digest import RollingDigest
-from dray.client.sources import PIECES_ALIVE, buffers
+from dray.client.files.digest import RollingDigest
+from dray.client.files.sources import PIECES_ALIVE, buffers
 from dray.errors import ProtocolError
 from dray.large.digests import QUICK
 from dray.model.limits import MESSAGE_BYTES_MAX
@@ -28,7 +28,7 @@ from dray.wire.record import HEADER_BYTES
 
 if TYPE_CHECKING:
     from dray.client.awaited.fragments import Fragments
-    from dray.client.partial_file import PartialFile
+    from dray.client.files.partial_file import PartialFile
 
 
 class Saving:

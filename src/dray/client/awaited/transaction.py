@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol, Self
 
-from dray.client.public_calls import public
-from dray.client.session import same_error
+from dray.client.calls.public_calls import public
+from dray.client.connections.session import same_error
 from dray.errors import (
     ConnectionLost,
     DrayError,
@@ -37,10 +37,10 @@ from dray.wire.frames import Abort, Commit, Done, Head, Prepare, Send, SettlePre
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from dray.client.connection import Connection
-    from dray.client.link import Link, QueueHandle
-    from dray.client.messages import Record
-    from dray.client.session import Pending
+    from dray.client.calls.messages import Record
+    from dray.client.connections.connection import Connection
+    from dray.client.connections.link import Link, QueueHandle
+    from dray.client.connections.session import Pending
     from dray.model.message import Buffer
 
 _RUN_BYTES = MIB

@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dray.client.progress import INTERVAL_S, Progress
-from dray.client.public_calls import public
-from dray.client.requests import check_timeout
+from dray.client.calls.public_calls import public
+from dray.client.calls.requests import check_timeout
+from dray.client.files.progress import INTERVAL_S, Progress
 from dray.client.transfer.accepting import Accepting, fragments_there
 from dray.client.transfer.board import Board
 from dray.client.transfer.control import Act, Order, give_order
@@ -32,8 +32,8 @@ from dray.model.transfer import TransferState, TransferStatus
 from dray.transfer.events import Cancel, Resume, Suspend
 
 if TYPE_CHECKING:
-    from dray.client.link import Link
-    from dray.client.runtime import Runtime
+    from dray.client.connections.link import Link
+    from dray.client.connections.runtime import Runtime
     from dray.client.transfer.reference import Reference
 
 

@@ -14,10 +14,10 @@ from dray.client.awaited.given import Given
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
-from dray.client.blocking import BlockingRuntime, run
-from dray.client.link import Link, QueueHandle
-from dray.client.requests import check_seconds, check_timeout
-from dray.client.steps import reached
+from dray.client.calls.requests import check_seconds, check_timeout
+from dray.client.connections.link import Link, QueueHandle
+from dray.client.connections.threads import BlockingRuntime, run
+from dray.client.files.steps import reached
 from dray.client.transfer.board import Told
 from dray.client.transfer.direct import AUTOMATIC, listen_at
 from dray.client.transfer.kept import (
@@ -61,7 +61,7 @@ from dray.transfer.events import ProducerEvent, SourceBroke, Suspend
 from dray.wire.frames import Outcome, OutcomeIs
 
 if TYPE_CHECKING:
-    from dray.client.runtime import Dialer
+    from dray.client.connections.runtime import Dialer
     from dray.model.message import Message
 
 _ID_BYTES: Final = 16

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from dray.client.awaited.lending import Lender, lender_of
 from dray.client.awaited.transaction import Transaction
-from dray.client.digest import RollingDigest
-from dray.client.lending import Lender, lender_of
-from dray.client.messages import record_of
-from dray.client.progress import Reporter
-from dray.client.sources import PIECES_ALIVE, pieces_of
-from dray.client.steps import reached
-from dray.client.upload_state import (
+from dray.client.calls.messages import record_of
+from dray.client.files.digest import RollingDigest
+from dray.client.files.progress import Reporter
+from dray.client.files.sources import PIECES_ALIVE, pieces_of
+from dray.client.files.steps import reached
+from dray.client.files.upload_state import (
     VERSION,
     Note,
     StateFile,
@@ -47,11 +47,11 @@ from dray.model.limits import UPLOAD_MARK_BYTES, UPLOAD_MARK_PARTS
 from dray.wire.frames import UploadBegin, UploadMark, UploadResume, UploadState
 
 if TYPE_CHECKING:
-    from dray.client.connection import Connection
-    from dray.client.link import Link
-    from dray.client.progress import Progress
-    from dray.client.sources import AwaitedChunkSource, Source
-    from dray.client.upload_state import Origin
+    from dray.client.connections.connection import Connection
+    from dray.client.connections.link import Link
+    from dray.client.files.progress import Progress
+    from dray.client.files.sources import AwaitedChunkSource, Source
+    from dray.client.files.upload_state import Origin
     from dray.model.message import Message
 
 _OPEN = "open"

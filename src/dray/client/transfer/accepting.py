@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import crc32c
 
-from dray.client.progress import INTERVAL_S
-from dray.client.steps import reached
+from dray.client.files.progress import INTERVAL_S
+from dray.client.files.steps import reached
 from dray.client.transfer.board import Board, Rate
 from dray.client.transfer.control import ControlSocket, Order
 from dray.client.transfer.direct import connect
@@ -56,7 +56,7 @@ from dray.wire.transfer_frames import (
 )
 
 if TYPE_CHECKING:
-    from dray.client.runtime import Dialer
+    from dray.client.connections.runtime import Dialer
     from dray.wire.stream import Frame
 
 _DIRECT_FAILURES_MAX: Final = 2

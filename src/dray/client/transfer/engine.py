@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from dray.client.session import error_of
+from dray.client.connections.session import error_of
 from dray.client.transfer.board import settle
 from dray.client.transfer.control import ControlSocket, Order
 from dray.client.transfer.frame_socket import SOCKET_ERRORS, FileRange, FrameSocket
@@ -35,7 +35,7 @@ from dray.wire.transfer_frames import (
 )
 
 if TYPE_CHECKING:
-    from dray.client.runtime import Dialer
+    from dray.client.connections.runtime import Dialer
     from dray.client.transfer.board import Board
     from dray.wire.stream import Frame
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from dray.client.progress import INTERVAL_S
-from dray.client.steps import reached
+from dray.client.files.progress import INTERVAL_S
+from dray.client.files.steps import reached
 from dray.client.transfer.board import Board, Rate, Told
 from dray.client.transfer.control import ControlSocket, Order
 from dray.client.transfer.direct import DirectConnections
@@ -56,7 +56,7 @@ from dray.wire.transfer_frames import (
 )
 
 if TYPE_CHECKING:
-    from dray.client.runtime import Dialer
+    from dray.client.connections.runtime import Dialer
 
 _BACKLOG_BYTES: Final = 2 * MIB
 """What waits for a socket; more would only wait."""

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from dray.client.requests import check_count
+from dray.client.calls.requests import check_count
 from dray.client.transfer.fingerprint import TEXT_PATTERN, Fingerprint
 from dray.errors import Misuse
 from dray.large.digests import DIGESTS

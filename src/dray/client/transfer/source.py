@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 import crc32c
 
-from dray.client.sources import has_its_size, unreadable
+from dray.client.files.sources import has_its_size, unreadable
 from dray.client.transfer.fingerprint import Fingerprint
 from dray.errors import SourceUnreadable, TransferSourceChanged
 from dray.large.digests import DIGESTS

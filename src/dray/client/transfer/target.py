@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from dray.client.partial_file import is_in_the_way, is_still, open_alone
+from dray.client.files.partial_file import is_in_the_way, is_still, open_alone
 from dray.client.transfer.fingerprint import Fingerprint
 from dray.errors import TargetUnwritable
 from dray.folders import sync_folder

@@ -10,7 +10,7 @@ import threading
 import pytest
 from blake3 import blake3
 
-from dray.client import partial_file
+from dray.client.files import partial_file
 from dray.client.transfer import target as target_module
 from dray.client.transfer.fingerprint import Fingerprint
 from dray.client.transfer.target import (

@@ -408,7 +408,10 @@ _OF_QUEUE: Final = [
         _ours("Queue", module),
         TypeError,
     )
-    for face, module in (("dray", "dray.client.queue"), ("dray.aio", "dray.client.awaited."))
+    for face, module in (
+        ("dray", "dray.client.blocking."),
+        ("dray.aio", "dray.client.awaited."),
+    )
 ]
 _PROPERTY_DEFAULTS: Final = [
     (field.name, field.default)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from dray.client.awaited.receiver import Handled, Then
 from dray.client.awaited.receiver import Receiver as AwaitedReceiver
-from dray.client.blocking import Face, run
-from dray.client.public_calls import public
-from dray.client.transaction import Transaction
+from dray.client.blocking.face import Face
+from dray.client.blocking.transaction import Transaction
+from dray.client.calls.public_calls import public
+from dray.client.connections.threads import run
 
 if TYPE_CHECKING:
-    from dray.client.queue import Queue
+    from dray.client.blocking.queue import Queue
     from dray.model.message import Message
 
 

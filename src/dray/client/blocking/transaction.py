@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from dray.client.awaited.transaction import Transaction as AwaitedTransaction
-from dray.client.blocking import Face, blocking, run
-from dray.client.public_calls import public
+from dray.client.blocking.face import Face, blocking
+from dray.client.calls.public_calls import public
+from dray.client.connections.threads import run
 
 if TYPE_CHECKING:
     from types import TracebackType

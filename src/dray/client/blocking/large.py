@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from dray.client.awaited.large import PARAMETERS
 from dray.client.awaited.large import LargeMessageQueue as AwaitedLargeMessageQueue
-from dray.client.blocking import Face, blocking, blocking_as
-from dray.client.large_message import LargeMessage
-from dray.client.public_calls import public
+from dray.client.blocking.face import Face, blocking, blocking_as
+from dray.client.blocking.large_message import LargeMessage
+from dray.client.calls.public_calls import public
 from dray.model.limits import FRAGMENT_BYTES_MAX
 
 if TYPE_CHECKING:
-    from dray.client.queue import Queue
+    from dray.client.blocking.queue import Queue
     from dray.large.split import LargeMessageParameters
 
 

@@ -18,7 +18,7 @@ from dray.model.limits import KIB
 if TYPE_CHECKING:
     import socket
 
-    from dray.client.connection import Connection
+    from dray.client.connections.connection import Connection
 
 _WORTH_A_THREAD_BYTES = 256 * KIB
 """Hashing or checking less takes about as long as handing it over."""

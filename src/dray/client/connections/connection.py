@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from dray.client.lost_answers import Lost, answer_lost
-from dray.client.session import Listener, Pending, Session, same_error
+from dray.client.connections.lost_answers import Lost, answer_lost
+from dray.client.connections.session import Listener, Pending, Session, same_error
 from dray.errors import ConnectionLost, DrayError, ProtocolError, StorePoisoned
 from dray.forks import (
     Process,

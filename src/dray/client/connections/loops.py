@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dray.client.loop_connection import LoopConnection
-from dray.client.runtime import Dialer, Runtime
+from dray.client.connections.loop_connection import LoopConnection
+from dray.client.connections.runtime import Dialer, Runtime
 
 if TYPE_CHECKING:
     import socket

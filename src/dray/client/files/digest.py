@@ -12,7 +12,7 @@ from dray.large.digests import DIGEST_KIND_DEFAULT, DIGESTS
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from dray.client.runtime import Runtime
+    from dray.client.connections.runtime import Runtime
 
 _WORTH_A_THREAD_BYTES = 1 << 18
 """Hashing less takes about as long as handing it over."""

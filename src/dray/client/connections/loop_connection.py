@@ -13,8 +13,8 @@ import socket
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from dray.client.connection import BUFFERS_PER_CALL_MAX, Connection, send_some
-from dray.client.session import Pending
+from dray.client.connections.connection import BUFFERS_PER_CALL_MAX, Connection, send_some
+from dray.client.connections.session import Pending
 
 if TYPE_CHECKING:
     from dray.forks import Process

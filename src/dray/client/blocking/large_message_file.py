@@ -6,7 +6,7 @@ import io
 import os
 from typing import TYPE_CHECKING
 
-from dray.client.blocking import run
+from dray.client.connections.threads import run
 from dray.model.limits import KIB
 
 if TYPE_CHECKING:

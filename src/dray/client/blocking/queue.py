@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Self
 
 from dray.client.awaited.cursor import Cursor as AwaitedCursor
 from dray.client.awaited.queue import Queue as AwaitedQueue
-from dray.client.blocking import Face, blocking, iterate
-from dray.client.link import QueueHandle
-from dray.client.public_calls import public
+from dray.client.blocking.face import Face, blocking
+from dray.client.calls.public_calls import public
+from dray.client.connections.link import QueueHandle
+from dray.client.connections.threads import iterate
 
 if TYPE_CHECKING:
     from types import TracebackType

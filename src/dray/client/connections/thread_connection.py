@@ -16,8 +16,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from dray.client.connection import BUFFERS_PER_CALL_MAX, Connection, send_some
-from dray.client.session import Pending
+from dray.client.connections.connection import BUFFERS_PER_CALL_MAX, Connection, send_some
+from dray.client.connections.session import Pending
 from dray.errors import DrayError
 
 if TYPE_CHECKING:

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from dray.client.claims import Claims
+from dray.client.connections.claims import Claims
 from dray.errors import ConnectionLost, QueueNotFound
 from dray.forks import Process, not_sent, tell_of_forks, this_process, wrong_process
 from dray.large.digests import DIGEST_KIND_DEFAULT
 from dray.wire.frames import Head, Opened
 
 if TYPE_CHECKING:
-    from dray.client.connection import Connection
-    from dray.client.lost_answers import Lost
-    from dray.client.runtime import Dialer, Runtime
+    from dray.client.connections.connection import Connection
+    from dray.client.connections.lost_answers import Lost
+    from dray.client.connections.runtime import Dialer, Runtime
     from dray.model.message import Buffer
     from dray.wire.stream import Frame
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from dray.client.messages import ReceivedTransaction
+from dray.client.calls.messages import ReceivedTransaction
 from dray.errors import ConnectionLost, DrayError, InDoubt
 from dray.model.classes import TransactionStatus
 from dray.wire.frames import Head, Outcome, OutcomeIs, Select

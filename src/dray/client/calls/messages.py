@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast, get
 import crc32c
 import msgspec
 
-from dray.client.arguments import checked_message
+from dray.client.calls.arguments import checked_message
 from dray.errors import ProtocolError
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.ids import LookupId, ManagerId, MessageId, TransactionId, join_id

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dray.client.steps import reached
+from dray.client.files.steps import reached
 from dray.errors import Misuse, SourceChanged, TargetUnwritable
 from dray.folders import sync_folder
 
 if TYPE_CHECKING:
-    from dray.client.sources import AwaitedChunkSource, Source
+    from dray.client.files.sources import AwaitedChunkSource, Source
     from dray.wire.frames import UploadIs
 
 VERSION = 1

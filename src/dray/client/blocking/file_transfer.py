@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from dray.client.awaited.transfer import Incoming as AwaitedIncoming
 from dray.client.awaited.transfer import Offer as AwaitedOffer
 from dray.client.awaited.transfer import RunningTransfer as AwaitedRunning
-from dray.client.blocking import Face, blocking, iterate
-from dray.client.public_calls import public
+from dray.client.blocking.face import Face, blocking
+from dray.client.calls.public_calls import public
+from dray.client.connections.threads import iterate
 
 if TYPE_CHECKING:
     from dray.model.transfer import TransferStatus

@@ -23,8 +23,8 @@ from dray.wire.archive import RUN, About, ArchiveWriter
 from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead
 
 if TYPE_CHECKING:
-    from dray.client.connection import Connection
-    from dray.client.runtime import Runtime
+    from dray.client.connections.connection import Connection
+    from dray.client.connections.runtime import Runtime
     from dray.wire.stream import Frame
 
 _CHECK: Final = struct.Struct("<II")

@@ -1,4 +1,4 @@
-"""The blocking runtime, and how blocking faces are made of awaited ones.
+"""The runtime of threads: whatever waits blocks its thread.
 
 Nothing that is awaited here ever suspends: sockets, locks and disks block the calling thread
 instead. A coroutine therefore runs to its end in one step, and `run` is a plain call.
@@ -6,23 +6,19 @@ instead. A coroutine therefore runs to its end in one step, and `run` is a plain
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from concurrent import futures
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from dray.client.runtime import Dialer, Runtime
-from dray.client.thread_connection import ThreadConnection
+from dray.client.connections.runtime import Dialer, Runtime
+from dray.client.connections.thread_connection import ThreadConnection
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 _PIECE_S = 3600.0
-_Arguments = ParamSpec("_Arguments")
-_Awaited = TypeVar("_Awaited")
-_Face = TypeVar("_Face")
 _Result = TypeVar("_Result")
 
 
@@ -46,46 +42,6 @@ def iterate(pieces: AsyncGenerator[_Result, None]) -> Iterator[_Result]:
                 return
     finally:
         run(pieces.aclose())
-
-
-class Face(Generic[_Awaited]):
-    """A blocking face of something awaited."""
-
-    def __init__(self, awaited: _Awaited) -> None:
-        """Take what does the work."""
-        self.awaited = awaited
-
-    def __repr__(self) -> str:
-        return repr(self.awaited)
-
-
-def blocking(
-    method: Callable[Concatenate[_Awaited, _Arguments], Awaitable[_Result]],
-) -> Callable[Concatenate[Face[_Awaited], _Arguments], _Result]:
-    """Make the blocking method of a face from the awaited one."""
-
-    @functools.wraps(method)
-    def call(
-        self: Face[_Awaited], /, *arguments: _Arguments.args, **named: _Arguments.kwargs
-    ) -> _Result:
-        return run(method(self.awaited, *arguments, **named))
-
-    return call
-
-
-def blocking_as(
-    face: Callable[[_Result], _Face],
-    method: Callable[Concatenate[_Awaited, _Arguments], Awaitable[_Result]],
-) -> Callable[Concatenate[Face[_Awaited], _Arguments], _Face]:
-    """Make the blocking method of a face; what it gives gets a face of its own."""
-
-    @functools.wraps(method)
-    def call(
-        self: Face[_Awaited], /, *arguments: _Arguments.args, **named: _Arguments.kwargs
-    ) -> _Face:
-        return face(run(method(self.awaited, *arguments, **named)))
-
-    return call
 
 
 class BlockingRuntime(Runtime):

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Self
 
 from dray.client.awaited.described import Described
 from dray.client.awaited.large_message import LargeMessage as AwaitedLargeMessage
-from dray.client.blocking import Face, blocking, iterate, run
-from dray.client.large_message_file import BufferedLargeMessageFile
-from dray.client.public_calls import public
+from dray.client.blocking.face import Face, blocking
+from dray.client.blocking.large_message_file import BufferedLargeMessageFile
+from dray.client.calls.public_calls import public
+from dray.client.connections.threads import iterate, run
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from dray.client.steps import reached
+from dray.client.files.steps import reached
 from dray.errors import TargetUnwritable
 from dray.folders import sync_folder
 from dray.forks import check_process, is_here, keep_from_children, this_process

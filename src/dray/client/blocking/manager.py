@@ -5,25 +5,26 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Self
 
-from dray.client.address import parse_address
 from dray.client.awaited.manager import Manager as AwaitedManager
-from dray.client.blocking import BlockingRuntime, Face, blocking, blocking_as, run
-from dray.client.file_transfer import (
+from dray.client.blocking.face import Face, blocking, blocking_as
+from dray.client.blocking.file_transfer import (
     Incoming,
     Offer,
     face_of_running,
     face_of_transfer,
 )
-from dray.client.link import Link
-from dray.client.public_calls import checked, public
-from dray.client.queue import Queue
-from dray.client.transaction import Transaction
+from dray.client.blocking.queue import Queue
+from dray.client.blocking.transaction import Transaction
+from dray.client.calls.public_calls import checked, public
+from dray.client.connections.address import parse_address
+from dray.client.connections.link import Link
+from dray.client.connections.threads import BlockingRuntime, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from dray.client.runtime import Dialer
+    from dray.client.connections.runtime import Dialer
 
 
 @checked

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from dray.client.sources import FileSource
+from dray.client.files.sources import FileSource
 from dray.errors import SourceChanged, SourceUnreadable
 from dray.model.limits import KIB
 
 if TYPE_CHECKING:
     from dray.client.awaited.transaction import Transaction
-    from dray.client.connection import Connection
-    from dray.client.messages import Record
-    from dray.client.session import Pending
-    from dray.client.sources import AwaitedChunkSource, Source
+    from dray.client.calls.messages import Record
+    from dray.client.connections.connection import Connection
+    from dray.client.connections.session import Pending
+    from dray.client.files.sources import AwaitedChunkSource, Source
 
 _LENT_BYTES_MIN = 256 * KIB
 """Less goes through the socket in the time that lending takes."""

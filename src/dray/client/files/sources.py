@@ -21,7 +21,7 @@ from dray.model.limits import KIB, MIB
 from dray.model.message import Buffer
 
 if TYPE_CHECKING:
-    from dray.client.runtime import Runtime
+    from dray.client.connections.runtime import Runtime
 
 Given = TypeVar("Given")
 

@@ -1,0 +1,1 @@
+"""What a program may give to a call, and what a call makes of it: arguments checked, messages."""
