@@ -12,22 +12,23 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from dray.delivery.outgoing import OUTGOING
 from dray.delivery.tables import (
     CONFIRMATION,
     ENDED_SHORT,
     ENDING,
     GOING,
     INCOMING,
-    OUTGOING,
     Judged,
     Row,
 )
+from dray.machine import Transition, always, nothing
 from dray.manager.transactions.tables import TRANSACTION
 from dray.transfer.tables import CONSUMER, PRODUCER, Step
 
 HOUSE = Path(__file__).resolve().parent.parent
 EXPLANATION = HOUSE / "docs" / "explanation"
-TABLES: dict[str, tuple[Row | Judged | Step, ...]] = {
+TABLES: dict[str, tuple[Transition, ...] | tuple[Row | Judged | Step, ...]] = {
     "outgoing": OUTGOING,
     "incoming": INCOMING,
     "confirmation": CONFIRMATION,
@@ -60,18 +61,67 @@ def drawn(text: str) -> str:
 
 def _table(name: str) -> str:
     rows = TABLES[name]
-    fields = rows[0]._fields
-    lines = [f"| {' | '.join(fields)} |", f"|{'---|' * len(fields)}"]
-    lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows]
-    return "\n".join([*lines, "", *_diagram(rows)])
+    lines = _rows(("state", "event", "when", "does", "next"), map(_cells, rows))
+    if isinstance(rows[0], Judged):
+        lines = _rows(rows[0]._fields, (map(_cell, row) for row in rows))
+    return "\n".join([*lines, "", *_meanings(rows), *_diagram(rows)])
 
 
-def _diagram(rows: Iterable[Row | Judged | Step]) -> list[str]:
+def _rows(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    lines = [" | ".join(head), *(" | ".join(row) for row in rows)]
+    lines = [f"| {line} |" for line in lines]
+    return [lines[0], f"|{'---|' * (lines[0].count(' | ') + 1)}", *lines[1:]]
+
+
+def _cells(row: Transition | Row | Judged | Step) -> list[str]:
+    """A line as it is read: what holds always, does nothing or changes nothing stays empty."""
+    if not isinstance(row, Transition):
+        return list(map(_cell, row))
+    return [
+        _states(row),
+        row.event.__name__,
+        "" if row.when is always else _words(row.when.__name__),
+        "" if row.does is nothing else _words(row.does.__name__),
+        "" if row.next is None else _words(row.next.name.lower()),
+    ]
+
+
+def _states(row: Transition) -> str:
+    if len(row.states) == len(type(row.states[0])):
+        return "every"
+    return ", ".join(_words(state.name.lower()) for state in row.states)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _meanings(rows: Iterable[Transition | Row | Judged | Step]) -> list[str]:
+    """The conditions and actions of a table, each with the first line of its docstring."""
+    found = {
+        function: None
+        for column in ("when", "does")
+        for row in rows
+        if isinstance(row, Transition)
+        for function in (getattr(row, column),)
+        if function not in (always, nothing)
+    }
+    if not found:
+        return []
+    named = (
+        (_words(each.__name__), str(each.__doc__).splitlines()[0].removesuffix("."))
+        for each in found
+    )
+    return [*_rows(("name", "meaning"), named), ""]
+
+
+def _diagram(rows: Iterable[Transition | Row | Judged | Step]) -> list[str]:
     """The ways between states, without those that lead back to where they began."""
     ways: dict[tuple[str, str], dict[str, None]] = {}
     for row in rows:
-        if isinstance(row, Row | Step) and row.state != row.next:
-            ways.setdefault((row.state, row.next), {})[row.event] = None
+        for state, event, goal in _steps(row):
+            if state != goal:
+                ways.setdefault((state, goal), {})[event] = None
     if not ways:
         return []
     lines = ["```mermaid", "stateDiagram-v2"]
@@ -79,6 +129,17 @@ def _diagram(rows: Iterable[Row | Judged | Step]) -> list[str]:
         names = ", ".join(event.replace(":", "") for event in events)
         lines.append(f"    {_name(state)} --> {_name(goal)}: {names}")
     return [*lines, "```", ""]
+
+
+def _steps(row: Transition | Row | Judged | Step) -> list[tuple[str, str, str]]:
+    if isinstance(row, Judged):
+        return []
+    if not isinstance(row, Transition):
+        return [(row.state, row.event, row.next)]
+    return [
+        (state.name.lower(), row.event.__name__, (row.next or state).name.lower())
+        for state in row.states
+    ]
 
 
 def _name(state: str) -> str:

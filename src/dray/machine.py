@@ -1,17 +1,26 @@
 """The one shape of a core: events and the time go in, effects come out, nothing else happens.
 
-A core reads no clock, opens no file, draws no random number and never waits. Whoever drives it
-passes `now` (seconds since the epoch) with every event and asks `deadline()` when to call again if
-nothing arrives before.
+A core reads no clock, opens no file, draws no random number and never waits. Its caller passes
+`now` (seconds since the epoch) with every event and asks `deadline()` when to call again if nothing
+arrives before.
+
+A core with states is a `Machine`. Its table decides everything: in a state, on an event, the first
+transition whose condition holds names the action to run and the next state. Conditions and actions
+are functions of the core. The documentation is drawn from the same table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+import enum
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 Event = TypeVar("Event", contravariant=True)
 Effect = TypeVar("Effect", covariant=True)
+Owner = TypeVar("Owner")
+Occurred = TypeVar("Occurred")
+Wanted = TypeVar("Wanted")
+S = TypeVar("S", bound=enum.Enum)
 
 
 class Core(Protocol[Event, Effect]):
@@ -24,3 +33,101 @@ class Core(Protocol[Event, Effect]):
     def deadline(self) -> float | None:
         """When to call again if nothing happens, or None for never."""
         ...
+
+
+class Transition(NamedTuple):
+    """One line of a state table; it stands for one line for each of its states."""
+
+    states: tuple[enum.Enum, ...]
+    event: type
+    when: Callable[..., bool]
+    does: Callable[..., Any]
+    next: enum.Enum | None
+    """The next state; None keeps the state."""
+
+
+def always(_core: object, _event: object, _now: float) -> bool:
+    """Hold in every case: the last line of a state and an event."""
+    return True
+
+
+def nothing(_core: object, _event: object, _now: float) -> list[Any]:
+    """Do nothing."""
+    return []
+
+
+def on(  # noqa: PLR0917 - a line of a table reads from left to right
+    states: S | tuple[S, ...],
+    event: type[Occurred],
+    when: Callable[[Owner, Occurred, float], bool],
+    does: Callable[[Owner, Occurred, float], Sequence[Wanted]],
+    next: S | None = None,  # noqa: A002 - the column of that name
+) -> Transition:
+    """Write one line of a table."""
+    return Transition(states if isinstance(states, tuple) else (states,), event, when, does, next)
+
+
+class Machine(Generic[S, Occurred, Wanted]):
+    """A core whose table decides what it does."""
+
+    table: ClassVar[tuple[Transition, ...]] = ()
+    _steps: ClassVar[_Steps]
+
+    def __init_subclass__(cls) -> None:
+        """Compile the table; a subclass may override its conditions and actions."""
+        super().__init_subclass__()
+        if cls.table:
+            cls._steps = _compiled(cls.table, cls)
+
+    def __init__(self, state: S) -> None:
+        """Begin in a state."""
+        self._enter(state)
+
+    @property
+    def stage(self) -> S:
+        """The state in which the machine is."""
+        return self._stage
+
+    def _enter(self, state: S) -> None:
+        self._stage = state
+        self._here = self._steps[state]
+
+    def handle(self, event: Occurred, now: float) -> list[Wanted]:
+        """Take one event: run the first transition whose condition holds."""
+        for when, does, goal in self._here[type(event)]:
+            if when is None or when(self, event, now):
+                if goal is not None:
+                    self._enter(goal)  # type: ignore[arg-type]  # the table has states of one kind
+                return does(self, event, now)  # type: ignore[no-any-return]  # `on` has checked it
+        raise AssertionError("the last line of each state and event holds always")
+
+
+_Compiled = tuple[Callable[..., bool] | None, Callable[..., Any], enum.Enum | None]
+_Steps = dict[enum.Enum, dict[type, tuple[_Compiled, ...]]]
+
+
+def _compiled(table: Iterable[Transition], owner: type) -> _Steps:
+    """Look up the lines by state and event; every case must have a line."""
+    table = tuple(table)
+    events = dict.fromkeys(line.event for line in table)
+    states = type(table[0].states[0])
+    steps: _Steps = {state: {} for state in states}
+    for state, by_event in steps.items():
+        for event in events:
+            lines = [line for line in table if state in line.states and line.event is event]
+            last = [line.when is always for line in lines]
+            assert last.count(True) == 1, f"{state} on {event.__name__}: not one line holds always"
+            assert last[-1], f"{state} on {event.__name__}: a line behind the last one"
+            by_event[event] = tuple(_step_of(line, state, owner) for line in lines)
+    return steps
+
+
+def _step_of(line: Transition, state: enum.Enum, owner: type) -> _Compiled:
+    when = None if line.when is always else _of(owner, line.when)
+    goal = None if line.next is state else line.next
+    return when, _of(owner, line.does), goal
+
+
+def _of(owner: type, function: Callable[..., Any]) -> Callable[..., Any]:
+    """What the owner's class makes of a function; one that is not its own is as it is."""
+    return getattr(owner, function.__name__, function)

@@ -51,12 +51,12 @@ class TrustsAcksOfOtherSequences(OutgoingStream):
 class NeverRewritesPreviousNumbers(OutgoingStream):
     """Says the predecessor's number even if that message has expired."""
 
-    def _fill_window(self, now):
+    def fill_window(self, event, now):
         return [
             each._replace(previous=each.lookup_ids[0] - each.base - 1)
             if isinstance(each, Transmit)
             else each
-            for each in super()._fill_window(now)
+            for each in super().fill_window(event, now)
         ]
 
 

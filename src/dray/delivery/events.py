@@ -170,7 +170,13 @@ class Renewed(NamedTuple):
     judged: PeerPosition
 
 
+class Resolved(NamedTuple):
+    """A person has decided what becomes of a stream that had diverged."""
+
+
 Effect = Open | Transmit | PassOver | Confirmed | Diverged | OlderCopy | PeerForgot | Renewed
+Happened = Event | Diverged | Resolved
+"""All that moves a stream: events, and the facts that change its conversation."""
 
 
 class StreamCondition(enum.StrEnum):

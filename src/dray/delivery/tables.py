@@ -19,68 +19,6 @@ class Row(NamedTuple):
     next: str
 
 
-OUTGOING: Final = (
-    Row("no link", "LinkReady", "it ever carried anything", "Open", "asked"),
-    Row("no link", "LinkReady", "it carried nothing, or is paused", "", "silent"),
-    Row("silent", "Grown", "something waits, or it was not refused", "Open", "asked"),
-    Row("silent", "Grown", "paused", "", "silent"),
-    Row("silent", "Resumed", "it ever carried anything", "Open", "asked"),
-    Row("silent", "Resumed", "it carried nothing", "", "silent"),
-    Row("silent", "Refused", "nothing waits, or nothing is kept", "counted", "silent"),
-    Row("silent", "Refused", "something waits for later", "counted", "refused"),
-    Row("no link", "LinkReady", "it has diverged", "", "diverged"),
-    Row("asked", "PeerState", "it does not fit this store's past", "Diverged", "diverged"),
-    Row(
-        "asked",
-        "PeerState",
-        "this store is an older copy",
-        "OlderCopy, Confirmed if it is news, Renewed",
-        "open",
-    ),
-    Row("asked", "PeerState", "less than was acknowledged", "PeerForgot, fill the window", "open"),
-    Row("asked", "PeerState", "otherwise", "Confirmed if it is news, fill the window", "open"),
-    Row("asked", "Refused", "something waits for later", "Confirmed if news", "refused"),
-    Row("asked", "Refused", "nothing waits, or nothing is kept", "Confirmed if news", "silent"),
-    Row("asked", "PeerState", "said before the last question", "Confirmed if news", "asked"),
-    Row("asked", "Refused", "said before the last question", "Confirmed if news", "asked"),
-    Row("asked", "Tick", "the deadline has come", "Open", "asked"),
-    Row("refused", "Tick", "the deadline has come", "Open", "asked"),
-    Row("refused", "Resumed", "", "Open", "asked"),
-    Row("silent", "Invited", "nothing was kept", "Open", "asked"),
-    Row("refused", "Invited", "", "Open", "asked"),
-    Row("refused", "Refused", "nothing waits any more", "counted", "silent"),
-    Row("diverged", "LinkReady", "", "", "diverged"),
-    Row("diverged", "Resolved", "a person has decided", "Renewed, once the peer answers", "silent"),
-    Row("open", "Grown", "", "fill the window", "open"),
-    Row(
-        "open", "PeerState", "this sequence, in bounds, news", "Confirmed, fill the window", "open"
-    ),
-    Row("open", "PeerState", "anything else", "counted, ignored (R36)", "open"),
-    Row("open", "Refused", "something waits for later", "Confirmed if news", "refused"),
-    Row("open", "Refused", "nothing waits, or nothing is kept", "Confirmed if news", "silent"),
-    Row("open", "Refused", "said before the last question", "as PeerState", "open"),
-    Row("open", "Tick", "the deadline has come", "go back: fill the window anew", "open"),
-    Row("open", "Invited", "", "go back: fill the window anew, first with one frame", "open"),
-    *(
-        Row(state, "Refused", "its position does not fit this store's past", "Diverged", "diverged")
-        for state in ("silent", "asked", "refused", "open")
-    ),
-    *(
-        Row(state, "LinkLost", "", "forget the flight", "no link")
-        for state in ("silent", "asked", "refused", "diverged", "open")
-    ),
-    *(
-        Row(state, "LinkReady", "", "forget the flight, Open", "asked")
-        for state in ("silent", "asked", "refused", "open")
-    ),
-    *(
-        Row(state, "LinkReady", "paused", "forget the flight", "silent")
-        for state in ("asked", "refused", "open")
-    ),
-)
-"""One outgoing stream on one connection. What is not here changes nothing."""
-
-
 class Judged(NamedTuple):
     """How a message stands to what was accepted last, and whether it may enter."""
 

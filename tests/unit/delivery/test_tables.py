@@ -2,84 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from dray.delivery.confirmation import Outbox
-from dray.delivery.events import (
-    Grown,
-    Invited,
-    LinkLost,
-    LinkReady,
-    Paused,
-    PeerState,
-    Refused,
-    Resumed,
-    Tick,
-)
 from dray.delivery.incoming import Position, StreamKey, accepts
-from dray.delivery.tables import CONFIRMATION, INCOMING, OUTGOING
-
-from .sender import Sender
-
-WALKS, STEPS = 400, 40
-EXPIRY = 0.1
-FINAL = 0.3
-STALE = 0.1
-BEYOND = 0.1
-
-
-def state_of(sender: Sender) -> str:
-    return sender.stream._talk.name.lower().replace("_", " ")
-
-
-def step(sender: Sender, rng: random.Random) -> tuple[str, str, str] | None:
-    """One event at random; the way it went, if it is one that tables tell."""
-    before, stream = state_of(sender), sender.stream
-    if sender.queue.lengths and rng.random() < EXPIRY:
-        sender.expire(*sender.queue.lengths)
-        return None
-    asked = stream._question - (stream._question > 1 and rng.random() < STALE)
-    if stream.divergence is not None and rng.random() < STALE:
-        stream.resolved()
-        return before, "Resolved", state_of(sender)
-    kind = rng.choice(
-        [LinkReady, LinkLost, PeerState, Refused, Invited, Grown, Paused, Resumed, Tick]
-    )
-    if kind is Grown:
-        sender.admit(rng.randint(1, 3))
-        return before, "Grown", state_of(sender)
-    if kind is PeerState:
-        number = rng.choice([0, rng.randint(0, 12), stream.last - stream.base])
-        sequence_id = stream.sequence_id + rng.choice([0, 0, 0, 0, 1, -1])
-        sender.give(PeerState(max(0, sequence_id), number, asked))
-    elif kind is Refused:
-        final = rng.random() < FINAL
-        beyond = (stream.sequence_id + 1, 9) if rng.random() < BEYOND else (0, 0)
-        sender.give(Refused("full", *beyond, question=asked, final=final))
-    elif kind is Tick:
-        at = stream.deadline()
-        if at is None:
-            return None
-        sender.give(Tick(), at=max(at, sender.now))
-    else:
-        sender.give(kind())
-    return before, kind.__name__, state_of(sender)
-
-
-def test_every_step_of_an_outgoing_stream_is_in_the_table_and_all_of_the_table_happens() -> None:
-    table = {(row.state, row.event, row.next) for row in OUTGOING}
-    seen: set[tuple[str, str, str]] = set()
-    for seed in range(WALKS):
-        rng, sender = random.Random(seed), Sender()
-        for _ in range(STEPS):
-            way = step(sender, rng)
-            if way is None:
-                continue
-            seen.add(way)
-    assert {way for way in seen - table if way[0] != way[2]} == set()
-    assert table - seen == set()
+from dray.delivery.tables import CONFIRMATION, INCOMING
 
 
 @pytest.mark.parametrize("row", INCOMING)
