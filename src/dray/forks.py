@@ -32,7 +32,7 @@ class Process:
 
 
 class HasDescriptor(Protocol):
-    """What owns a descriptor, such as a socket."""
+    """An owner of a descriptor, such as a socket."""
 
     def fileno(self) -> int:
         """Give the descriptor; below 0, or a `ValueError`, once it is closed."""
@@ -40,7 +40,7 @@ class HasDescriptor(Protocol):
 
 
 class Inherits(Protocol):
-    """What a child has to put in order."""
+    """An object that a child process has to put in order."""
 
     def after_fork(self, parent: Process) -> None:
         """Drop what belongs to the parent; the only thread of the child calls."""

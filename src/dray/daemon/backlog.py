@@ -57,7 +57,7 @@ class Backlog:
         return True
 
     def forget(self, told: Told) -> None:
-        """Who would be told has gone."""
+        """The session to be told has gone."""
         self._waiting.pop(told, None)
 
     def took(self, size: int, seconds: float) -> None:

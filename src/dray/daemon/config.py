@@ -140,7 +140,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
             )
 
     def manager_config(self, manager_id: str, life: int) -> ManagerConfig:
-        """What the manager needs to know; `manager_id` is for a new data directory.
+        """The configuration of the manager; `manager_id` is for a new data directory.
 
         `life` is random: it tells this start from one of a copy of the data directory.
         """

@@ -61,7 +61,7 @@ class _State(enum.Enum):
 
 
 class Owner(Protocol):
-    """Who is told what happens on a connection."""
+    """Takes the events of a connection."""
 
     def frame_came(self, connection: Connection, frame: Frame) -> None:
         """A whole frame; its body is valid during the call only."""
@@ -72,11 +72,11 @@ class Owner(Protocol):
         ...
 
     def frame_refused(self, connection: Connection, error: ProtocolError) -> None:
-        """What came is no frame, and what follows cannot be understood: `refuse` in due time."""
+        """The bytes are not a frame, and later ones cannot be understood: `refuse` in due time."""
         ...
 
     def reads(self) -> None:
-        """What comes on a connection is about to be passed on; `has_read` follows."""
+        """The input of a connection is about to be passed on; `has_read` follows."""
         ...
 
     def has_read(self) -> None:
@@ -90,7 +90,7 @@ class Owner(Protocol):
 
 
 class Surroundings:
-    """What all connections of one daemon share. Of one daemon only: others run in other threads."""
+    """State shared by the connections of one daemon; other daemons run in other threads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, heap: Heap, backlog: Backlog) -> None:
         """Wait in `loop`, send from `heap`, take large bodies in as `backlog` says."""
@@ -103,7 +103,7 @@ class Surroundings:
         self.with_spare: dict[Connection, None] = {}
         """Connections that keep memory for their next large frame, longest unused first."""
         self.unsent_bytes = 0
-        """What waits in memory for all connections to be fetched."""
+        """Bytes in memory that wait in all connections to be fetched."""
 
     @property
     def is_tight(self) -> bool:
@@ -470,7 +470,7 @@ def _uncopied(error: BaseException) -> DrayError:
 
 
 def reason_of(error: OSError) -> str:
-    """What went wrong, in the system's own words."""
+    """The error in the words of the system."""
     if error.errno and error.errno > 0:
         return os.strerror(error.errno)
     return error.strerror or str(error)

@@ -1,8 +1,8 @@
 """Bytes between clients' files and heap files, moved by threads so that the loop need not wait.
 
-Whoever hands over a descriptor hands over its end too: it is closed by the thread that used it,
-whatever becomes of the connection meanwhile. A file is looked at there as well, because even that
-may wait for a file system; one that does not answer is given up (`copy_threads.py`).
+The caller hands over the descriptor for good: the thread that used it closes it, whatever becomes
+of the connection. That thread also looks at the file, because even that may wait for a file system;
+a file system that does not answer is given up (`copy_threads.py`).
 
     fetch   client's file -> one of a few buffers     for a record that is being sent
     copy    heap file -> client's file                for a record that is being received
@@ -47,7 +47,7 @@ class Piece(NamedTuple):
 class Source(NamedTuple):
     """Where a record lies in a heap file, what opens that, and room for what is not copied of it.
 
-    What is copied stands behind it.
+    The copied bytes stand behind it.
     """
 
     file: int

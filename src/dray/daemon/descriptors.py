@@ -16,7 +16,7 @@ from dray.store.limits import HEAP_DESCRIPTORS, HEAP_READERS
 DESCRIPTORS_FOR_FILES = 2 * FILES_LENT_MANY
 """Files that callers lend, each with the heap file that it is copied from."""
 DESCRIPTORS_KEPT = HEAP_DESCRIPTORS + HEAP_READERS + DESCRIPTORS_FOR_LINKS + DESCRIPTORS_FOR_FILES
-"""What callers never get."""
+"""Descriptors that the daemon keeps from its callers."""
 
 
 def raise_limit() -> None:

@@ -1,4 +1,4 @@
-"""Whose bytes go next on a connection that many streams share.
+"""The order in which streams send on a connection that they share.
 
 A stream has a lane, in which its frames keep their order. Lanes take turns; in its turn a lane
 sends a share: what the line takes in 5 ms. A frame that is longer than a share is cut
@@ -11,7 +11,7 @@ empty comes before all others, and waits for what is with the socket and one sha
     round     its turn, no channel free    parked, until a cut frame has ended
 
 A lane that has emptied stays for one round more, or a stream of many small frames would be fresh
-each time and stop all the others. What is taken from here has been decided and is sent in order.
+each time and stop all the others. Bytes taken from here have been decided and are sent in order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class HeapRange:
     __slots__ = ("file", "in_kernel", "left", "offset", "pinned")
 
     def __init__(self, extent: Extent, *, in_kernel: bool, pinned: bool = True) -> None:
-        """Of an extent; `pinned` says that its pin is given back when this has been sent."""
+        """A range of an extent; `pinned` says that sending it gives its pin back."""
         self.file, self.offset, self.left = extent.file, extent.offset, extent.length
         self.in_kernel = in_kernel and extent.length >= KERNEL_SEND_BYTES_MIN
         self.pinned = pinned
@@ -106,7 +106,7 @@ class Lanes:
         self.bytes_in_memory += _in_memory(waiting)
 
     def take(self) -> list[Part]:
-        """What goes next, at most about two shares: one turn of one lane. Empty if none waits."""
+        """The next bytes to send, about two shares at most, from one lane. Empty if none waits."""
         while self._fresh or self._round:
             lane = (self._fresh or self._round).popleft()
             line = self._lines[lane]

@@ -119,7 +119,7 @@ class LentFiles:
         return self._targets.pop(request_id, None)
 
     def copied(self) -> None:
-        """What was given by `target_of` has been closed, or given up."""
+        """The descriptor from `target_of` was closed, or given up."""
         self._count(-1)
         self._settled()
 

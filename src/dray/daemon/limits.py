@@ -21,10 +21,10 @@ of a cut frame may hold two bodies more without asking, so that nobody holds one
 INTAKE_SMALL_BYTES_MAX: Final = 128 << 10
 """Frames up to this are small: requests, and messages of the usual kind."""
 INTAKE_BYTES_OF_SMALL: Final = 32 << 20
-"""What small frames may hold beyond that, so that they pass while large ones stand in line."""
+"""Memory for small frames beyond that, so that they pass while large ones wait."""
 READ_BYTES_WHILE_TIGHT: Final = 4 << 10
-"""What a connection may bring along of a frame whose memory it has to wait for: ten thousand of
-them hold 40 MB."""
+"""A connection may bring along this much of a frame whose memory it waits for: ten thousand
+connections hold 40 MB."""
 FRAME_S: Final = 30.0
 """How long one frame may hold its memory while others wait: the largest at 140 kB/s."""
 
@@ -44,8 +44,8 @@ files do not count: they are not in memory."""
 OUTBOX_TOTAL_BYTES_MAX: Final = 256 << 20
 """The same for all connections together: four that fetch nothing at all."""
 OUTBOX_BYTES_WHILE_TIGHT: Final = 16 << 10
-"""Beyond that a connection may leave so little unfetched if it is to be read from: ten thousand of
-them hold 160 MB. Whoever fetches is served as before, a little later."""
+"""Beyond that a connection may leave so little unfetched if it is to be read from: ten thousand
+of them hold 160 MB. Clients that fetch are served as before, a little later."""
 NOTICE_S: Final = 60.0
 """How long the log is quiet about a subject after a warning: an operator can read one a minute."""
 NOTICE_RETRY_S: Final = 0.1
@@ -62,8 +62,8 @@ GATHERED_BYTES_MAX: Final = 256 << 20
 GATHER_SESSIONS_MIN: Final = 4
 """Fewer are not waited for: what one sync less would save is not worth anyone's time."""
 GATHER_TURNS: Final = 4
-"""Who will come again is learned from so many turns: two would let their size shrink by chance, and
-each turn that was small would make the next one small."""
+"""The daemon learns from so many turns which sessions come again: from two, a small turn would
+make the next turn small."""
 GATHER_S_MAX: Final = 0.004
 """The longest that a commit waits for others: about what 20 of them take to arrive from 64 clients
 on two cores. Only sessions that hardly ever come alone pay it, and never all of it for long."""
@@ -120,7 +120,7 @@ for the loop to empty."""
 COPY_THREADS: Final = 2
 """Threads that copy: enough for two large messages at a time, few enough to leave others room."""
 COPY_PIECE_BYTES: Final = 1 << 20
-"""What is copied at a time through memory, where the kernel cannot copy by itself."""
+"""Bytes to copy at a time through memory, where the kernel cannot copy by itself."""
 COPY_S: Final = 30.0
 """How long one of them may be at work with one fragment, as long as a frame may take: 140 kB/s."""
 COPIES_STUCK_MAX: Final = 6
@@ -143,8 +143,8 @@ KEEPALIVE_PROBES: Final = 3
 LINK_SILENCE_MS: Final = 60_000
 """The same for a link on which bytes are under way (`TCP_USER_TIMEOUT`)."""
 LINK_BUFFER_BYTES: Final = 32 << 20
-"""Sent to a peer and not acknowledged by its machine: 300 MB/s at 100 ms, like the window. What is
-not sent yet is bounded by the share of a turn, so a short line fills no more of it than it did."""
+"""Sent to a peer and not acknowledged by its machine: 300 MB/s at 100 ms, like the window. The
+share of a turn bounds unsent bytes, so a short line fills no more of it than before."""
 DIAL_TIMEOUT_S: Final = 5.0
 """The original's reconnect delay; a host that needs longer is dialled again."""
 LINGER_S: Final = 2.0
@@ -166,7 +166,7 @@ TICK_S_MAX: Final = 60.0
 TICK_S_AFTER_FAILURE: Final = 1.0
 """Until the manager is asked again to do what it failed to do when its time had come."""
 UNIX_PATH_BYTES_MAX: Final = 107
-"""What the kernel's address structure holds."""
+"""Length of a path in the kernel's address structure."""
 CHECKPOINT_RETRY_S: Final = 1.0
 """After a full disk refused one."""
 QUIET_S: Final = 1.0

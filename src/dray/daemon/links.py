@@ -31,7 +31,7 @@ _Address = tuple[Any, Any, int, str, Any]
 
 
 class Listening(Protocol):
-    """Who takes the events of links."""
+    """Takes the events of links."""
 
     def deliver(self, event: Event) -> None:
         """Pass an event to the manager."""
@@ -57,7 +57,7 @@ class Links:
     ) -> None:
         """Begin with none. `hello` gives the frame that begins each.
 
-        What leads through TLS goes by `tunnels`, `trusted` says whom to trust there.
+        Connections through TLS go by `tunnels`; `trusted` says whom to trust there.
         """
         self._tunnels = tunnels or Tunnels()
         self._trusted = trusted

@@ -6,7 +6,8 @@
     held back when the daemon stops                 then, with their count
 
 So a queue that refuses a thousand messages a second costs one line a minute, and the numbers in the
-log add up to what happened. Of very many subjects the last ones share a line for each kind.
+log add up to what happened. If there are very many subjects, the last ones share a line for each
+kind.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class NoticeLog:
 
 
 class _Subject:
-    """What was not logged yet of one kind and subject."""
+    """Notices of one kind and subject that are not logged yet."""
 
     __slots__ = ("latest", "since", "times")
 

@@ -1,4 +1,4 @@
-"""What one connection still has to send: small bytes from memory, message records from heap files.
+"""The unsent bytes of one connection: small ones in memory, message records in heap files.
 
 Two ways lead a record to a socket. *In the kernel*: `sendfile` passes references to pages of the
 heap file; they are read when the other end reads them, and until then must not be overwritten.
@@ -7,7 +7,7 @@ file is free. The first is safe for bytes that stay in their queue until the oth
 for them (docs/decisions/0011). Everything else is copied, and so are small records, for which a
 call of their own costs more than a copy.
 
-What is put by lane (`lanes.py`) waits there until all else has gone, a share at a time.
+Bytes put by lane (`lanes.py`) wait there until all else has gone, a share at a time.
 
 Every extent here was pinned when its answer was made and is unpinned once, when it has been sent or
 dropped.
@@ -32,14 +32,14 @@ Body = tuple[bytes | Extent, ...]
 
 
 class Heap(Protocol):
-    """What of a store is needed to send from it."""
+    """The part of a store that sending needs."""
 
     def descriptor(self, file: int) -> int:
         """A descriptor of the heap file, good until the store is called next."""
         ...
 
     def opener(self, file: int) -> Callable[[], int]:
-        """What opens the heap file for reading in another thread, while it is pinned."""
+        """A function that opens the heap file for reading in another thread, while it is pinned."""
         ...
 
     def pin(self, file: int) -> None:
@@ -81,7 +81,7 @@ class Outbox:
 
     @property
     def bytes_in_memory(self) -> int:
-        """What waits and is not in a heap file."""
+        """Waiting bytes that are not in a heap file."""
         return self._bytes + self._lanes.bytes_in_memory
 
     def put(self, data: bytes) -> None:
@@ -170,7 +170,7 @@ class Outbox:
         return sent
 
     def _buffers(self) -> Iterator[memoryview]:
-        """What goes into one call: pieces in order, heap bytes read into the scratch buffer."""
+        """The buffers for one call: pieces in order, heap bytes read into the scratch buffer."""
         room = self._scratch
         for count, piece in enumerate(self._pieces):
             if count == PIECES_PER_CALL:
@@ -216,7 +216,7 @@ class Outbox:
 
 
 def keep_unsent_below(sock: socket.socket, size: int) -> None:
-    """What the kernel has taken can no longer be overtaken: let it take little that is not sent."""
+    """Nothing can overtake bytes that the kernel has taken: let it take little that is not sent."""
     if sock.family in (socket.AF_INET, socket.AF_INET6):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, size)
 

@@ -8,11 +8,10 @@ others wait for it and for their own; so half of them are waited for, for a boun
 sessions are never waited for: a lone commit is synced at once.
 
 *Who waits.* Handing a sync to a worker and hearing back costs two wake-ups of threads, about as
-much as the sync of one small group itself. Where the answer of one request is all that a sync
-will release, and little is to be written, and the disk is quick on the whole, the loop runs it
-itself. What a slow sync took longer than it may is paid for by quick ones of the workers first, so
-the loop is held up by a slow disk once in a while, and by a quick one no longer than it takes to
-tell.
+much as the sync of one small group itself. Where the answer of one request is all that a sync will
+release, and little is to be written, and the disk is quick on the whole, the loop runs it itself.
+Quick syncs of the workers first make good the time that a slow sync took too long, so a
+slow disk holds the loop once in a while, and a quick one no longer than it takes to tell.
 """
 
 from __future__ import annotations

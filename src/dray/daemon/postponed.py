@@ -1,4 +1,4 @@
-"""What came when the log was full: kept in order, and decided about when there is room again.
+"""Requests that came while the log was full: kept in order, and decided when there is room again.
 
 A checkpoint makes room, in some milliseconds mostly; on a full disk it may be a long time. Nobody
 is read from meanwhile, so what is here was read before: the rest of one read, and single events

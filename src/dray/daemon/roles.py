@@ -19,12 +19,12 @@ class Deciding(Core[Event, Effect], Protocol):
         ...
 
     def notices(self) -> list[Notice]:
-        """What an operator should know since the last call."""
+        """Notices for the operator since the last call."""
         ...
 
 
 class Performing(Protocol):
-    """Who does what was decided."""
+    """Carries out what was decided."""
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """Do it all now; takes over the pins of their extents."""

@@ -71,8 +71,8 @@ DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
 def serve(options: ServeOptions) -> int:
     """Run a queue manager until a signal ends it; give the exit status, 0.
 
-    Without an address it listens on loopback at the default port. What keeps it from starting or
-    from going on is raised as a `DrayError`.
+    Without an address it listens on loopback at the default port. An error that keeps it from
+    starting or continuing is raised as a `DrayError`.
     """
     if not __debug__:
         raise InvalidConfiguration(
@@ -109,7 +109,7 @@ def _note(signalled: asyncio.Future[int], number: int) -> None:
 
 
 class Serving(Deciding, Protocol):
-    """What a server needs of a manager."""
+    """The part of a manager that a server needs."""
 
     @property
     def id(self) -> ManagerId:
@@ -118,7 +118,7 @@ class Serving(Deciding, Protocol):
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name for people."""
         ...
 
     def hello(self) -> Hello:
@@ -268,7 +268,7 @@ class Server:
             self._turns.deliver(Request(number, frame))
 
     def reads(self) -> None:
-        """What a connection brings comes now."""
+        """The input of a connection comes now."""
         self._turns.more_comes()
 
     def has_read(self) -> None:

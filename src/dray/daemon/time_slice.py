@@ -40,7 +40,7 @@ def request_short_time_slice() -> bool:
 
 
 class Attributes(NamedTuple):
-    """What the scheduler knows of a thread; `runtime` is its slice in nanoseconds."""
+    """The scheduler's attributes of a thread; `runtime` is its slice in nanoseconds."""
 
     size: int
     policy: int

@@ -467,7 +467,7 @@ class Turns:
         self._timer = self._loop.call_later(delay, self.tick)
 
     def _mishap(self, event: Event, error: Exception) -> list[Effect]:
-        """What is done when the manager raised: nobody is left waiting, nothing is hidden."""
+        """React to an error of the manager: answer every caller, log the error."""
         known = isinstance(error, DrayError)
         if known:
             _log.error("%s could not be handled: %s", type(event).__name__, error)

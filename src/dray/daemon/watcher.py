@@ -74,7 +74,7 @@ _KINDS: Final = (
 
 
 class OwnMarks:
-    """What this process is about to do to names, to be taken off what is seen to happen."""
+    """Changes of names that this process announces, so that the watcher does not report them."""
 
     def __init__(self) -> None:
         """Begin with nothing announced."""
@@ -400,7 +400,7 @@ def _strangers(files: Mapping[str, FileMark]) -> dict[str, FileMark]:
 
 
 class _Handler(events.FileSystemEventHandler):
-    """What the library calls, in a thread of its own."""
+    """Called by the library, in a thread of its own."""
 
     def __init__(self, seen: Callable[[events.FileSystemEvent], None]) -> None:
         self._seen = seen

@@ -38,7 +38,7 @@ class OutboxSnapshot(msgspec.Struct, Generic[Told], array_like=True, frozen=True
 
 
 class Outbox(Generic[Told]):
-    """What a destination has to tell, by stream."""
+    """The confirmations that a destination has to tell, by stream."""
 
     def __init__(self, snapshots: Iterable[OutboxSnapshot[Told]] = ()) -> None:
         """Begin with what a checkpoint knew."""
@@ -99,7 +99,8 @@ class Outbox(Generic[Told]):
     def came_from_backup(self, ordinal: int) -> None:
         """Apply the fact that all of this is an old copy: no ordinal is given twice.
 
-        What waits is told again; its source may have heard it in the life that was undone.
+        Waiting confirmations are told again; the source may have heard them in the life that was
+        undone.
         """
         for key, first in self._first.items():
             self._first[key] = max(first, ordinal)
@@ -115,7 +116,7 @@ class Outbox(Generic[Told]):
         return self._first.get(key, 1) - 1
 
     def after(self, key: StreamKey, ordinal: int, most: int) -> tuple[int, list[Told]]:
-        """What follows an ordinal, `most` at a time: the ordinal of the first, and all of them."""
+        """At most `most` confirmations after an ordinal, and the ordinal of the first."""
         first = self._first.get(key, 1)
         skip = max(0, ordinal + 1 - first)
         return first + skip, list(islice(self._waiting.get(key, ()), skip, skip + most))

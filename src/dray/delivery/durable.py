@@ -16,7 +16,7 @@ from dray.delivery.sequences import next_sequence_id
 
 
 class DurableStream:
-    """What survives a crash of an outgoing stream."""
+    """The state of an outgoing stream that survives a crash."""
 
     def __init__(self, stream: int, queue: str) -> None:
         """Begin a stream that never carried anything; `stream` is the outgoing queue's number."""

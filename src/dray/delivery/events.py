@@ -1,4 +1,4 @@
-"""What goes into an outgoing stream and what comes out of it; plain values, all of them."""
+"""Events and effects of an outgoing stream, as plain values."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What this manager has accepted of each stream, and whether the next message may enter.
+"""The last accepted position of each stream, and whether the next message may enter.
 
-A stream is one outgoing queue of one source manager. Of each the destination remembers the
-sequence id and number it accepted last. That memory advances only by the fact that also admits the
-messages, so both are durable together or not at all. The predicate of semantics 2.3 then makes
+A stream is one outgoing queue of one source manager. For each stream the destination remembers the
+sequence id and number that it accepted last. That memory advances only by the fact that also admits
+the messages, so both are durable together or not at all. The predicate of semantics 2.3 then makes
 delivery exactly once and in order. Accept a message iff
 
     (a) its sequence id is the remembered one, its number is above the remembered one, and its
@@ -51,7 +51,7 @@ class IncomingSnapshot(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _Visits:
-    """What people may want to know of a stream; nothing is decided by it."""
+    """Counters of a stream for people; nothing is decided by them."""
 
     __slots__ = ("last_access", "reject_count")
 
@@ -82,7 +82,7 @@ class IncomingStreams:
             self._visits[key] = _Visits(each.reject_count, each.last_access)
 
     def position(self, key: StreamKey) -> Position:
-        """What was accepted last: the answer to OpenStream and the content of every order ack."""
+        """The last accepted position, for the answer to OpenStream and for order acks."""
         return self._positions.get(key, Position())
 
     def life(self, key: StreamKey) -> int:

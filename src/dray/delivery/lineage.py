@@ -59,7 +59,7 @@ def lineage_of(copies: Sequence[list[Life]], life: int, ours: Sequence[Life] = (
 
 
 class Past(NamedTuple):
-    """What a source knows of its own past, and of the copy that its peer took messages from."""
+    """The past of a source, and of the copy that its peer took messages from."""
 
     ours: Sequence[Life] = ()
     sent_in: int = 0

@@ -10,7 +10,7 @@ from dray.model.queue import Refusal
 
 
 class RefusalNote:
-    """What is noted of one stream. Volatile: a new connection asks again."""
+    """The refusal of one stream. Volatile: a new connection asks again."""
 
     def __init__(self) -> None:
         """Begin with nothing refused."""

@@ -28,7 +28,7 @@ _PAYS_EIGHTHS = 7
 _SHORT_BYTES = 512
 """Less is not worth the frame around it."""
 _PASSED_OVER_MAX = 15
-"""Of a body that does not compress, one fragment in sixteen is tried."""
+"""If a body does not compress, one fragment in sixteen is tried."""
 _WINDOW_LOG_MAX = 22
 """4 MiB, as a fragment: no frame can make a reader set aside more."""
 

@@ -52,7 +52,7 @@ class PartSeen(NamedTuple):
 
     @property
     def name(self) -> int | str:
-        """What it is called among what is missing."""
+        """Its name among the missing parts."""
         return {Part.HEADER: "header", Part.TRAILER: "trailer"}.get(Part(self.part), self.fragment)
 
 
@@ -150,7 +150,7 @@ class Assembly:
         return sorted([*ends, *self.fragments])
 
     def missing(self) -> list[Missing]:
-        """What is not there, as far as what is there can tell."""
+        """The missing parts, as far as the present ones can tell."""
         found: list[Missing] = [] if self.header else ["header"]
         expected = 1
         for number in self.numbers:

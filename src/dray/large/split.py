@@ -176,7 +176,7 @@ class Split:
         return max(1, -(-size // self._fragment_size))
 
     def room_for(self, size: int) -> Room:
-        """What the parts of a body of `size` bytes take, and no less."""
+        """Bytes that the parts of a body of `size` bytes take, exactly."""
         count = self.fragments_of(size)
         parts = self.header(size), self._trailer(count, size, bytes(DIGEST_BYTES))
         ends = [_record_bytes(each) for each in parts]

@@ -7,8 +7,8 @@
 
 The queue is named, so that many may share one status queue. The sub-queue is the name under which
 the parts of one large message belong together: the beginning of the source's id and the header's
-number, as long as a sub-queue's name may be. What may never change: the places of the body's first
-four values.
+number, as long as a sub-queue's name may be. Never change the places of the body's first four
+values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SOURCE_DIGITS = 15
 
 
 class Verdict(enum.IntEnum):
-    """What is to be done with a large message."""
+    """The decision about a large message."""
 
     COMPLETE = 0
     DELETE = 3

@@ -1,1 +1,1 @@
-"""The nouns: ids, names, messages, queues and every bound, with no more than what checks them."""
+"""Values that all packages share: ids, names, messages, queues and bounds, with their checks."""

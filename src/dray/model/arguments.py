@@ -1,4 +1,4 @@
-"""How a sentence names an argument that makes no sense: what it is for, and what was given."""
+"""How error sentences name a wrong argument: what it should be, and what was given."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 from dray.errors import InvalidArgument
 
 _SHOWN_CHARACTERS_MAX: Final = 80
-"""Of a value in a sentence: enough to know it again."""
+"""Characters of a value that an error sentence shows."""
 
 
 def shown(value: object) -> str:
-    """Write a value for a sentence: short, in one line, also if it cannot write itself."""
+    """Write any value on one short line, even if its own `repr` fails."""
     try:
         # Of something long only the beginning is written at all.
         text = repr(value[: _SHOWN_CHARACTERS_MAX + 1] if type(value) in {str, bytes} else value)  # type: ignore[index]
@@ -22,7 +22,7 @@ def shown(value: object) -> str:
 
 
 def no_sense(name: str, expected: str, value: object) -> InvalidArgument:
-    """What to raise for an argument: its name, what is expected, what was given."""
+    """The error for a wrong argument: its name, the expected value, the given value."""
     return InvalidArgument(f"{name} is {expected}, not {shown(value)}", argument=name)
 
 

@@ -1,4 +1,4 @@
-"""What is told of a backup that was made or restored."""
+"""Reports of backups that were made or restored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class BackupReport(msgspec.Struct, kw_only=True, frozen=True):
-    """One archive: whose, of when (seconds since the epoch), and how large. Sizes in bytes."""
+    """One archive: its queue manager, its time (seconds since the epoch) and its sizes in bytes."""
 
     manager_id: str
     name: str
@@ -15,4 +15,4 @@ class BackupReport(msgspec.Struct, kw_only=True, frozen=True):
     record_bytes: int
     archive_bytes: int
     sha256: str
-    """Of all bytes of the archive but its last piece, which holds it too."""
+    """Digest of all bytes of the archive before its last piece, which contains it."""

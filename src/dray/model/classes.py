@@ -6,7 +6,7 @@ import enum
 
 
 class MessageClass(enum.IntEnum):
-    """What a message is. Bit 15 marks the negative ones, bit 14 those of the receive phase."""
+    """The class of a message. Bit 15 marks the negative ones, bit 14 those of the receive phase."""
 
     NORMAL = 0x0000
     REPORT = 0x0001
@@ -59,7 +59,7 @@ class TransactionStatus(enum.StrEnum):
 
 
 class QueueKind(enum.StrEnum):
-    """Whose a queue is."""
+    """Who uses a queue, and for what."""
 
     PRIVATE = "private"
     OUTGOING = "outgoing"
@@ -69,7 +69,7 @@ class QueueKind(enum.StrEnum):
 
 
 class Part(enum.IntEnum):
-    """What a message record is to a large message (S0-8)."""
+    """The role of a message record in a large message (S0-8)."""
 
     PLAIN = 0
     HEADER = 1

@@ -22,7 +22,7 @@ FRAME_BODY_BYTES_MAX: Final = 4 * MIB
 FRAME_CHANNELS_MAX: Final = 2
 """Frames that may come in pieces on one connection at a time; each needs the memory of a body."""
 BACKUP_PIECE_BYTES: Final = MIB
-"""What of a backup is asked for at a time, unless one record is longer."""
+"""Bytes of a backup in one answer, unless one record is longer."""
 BACKUP_PIECE_RECORDS: Final = 4_096
 """Their lengths and checksums travel in the head: 100 KB."""
 ARCHIVE_PIECE_BYTES_MAX: Final = 5 * MIB
@@ -58,7 +58,7 @@ HOST_CHARACTERS_MAX: Final = 253
 SIZE_BYTES_MAX: Final = 1 << 62
 """A size that is configured; rounded up it still fits the 63 bits of an offset in a file."""
 PATH_BYTES_MAX: Final = 4_095
-"""What Linux takes (PATH_MAX, without the zero at the end)."""
+"""The maximum of Linux (PATH_MAX, without the zero at the end)."""
 PRIORITY_MAX: Final = 7
 """MSMQ's bound (semantics 1.3), from 0."""
 PRIORITY_DEFAULT: Final = 3
@@ -70,7 +70,7 @@ LOW_WATER_BYTES: Final = 64 * MIB
 ROOM_LOOK_S: Final = 2.0
 """How often a full disk is looked at while a source waits for room on it."""
 MESSAGE_NUMBER_MAX: Final = (1 << 63) - 1
-"""Of messages and of transactions, which are named by one; numbered from 1."""
+"""Message numbers start at 1; transactions are numbered from the same range."""
 NUMBERS_LEASED: Final = 1 << 20
 """Message numbers a client is granted at a time; a 63-bit space lasts for 2^43 grants."""
 EXPRESS_POSITIONS_RESERVED: Final = 4096
@@ -86,9 +86,9 @@ UPLOADS_MAX: Final = 256
 UPLOAD_AGE_S_MAX: Final = 7 * 86400.0
 """An upload that nobody goes on with keeps its room for a week."""
 UPLOAD_SOURCE_BYTES_MAX: Final = 8 * KIB
-"""What a client notes of the source of an upload: a path has 4,096 bytes at most."""
+"""A client notes the source of an upload: a path has 4,096 bytes at most."""
 UPLOAD_MARK_BYTES: Final = 64 * MIB
-"""What of an upload is sent again at most, beside what was under way."""
+"""Most bytes of an upload that are sent again, besides those that were in flight."""
 UPLOAD_MARK_PARTS: Final = 1_024
 """The same for short fragments: a mark's fact stays under 100 KB."""
 REPAIRS_MAX: Final = 1_000
@@ -129,7 +129,7 @@ HOPS_MAX: Final = 15
 WELCOME_TIMEOUT_S: Final = 10.0
 """A peer that accepts a connection and says nothing is dialled again."""
 LINK_CHANGES_KEPT: Final = 10
-"""What is remembered of a connection between managers, for those who look."""
+"""State changes of a connection between managers that `info()` shows."""
 TWINS_WATCHED_S: Final = 60.0
 """How long a second manager under one id is remembered; they call every few seconds."""
 IDLE_TRANSACTION_S: Final = 3600.0
@@ -147,7 +147,7 @@ TRANSFER_FRAGMENT_BYTES_MAX: Final = FRAME_BODY_BYTES_MAX
 TRANSFER_FRAGMENTS_MAX: Final = 1 << 26
 """Their checksums are held while a file is offered, 4 bytes each: 256 MiB for 64 TiB."""
 TRANSFER_WINDOW_MAX: Final = 1 << 16
-"""Of 1 MiB each 64 GiB under way: more than any line holds."""
+"""64 GiB in flight with fragments of 1 MiB: more than any line holds."""
 TRANSFER_KEY_CHARACTERS_MAX: Final = 64
 """Ids are 32 hexadecimal digits; what others make up for them is bounded, too."""
 TRANSFER_CONSUMERS_MAX: Final = 1_000
@@ -157,7 +157,7 @@ TRANSFER_RETRY_S: Final = 2.0
 TRANSFER_RETRY_S_MAX: Final = 8.0
 """The longest of these waits."""
 TRANSFER_ACK_DELAY_S: Final = 0.2
-"""What was written is acknowledged after so long, be it less than a quarter of a window."""
+"""A consumer acknowledges after this time even less than a quarter of a window."""
 TRANSFER_SILENCE_S: Final = 30.0
 """Nothing heard for so long: the other end is gone for now, and the transfer can be resumed."""
 TRANSFER_FAREWELL_S: Final = 10.0
@@ -175,4 +175,4 @@ MISSING_QUEUES_MAX: Final = 10_000
 NOTICES_MAX: Final = 1_000
 """Different warnings that one pass of the daemon may hold; more of a kind are counted together."""
 RELAY_WINDOW_BYTES: Final = 4 * MIB
-"""What a producer has on its way through queue managers to one consumer, at least one fragment."""
+"""Bytes in flight from a producer through queue managers to one consumer; at least one fragment."""

@@ -13,7 +13,7 @@ from dray.model.limits import PRIORITY_DEFAULT
 Buffer = bytes | bytearray | memoryview
 
 _SHOWN_BYTES: Final = 64
-"""Of a body or an extension in a text about a message: enough to know it, and fit for a log."""
+"""Bytes of a body or an extension that a `repr` shows, so that it fits a log."""
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Message(_Body, frozen=True, kw_only=True):
     move_count: int = 0
 
     def __repr__(self) -> str:
-        """What was said or set, and of long bytes their beginning and how many there are."""
+        """The properties that are set; of long bytes the first few and the length."""
         values = ((name, getattr(self, name)) for name in self.__struct_fields__)
         defaults = self.__struct_defaults__
         told = [

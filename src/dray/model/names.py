@@ -37,7 +37,7 @@ _HERE = (None, ".")
 SYSTEM = "system$"
 SYSTEM_JOURNAL = "system$;journal"
 DEAD_LETTER_QUEUES = ("system$;deadletter", "system$;deadxact")
-"""What could not be delivered: of plain messages, of transactional ones."""
+"""The dead-letter queues: of plain messages, and of transactional ones."""
 _PATHS = {
     "journal$": SYSTEM_JOURNAL,
     "deadletter$": DEAD_LETTER_QUEUES[0],

@@ -1,4 +1,4 @@
-"""What can be known of queues and managers: what `queues()` and `info()` give."""
+"""Properties of queues and managers: the values of `queues()` and `info()`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dray.model.ids import ManagerId
 
 
 class QueueOptions(msgspec.Struct, frozen=True, array_like=True):
-    """What a queue was created with. `transactional` never changes later."""
+    """Options with which a queue was created. `transactional` never changes later."""
 
     transactional: bool = True
     quota: int | None = None
@@ -17,13 +17,13 @@ class QueueOptions(msgspec.Struct, frozen=True, array_like=True):
     journal_quota: int | None = None
     label: str = ""
     digest: str | None = None
-    """Which digest large messages and files have whose sender names none; None is the default."""
+    """Digest of large messages and files whose sender names none; None is the default."""
 
 
 class LinkChange(msgspec.Struct, frozen=True):
-    """A change of the connection to the next manager; one that repeats itself is counted.
+    """A change of the connection to the next manager; equal changes in a row are counted.
 
-    Times in seconds since the epoch: when it first and last came.
+    Times of the first and the last of them in seconds since the epoch.
     """
 
     state: str
@@ -34,10 +34,10 @@ class LinkChange(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a destination takes nothing, or not everything, and since when.
+    """Why a destination refuses messages, and since when.
 
-    `code` is that of the error, such as "queue-not-found" or "quota-exceeded". `count` is how many
-    messages it has refused since then, `since` in seconds since the epoch.
+    `code` is the code of the error, such as "queue-not-found" or "quota-exceeded". `count` is the
+    number of messages refused since `since` (seconds since the epoch).
     """
 
     code: str
@@ -47,11 +47,11 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class DeliveryInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How the delivery of an outgoing queue stands, since this manager was started.
+    """State of the delivery of an outgoing queue since this manager started.
 
-    `link` is "disconnected", "dialling", "connected" or "welcomed"; `history` its last changes, the
-    latest last. Numbers are those of messages in the stream's sequence. Times in seconds since the
-    epoch, None for never.
+    `link` is "disconnected", "dialling", "connected" or "welcomed"; `history` has its last changes,
+    the latest last. Message numbers are those in the sequence of the stream. Times in seconds since
+    the epoch, None for never.
     """
 
     next_hop: str
@@ -75,7 +75,7 @@ class DeliveryInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue as it stands. Sizes in bytes; a quota of None is no limit."""
+    """State of a queue. Sizes in bytes; a quota of None is no limit."""
 
     name: str
     kind: QueueKind
@@ -85,21 +85,21 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     journal_count: int = 0
     journal_bytes: int = 0
     copies_skipped: int = 0
-    """Copies that a quota had no room for since the manager started, of what its journal should
-    keep, or of a journal or dead-letter queue itself."""
+    """Copies that were not kept since the manager started, because a quota had no room: in its
+    journal, or in this queue if it is a journal or dead-letter queue."""
     quota: int | None = None
     journal_quota: int | None = None
     state: str = "active"
     label: str = ""
     digest: str | None = None
-    """Which digest the queue chose for large messages and files; None is the default."""
+    """Digest that the queue chose for large messages and files; None is the default."""
     express_count: int = 0
-    """How many of its messages are express: gone after a restart."""
+    """Number of express messages in the queue; a restart loses them."""
     express_bytes: int = 0
     delivery: DeliveryInfo | None = None
-    """Of an outgoing queue that was asked about by itself, or whose destination refuses."""
+    """Set for an outgoing queue that was asked for by name, or that its destination refuses."""
     born: int = 0
-    """Its birth number: a queue of the same name that is made later has a higher one."""
+    """Birth number; a queue created later under the same name has a higher one."""
 
 
 class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +118,7 @@ class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue manager as it stands. Sizes in bytes, uptime in seconds."""
+    """State of a queue manager. Sizes in bytes, uptime in seconds."""
 
     id: ManagerId
     name: str
@@ -135,10 +135,10 @@ class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: int = 0
     pid: int = 0
     express_memory: int = 0
-    """How many bytes of express messages stay in memory before they are written to r files."""
+    """Bytes of express messages that stay in memory; the oldest beyond it go to r files."""
     express_in_memory: int = 0
     disk_free: int = 0
-    """What messages find free on the disk of the data directory: with heap files that can be
-    written again, without what was promised to large messages that have begun."""
+    """Free bytes for messages on the disk of the data directory: with reusable heap files,
+    without the room promised to large messages that have begun."""
     low_water: int = 0
-    """How much of that they must leave."""
+    """Bytes of the disk that messages must leave free."""

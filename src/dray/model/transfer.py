@@ -1,4 +1,4 @@
-"""How a file transfer stands, as both ends of it and those who only look see it."""
+"""State of a file transfer, as both ends and other programs see it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TransferState(enum.StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether nothing can follow."""
+        """Whether the transfer has ended."""
         return self in _FINAL
 
 
@@ -58,12 +58,12 @@ class TransferStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bytes_left(self) -> int:
-        """What is still to come."""
+        """Bytes that have not arrived yet."""
         return self.bytes_total - self.bytes_done
 
     @property
     def percent(self) -> float:
-        """How much of it is there; an empty file is there when it is done."""
+        """Share of the bytes that arrived, 0 to 100; of an empty file 100 when it is done."""
         if not self.bytes_total:
             return 100.0 if self.state is TransferState.DONE else 0.0
         return 100.0 * self.bytes_done / self.bytes_total

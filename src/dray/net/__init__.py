@@ -1,1 +1,1 @@
-"""What the daemon and clients share about connections: TLS, tunnels and send buffers."""
+"""Connections of daemon and clients: TLS, tunnels and send buffers."""

@@ -2,8 +2,9 @@
 
 A sender keeps what is not acknowledged, so a line is as quick as its buffer allows: 4 MiB of it, of
 which half is bookkeeping, are 20 MB/s at 100 ms. By itself a buffer grows to the third figure of
-`net.ipv4.tcp_wmem`. Who asks is given a fixed size, on many machines a smaller one; so a socket is
-asked on trial, once in a process. Who may administer the network is given what he asks for.
+`net.ipv4.tcp_wmem`. A process that asks gets a fixed size, on many machines a smaller one; so a
+socket is asked on trial, once in a process. A process that may administer the network gets the size
+it asks for.
 """
 
 from __future__ import annotations

@@ -84,11 +84,12 @@ def trusting(
     certificate: str | Path | None = None,
     key: str | Path | None = None,
 ) -> ssl.SSLContext:
-    """What a caller expects: a certificate for the name it calls, by an authority of `ca`.
+    """The TLS context of a caller.
 
-    And the certificate that it shows of itself, where it is asked for one. Without files those of
-    the environment (`DRAY_CA`, `DRAY_CERT`, `DRAY_KEY`), and without those the machine's own
-    authorities, and no certificate. Raises `InvalidConfiguration`.
+    It expects a certificate for the name that it calls, by an authority of `ca`, and presents its
+    own `certificate` if the listener asks for one. Files that are not given come from the
+    environment (`DRAY_CA`, `DRAY_CERT`, `DRAY_KEY`); without those it trusts the authorities of the
+    machine and presents nothing. Raises `InvalidConfiguration`.
     """
     file = ca or os.environ.get(CA_VARIABLE) or None
     try:
@@ -109,10 +110,11 @@ def trusting(
 def presenting(
     certificate: str | Path, key: str | Path | None = None, client_ca: str | Path | None = None
 ) -> ssl.SSLContext:
-    """What a listener shows: a certificate with its chain, and its key (in the same file if None).
+    """The TLS context of a listener.
 
-    With `client_ca` it accepts only clients that present a certificate signed by an authority of
-    that file. Raises `InvalidConfiguration`.
+    It presents `certificate` with its chain and `key` (in the same file if None). With `client_ca`
+    it accepts only clients that present a certificate signed by an authority of that file. Raises
+    `InvalidConfiguration`.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -139,7 +141,7 @@ def _load(context: ssl.SSLContext, certificate: str | Path, key: str | Path | No
 
 
 def said_of(error: ssl.SSLError) -> str:
-    """What went wrong for a caller, in the library's words, and what to do about it."""
+    """The error of a caller, in the words of the library, and what to do about it."""
     said = (getattr(error, "verify_message", "") or error.reason or str(error)).rstrip(".")
     remedy = _REMEDIES_BY_CODE.get(getattr(error, "verify_code", 0))
     remedy = remedy or _REMEDIES_BY_REASON.get(error.reason or "")

@@ -1,1 +1,1 @@
-"""What the queue manager keeps on disk: heap files, a cyclic log, alternating checkpoints."""
+"""The files of a queue manager: heap files, a cyclic log, alternating checkpoints."""

@@ -54,7 +54,7 @@ class Head(NamedTuple):
 
 
 class ChainReport(NamedTuple):
-    """What a check of the chain found; `problem` is empty if it is whole."""
+    """The result of a check of the chain; `problem` is empty if the chain is whole."""
 
     entries: int
     digest: str

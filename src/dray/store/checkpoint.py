@@ -66,7 +66,7 @@ class Snapshots(NamedTuple):
 
     @classmethod
     def parted(cls, image: bytes) -> Snapshots:
-        """What `joined` made one of. Raises ValueError if it cannot be."""
+        """Split what `joined` made one. Raises ValueError if it cannot be."""
         if len(image) < _LENGTH.size:
             raise ValueError("it is too short")
         stop = _LENGTH.size + _LENGTH.unpack_from(image)[0]
@@ -76,7 +76,7 @@ class Snapshots(NamedTuple):
 
 
 class CheckpointState(Enum):
-    """What one file of the pair is worth."""
+    """State of one file of the pair."""
 
     ABSENT = "absent, or without a header"
     UNUSED = "made, and nothing was written into it yet"
@@ -85,7 +85,7 @@ class CheckpointState(Enum):
 
 
 class Mark(NamedTuple):
-    """What the header of a checkpoint says."""
+    """The fields of a checkpoint header."""
 
     name: str
     generation: int

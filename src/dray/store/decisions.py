@@ -33,7 +33,7 @@ LOST_EVENTS: Final = {
 
 
 class Pair(Enum):
-    """What the two files of a checkpoint pair are worth together."""
+    """State of a checkpoint pair."""
 
     NONE = "no checkpoint was ever written"
     GONE = "both files are missing that were there"
@@ -43,7 +43,7 @@ class Pair(Enum):
 
 
 class LogState(Enum):
-    """What QMLog is worth."""
+    """State of QMLog."""
 
     ABSENT = "not there"
     BLANK = "there, without a single whole group"
@@ -52,7 +52,7 @@ class LogState(Enum):
 
 
 class Act(Enum):
-    """What recovery does."""
+    """The actions of recovery."""
 
     FRESH = "make a new store"
     REPLAY_ALL = "replay the log from its first group"
@@ -83,7 +83,7 @@ class Row(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What was found: the two pairs, the log, and whether there are heap files."""
+    """The state that recovery found: the two pairs, the log, and whether there are heap files."""
 
     transactions: Pair
     sequences: Pair

@@ -2,12 +2,12 @@
 
 The one that was not used for longest goes first. A file that is dirty, or that a sync has captured,
 keeps its descriptor, because the kernel reports a failed write-back only to descriptors that were
-open when it failed. Whoever writes more files than there are descriptors without syncing pays for
-it here, one file at a time.
+open when it failed. A caller that writes more files than there are descriptors without syncing pays
+for it here, one file at a time.
 
-What is only read has descriptors of its own, a few, that cannot be written to. A message of many
-files passes through those and leaves the others as they were; and the audit does not hear of each
-file that is closed, as it must of every descriptor to which something could have been written.
+Reads have a few descriptors of their own, which cannot be written to. A message of many files
+passes through those and leaves the others as they were; and the audit does not hear of each file
+that is closed, as it must of every descriptor to which something could have been written.
 """
 
 from __future__ import annotations

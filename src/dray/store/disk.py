@@ -130,7 +130,7 @@ class Disk(Protocol):
         ...
 
     def not_files(self) -> list[str]:
-        """What has a name in the folder and is no file: folders and the like; sorted."""
+        """Names in the folder that are not files: folders and the like; sorted."""
         ...
 
     def had_store(self) -> bool:
@@ -197,7 +197,7 @@ def _translation(error: OSError, name: str, act: str) -> StoreError:
 
 
 def no_access(error: OSError, name: str, act: str) -> StoreError:
-    """What to raise where a file or folder may not be used; nothing of it was touched."""
+    """The error for a file or folder that this user may not use; nothing of it was touched."""
     sentence = (
         f"Could not {act} {name}: {error.strerror}; give it to the user who runs this, to read and"
         " to write (chown, chmod), and start again"
@@ -232,7 +232,7 @@ class RealFile:
     def begin_writing(self) -> None:
         """Hand dirty pages to the disk, where the system can do so without waiting for it.
 
-        What goes wrong stays with the file until `sync`, which is asked in any case.
+        An error stays with the file until `sync`, which the store calls in any case.
         """
         if _sync_file_range is not None:
             _sync_file_range(self._descriptor, 0, 0, _BEGIN_WRITING)
@@ -393,7 +393,7 @@ class RealDisk:
                 return sorted(entry.name for entry in entries if entry.is_file())
 
     def not_files(self) -> list[str]:
-        """What is in the folder and is no file."""
+        """Names in the folder that are not files."""
         with translated(FOLDER_NAME, "list"), os.scandir(self._folder) as entries:
             return sorted(entry.name for entry in entries if not entry.is_file())
 

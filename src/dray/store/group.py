@@ -126,7 +126,7 @@ def watermark_at(image: bytearray, at: int) -> int:
 
 
 def decode_header(header: bytes | bytearray | memoryview, at: int = 0) -> Group | None:
-    """What a header says if its own fields agree; the checksum is not looked at.
+    """The fields of a header if they agree with each other; the checksum is not checked.
 
     It begins at byte `at`.
     """

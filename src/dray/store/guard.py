@@ -129,7 +129,7 @@ class GuardedDisk:
         return self._inner.names(folder)
 
     def not_files(self) -> list[str]:
-        """What is in the folder and is no file, sorted."""
+        """Names in the folder that are not files, sorted."""
         return self._inner.not_files()
 
     def had_store(self) -> bool:

@@ -58,7 +58,7 @@ MESSAGE_FILE_NOT_MADE: Final = 2085
 
 @dataclass(slots=True)
 class Occupancy:
-    """What the live extents of one file come to. `size` is the file's, None if it is missing."""
+    """The live extents of one file, added up. `size` is the file's, None if it is missing."""
 
     live: int = 0
     end: int = 0
@@ -237,7 +237,7 @@ class Heap:
         return self._descriptors.to_read(heap_file)
 
     def opener(self, number: int) -> Callable[[], int]:
-        """What opens heap file `number` to read, in any thread, while it is pinned.
+        """A function that opens heap file `number` to read, in any thread, while it is pinned.
 
         As `descriptor`, but what it gives is the caller's, and none kept here is given up for it.
         """
@@ -292,7 +292,7 @@ class Heap:
         return len(self._dirty)
 
     def capture(self) -> list[Capture]:
-        """What a sync must flush; each must come back through `captured`."""
+        """The files that a sync must flush; each must come back through `captured`."""
         return [each.capture(self._file(each)) for each in self._dirty.values()]
 
     def captured(self, captures: Iterable[Capture]) -> None:

@@ -123,7 +123,7 @@ _EMPTY: Final = array("H", [0]) * _MOST
 
 
 class Capture(NamedTuple):
-    """What of a file a sync will make durable."""
+    """The part of a file that a sync will make durable."""
 
     heap_file: HeapFile
     file: File
@@ -134,7 +134,7 @@ class Capture(NamedTuple):
 
 
 class HeapFile:
-    """What is known of one heap file."""
+    """State of one heap file."""
 
     __slots__ = (
         "blocks",
@@ -262,14 +262,14 @@ def _write_begun(file: File, data: memoryview, at: int) -> None:
 
 
 def missing_file(number: int) -> StoreCorrupt:
-    """What to raise when a heap file that has live bytes is not there."""
+    """The error for a missing heap file that has live bytes."""
     name = file_name(number)
     sentence = f"{name} is missing, in which the log says that messages lie; {BRING_IT_BACK}"
     return StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
 
 
 def short_file(number: int) -> StoreCorrupt:
-    """What to raise when a heap file ends before bytes that are live."""
+    """The error for a heap file that ends before bytes that are live."""
     name = file_name(number)
     sentence = f"{name} ends before the bytes that the log says it has; {BRING_IT_BACK}"
     return StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)

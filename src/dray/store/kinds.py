@@ -22,7 +22,7 @@ NUMBER_MAX: Final = (1 << KIND_AT) - 1
 
 
 class Kind(IntEnum):
-    """What a heap file holds. The values are on the disk and never change."""
+    """The content of a heap file. The values are on the disk and never change."""
 
     RECOVERABLE = 0
     JOURNAL = 1

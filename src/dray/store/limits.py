@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 SECTOR_BYTES: Final = 512
-"""What a disk writes whole or not at all. Log groups begin on a sector, so that a torn write of
-one group can never damage its neighbour."""
+"""A disk writes a sector whole or not at all. Log groups begin on a sector, so that a torn write
+of one group can never damage its neighbour."""
 
 HEAP_FILE_BYTES: Final = 4 << 20
 """One heap file (S3-10); a message never spans two, hence the limit of a plain message (S3-13)."""
@@ -65,8 +65,8 @@ LOG_AHEAD_SHARE: Final = 256
 """As `AHEAD_SHARE`, for QMLog on its first way through its file (256 KiB)."""
 
 LOG_AHEAD_BYTES_MIN: Final = 4 << 10
-"""Of a small log no less than a block of usual file systems: what is less gains nothing, and would
-be written again with every group."""
+"""In a small log at least a block of usual file systems: a shorter write gains nothing and would
+be repeated with every group."""
 
 LOG_CHECKPOINT_SHARE: Final = 3
 """A checkpoint is due when one part in this many was written since the last. The log is kept back
@@ -76,7 +76,7 @@ LOG_RETRY_SHARE: Final = 16
 """After a checkpoint that the full disk refused, the next is due one such part later."""
 
 CHECKPOINT_BYTES: Final = 64 << 10
-"""What a checkpoint file occupies from the start; a larger snapshot makes it grow."""
+"""Size of a checkpoint file at first; a larger snapshot makes it grow."""
 
 CHECKPOINT_AHEAD_SHARE: Final = 4
 """It grows by one part in so many at a time, before the state does."""
@@ -85,13 +85,13 @@ STATE_PER_FACTS: Final = 1.25
 """Bytes of state that a byte of facts can become: of a message 71 become 79."""
 
 STATE_BESIDE_BYTES: Final = 16 << 10
-"""What else a state may grow by before the next checkpoint, such as queues that are made."""
+"""Growth of the state before the next checkpoint from other changes, such as new queues."""
 
 CHECKPOINT_BUFFER_BYTES: Final = 1 << 20
 """A snapshot is written in pieces of about this size, so it is never in memory twice."""
 
 LOG_WINDOW_BYTES: Final = 256 << 10
-"""What is read ahead while the log is followed: some hundred groups of usual size."""
+"""Read-ahead while the log is followed: some hundred groups of usual size."""
 
 LOG_SCAN_BYTES: Final = 1 << 20
 """Recovery looks through the log in pieces of this size."""

@@ -70,7 +70,7 @@ class NotAFileOfOursError(Exception):
 
 
 class Description(NamedTuple):
-    """What a file says of a queue. Quotas in bytes; None is no limit."""
+    """The properties of a queue in its file. Quotas in bytes; None is no limit."""
 
     path: str
     kind: str
@@ -295,7 +295,7 @@ class QueueFiles:
 
     @property
     def captured(self) -> int:
-        """What to flush so that everything stated so far is done; 0 if nothing waits."""
+        """The number to flush up to, so that all stated facts are written; 0 if nothing waits."""
         return self._stated if self._waiting else 0
 
     def flush(self, upto: int) -> None:

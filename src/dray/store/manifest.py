@@ -41,7 +41,7 @@ _OWN: Final = re.compile(
 
 
 class FileMark(msgspec.Struct, frozen=True, array_like=True):
-    """What is noted of a file; of a folder nothing but that it is there."""
+    """Notes on one file; for a folder only that it exists."""
 
     size: int = 0
     mtime_ns: int = 0
@@ -96,7 +96,7 @@ def take_stock(data: Path) -> dict[str, FileMark]:
 
 
 def differences(before: Mapping[str, FileMark], now: Mapping[str, FileMark]) -> list[Difference]:
-    """What has changed, by name."""
+    """Changed files, by name."""
     found = []
     for name in sorted(before.keys() | now.keys()):
         was, is_ = before.get(name), now.get(name)

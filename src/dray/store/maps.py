@@ -55,7 +55,7 @@ class Disagreement(NamedTuple):
     """One bit a block."""
 
     def __str__(self) -> str:
-        """What an operator is told."""
+        """A sentence for the operator."""
         return (
             f"{self.map_name} says that {self.blocks.bit_count()} blocks of {file_name(self.file)}"
             " are free in which messages lie; their checksums were looked at"

@@ -34,7 +34,7 @@ class Opening:
         self._pairs = pairs
         self._capacity = capacity
         self.files: list[File] = []
-        """What was opened and is to be closed, whether `run` came to its end or not."""
+        """Open files, to be closed whether `run` ended well or not."""
         self.checkpoint_is_wanted = False
         """Whether a file of a pair is damaged or missing, or the last checkpoint is not whole."""
 

@@ -206,7 +206,7 @@ class LogReader:
         return not any(self.group_at(group.lsn) for group in self._headers())
 
     def _headers(self, *, beyond: int = -1) -> Iterator[Group]:
-        """What looks like the header of a group, of those whose watermark is beyond an lsn."""
+        """Candidates for group headers whose watermark is beyond an lsn."""
         self._window.clear()
         piece = bytearray(min(LOG_SCAN_BYTES, self.capacity))
         for base in range(0, self.capacity, LOG_SCAN_BYTES):
@@ -352,7 +352,7 @@ class Log:
     def _write_ahead(self, stop: int) -> None:
         """Put zeros where the next groups go, if nothing was ever written there.
 
-        What lies there never meant anything; see `LOG_AHEAD_SHARE` for what it is good for.
+        The bytes there never meant anything; see `LOG_AHEAD_SHARE` for their use.
         """
         if stop > self._used:
             zeros = min(self._ahead, max(0, self.capacity - stop))

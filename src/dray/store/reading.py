@@ -136,7 +136,7 @@ class ReadOnlyDisk:
                 return sorted(entry.name for entry in entries if entry.is_file())
 
     def not_files(self) -> list[str]:
-        """What is in the folder and is no file, sorted."""
+        """Names in the folder that are not files, sorted."""
         with translated(FOLDER_NAME, "list"), os.scandir(self._folder) as entries:
             return sorted(entry.name for entry in entries if not entry.is_file())
 

@@ -44,7 +44,7 @@ from dray.store.witness import NotedEnd, read_end
 
 
 class History(NamedTuple):
-    """What the owner rebuilds its state from: two snapshots, and the facts since.
+    """The data from which the owner rebuilds its state: two snapshots, and the facts since.
 
     The snapshots may be of different age. The first `in_state` of the facts are in the state's
     snapshot already, the first `in_sequences` in that of the incoming sequences.
@@ -82,7 +82,7 @@ class Loss(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What recovery found and did, for the log of the daemon and for tests."""
+    """The findings and actions of recovery, for the log of the daemon and for tests."""
 
     act: Act
     checkpoint: str
@@ -109,7 +109,7 @@ class RecoveryReport:
     unfinished: bool = False
     """Whether a group that is not whole was begun at the end of the log."""
     disagreements: tuple[str, ...] = ()
-    """What the map of live blocks says otherwise than the state, a sentence each."""
+    """Differences between the map of live blocks and the state, a sentence each."""
     rebuilt: bool = False
     """Whether it started only because the operator asked for a rebuild."""
 
@@ -124,7 +124,7 @@ class RecoveryReport:
         return tuple(loss for loss, is_so in found.items() if is_so)
 
     def notices(self) -> list[str]:
-        """What an operator should know, a sentence each."""
+        """Sentences for the operator."""
         found = [f"{name} is damaged and was not needed" for name in self.damaged]
         found += [f"{name} is missing and was not needed" for name in self.missing]
         found += [f"{name} was cut off behind all that counts in it" for name in self.cut]
@@ -144,7 +144,7 @@ class RecoveryReport:
 
 
 def doubts(cut_groups: int, *, unfinished: bool) -> list[str]:
-    """What is said of the end of the log if something was cut off there, a sentence each."""
+    """Sentences about the end of the log, if something was cut off there."""
     found = []
     if cut_groups:
         groups = "the newest group" if cut_groups == 1 else f"the newest {cut_groups} groups"
@@ -273,7 +273,7 @@ class Replay:
             raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
 
     def report(self, chain: Chain, epoch: int) -> RecoveryReport:
-        """What was found and done."""
+        """The findings and actions."""
         return RecoveryReport(
             act=self._found.row.act,
             checkpoint=self.used[TRANSACTIONS].name,
@@ -356,7 +356,7 @@ class Replay:
             file.close()
 
     def _misfits(self, to_verify: list[tuple[Extent, int]]) -> list[Extent]:
-        """Of the live extents in the ranges of the newest groups those that do not fit."""
+        """The live extents in the ranges of the newest groups that fail their check."""
         to_verify.sort()
         return [extent for extent, crc in to_verify if not self._is_intact(extent, crc)]
 

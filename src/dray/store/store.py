@@ -51,7 +51,7 @@ from dray.store.witness import note_end
 
 
 class StoreCounters(NamedTuple):
-    """What the store did since it was opened, and how many heap files it has now."""
+    """Counters since the store was opened, and how many heap files it has now."""
 
     syncs: int
     groups: int
@@ -199,7 +199,7 @@ class Store:
 
     @property
     def waiting_bytes(self) -> int:
-        """What of that the facts take that wait for the next group."""
+        """The part of it that facts take that wait for the next group."""
         return self._log.pending_bytes
 
     # ------------------------------------------------------------------------------- syncing
@@ -237,7 +237,7 @@ class Store:
             raise error
 
     def end_sync(self, sync: Sync) -> None:
-        """What `sync` covers is durable now: speak. Frees what its facts released."""
+        """Take note that a sync has ended: its facts are durable. Frees what its facts released."""
         assert sync.done, "a sync must run before it ends"
         self._heap.captured(sync.captures)
         self._heap.names_synced = max(self._heap.names_synced, sync.reached.names_made)
@@ -429,14 +429,14 @@ class Store:
         return self._heap.descriptor(file)
 
     def opener(self, file: int) -> Callable[[], int]:
-        """What opens heap file `file` to read, in any thread; the descriptor is the caller's."""
+        """Opens heap file `file` to read, in any thread; the caller owns the descriptor."""
         return self._heap.opener(file)
 
     # ------------------------------------------------------------------------------ the rest
 
     @property
     def counters(self) -> StoreCounters:
-        """What was done since the store was opened."""
+        """Counters since the store was opened."""
         express_memory, express_in_memory = self._heap.express_memory
         return StoreCounters(
             syncs=self._syncs,

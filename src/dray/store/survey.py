@@ -1,4 +1,4 @@
-"""What is found in the storage folder before anything is touched, and what that amounts to.
+"""Survey of the storage folder before recovery changes it, and the state it amounts to.
 
 Each checkpoint file, map and the log is looked at by itself (`look`); what the pairs are worth
 together is put to the table in `decisions`, which starts the store or refuses (`survey`).
@@ -42,11 +42,11 @@ _UNWRITTEN: Final = {CheckpointState.ABSENT, CheckpointState.UNUSED}
 
 
 class Survey(NamedTuple):
-    """What was found, before anything is touched."""
+    """The survey, made before anything is changed."""
 
     row: Row
     marks: tuple[Mark, ...]
-    """Of all whole checkpoint files."""
+    """Marks of all whole checkpoint files."""
     damaged: tuple[str, ...]
     missing: tuple[str, ...]
     cut: tuple[str, ...]
@@ -80,7 +80,7 @@ class Survey(NamedTuple):
 
 
 class LogSight(NamedTuple):
-    """What QMLog looks like."""
+    """The state of QMLog."""
 
     state: LogState
     capacity: int = 0
@@ -93,7 +93,7 @@ class LogSight(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """What each file looks like by itself, before anything is concluded."""
+    """The state of each file by itself, before any conclusion."""
 
     states: dict[str, CheckpointState]
     marks: tuple[Mark, ...]
@@ -110,7 +110,7 @@ class Sight(NamedTuple):
         return [name for name, each in self.states.items() if each is CheckpointState.DAMAGED]
 
     def worth(self, pair: tuple[str, ...]) -> Pair:
-        """What the two files of a pair are worth together."""
+        """The state of a checkpoint pair."""
         states = {self.states[name] for name in pair}
         gone = [name for name in pair if name in self.missing]
         if CheckpointState.VALID in states:

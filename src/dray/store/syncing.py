@@ -1,6 +1,6 @@
 """Syncs and checkpoints under way: begun in the owner's thread, run in any, ended in the owner's.
 
-What each covers was captured when it began, so the owner may go on meanwhile.
+A sync captured its files when it began, so the owner may go on meanwhile.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Sync:
     def halves(self) -> list[Callable[[], None]]:
         """The parts of `run`, in no particular order, for threads that run them side by side.
 
-        Whoever does so sets `done` when all have returned. Each raises StorePoisoned.
+        The runner sets `done` when all calls have returned. Each raises StorePoisoned.
         """
         heap = [self._sync_heap] if self.captures or self.reached.new_names else []
         return [*heap, self._sync_log]
@@ -73,7 +73,7 @@ class Sync:
 
 
 class Reached(NamedTuple):
-    """What is durable when a sync has ended."""
+    """The facts and files that are durable when a sync has ended."""
 
     lsn: int
     facts: int
@@ -104,7 +104,7 @@ class Checkpoint:
     def run(self) -> None:
         """Write, sync what was written of, then make it valid. Raises StorePoisoned.
 
-        Of a disk that is too full the sync is done all the same.
+        On a full disk the sync is done all the same.
         """
         try:
             self._write()

@@ -1,4 +1,4 @@
-"""What the two cores of a transfer are told, and what they want done: plain values.
+"""Events and effects of the two cores of a transfer, as plain values.
 
 Effects are to be done in their order: what is kept is on disk before what is told goes out.
 """
@@ -12,7 +12,7 @@ from dray.wire.transfer_frames import AnyMessage
 
 
 class Terms(NamedTuple):
-    """What the offer says of how the file is sent; known to both ends before it moves."""
+    """Properties of the offered file and of its fragments; both ends know them before it moves."""
 
     size: int
     fragment_size: int

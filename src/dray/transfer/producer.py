@@ -53,11 +53,11 @@ from dray.wire.transfer_frames import (
 
 _MOVING = (TransferState.SENDING, TransferState.WAITING)
 NOBODY, HERE, THERE = "", "here", "there"
-"""Who has asked for a suspension; nobody, if it is only that the consumer fell silent."""
+"""The ends that asked for a suspension; none if the consumer only fell silent."""
 
 
 class Copy:
-    """What one consumer has of the file."""
+    """The progress of one consumer."""
 
     def __init__(self, key: str, consumer_id: str, window: Window) -> None:
         """Begin as one that is silent; its handshake wakes it."""
@@ -214,7 +214,7 @@ class Producer:
         return [Keep(), *self._handshake(copy, message, now)]
 
     def _declined(self, message: Cancelled, now: float) -> list[ProducerEffect]:
-        """Who has taken the reference does not want the file: to one, so nobody can have it."""
+        """The only consumer declines the file: nobody else can have it."""
         if self._ended is not None or self.discovery.many or self.discovery.ask(now):
             return []
         copy = self._newcomer(message.key, now)

@@ -60,6 +60,6 @@ class Window:
         return True
 
     def anew(self, start: int) -> None:
-        """Begin again at `start`, be it before what was acknowledged. What is counted stays."""
+        """Begin again at `start`, be it before what was acknowledged. The counters stay."""
         self.base = self.next = start
         self.top = max(self.top, start)

@@ -11,8 +11,8 @@
     4 end     MessagePack: `End`, with the SHA-256 of all bytes before this piece; the last one
 
 Packing is 0 for bytes as they are and 1 for a Zstandard frame. The CRC32C covers the first 12 bytes
-of the piece and what is stored. Writer and reader hold one piece at a time. What may never change:
-the magic and the place of the version.
+of the piece and what is stored. Writer and reader hold one piece at a time. Never change the magic
+and the place of the version.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _Told = TypeVar("_Told", bound=msgspec.Struct)
 
 
 class About(msgspec.Struct, array_like=True, frozen=True):
-    """Whose backup it is, of when, and how much is in it."""
+    """The queue manager of the backup, its time, and its size."""
 
     manager_id: str
     name: str
@@ -129,7 +129,7 @@ class ArchiveReader:
         self._pieces = 0
         self.bytes_read = 0
         self.sha256 = ""
-        """Of the whole, once it has been read."""
+        """SHA-256 of the whole archive, once it has been read."""
         self._ahead: tuple[int, bytes] | None = None
         magic, version = HEADER.unpack(self._take(HEADER.size))
         if magic != MAGIC:

@@ -15,7 +15,7 @@ class Backup(Head, frozen=True):
 
 
 class BackupBegun(Head, frozen=True):
-    """Whose backup it is, of when (microseconds since the epoch), and how much will come."""
+    """The queue manager of the backup, its time (microseconds since the epoch), and its size."""
 
     code = 24
     manager_id: str
@@ -37,8 +37,8 @@ class BackupRead(Head, frozen=True):
 class BackupPiece(Head, frozen=True):
     """In the body a part of the state, or records; the last piece is empty.
 
-    Of records, `runs` packs where their bytes lie (heap file, offset, length: 4 bytes each), and
-    `checks` length and CRC32C of each record (4 bytes each).
+    For records, `runs` packs where their bytes lie (heap file, offset, length: 4 bytes each), and
+    `checks` the length and CRC32C of each record (4 bytes each).
     """
 
     code = 26

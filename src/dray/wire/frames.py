@@ -5,11 +5,10 @@
      |"DRAY"  | v | ty |  0  | request id | head bytes | body bytes | CRC32C     | head | body
      +--------+---+----+-----+------------+------------+------------+------------+---- - - --- - -
 
-Heads are MessagePack arrays. v version (1), ty frame type, all integers little-endian and
-unsigned. The CRC32C covers bytes 0..20 and the head. The body is message records (or a range of
-one); their CRC32Cs travel in the head, so a body can be sent from a heap file by the kernel
-without being read. Request id 0 wants no answer. What may never change: the magic, and that bytes
-4..5 say the version.
+Heads are MessagePack arrays. v version (1), ty frame type, all integers little-endian and unsigned.
+The CRC32C covers bytes 0..20 and the head. The body is message records (or a range of one); their
+CRC32Cs travel in the head, so a body can be sent from a heap file by the kernel without being read.
+Request id 0 wants no answer. Never change the magic, nor that bytes 4..5 give the version.
 
 Every head below names its type code; `docs/formats/wire.md` tells each exchange as a story.
 """

@@ -1,4 +1,4 @@
-"""What every frame's head is."""
+"""The base class of frame heads."""
 
 from __future__ import annotations
 

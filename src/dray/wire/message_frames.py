@@ -110,7 +110,7 @@ MARK_SINGLE = 4
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True):
-    """What managers know of one record.
+    """Properties of one record that managers add.
 
     Times in microseconds since the epoch; `marks` are the bits above;
     `ordinal` its place in its transaction, from 1, and `following` how many come behind it there,
@@ -195,8 +195,8 @@ class ReceiveTransaction(Head, frozen=True):
 class TransactionMessages(Head, frozen=True):
     """The messages of one transaction, records in the body; `missing` are ordinals from 1.
 
-    What does not fit one frame is left out at the end (`left_out` envelopes without records): it is
-    held all the same and read with ReadPart.
+    Messages that do not fit one frame are left out at the end (`left_out` envelopes without
+    records): the transaction holds them all the same, and the client reads them with ReadPart.
     """
 
     code = 46

@@ -29,7 +29,7 @@ class OpenStream(Head, frozen=True):
 
 
 class StreamState(Head, frozen=True):
-    """What the destination has accepted of a stream, durably: the order ack too (S2-7).
+    """The position up to which the destination has accepted a stream, durably; also an order ack.
 
     `transactional` tells of which kind the queue is that the stream leads to, `room` that there is
     room again for what was left out for want of it, or a queue that was missing. `refused` is the
@@ -71,7 +71,7 @@ class StreamRefused(Head, frozen=True):
 
 
 class Confirmed(msgspec.Struct, array_like=True, frozen=True):
-    """What became of one message of the source, by number; a `MessageClass`.
+    """The outcome of one message of the source, by number; a `MessageClass`.
 
     `administration_queue` is empty if no acknowledgment message was asked for, `origin` if the
     message is one of the source's own and not one that it forwarded. `hops` managers have told it
@@ -127,7 +127,7 @@ class Passed(Head, frozen=True):
 
 
 class EndedShort(msgspec.Struct, array_like=True, frozen=True):
-    """Of an origin's messages below a number no transaction goes on; empty if it is the source."""
+    """Below a number an origin has no open transaction; empty if the origin is the source."""
 
     number: int
     origin: str = ""

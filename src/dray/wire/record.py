@@ -1,8 +1,8 @@
 """The message record: one message as bytes, the same on every wire and in every heap file.
 
 Made by the sending client, never changed afterwards, so that one CRC32C, taken by the sender,
-vouches for it until the last receiver. What managers add (positions, times, transaction marks)
-travels beside it, in an `Envelope`. Little-endian:
+vouches for it until the last receiver. Values that managers add (positions, times, transaction
+marks) travel beside it, in an `Envelope`. Little-endian:
 
      0        4   5   6   7   8           12          16                               32
      +--------+---+---+---+---+-----------+-----------+--------------------------------+
@@ -13,12 +13,12 @@ travels beside it, in an `Envelope`. Little-endian:
      32                40             44     46   48                   56      60      64
      then the properties (a MessagePack array, absent if all are defaults), then the body.
 
-v version (1)   p `Part`   q priority   f flags: 1 recoverable, 2 dead letter, 4 journal, 8 timed,
-16 no dead letter (neither 2 nor 16: only if a destination refuses it; never both)
-app_specific: signed. In a fragment it is the fragment number, in header and trailer their mark.
-sequence: in every part of a large message the number of its header; 0 in plain messages.
-count: in a trailer the number of fragments, in a compressed fragment its plain bytes; else 0.
-What may never change: the place of the version byte, and that bytes 8..16 give the record's length.
+v version (1) p `Part` q priority f flags: 1 recoverable, 2 dead letter, 4 journal, 8 timed, 16 no
+dead letter (neither 2 nor 16: only if a destination refuses it; never both) app_specific: signed.
+In a fragment it is the fragment number, in header and trailer their mark. sequence: in every part
+of a large message the number of its header; 0 in plain messages. count: in a trailer the number of
+fragments, in a compressed fragment its plain bytes; else 0. Never change the place of the version
+byte, nor that bytes 8..16 give the record's length.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ COPY_DEAD_LETTER = FLAG_DEAD_LETTER >> _FLAG_COPIES_AT
 COPY_JOURNAL = FLAG_JOURNAL >> _FLAG_COPIES_AT
 _COPIES = COPY_DEAD_LETTER | COPY_JOURNAL
 WANTS_ACKNOWLEDGMENTS = 4
-"""What is to be told or kept of a message, as `RecordHeader.copies` says it."""
+"""Notifications and copies that the sender asks for, as bits of `RecordHeader.copies`."""
 
 
 class RecordHeader(NamedTuple):
@@ -88,7 +88,7 @@ class RecordHeader(NamedTuple):
 
     @property
     def copies(self) -> int:
-        """What the sender wants told or kept: the bits above."""
+        """Notifications and copies that the sender asks for: the bits above."""
         wishes = WANTS_ACKNOWLEDGMENTS if self.acknowledge else 0
         return self.flags >> _FLAG_COPIES_AT & _COPIES | wishes
 
@@ -111,7 +111,7 @@ class _Plain(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Properties(_Plain, frozen=True, array_like=True):
-    """What a message carries besides its body and the fixed header. Bounds hold for what is read.
+    """Properties of a message besides the fixed header. Bounds hold for what is read.
 
     A message nobody can read would stand in its queue, or in the way of a stream, for ever; so
     sender and queue manager both read what they are given. `destination` is the queue as its

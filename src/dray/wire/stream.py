@@ -7,10 +7,10 @@ States: FIXED (24 bytes) -> HEAD -> BODY -> FIXED. A frame is given out only who
 was cut (`cut.py`), whose pieces are read straight into its body. Any bytes whatever give frames or
 `ProtocolError`; after an error the stream is of no more use.
 
-What is held between two readings is what came of a frame that is not whole yet, and the memory that
-waits for the rest of it: nothing for a connection that is silent. Memory for more than a few
-kilobytes is asked for first; refused, the stream stands still (`waits_for`) until `go_on`. One that
-holds the memory of a cut frame is not refused more, or it might hold it for ever.
+Between two reads it holds the bytes of an incomplete frame and the memory for the rest of it; it
+holds nothing for a silent connection. Memory for more than a few kilobytes is asked for first;
+refused, the stream stands still (`waits_for`) until `go_on`. One that holds the memory of a cut
+frame is not refused more, or it might hold it for ever.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dray.wire.frames import (
 )
 
 READ_BYTES = 1 << 16
-"""What is read at a time when no large body is under way."""
+"""Bytes to read at a time when no large body is arriving."""
 UNASKED_BYTES_MAX = 4 << 10
 """Memory for a frame that is not whole yet is taken without asking up to this."""
 _EMPTY = memoryview(b"")

@@ -112,9 +112,9 @@ class Cancelled(msgspec.Struct, array_like=True, tag=8, frozen=True):
 class Joined(msgspec.Struct, array_like=True, tag=9, frozen=True):
     """Producer: you are consumer `consumer_id`; ask for fragment `start` and what follows.
 
-    What the consumer says of fragments from now on carries `round`; what was said before, and is
-    still on its way, is thereby known. `direct` is host, port and a token that opens one connection
-    there; with a `certificate` (DER) it goes through TLS, to whom shows that one.
+    The consumer sends `round` with every later message about fragments; messages from before, still
+    in flight, are known by their old round. `direct` is host, port and a token that opens one
+    connection there; with a `certificate` (DER) it goes through TLS, to whom shows that one.
     """
 
     key: Key
@@ -170,11 +170,11 @@ AnyMessage = (
 )
 
 _POST_BYTES = 256
-"""What a post counts besides its message and body: it has a head and a place in a list."""
+"""Bytes that a post counts besides its message and body: it has a head and a place in a list."""
 
 
 def size_of_post(head: Post, body: memoryview) -> int:
-    """What a post counts in credits, at both ends of a connection alike."""
+    """Credits that a post takes, at both ends of a connection alike."""
     return _POST_BYTES + len(head.message) + len(body)
 
 
