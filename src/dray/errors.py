@@ -36,6 +36,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+def in_one_line(text: str) -> str:
+    """Write characters that have no shape, such as a line break in a path, as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
 class DrayError(Exception):
     """The class of every error that Dray raises on purpose."""
 
@@ -45,7 +52,7 @@ class DrayError(Exception):
 
     def __init__(self, sentence: str, **fields: object) -> None:
         """Keep the `sentence` for people and the `fields` for programs, as attributes."""
-        super().__init__(sentence)
+        super().__init__(in_one_line(sentence))
         self.fields = fields
         for name, value in fields.items():
             setattr(self, name, value)

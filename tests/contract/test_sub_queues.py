@@ -53,6 +53,28 @@ def test_what_is_gone_or_was_never_there_cannot_be_moved(queue, retry):
             queue.move(absent, retry.name)
 
 
+def test_a_message_of_another_queue_is_neither_moved_nor_rejected_by_its_position(
+    manager, queue, retry, make_queue
+):
+    other = make_queue()
+    for each in (queue, other):
+        each.send(each.name.encode())
+    foreign = other.peek(0)
+    assert foreign.lookup_id == queue.peek(0).lookup_id
+    with pytest.raises(dray.MessageNotFound, match="use the queue from which the message was read"):
+        queue.move(foreign, retry.name)
+    with manager.transaction() as transaction:
+        for each in (queue, other):
+            each.receive(0, transaction=transaction)
+        with pytest.raises(dray.MessageNotFound, match="use the queue from which"):
+            queue.reject(foreign, transaction)
+        other.reject(foreign, transaction)
+        transaction.abort()
+    assert bodies(queue) == [queue.name.encode()]
+    other.move(other.peek(0), f"{other.name};retry")
+    assert bodies(other) == []
+
+
 def test_a_message_does_not_move_to_a_queue_of_another_family(queue, make_queue):
     queue.send(b"1")
     with pytest.raises(dray.Misuse):

@@ -291,6 +291,7 @@ def test_a_mistake_of_usage_is_one_sentence_and_a_status(pair, as_json):
     assert "no id of a queue manager" in refused("peer", "accept", known, "xyz")
     assert "no queue manager is known" in refused("peer", "forget", "dray://127.0.0.1:1")
     for word in ("accept", "forget"):
-        for address in ("", "dray://", "dray://h:99999", pair.url):
-            refused("peer", word, address, code="invalid-queue-name")
+        for address in ("", "dray://", "dray://h:99999", "nowhere at all", pair.url):
+            told = refused("peer", word, address, code="invalid-queue-name")
+            assert f"{address!r} is not the address of a queue manager: write HOST:PORT" in told
     assert "Missing argument" in command("peer", "accept", url=url).err

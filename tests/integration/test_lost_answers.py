@@ -147,3 +147,17 @@ def test_the_receive_command_waits_for_what_it_has_taken(process, line, tmp_path
     said.assert_error("connection-lost")
     with process.connect() as manager:
         assert [each.body for each in manager.queue("plain").messages()] == [b"2"]
+
+
+def test_an_offer_in_doubt_is_offered_once_when_the_call_is_repeated(process, line, tmp_path):
+    """To a queue that is not transactional: its InDoubt names what the next call asks about."""
+    (tmp_path / "file").write_bytes(b"offered")
+    with dray.connect(line.url) as manager:
+        queue = manager.queue("plain")
+        line.lose_answer(Send)
+        with pytest.raises(dray.InDoubt) as caught:
+            manager.offer_file(tmp_path / "file", "plain")
+        assert manager.outcome(caught.value.transaction_id) is COMMITTED
+        again = manager.offer_file(tmp_path / "file", "plain")
+        assert queue.info().message_count == 1
+        again.cancel()

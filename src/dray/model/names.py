@@ -33,6 +33,7 @@ _FORBIDDEN = re.compile(r'[\\;+,"/\x00-\x1f\x7f\ud800-\udfff]')
 _FORMAT_NAME = re.compile(
     r"(?:DIRECT=(?:TCP|OS):([^\\]+)|\.)\\(?:private\$\\)?(.+)\Z", re.IGNORECASE
 )
+_HOST = re.compile(r"[\w.:%-]+")
 _HERE = (None, ".")
 SYSTEM = "system$"
 SYSTEM_JOURNAL = "system$;journal"
@@ -112,7 +113,12 @@ def parse_manager_address(text: str) -> tuple[str, int, bool]:
     "host", "host:port", or either with "dray://" or "drays://" before it.
     """
     parts = text if "://" in text else f"dray://{text}"
-    address = parse_queue_address(f"{parts.rstrip('/')}/queue")
+    try:
+        address = parse_queue_address(f"{parts.rstrip('/')}/queue")
+    except InvalidQueueName as error:
+        raise _no_manager_address(text) from error
+    if not address.remote:
+        raise _no_manager_address(text)
     return address.host, address.port, address.secure
 
 
@@ -153,13 +159,19 @@ def _url(url: str, text: str) -> tuple[SplitResult, int]:
 
 
 def _host(parts: SplitResult, text: str) -> str:
-    if not parts.hostname or parts.username:
+    if not parts.hostname or parts.username or not _HOST.fullmatch(parts.hostname):
         raise _no_address(text)
     return parts.hostname.lower()
 
 
 def _no_address(text: str) -> InvalidQueueName:
     return InvalidQueueName(f"{shown(text)} is not a queue address: write dray://host:port/queue")
+
+
+def _no_manager_address(text: str) -> InvalidQueueName:
+    return InvalidQueueName(
+        f"{shown(text)} is not the address of a queue manager: write HOST:PORT or dray://HOST:PORT"
+    )
 
 
 def _split(text: str) -> tuple[str, str]:

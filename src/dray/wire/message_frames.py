@@ -160,7 +160,8 @@ class Move(Head, frozen=True):
     """Move a message between a queue and its sub-queues (or two of them). Answered by Done.
 
     With transaction 0 at once; else at commit, and until then nobody sees it. `guarded` refuses a
-    part of a large message, which would lack it from then on.
+    part of a large message, which would lack it from then on. With `message_id` it has to be that
+    message that is at the position.
     """
 
     code = 43
@@ -169,15 +170,20 @@ class Move(Head, frozen=True):
     target: int
     transaction: int
     guarded: bool = True
+    message_id: str = ""
 
 
 class Reject(Head, frozen=True):
-    """Mark a message that the transaction has received as rejected. Answered by Done."""
+    """Mark a message that the transaction has received as rejected. Answered by Done.
+
+    With `message_id` it has to be that message that is at the position.
+    """
 
     code = 44
     queue: int
     lookup_id: int
     transaction: int
+    message_id: str = ""
 
 
 class ReceiveTransaction(Head, frozen=True):

@@ -7,7 +7,12 @@ import pytest
 from dray.errors import InvalidQueueName
 from dray.model import names
 from dray.model.limits import NAME_CHARACTERS_REMEMBERED_MAX
-from dray.model.names import DEFAULT_PORT, QueueAddress, parse_queue_address
+from dray.model.names import (
+    DEFAULT_PORT,
+    QueueAddress,
+    parse_manager_address,
+    parse_queue_address,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +71,25 @@ def test_a_very_long_address_is_understood_and_not_kept():
     kept = names._remembered.cache_info().currsize
     assert parse_queue_address(f"dray://{host}/orders").host == host
     assert names._remembered.cache_info().currsize == kept
+
+
+@pytest.mark.parametrize("text", ["nowhere at all", "", "a b:7340", "dray://", "h:99999", "h/q"])
+def test_a_text_that_is_no_address_of_a_manager_is_refused_in_a_sentence(text: str) -> None:
+    with pytest.raises(InvalidQueueName, match="is not the address of a queue manager: write HOST"):
+        parse_manager_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("host", ("host", DEFAULT_PORT, False)),
+        ("drays://Host:7/", ("host", 7, True)),
+        ("[fe80::1%eth0]:7", ("fe80::1%eth0", 7, False)),
+        ("münchen.example", ("münchen.example", DEFAULT_PORT, False)),
+        ("my_host-1", ("my_host-1", DEFAULT_PORT, False)),
+    ],
+)
+def test_the_address_of_a_manager_is_a_host_a_port_and_whether_through_tls(
+    text: str, address: tuple[str, int, bool]
+) -> None:
+    assert parse_manager_address(text) == address

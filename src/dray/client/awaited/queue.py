@@ -313,9 +313,9 @@ class Queue:
         connection, number = await part_in(transaction, self.handle)
         connection = connection or await self.handle.link.connection()
         to = (await connection.open_queue(str(parse_queue_address(target)))).number
-        position = _position_of(message)
+        position, message_id = _place_of(message)
         await self.handle.call(
-            lambda queue: Move(queue, position, to, number, self._guarded),
+            lambda queue: Move(queue, position, to, number, self._guarded, message_id),
             Done,
             connection=connection,
         )
@@ -323,9 +323,9 @@ class Queue:
     async def reject(self, message: Message | int, transaction: InTransaction) -> None:
         """Mark a message that the transaction received as rejected: the commit tells its sender."""
         connection, number = await part_in(transaction, self.handle)
-        position = _position_of(message)
+        position, message_id = _place_of(message)
         await self.handle.call(
-            lambda queue: Reject(queue, position, number), Done, connection=connection
+            lambda queue: Reject(queue, position, number, message_id), Done, connection=connection
         )
 
     async def purge(self) -> int:
@@ -403,9 +403,10 @@ class Queue:
         return opened.number
 
 
-def _position_of(message: Message | int) -> int:
+def _place_of(message: Message | int) -> tuple[int, str]:
+    """The position and the id of a message; of a mere position the id is empty."""
     if isinstance(message, int):
-        return message
+        return message, ""
     if message.lookup_id is None:
         raise MessageNotFound("the message was never in a queue; give a received message")
-    return message.lookup_id
+    return message.lookup_id, message.id or ""

@@ -35,17 +35,11 @@ from dray.client.transfer.reference import (
     reference_message,
 )
 from dray.client.transfer.source import Identity, SourceFile, changed
-from dray.client.transfer.state import (
-    IN,
-    OUT,
-    Offered,
-    StateFile,
-    folder_of,
-    is_run,
-)
+from dray.client.transfer.state import IN, OUT, Offered, StateFile, folder_of, is_run
 from dray.client.transfer.state import Incoming as KeptIncoming
 from dray.errors import (
     AccessDenied,
+    InDoubt,
     MessageNotFound,
     Misuse,
     QueueNotFound,
@@ -354,7 +348,13 @@ class Transfers:
         if not (await queue.handle.opened()).transactional:
             await runtime.offload(state.write, kept)
             reached("offer-kept")
-            await queue.send(message)
+            try:
+                await queue.send(message)
+            except InDoubt as error:
+                # The next call asks what became of it, and does not send another one.
+                kept.transaction = error.transaction_id
+                await runtime.offload(state.write, kept)
+                raise
         else:
             async with await Transaction.begin(self._link) as transaction:
                 kept.transaction = transaction.id

@@ -21,8 +21,10 @@ from dray.manager.requests.receiving import (
 from dray.manager.transactions.mixing import check_plain_receive
 from dray.manager.transactions.transactions import OpenTransaction, hold_part, open_transaction
 from dray.model.classes import Part
+from dray.model.ids import split_id
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.wire.frames import MARK_LAST, Done, Move, ReceiveTransaction, Reject, TransactionMessages
+from dray.wire.record import HEADER_BYTES, read_header
 
 if TYPE_CHECKING:
     from dray.manager.context import Context, Session
@@ -43,6 +45,7 @@ def handle_move(context: Context, session: Session, request_id: int, head: Move)
     packed = queue.index.find(head.lookup_id)
     if packed is None:
         raise MessageNotFound(f"no message at position {head.lookup_id} of {queue.name!r} is free")
+    _check_is(context, queue, packed, head.message_id)
     entry = unpack(packed)
     if head.guarded and entry.part != Part.PLAIN:
         raise LargeMessageMixing(
@@ -74,10 +77,25 @@ def handle_reject(context: Context, session: Session, request_id: int, head: Rej
             f"the transaction has not received the message at position {head.lookup_id} of"
             f" {queue.name!r}: receive it first, then reject it"
         )
+    for packed in entries_at(queue, [head.lookup_id]):
+        _check_is(context, queue, packed, head.message_id)
     rejected = _with_its_parts(context, queue, owner, head.lookup_id)
     owner.note_operations(context, 0, REJECTED_BYTES * len(rejected))
     owner.rejected.update((queue.number, each) for each in rejected)
     context.answer(session, request_id, Done(len(rejected)))
+
+
+def _check_is(context: Context, queue: Queue, packed: bytes, message_id: str) -> None:
+    """Raise `MessageNotFound` if another message is at the position; an empty id fits each."""
+    if not message_id:
+        return
+    entry = unpack(packed)
+    header = read_header(context.store.read(entry.extent, length=HEADER_BYTES))
+    if (header.source.hex(), header.number) != split_id(message_id):
+        raise MessageNotFound(
+            f"another message than {message_id} is at position {entry.lookup_id} of"
+            f" {queue.name!r}: use the queue from which the message was read"
+        )
 
 
 def _with_its_parts(
