@@ -491,13 +491,21 @@ class Kept:
         self.desk.advance(10.0)
         self.desk.turn(LinkUp(peer("c")))
         self.hear(frames.Welcome("c" * 32, "c", "1", 1))
+        heads = [each.head for each in self.desk.effects if isinstance(each, LinkSend)]
+        (self.question,) = (each.question for each in heads if isinstance(each, frames.OpenStream))
         self.confirm(upto)
 
     def confirm(self, upto: int) -> None:
         stream = self.queue.stream
         at = max(0, upto - stream.base)
         life = self.desk.manager.hello().lives[-1].number
-        said = frames.StreamState(self.number, stream.sequence_id * (at > 0), at, life=life)
+        said = frames.StreamState(
+            self.number,
+            stream.sequence_id * (at > 0),
+            at,
+            question=self.question,
+            life=life,
+        )
         self.hear(said)
 
     def hear(self, head: frames.Head) -> None:
