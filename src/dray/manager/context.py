@@ -13,6 +13,7 @@ from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.notices import Notices
 from dray.manager.peers.awaiting import Awaiting
 from dray.manager.peers.missing_queues import MissingQueues
+from dray.manager.peers.untold_ends import UntoldEnds
 from dray.manager.peers.waiting_for_room import WaitingForRoom
 from dray.manager.queue.index import TAIL_BYTES
 from dray.manager.state.outcomes import Outcomes
@@ -128,6 +129,8 @@ class Context:
         """Holes that receivers want to be filled, and on which session their sources were asked."""
         self.to_tell: dict[StreamKey, None] = {}
         """Streams whose sources have news; they are told last in a turn, after any order ack."""
+        self.untold_ends = UntoldEnds()
+        """Messages of other managers that ended, until the managers are told how many."""
         self.awaiting = Awaiting(state)
         self.disk_room = DiskRoom(store, config.low_water_bytes)
         self.waiting_for_room = WaitingForRoom(state.ledger, self.disk_room)

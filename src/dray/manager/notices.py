@@ -24,6 +24,7 @@ class NoticeKind(enum.StrEnum):
     DAMAGED = "damaged-message"
     DEAD_LETTER_LOST = "dead-letter-lost"
     DESTINATION_BEHIND = "destination-behind"
+    ENDED_DAMAGED = "ended-damaged"
     ENDED_DELETED = "ended-deleted"
     ENDED_EXPIRED = "ended-expired"
     ENDED_IN_DOUBT = "ended-in-doubt"

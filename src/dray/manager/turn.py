@@ -271,6 +271,7 @@ class Manager:
             or context.perhaps_unused
             or context.waiting_for_room
             or context.missing_queues
+            or context.untold_ends.is_due(context.now)
         ):
             self._follow_up()
         return context.effects
@@ -285,6 +286,7 @@ class Manager:
         for key in context.to_tell:
             telling.tell_source(context, key)
         context.to_tell.clear()
+        telling.tell_of_ends(context)
         arrivals.tell_of_room(context)
         arrivals.tell_of_new_queues(context)
         self._links.say_ends()
@@ -302,6 +304,7 @@ class Manager:
         for at in (
             self._tidier.deadline(),
             context.waiting_for_room.deadline(),
+            context.untold_ends.deadline(),
             None if expires_us is None else expires_us / MICROSECONDS,
             self._timeouts[0][0] if self._timeouts else None,
             context.idle[0][0] if context.idle else None,

@@ -170,6 +170,14 @@ BOX_CHARACTERS_MAX: Final = 2 * TRANSFER_KEY_CHARACTERS_MAX + 1
 """A box is named by two keys and what stands between them."""
 RELAYED_BYTES_MAX: Final = 16 * MIB
 """Posted frames on their way to one connection; what would be more is dropped, and sent again."""
+END_STREAMS_MAX: Final = 10_000
+"""Streams whose sources are still to be told how many messages ended: some megabytes."""
+END_COUNTS_MAX: Final = 64
+"""Counts of one stream, by class and origin; each is about 50 bytes of a frame."""
+END_COUNT_MAX: Final = 1 << 40
+"""Messages in one count of ends: more than a queue manager holds in its life."""
+ENDS_TOLD_EVERY_S: Final = 1.0
+"""Sources are told of ends once in so long: an operator reads a line a minute."""
 MISSING_QUEUES_MAX: Final = 10_000
 """Streams that are told when the queue that they were refused for is made: some megabytes."""
 NOTICES_MAX: Final = 1_000

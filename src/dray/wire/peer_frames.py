@@ -1,4 +1,4 @@
-"""Frames between managers: streams, order acks, confirmations (codes 60 to 70)."""
+"""Frames between managers: streams, order acks, confirmations (codes 60 to 71)."""
 
 from __future__ import annotations
 
@@ -102,6 +102,26 @@ class ConfirmationsTaken(Head, frozen=True):
     code = 65
     stream: int
     upto: int
+
+
+class EndCount(msgspec.Struct, array_like=True, frozen=True):
+    """How many messages ended with a `MessageClass`; `origin` and `hops` as in `Confirmed`."""
+
+    message_class: int
+    count: int
+    origin: str = ""
+    hops: int = 0
+
+
+class EndCounts(Head, frozen=True):
+    """Destination to source: messages of a stream that ended, of which their senders asked nothing.
+
+    Said once, not kept, not answered: a number for the operator of the source.
+    """
+
+    code = 71
+    stream: int
+    counts: list[EndCount]
 
 
 class Going(msgspec.Struct, array_like=True, frozen=True):

@@ -21,13 +21,14 @@ has no room for is skipped and counted; what happened is not undone by it.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import StoreCorrupt, StoreFull
 from dray.large.split import label_of_whole
 from dray.manager.change.acknowledgments import wanted_by
-from dray.manager.change.ends import KEPT_THERE, is_kept, is_refusal, warn_of_end
+from dray.manager.change.ends import KEPT_THERE, is_kept, is_refusal, note_ends, warn_of_end
 from dray.manager.change.express import lasting
 from dray.manager.facts import Confirmation
 from dray.manager.notices import NoticeKind
@@ -112,6 +113,8 @@ class Departures:
         self._joining: dict[int, _Joining] = {}
         self._rewritten_bytes = 0
         self._confirmations: dict[tuple[str, int], list[Confirmation]] = {}
+        self._ended: Counter[tuple[Queue, int, int]] = Counter()
+        """Messages of which their senders asked nothing, by queue, way and class."""
         self.wishes: list[Wish] = []
 
     def leave(self, queue: Queue, packed: bytes, message_class: int) -> None:
@@ -122,8 +125,8 @@ class Departures:
             self._tell_of_refusal(queue, packed, message_class)
             return
         if keeper is None and not copies:
-            if queue.outgoing and not way_of(tail_of(packed)):
-                warn_of_end(self._context, queue.name, message_class, kept=False)
+            if message_class != RECEIVED and queue.kind not in _KEEPERS:
+                self._ended[queue, way_of(tail_of(packed)), message_class] += 1
             return
         # No time runs where it is kept.
         tail = with_expiry(tail_of(packed), 0)
@@ -172,6 +175,11 @@ class Departures:
         """What the sources of streams are to be told, for the fact."""
         return [(*key, told) for key, told in self._confirmations.items()]
 
+    def note_ends(self) -> None:
+        """After the fact: note the ends of which no sender is told."""
+        for (queue, way, message_class), count in self._ended.items():
+            note_ends(self._context, queue, message_class, way=way, count=count)
+
     def watch(self) -> None:
         """After the fact: let those who watch the queues know what has joined them."""
         for each in self._joining.values():
@@ -194,7 +202,8 @@ class Departures:
         way = self._context.state.ways.numbered(entry.stream)
         told = message_class | KEPT_THERE if kept and way is not None else message_class
         self.tell(header, properties, told, way=way, kind=kind_of(entry.file))
-        warn_of_end(self._context, queue.name, message_class, kept=kept)
+        kept_in = DEAD_TRANSACTIONAL if kept else 0
+        warn_of_end(self._context, queue.name, message_class, kept_in=kept_in)
 
     def _tell(
         self, queue: Queue, entry: Entry, tail: bytes, message_class: int, *, kept: bool
@@ -208,16 +217,17 @@ class Departures:
             and not queue.options.transactional
         )
         told = message_class | KEPT_THERE if kept_here else message_class
-        self.tell(header, properties, told, way=way, kind=kind_of(entry.file))
+        is_told = self.tell(header, properties, told, way=way, kind=kind_of(entry.file))
+        if entry.stream and message_class != RECEIVED and not is_told:
+            self._ended[queue, entry.stream, message_class] += 1
         if not entry.stream:
+            kept_in = 0
             if message_class == RECEIVED and entry.copies & COPY_JOURNAL:
                 self._join(self._context.state.queues.numbered(COMPUTER_JOURNAL), tail, copy=kept)
             elif message_class != RECEIVED and entry.copies & COPY_DEAD_LETTER:
                 dead = DEAD_TRANSACTIONAL if queue.options.transactional else DEAD_LETTERS
-                self.move(dead, with_class(tail, message_class))
-            if queue.outgoing:
-                kept_here = bool(entry.copies & COPY_DEAD_LETTER)
-                warn_of_end(self._context, queue.name, message_class, kept=kept_here)
+                kept_in = dead if self.move(dead, with_class(tail, message_class)) else 0
+            warn_of_end(self._context, queue.name, message_class, kept_in=kept_in)
         elif kept_here:
             # Not transactional: it stays where it could not be delivered (semantics 1.8).
             self.move(DEAD_LETTERS, with_class(tail, message_class))
@@ -231,10 +241,11 @@ class Departures:
         way: Way | None,
         final: bool = True,
         kind: Kind = Kind.RECOVERABLE,
-    ) -> None:
+    ) -> bool:
         """Note the acknowledgment message asked for, and what the source has to know.
 
         `way` is None for what was sent from here; `final` says that the message has left for good.
+        Says whether the source is told.
         """
         administration_queue = properties.administration_queue or ""
         if not wanted_by(Acknowledge(header.acknowledge), message_class):
@@ -243,9 +254,10 @@ class Departures:
             if administration_queue:
                 subject = _subject(header, properties)
                 self.wishes.append(Wish(administration_queue, message_class, *subject, kind))
-            return
+            return False
         told = header.copies & _KEPT or is_refusal(message_class)
-        if administration_queue or (final and told):
+        is_told = bool(administration_queue or (final and told))
+        if is_told:
             word = Confirmation(
                 header.number,
                 message_class,
@@ -255,6 +267,7 @@ class Departures:
                 sequence=header.sequence,
             )
             self.pass_on(way, word)
+        return is_told
 
     def pass_on(self, way: Way, told: Confirmation) -> None:
         """Tell the source of a way."""

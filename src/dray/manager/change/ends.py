@@ -8,27 +8,39 @@
 A refusal is the destination's word that a message may never enter: there is no such queue, it is
 full or of the wrong kind, nobody may send there, or too many managers have forwarded the message.
 An expiry is what the sender asked for, and a purge, a deletion or a rejection is somebody's will.
+
+The operator of the source reads of every end. A source that is another manager is told of it by a
+confirmation if the sender asked for anything, and else by a count (`peers/untold_ends.py`).
+Every case is a row of docs/explanation/negative-ends.md.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from dray.delivery.incoming import StreamKey
 from dray.errors import AccessDenied, NotTransactional, QueueNotFound, QuotaExceeded
 from dray.manager.notices import NoticeKind
-from dray.manager.queue.system import DEAD_TRANSACTIONAL
+from dray.manager.queue.index import tail_of, way_of
 from dray.model.classes import MessageClass
 from dray.wire.record import COPY_DEAD_LETTER, FLAG_NO_DEAD_LETTER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dray.manager.context import Context
+    from dray.manager.queue.queues import Queue
     from dray.wire.record import RecordHeader
 
 _NEGATIVE = 0x8000
 _OF_RECEIVE = 0x4000
 _NOT_BY_DESTINATION = (MessageClass.NACK_PURGED, MessageClass.NACK_REACH_QUEUE_TIMEOUT)
+_CLASS: Final = 0xFFFF
 KEPT_THERE: Final = 0x10000
 """Beside the class that a source is told: a manager on the way has it among its dead letters."""
+DAMAGED_THERE: Final = 0x20000
+"""Beside the class of a count: the message was damaged, and moved to quarantine where it was."""
 
 
 class _End(NamedTuple):
@@ -40,7 +52,7 @@ class _End(NamedTuple):
     """Of a refusal: the code of the error that a local sender would have had."""
 
 
-_ENDS: Final = {
+_ENDS: Final[dict[int, _End]] = {
     MessageClass.NACK_BAD_DST_Q: _End(
         NoticeKind.REFUSED_NO_QUEUE,
         "the destination refused a message, because it has no such queue; create the queue there"
@@ -80,32 +92,36 @@ _ENDS: Final = {
         NoticeKind.ENDED_PURGED, "a message was purged before it was delivered"
     ),
     MessageClass.NACK_Q_PURGED: _End(
-        NoticeKind.ENDED_PURGED, "a message was purged at its destination"
+        NoticeKind.ENDED_PURGED, "a message was purged from its queue before it was received"
     ),
     MessageClass.NACK_Q_DELETED: _End(
-        NoticeKind.ENDED_DELETED, "the queue at the destination was deleted with a message in it"
+        NoticeKind.ENDED_DELETED, "a message was deleted with its queue"
     ),
     MessageClass.NACK_REACH_QUEUE_TIMEOUT: _End(
         NoticeKind.ENDED_EXPIRED, "a message expired before it was delivered"
     ),
     MessageClass.NACK_RECEIVE_TIMEOUT: _End(
-        NoticeKind.ENDED_EXPIRED, "a message expired at its destination before it was received"
+        NoticeKind.ENDED_EXPIRED, "a message expired in its queue before it was received"
     ),
     MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER: _End(
         NoticeKind.ENDED_IN_DOUBT,
         "a message was sent, and its destination did not say in time what became of it",
     ),
     MessageClass.NACK_RECEIVE_REJECTED: _End(
-        NoticeKind.ENDED_REJECTED, "a receiver at the destination rejected a message"
+        NoticeKind.ENDED_REJECTED, "a receiver rejected a message"
     ),
 }
+_DAMAGED: Final = _End(
+    NoticeKind.ENDED_DAMAGED,
+    "a message was damaged where it was queued; its queue manager has moved it to quarantine",
+)
 _OTHER: Final = _End(NoticeKind.ENDED_OTHERWISE, "a message could not be delivered")
 
 
 def is_refusal(message_class: int) -> bool:
     """Whether a class says that a destination refused a message on arrival."""
     arriving = message_class & (_NEGATIVE | _OF_RECEIVE) == _NEGATIVE
-    return arriving and message_class & ~KEPT_THERE not in _NOT_BY_DESTINATION
+    return arriving and message_class & _CLASS not in _NOT_BY_DESTINATION
 
 
 def is_kept(header: RecordHeader, message_class: int) -> bool:
@@ -117,27 +133,76 @@ def is_kept(header: RecordHeader, message_class: int) -> bool:
     return is_refusal(message_class) and not header.flags & FLAG_NO_DEAD_LETTER
 
 
+def is_counted(message_class: int) -> bool:
+    """Whether a source may be told by a count of messages that ended with a class."""
+    known = message_class & _CLASS in _ENDS
+    beside = message_class & ~(_CLASS | KEPT_THERE | DAMAGED_THERE)
+    return known and not beside and not is_refusal(message_class & _CLASS)
+
+
 def code_of(message_class: int) -> str:
     """The stable word for the reason of a refusal."""
-    return _ENDS.get(MessageClass(message_class & ~KEPT_THERE), _OTHER).code
+    return _end(message_class).code
 
 
 def sentence_of(message_class: int) -> str:
     """What a refusal means, for people."""
-    return _ENDS.get(MessageClass(message_class & ~KEPT_THERE), _OTHER).sentence
+    return _end(message_class).sentence
+
+
+def _end(message_class: int) -> _End:
+    if message_class & DAMAGED_THERE:
+        return _DAMAGED
+    return _ENDS.get(message_class & _CLASS, _OTHER)
 
 
 def warn_of_end(
-    context: Context, queue: str, message_class: int, *, kept: bool, kept_there: bool = False
+    context: Context,
+    queue: str,
+    message_class: int,
+    *,
+    kept_in: int = 0,
+    kept_there: bool = False,
+    times: int = 1,
 ) -> None:
-    """Tell the operator of a source that a message to `queue` has ended without being received."""
+    """Tell the operator of a source that messages to `queue` have ended without being received.
+
+    `kept_in` is the number of the dead-letter queue that has them, if one has.
+    """
     if not message_class & _NEGATIVE:
         return
-    end = _ENDS.get(MessageClass(message_class), _OTHER)
-    where = "it is not kept, as its sender wanted"
-    if kept:
-        name = context.state.queues.numbered(DEAD_TRANSACTIONAL).name
+    end = _end(message_class)
+    where = "it is not kept as a dead letter"
+    if kept_in:
+        name = context.state.queues.numbered(kept_in).name
         where = f"it is kept as a dead letter in {name!r}"
     elif kept_there:
         where = "another manager keeps it as a dead letter"
-    context.notices.add(end.kind, queue, f"{end.sentence}; {where}")
+    elif message_class & DAMAGED_THERE:
+        where = "look at it there"
+    context.notices.add(end.kind, queue, f"{end.sentence}; {where}", times)
+
+
+def note_ends(
+    context: Context, queue: Queue, message_class: int, *, way: int, count: int = 1
+) -> None:
+    """Messages of a queue have ended, of which their senders asked nothing.
+
+    Those that came by a way are counted for their source; of others the operator reads at once.
+    """
+    came_by = context.state.ways.numbered(way)
+    if came_by is None:
+        warn_of_end(context, queue.name, message_class, times=count)
+        return
+    key = StreamKey(came_by.source, came_by.stream)
+    if not context.state.outbox.has_ended(key):
+        context.untold_ends.add(key, message_class, count, came_by.told_origin)
+
+
+def held_in(queues: Iterable[Queue]) -> Counter[tuple[Queue, int]]:
+    """How many messages queues hold, by queue and way."""
+    found: Counter[tuple[Queue, int]] = Counter()
+    for queue in queues:
+        for packed in queue.index.everything():
+            found[queue, way_of(tail_of(packed))] += 1
+    return found

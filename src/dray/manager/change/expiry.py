@@ -17,16 +17,16 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from dray.manager.change.costs import cost_of_leaving
+from dray.manager.change.ends import warn_of_end
 from dray.manager.change.happening import Happening, forget_parts
 from dray.manager.change.purging import portions
 from dray.manager.queue.index import expires_us_of, lookup_id_of, unpack
-from dray.manager.queue.system import ORDER_QUEUE
+from dray.manager.queue.system import DEAD_TRANSACTIONAL, ORDER_QUEUE
 from dray.model.classes import MessageClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dray.delivery.outgoing import OutgoingStream
     from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
 
@@ -59,11 +59,11 @@ def expire(context: Context) -> None:
     for number, found in expired.items():
         queue, lookup_ids = context.state.queues.numbered(number), list(found)
         if number == ORDER_QUEUE:
-            _in_doubt(happening, queue, lookup_ids)
+            _in_doubt(context, happening, queue, lookup_ids)
             context.awaiting.forget(lookup_ids)
             continue
         if queue.stream is not None:
-            lookup_ids = _leave_doubtful(happening, queue, queue.stream, lookup_ids)
+            lookup_ids = _leave_doubtful(context, happening, queue, lookup_ids)
         forget_parts(context, queue, lookup_ids, 0)
         happening.leave(queue, lookup_ids, _why(queue))
     happening.record()
@@ -84,7 +84,7 @@ def give_up(context: Context, queue: Queue) -> Iterator[None]:
     ]
     for found in portions(context, waiting, unconfirmed):
         happening = Happening(context)
-        _in_doubt(happening, waiting, found)
+        _in_doubt(context, happening, waiting, found)
         happening.record()
         yield
     context.awaiting.forget(unconfirmed)
@@ -95,7 +95,7 @@ def give_up(context: Context, queue: Queue) -> Iterator[None]:
     ]
     for found in portions(context, queue, sent):
         happening = Happening(context)
-        _leave_doubtful(happening, queue, queue.stream, found)
+        _leave_doubtful(context, happening, queue, found)
         happening.record()
         yield
 
@@ -125,12 +125,14 @@ def _why(queue: Queue) -> MessageClass:
 
 
 def _leave_doubtful(
-    happening: Happening, queue: Queue, stream: OutgoingStream, lookup_ids: list[int]
+    context: Context, happening: Happening, queue: Queue, lookup_ids: list[int]
 ) -> list[int]:
     """Take out what the destination may have, if it was only forwarded by telling so; the rest."""
+    assert queue.stream is not None, "only what has a stream is sent"
+    stream = queue.stream
     doubtful = [each for each in lookup_ids if stream.may_be_delivered(each)]
     own = [each for each in doubtful if _is_own(queue, each)]
-    _in_doubt(happening, queue, own)
+    _in_doubt(context, happening, queue, own)
     forwarded = [each for each in doubtful if each not in set(own)]
     happening.leave(queue, forwarded, _DOUBT)
     return [each for each in lookup_ids if each not in set(doubtful)]
@@ -141,10 +143,16 @@ def _is_own(queue: Queue, lookup_id: int) -> bool:
     return packed is not None and not unpack(packed).stream
 
 
-def _in_doubt(happening: Happening, queue: Queue, lookup_ids: list[int]) -> None:
-    """Keep as dead letters what the destination may have; nobody is told what is not known."""
+def _in_doubt(context: Context, happening: Happening, queue: Queue, lookup_ids: list[int]) -> None:
+    """Keep as dead letters what the destination may have; nobody is told what is not known.
+
+    The operator reads of it, for the message may never have been received.
+    """
     for lookup_id in lookup_ids:
         packed = queue.index.find(lookup_id)
         if packed is not None:
-            happening.departures.confirmed(packed, _DOUBT)
+            kept = happening.departures.confirmed(packed, _DOUBT)
+            sent_by = context.state.queues.get(unpack(packed).stream) or queue
+            kept_in = DEAD_TRANSACTIONAL if kept else 0
+            warn_of_end(context, sent_by.name, _DOUBT, kept_in=kept_in)
     happening.drop(queue, lookup_ids)

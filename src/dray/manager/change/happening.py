@@ -157,6 +157,7 @@ class Happening:
             context.touch(target)
             watch_arrivals(context.store, target, first)
         self.departures.watch()
+        self.departures.note_ends()
         self._pass(vanishing)
 
     def _parted(self) -> tuple[list[tuple[Queue, list[int]]], list[tuple[Queue, list[int]]]]:

@@ -10,12 +10,14 @@ next one goes on behind it. Nothing is purged: the bytes stay where they are, fo
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import crc32c
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import StoreCorrupt
+from dray.manager.change.ends import DAMAGED_THERE, note_ends
 from dray.manager.facts import Committed, Confirmation, QueueCreated, pack_lookups
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.index import (
@@ -113,9 +115,24 @@ def set_aside(
     told that it was rejected.
     """
     told = list(_told(context, damaged)) if tell_sources else []
+    asked = COPY_DEAD_LETTER if tell_sources else 0
+    ways = Counter(each.stream for each in map(unpack, damaged) if not each.copies & asked)
     damaged = _without_express(context, queue, damaged)
-    if not (damaged or told):
-        return
+    if damaged or told:
+        _move_aside(context, queue, damaged, told)
+    for way, count in ways.items():
+        # Of its own messages the operator of this manager reads here.
+        if way:
+            why = MessageClass.NACK_RECEIVE_REJECTED | DAMAGED_THERE
+            note_ends(context, queue, why, way=way, count=count)
+
+
+def _move_aside(
+    context: Context,
+    queue: Queue,
+    damaged: list[bytes],
+    told: list[tuple[str, int, list[Confirmation]]],
+) -> None:
     if context.state.queues.get(QUARANTINE) is None:
         options = QueueOptions(transactional=True)
         kind = str(QueueKind.SYSTEM)

@@ -96,6 +96,7 @@ def _tell_on(context: Context, session: Session, key: StreamKey, newest: Session
         newest.streams.pop(key.stream, None)
     session.told[key.stream] = 0
     context.confirmed[key] = session
+    context.untold_ends.opened(key)
     tell_source(context, key)
 
 

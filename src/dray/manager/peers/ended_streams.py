@@ -32,6 +32,7 @@ def handle_end_stream(
                 queue.parts.source_went_on(number, transaction, ended=True)
                 context.touch(queue)
         give_up_on(context, key)
+    context.untold_ends.forget(key)
     context.answer(session, 0, StreamEnded(head.stream))
 
 

@@ -61,7 +61,7 @@ from dray.manager.peers.linking import (
     refused_for_a_copy,
 )
 from dray.manager.peers.repairs import answer
-from dray.manager.peers.telling import act_on
+from dray.manager.peers.telling import act_on, hear_of_ends, is_sensible
 from dray.manager.peers.transmission import data, passed
 from dray.manager.queue.index import lookup_id_of
 from dray.manager.transactions.transactions import take
@@ -72,6 +72,7 @@ from dray.wire.frames import (
     ConfirmationsTaken,
     Confirmed,
     Credit,
+    EndCounts,
     EndStream,
     Failed,
     OpenStream,
@@ -202,6 +203,8 @@ class Links:
                 self._refused(peer, frame.head)
             case Confirmations(stream, first, told):
                 self._confirmed(peer, stream, first, told)
+            case EndCounts():
+                self._counted(link, frame.head)
             case RepairWanted():
                 self._repair(peer, frame.head)
             case StreamEnded(stream):
@@ -454,6 +457,14 @@ class Links:
                 self._word_came(peer, stream)
 
             carry_on(self._context, act_on(self._context, queue, first, told, finished=finished))
+
+    def _counted(self, link: Link, head: EndCounts) -> None:
+        """Warn of messages that ended at the destination and that it only counts."""
+        queue = self._of_peer(link.peer, head.stream)
+        if not is_sensible(head.counts):
+            self._hang_up(link, "it counted ends of messages that cannot be")
+        elif queue is not None:
+            hear_of_ends(self._context, queue, head.counts)
 
     def _repair(self, peer: Peer, head: RepairWanted) -> None:
         """Send again what a destination lacks of a large message."""

@@ -11,12 +11,14 @@ Both ends check identity over time before they lean on a remembered position.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from dray.delivery.lineage import LIVES_KEPT, lineage_of
 from dray.errors import Misuse, ProtocolError, StoreFull
 from dray.manager.change.departures import entries_at
+from dray.manager.change.ends import KEPT_THERE, note_ends, warn_of_end
 from dray.manager.change.happening import Happening
 from dray.manager.change.purging import carry_on, portions
 from dray.manager.events import CloseSession, Peer
@@ -29,7 +31,14 @@ from dray.manager.facts import (
 )
 from dray.manager.notices import NoticeKind
 from dray.manager.peers.linking import address_of
-from dray.manager.queue.index import extent_of, lookup_id_of, tail_of, with_class, with_expiry
+from dray.manager.queue.index import (
+    extent_of,
+    lookup_id_of,
+    tail_of,
+    way_of,
+    with_class,
+    with_expiry,
+)
 from dray.manager.queue.system import DEAD_TRANSACTIONAL
 from dray.model.classes import MessageClass
 from dray.model.names import parse_manager_address, parse_queue_address
@@ -272,5 +281,16 @@ def _to_dead_letters(
                 )
         happening.drop(queue, found)
         happening.record()
+        _note_discarded(context, queue, entries)
         yield
     finished()
+
+
+def _note_discarded(context: Context, queue: Queue, entries: list[bytes]) -> None:
+    """Have the operators of the sources of messages read that they are dead letters here."""
+    for way, count in Counter(way_of(tail_of(each)) for each in entries).items():
+        if way:
+            note_ends(context, queue, IN_DOUBT | KEPT_THERE, way=way, count=count)
+        else:
+            kept_in = DEAD_TRANSACTIONAL
+            warn_of_end(context, queue.name, IN_DOUBT, kept_in=kept_in, times=count)

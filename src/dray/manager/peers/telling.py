@@ -13,19 +13,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from dray.delivery.incoming import StreamKey
 from dray.errors import ProtocolError
 from dray.manager.change.costs import KEPT_BYTES, TOLD_BYTES
 from dray.manager.change.departures import Wish
-from dray.manager.change.ends import KEPT_THERE, code_of, is_refusal, sentence_of, warn_of_end
+from dray.manager.change.ends import (
+    KEPT_THERE,
+    code_of,
+    is_counted,
+    is_refusal,
+    sentence_of,
+    warn_of_end,
+)
 from dray.manager.change.happening import Happening
 from dray.manager.facts import Confirmation
 from dray.manager.facts import ConfirmationsTaken as FactTaken
 from dray.manager.queue.index import entries_numbered, lookup_id_of, number_of, tail_of, way_of
-from dray.manager.queue.system import ORDER_QUEUE
+from dray.manager.queue.system import DEAD_TRANSACTIONAL, ORDER_QUEUE
 from dray.model.classes import MessageClass
-from dray.model.limits import CONFIRMATIONS_AHEAD_MAX, HOPS_MAX, LINK_WINDOW_MESSAGES
-from dray.wire.frames import Confirmations, ConfirmationsTaken, Confirmed
+from dray.model.limits import (
+    CONFIRMATIONS_AHEAD_MAX,
+    END_COUNT_MAX,
+    END_COUNTS_MAX,
+    HOPS_MAX,
+    LINK_WINDOW_MESSAGES,
+)
+from dray.wire.frames import Confirmations, ConfirmationsTaken, Confirmed, EndCount, EndCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -115,7 +130,7 @@ def _keep_forwarded(
     _note_refusal(context, queue, why)
     kept = happening.departures.refused(packed, why)
     if kept:
-        warn_of_end(context, queue.name, why, kept=True)
+        warn_of_end(context, queue.name, why, kept_in=DEAD_TRANSACTIONAL)
     return kept
 
 
@@ -184,11 +199,13 @@ def _own(
     if undelivered is not None and is_refusal(why):
         _note_refusal(context, queue, why)
         kept = not kept_there and happening.departures.refused(undelivered, why)
-        warn_of_end(context, queue.name, why, kept=kept, kept_there=kept_there)
+        kept_in = DEAD_TRANSACTIONAL if kept else 0
+        warn_of_end(context, queue.name, why, kept_in=kept_in, kept_there=kept_there)
         return []
     packed = context.awaiting.take(told.number)
     kept = not kept_there and happening.departures.confirmed(packed or undelivered, why)
-    warn_of_end(context, queue.name, why, kept=kept, kept_there=kept_there)
+    kept_in = DEAD_TRANSACTIONAL if kept else 0
+    warn_of_end(context, queue.name, why, kept_in=kept_in, kept_there=kept_there)
     return [lookup_id_of(packed)] if packed is not None else []
 
 
@@ -226,3 +243,32 @@ def tell_source(context: Context, key: StreamKey) -> None:
             for each in told
         ]
         context.answer(session, 0, Confirmations(key.stream, first, news))
+
+
+def tell_of_ends(context: Context) -> None:
+    """Tell sources how many of their messages ended, of which their senders asked nothing."""
+    for key, counts in context.untold_ends.take(context.now, context.confirmed):
+        context.answer(context.confirmed[key], 0, EndCounts(key.stream, counts))
+
+
+def is_sensible(counts: Sequence[EndCount]) -> bool:
+    """Whether a queue manager may say such counts."""
+    return len(counts) <= END_COUNTS_MAX and all(
+        is_counted(each.message_class)
+        and 0 < each.count <= END_COUNT_MAX
+        and 0 <= each.hops < HOPS_MAX
+        for each in counts
+    )
+
+
+def hear_of_ends(context: Context, queue: Queue, counts: Sequence[EndCount]) -> None:
+    """Warn of messages that ended at the destination, and tell on what others sent."""
+    for message_class, count, origin, hops in map(msgspec.structs.astuple, counts):
+        if origin in ("", context.state.manager_id):
+            kept_there = bool(message_class & KEPT_THERE)
+            warn_of_end(context, queue.name, message_class, kept_there=kept_there, times=count)
+            continue
+        way = _way_back(context, origin, queue)
+        if way is not None and hops + 1 < HOPS_MAX:
+            key = StreamKey(way.source, way.stream)
+            context.untold_ends.add(key, message_class, count, way.told_origin, hops=hops + 1)

@@ -18,6 +18,7 @@ from dray.errors import (
 )
 from dray.large.digests import DIGESTS
 from dray.manager.change import sub_queues
+from dray.manager.change.ends import held_in, note_ends
 from dray.manager.change.expiry import give_up
 from dray.manager.change.purging import carry_on, leave_all
 from dray.manager.events import Peer
@@ -222,7 +223,10 @@ def _delete(context: Context, queue: Queue, answer: Callable[[], None]) -> Itera
     _drop_uploads(context, family)
     if queue.outgoing and len(context.state.endings) >= ENDS_REMEMBERED_MAX:
         context.notices.add(NoticeKind.END_UNTOLD, queue.name, _TOO_MANY_ENDS)
+    held = held_in((queue, *queue.sub_queues))
     context.record(QueueDeleted(queue.number, context.now_us))
+    for (each, way), count in held.items():
+        note_ends(context, each, _why_deleted(queue), way=way, count=count)
     for each in family:
         gone = QueueNotFound(f"queue {each.name!r} has been deleted", queue=each.name)
         for waiter in each.waiters:
@@ -238,11 +242,15 @@ def _let_go(context: Context, queue: Queue) -> Iterator[None]:
     """
     if queue.outgoing:
         yield from give_up(context, queue)
-    why = MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_DELETED
+    why = _why_deleted(queue)
     while asked := [lookup_id_of(each) for each in queue.index.everything() if copies_of(each)]:
         yield from leave_all(context, queue, asked, why, held=True)
         if context.state.queues.get(queue.number) is not queue:
             return
+
+
+def _why_deleted(queue: Queue) -> MessageClass:
+    return MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_DELETED
 
 
 def _drop_uploads(context: Context, family: list[Queue]) -> None:

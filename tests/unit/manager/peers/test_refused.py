@@ -165,7 +165,7 @@ def test_an_end_after_the_arrival_is_a_dead_letter_only_if_the_sender_asked(net:
     receiver.call(frames.PurgeQueue(receiver.open("orders")))
     net.deliver()
     assert contents(sender, DEAD) == [2]
-    assert kinds(net, "a") == {"ended-purged": 1}
+    assert kinds(net, "a") == {"ended-purged": 2}
 
 
 def test_an_express_message_that_is_refused_is_a_dead_letter_that_lasts(tmp_path: Path) -> None:

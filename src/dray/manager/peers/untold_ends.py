@@ -1,0 +1,92 @@
+"""Counts of negative ends that a destination tells the sources of its messages.
+
+What a sender asked for is told message by message and durably, by confirmations (`telling.py`).
+All other messages that end without being received are counted here, by stream and class, and the
+source's operator reads the numbers. The counts are in memory only: a restart loses them.
+
+    waiting   counted; its source is not connected, or some source was told within the last second
+    told      one frame has all counts of a stream; they are forgotten, whether the frame arrives
+
+Bounded: beyond `END_STREAMS_MAX` streams, and `END_COUNTS_MAX` counts of one, nothing is counted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.model.limits import END_COUNTS_MAX, END_STREAMS_MAX, ENDS_TOLD_EVERY_S
+from dray.wire.frames import EndCount
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from dray.delivery.incoming import StreamKey
+
+
+class UntoldEnds:
+    """All of them, by stream."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._counts: dict[StreamKey, dict[tuple[int, str, int], int]] = {}
+        self._due: dict[StreamKey, None] = {}
+        self._not_before = 0.0
+
+    def add(
+        self,
+        key: StreamKey,
+        message_class: int,
+        count: int = 1,
+        origin: str = "",
+        *,
+        hops: int = 0,
+    ) -> None:
+        """Count messages of a stream that have ended; `origin` as confirmations name it."""
+        counts = self._counts.get(key)
+        if counts is None:
+            if len(self._counts) >= END_STREAMS_MAX:
+                return
+            counts = self._counts[key] = {}
+        what = (message_class, origin, hops)
+        if what not in counts and len(counts) >= END_COUNTS_MAX:
+            return
+        counts[what] = counts.get(what, 0) + count
+        self._due[key] = None
+
+    def opened(self, key: StreamKey) -> None:
+        """The source of a stream can be told."""
+        if key in self._counts:
+            self._due[key] = None
+
+    def forget(self, key: StreamKey) -> None:
+        """The stream has ended: nobody is left to be told."""
+        self._counts.pop(key, None)
+        self._due.pop(key, None)
+
+    def is_due(self, now: float) -> bool:
+        """Whether `take` may give anything."""
+        return bool(self._due) and now >= self._not_before
+
+    def deadline(self) -> float | None:
+        """When to tell what waits; None if nobody can be told anything."""
+        return self._not_before if self._due else None
+
+    def take(
+        self, now: float, reachable: Container[StreamKey]
+    ) -> list[tuple[StreamKey, list[EndCount]]]:
+        """What to tell now, to the sources that can be reached; others wait until `opened`."""
+        if not self.is_due(now):
+            return []
+        found = []
+        for key in self._due:
+            if key in reachable:
+                counts = self._counts.pop(key)
+                told = [
+                    EndCount(message_class, count, origin, hops)
+                    for (message_class, origin, hops), count in counts.items()
+                ]
+                found.append((key, told))
+        self._due.clear()
+        if found:
+            self._not_before = now + ENDS_TOLD_EVERY_S
+        return found

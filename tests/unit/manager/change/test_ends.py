@@ -1,0 +1,531 @@
+"""Every negative end is a warning at the source: each row of docs/explanation/negative-ends.md."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dray.delivery.incoming import StreamKey
+from dray.manager.events import LinkFrame, SessionClosed
+from dray.manager.peers.untold_ends import UntoldEnds
+from dray.model.classes import MessageClass
+from dray.model.limits import END_COUNTS_MAX, END_STREAMS_MAX, HOPS_MAX
+from dray.model.message import Message
+from dray.wire import frames
+from dray.wire.stream import Frame
+from tests.unit.manager.conftest import Caller
+from tests.unit.manager.net import Net, address, peer
+
+PAGE = Path(__file__).parents[4] / "docs/explanation/negative-ends.md"
+DEAD = ("system$;deadxact", "system$;deadletter")
+EXPIRED, PURGED = MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_Q_PURGED
+
+
+class Row:
+    """One run of a row: `a` sends to `d`, or to `d` by way of `b`, or to itself."""
+
+    def __init__(self, path: Path, wish: bool | None, *, routed: bool = False) -> None:
+        routes = {"a": {"d": "b"}} if routed else {}
+        self.net = Net(path, "abd" if routed else "ad", routes)
+        self.wish = wish
+        self.here, self.there = self.net["a"].session(), self.net["d"].session()
+        self.sent_to = address("d", "orders")
+
+    def send(self, name: str = "", **more: object) -> int:
+        self.sent_to = name or self.sent_to
+        queue = self.here.open(self.sent_to)
+        in_transaction = more.pop("transaction", 0)
+        message = Message(body=b"body" * 50, use_dead_letter_queue=self.wish, **more)
+        self.here.send(queue, message, transaction=in_transaction)
+        return queue
+
+    def arrive(self, **more: object) -> int:
+        """Have a message in a queue at its destination; gives that queue."""
+        queue = self.there.create("orders")
+        self.send(**more)
+        self.net.deliver()
+        assert count(self.there, "orders") == 1
+        return queue
+
+    def stop_before_the_ack(self) -> None:
+        """Send a message, and cut the line before its order ack."""
+        self.there.create("orders")
+        self.send(time_to_be_received=60.0)
+        while not any(isinstance(head, frames.Data) for _, _, head in self.net.said):
+            self.net.step()
+        self.net.block("a", "d")
+
+
+def count(caller: Caller, queue: str) -> int:
+    return caller.call(frames.DescribeQueue(queue)).info.message_count
+
+
+def expires_here(row: Row) -> None:
+    row.net.block("a", "d")
+    row.send(time_to_reach_queue=5.0)
+    row.net.advance(6.0)
+    row.net.advance(6.0)
+
+
+def purged_here(row: Row) -> None:
+    row.net.block("a", "d")
+    row.here.call(frames.PurgeQueue(row.send()))
+
+
+def deleted_here(row: Row) -> None:
+    row.net.block("a", "d")
+    row.send()
+    row.here.call(frames.DeleteQueue(row.sent_to))
+
+
+def expires_in_flight(row: Row) -> None:
+    row.stop_before_the_ack()
+    row.net.advance(70.0)
+    row.net.advance(70.0)
+
+
+def deleted_in_flight(row: Row) -> None:
+    row.stop_before_the_ack()
+    row.here.call(frames.DeleteQueue(row.sent_to))
+
+
+def discarded(row: Row) -> None:
+    row.net.block("a", "d")
+    queue = row.net["a"].manager._context.state.queues.numbered(row.send())
+    queue.stream.divergence = (1, 1)
+    row.here.call(frames.ResolveOutgoing(row.sent_to, discard=True))
+
+
+def damage(net: Net, host: str, queue: str) -> None:
+    manager = net[host].manager._context
+    (packed,) = manager.state.queues.named(queue).index.available()
+    from dray.manager.queue.index import unpack
+    from dray.store.heap import file_name
+
+    entry = unpack(packed)
+    (path,) = net[host].path.rglob(file_name(entry.file))
+    data = bytearray(path.read_bytes())
+    data[entry.offset + entry.length - 1] ^= 1
+    path.write_bytes(data)
+
+
+def damaged_here(row: Row) -> None:
+    row.net.block("a", "d")
+    row.send()
+    damage(row.net, "a", row.sent_to)
+    row.net.unblock("a", "d")
+    row.there.create("orders")
+    # Whether it is damaged is looked at once the peer has refused something.
+    row.net["a"].manager._links._suspicious = True
+    row.net.advance(60.0)
+
+
+def refused_unknown(row: Row) -> None:
+    row.send()
+    row.net.deliver()
+
+
+def refused_full(row: Row) -> None:
+    row.there.create("orders", quota=10)
+    refused_unknown(row)
+
+
+def refused_system(row: Row) -> None:
+    row.send(address("d", "system$;deadxact"))
+    row.net.deliver()
+
+
+def refused_kind(row: Row) -> None:
+    """Of a message in a transaction nothing lies at the destination; of one outside it does."""
+    row.there.create("orders", transactional=False)
+    transaction = row.here.number_for()
+    row.send(transaction=transaction)
+    row.here.commit(transaction, 1)
+    row.net.deliver()
+
+
+def expires_there(row: Row) -> None:
+    row.arrive(time_to_be_received=5.0)
+    row.net.advance(6.0)
+    row.net.advance(6.0)
+
+
+def purged_there(row: Row) -> None:
+    row.there.call(frames.PurgeQueue(row.arrive()))
+    row.net.deliver()
+
+
+def deleted_there(row: Row) -> None:
+    row.arrive()
+    row.there.call(frames.DeleteQueue("orders"))
+    row.net.deliver()
+
+
+def reject(caller: Caller, queue: int) -> None:
+    transaction = caller.number_for()
+    envelopes, _ = caller.receive(queue, transaction=transaction)
+    caller.call(frames.Reject(queue, envelopes[0].lookup_id, transaction))
+    caller.commit(transaction, 0)
+
+
+def rejected_there(row: Row) -> None:
+    reject(row.there, row.arrive())
+    row.net.deliver()
+
+
+def damaged_there(row: Row) -> None:
+    queue = row.arrive()
+    damage(row.net, "d", "orders")
+    with pytest.raises(Exception, match="is damaged"):
+        row.there.receive(queue)
+    row.net.deliver()
+
+
+def silent_there(row: Row) -> None:
+    row.arrive(time_to_be_received=5.0)
+    row.net.block("a", "d")
+    row.net.advance(30.0)
+    row.net.advance(30.0)
+
+
+def forwarded(row: Row, **more: object) -> None:
+    row.net.block("b", "d")
+    row.send(**more)
+    row.net.deliver()
+
+
+def expires_on_the_way(row: Row) -> None:
+    forwarded(row, time_to_reach_queue=5.0)
+    row.net.advance(6.0)
+    row.net.advance(6.0)
+
+
+def purged_on_the_way(row: Row) -> None:
+    forwarded(row)
+    between = row.net["b"].session()
+    between.call(frames.PurgeQueue(between.open(row.sent_to)))
+    row.net.deliver()
+
+
+def deleted_on_the_way(row: Row) -> None:
+    forwarded(row)
+    row.net["b"].session().call(frames.DeleteQueue(row.sent_to))
+    row.net.deliver()
+
+
+def own_queue(row: Row, **more: object) -> int:
+    row.here.create("mine")
+    return row.send("mine", **more)
+
+
+def expires_in_own(row: Row) -> None:
+    own_queue(row, time_to_be_received=5.0)
+    row.net.advance(6.0)
+
+
+def purged_in_own(row: Row) -> None:
+    row.here.call(frames.PurgeQueue(own_queue(row)))
+
+
+def deleted_in_own(row: Row) -> None:
+    own_queue(row)
+    row.here.call(frames.DeleteQueue("mine"))
+
+
+def rejected_in_own(row: Row) -> None:
+    reject(row.here, own_queue(row))
+
+
+OUT, SENT = "outgoing queue, not sent", "outgoing queue, sent and not acknowledged"
+ARRIVING, THERE = "arriving at its destination", "queue at its destination"
+BETWEEN, OWN = "outgoing queue of a manager that forwards", "queue of its own manager"
+EXPIRES, PURGE, DELETE = "it expires", "somebody purges the queue", "somebody deletes the queue"
+REJECT, DAMAGE = "a receiver rejects it", "its bytes are damaged"
+Drive = Callable[[Row], None]
+DRIVERS: dict[tuple[str, str], Drive] = {
+    (OUT, EXPIRES): expires_here,
+    (OUT, PURGE): purged_here,
+    (OUT, DELETE): deleted_here,
+    (SENT, "it expires without a connection"): expires_in_flight,
+    (SENT, DELETE): deleted_in_flight,
+    ("outgoing queue that has diverged", "`dray outgoing discard`"): discarded,
+    ("outgoing queue", DAMAGE): damaged_here,
+    (ARRIVING, "there is no such queue"): refused_unknown,
+    (ARRIVING, "the queue is full"): refused_full,
+    (ARRIVING, "the queue belongs to the system"): refused_system,
+    (ARRIVING, "the queue is of the wrong kind"): refused_kind,
+    ("arriving at a manager on its way", "too many managers have forwarded it"): refused_unknown,
+    (THERE, EXPIRES): expires_there,
+    (THERE, PURGE): purged_there,
+    (THERE, DELETE): deleted_there,
+    (THERE, REJECT): rejected_there,
+    (THERE, DAMAGE): damaged_there,
+    (THERE, "it expires and no word comes"): silent_there,
+    (BETWEEN, EXPIRES): expires_on_the_way,
+    (BETWEEN, PURGE): purged_on_the_way,
+    (BETWEEN, DELETE): deleted_on_the_way,
+    (OWN, EXPIRES): expires_in_own,
+    (OWN, PURGE): purged_in_own,
+    (OWN, DELETE): deleted_in_own,
+    (OWN, REJECT): rejected_in_own,
+}
+
+
+def table() -> list[list[str]]:
+    """The rows of the first table of the page."""
+    lines = PAGE.read_text("utf-8").splitlines()
+    begin = next(at for at, line in enumerate(lines) if line.startswith("| where"))
+    rows = []
+    for line in lines[begin + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+def test_the_page_has_a_row_for_each_way_to_end_and_no_other() -> None:
+    assert [(where, how) for where, how, *_ in table()] == list(DRIVERS)
+
+
+@pytest.mark.parametrize("wish", [None, True, False], ids=str)
+@pytest.mark.parametrize("row", table(), ids=lambda row: f"{row[0]}, {row[1]}")
+def test_every_negative_end_warns_its_source_as_the_page_says(
+    tmp_path: Path, row: list[str], wish: bool | None
+) -> None:
+    where, how, kind, *kept = row
+    circle = where == "arriving at a manager on its way"
+    run = Row(tmp_path, wish, routed=where == BETWEEN or circle)
+    if circle:
+        run = Row.__new__(Row)
+        run.net = Net(tmp_path / "circle", "ab", {"a": {"d": "b"}, "b": {"d": "a"}})
+        run.wish, run.here, run.there = wish, run.net["a"].session(), run.net["b"].session()
+        run.sent_to = address("d", "orders")
+    DRIVERS[where, how](run)
+    dead = kept[[None, True, False].index(wish)]
+    notices = run.net["a"].manager.notices()
+    told = [(each.kind, each.times) for each in notices]
+    if dead == "not known":
+        assert told == []
+        return
+    assert told == [(kind.strip("`"), 1)]
+    (notice,) = notices
+    subject = "mine" if where == OWN else run.sent_to
+    assert notice.subject == subject
+    here, there = (sum(count(at, each) for each in DEAD) for at in (run.here, run.there))
+    if dead == "at the last manager":
+        assert here + there == 1
+        return
+    assert here == (dead == "yes"), dead
+    assert ("dead letter in" in notice.sentence) == (dead == "yes")
+    if dead == "in quarantine":
+        host = run.here if where.startswith("outgoing") else run.there
+        assert count(host, "system$;quarantine") == 1
+
+
+# ---------------------------------------------------------------------------- counts of a source
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Net:
+    net = Net(tmp_path, "ad")
+    net["d"].session().create("orders")
+    return net
+
+
+def purge_one(net: Net) -> None:
+    """Have one more message purged at its destination, without carrying a frame."""
+    sender, receiver = net["a"].session(), net["d"].session()
+    sender.send(sender.open(address("d", "orders")), Message(body=b"x"))
+    while count(receiver, "orders") == 0:
+        assert net.step()
+    while net.step():
+        pass
+    receiver.call(frames.PurgeQueue(receiver.open("orders")))
+
+
+def counts_said(net: Net) -> list[frames.EndCounts]:
+    return [head for _, _, head in net.said if isinstance(head, frames.EndCounts)]
+
+
+def warned(net: Net, host: str = "a") -> Counter[str]:
+    found = Counter[str]()
+    for each in net[host].manager.notices():
+        found[each.kind] += each.times
+    return found
+
+
+def test_a_source_is_told_of_ends_in_one_frame_a_second_with_their_number(net: Net) -> None:
+    for _ in range(5):
+        purge_one(net)
+    net.deliver()
+    assert len(counts_said(net)) == 1
+    net.advance(1.0)
+    assert [each.counts[0].count for each in counts_said(net)] == [1, 4]
+    assert warned(net) == {"ended-purged": 5}
+    net.advance(1.0)
+    assert len(counts_said(net)) == 2
+
+
+def test_nothing_is_said_or_written_for_messages_that_are_received(net: Net) -> None:
+    sender, receiver = net["a"].session(), net["d"].session()
+    sender.send(sender.open(address("d", "orders")), Message(body=b"x"))
+    net.deliver()
+    receiver.receive(receiver.open("orders"))
+    net.deliver()
+    assert counts_said(net) == []
+    assert net["d"].manager._context.untold_ends.deadline() is None
+
+
+def test_a_source_that_was_away_is_told_when_it_opens_the_stream_again(net: Net) -> None:
+    purge_one(net)
+    net.deliver()
+    purge_one(net)
+    net.block("a", "d")
+    net.advance(5.0)
+    assert warned(net) == {"ended-purged": 1}
+    net.unblock("a", "d")
+    net.advance(60.0)
+    assert warned(net) == {"ended-purged": 1}
+    net.advance(1.0)
+    assert warned(net) == {}
+
+
+def test_an_end_is_told_only_after_the_sync_of_its_fact_and_a_crash_before_tells_nothing(
+    net: Net,
+) -> None:
+    purge_one(net)
+    (told,) = [
+        each
+        for each in net["d"].effects
+        if isinstance(getattr(each, "head", None), frames.EndCounts)
+    ]
+    assert told.held
+    net.crash("d")
+    net.advance(60.0)
+    assert counts_said(net) == []
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [frames.EndCount(int(PURGED), 0)],
+        [frames.EndCount(int(PURGED), -1)],
+        [frames.EndCount(int(PURGED), 1 << 62)],
+        [frames.EndCount(int(PURGED), 1, "", HOPS_MAX)],
+        [frames.EndCount(int(PURGED), 1, "", -1)],
+        [frames.EndCount(0, 1)],
+        [frames.EndCount(0x8123, 1)],
+        [frames.EndCount(0x4000, 1)],
+        [frames.EndCount(int(MessageClass.NACK_BAD_DST_Q), 1)],
+        [frames.EndCount(0x100000 | PURGED, 1)],
+        [frames.EndCount(int(PURGED), 1)] * (END_COUNTS_MAX + 1),
+    ],
+    ids=lambda counts: str(counts[0]),
+)
+def test_counts_that_cannot_be_end_the_connection_and_warn_of_nothing(
+    net: Net, counts: list[frames.EndCount]
+) -> None:
+    purge_one(net)
+    net.deliver()
+    warned(net)
+    stream = counts_said(net)[0].stream
+    told = Frame(frames.EndCounts(stream, counts), 0, memoryview(b""))
+    net["a"].turn(LinkFrame(peer("d"), told))
+    assert warned(net) == {}
+    net.deliver()
+    assert all(line != ("a", "d") for line in net.lines.values())
+
+
+@pytest.mark.parametrize("stream", [1, 10_000_000])
+def test_counts_of_a_stream_that_is_not_its_own_are_ignored(net: Net, stream: int) -> None:
+    purge_one(net)
+    net.deliver()
+    warned(net)
+    told = frames.EndCounts(stream, [frames.EndCount(int(PURGED), 3)])
+    net["a"].turn(LinkFrame(peer("d"), Frame(told, 0, memoryview(b""))))
+    assert warned(net) == {}
+    net.deliver()
+    assert ("a", "d") in net.lines.values()
+
+
+def test_a_manager_that_forwards_passes_counts_on_to_the_origin(tmp_path: Path) -> None:
+    net = Net(tmp_path, "abd", {"a": {"d": "b"}})
+    net["d"].session().create("orders")
+    purge_one(net)
+    net.deliver()
+    assert warned(net, "b") == {}
+    assert warned(net, "a") == {"ended-purged": 1}
+
+
+def test_counts_go_round_no_circle_of_managers_for_ever(tmp_path: Path) -> None:
+    net = Net(tmp_path, "abd", {"a": {"d": "b"}})
+    net["d"].session().create("orders")
+    purge_one(net)
+    net.deliver()
+    context = net["b"].manager._context
+    (told,) = [each for each in counts_said(net) if each.counts[0].origin]
+    last = frames.EndCount(int(PURGED), 1, told.counts[0].origin, HOPS_MAX - 1)
+    far = Frame(frames.EndCounts(told.stream, [last]), 0, memoryview(b""))
+    net["b"].turn(LinkFrame(peer("d"), far))
+    assert context.untold_ends.deadline() is None
+
+
+def test_counts_that_wait_are_bounded_by_stream_and_kind() -> None:
+    ends = UntoldEnds()
+    for number in range(END_STREAMS_MAX + 5):
+        ends.add(StreamKey("a", number), PURGED)
+    for number in range(END_COUNTS_MAX + 5):
+        ends.add(StreamKey("a", 1), PURGED, 1, f"{number:032x}")
+    ends.add(StreamKey("a", 1), PURGED, 4)
+    streams = [StreamKey("a", number) for number in range(END_STREAMS_MAX + 5)]
+    found = dict(ends.take(0.0, streams))
+    assert len(found) == END_STREAMS_MAX
+    assert len(found[StreamKey("a", 1)]) == END_COUNTS_MAX
+    assert found[StreamKey("a", 1)][0] == frames.EndCount(PURGED, 5)
+
+
+def test_nothing_more_is_told_of_a_stream_that_has_ended(net: Net) -> None:
+    purge_one(net)
+    net.deliver()
+    purge_one(net)
+    net["a"].session().call(frames.DeleteQueue(address("d", "orders")))
+    net.deliver()
+    net.advance(2.0)
+    assert len(counts_said(net)) == 1
+    assert net["d"].manager._context.untold_ends.deadline() is None
+
+
+def test_a_session_that_ended_is_told_nothing(net: Net) -> None:
+    purge_one(net)
+    line = next(line for line, ends in net.lines.items() if ends == ("a", "d"))
+    net["d"].turn(SessionClosed(line))
+    assert net["d"].manager._context.untold_ends.take(1e12, {}) == []
+
+
+def test_large_numbers_of_messages_that_are_deleted_are_counted_without_being_read(
+    net: Net,
+) -> None:
+    sender, receiver = net["a"].session(), net["d"].session()
+    for _ in range(4):
+        sender.send(sender.open(address("d", "orders")), *[Message(body=b"x")] * 250)
+    receiver.send(receiver.open("orders"), Message(body=b"own"))
+    net.deliver()
+    receiver.call(frames.DeleteQueue("orders"))
+    net.deliver()
+    assert warned(net) == {"ended-deleted": 1000}
+    assert warned(net, "d") == {"ended-deleted": 1}
+
+
+def test_each_warning_names_the_queue_the_reason_and_where_the_message_is(net: Net) -> None:
+    purge_one(net)
+    net.deliver()
+    (notice,) = net["a"].manager.notices()
+    assert re.fullmatch(
+        r"dray://d:7340/orders: a message was purged from its queue before it was received; it is"
+        r" not kept as a dead letter",
+        str(notice),
+    )
