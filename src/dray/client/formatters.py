@@ -10,7 +10,7 @@ import msgspec
 
 
 class Formatter(Protocol):
-    """What turns an application's object into the body of a message and back."""
+    """Turns objects of the application into bodies of messages and back."""
 
     def encode(self, value: Any) -> bytes:  # noqa: ANN401 - each formatter says what it takes
         """Give the bytes to send."""
@@ -23,7 +23,7 @@ class Formatter(Protocol):
 
 Encoder = Formatter | Callable[[Any], bytes]
 Decoder = Formatter | Callable[[bytes], Any]
-"""Who only sends, or only reads, may give the one function that it needs."""
+"""A program that only sends, or only reads, may give one function."""
 
 
 def encoded(formatter: Encoder, value: object) -> bytes:
@@ -85,7 +85,7 @@ class TextFormatter:
 
 
 class JsonFormatter:
-    """What JSON can say."""
+    """JSON values."""
 
     def encode(self, value: object) -> bytes:
         """Write compact JSON; raises `TypeError`, `ValueError` for what it cannot say, as NaN."""
@@ -98,7 +98,7 @@ class JsonFormatter:
 
 
 class MsgpackFormatter:
-    """What MessagePack can say: as JSON, and bytes."""
+    """MessagePack values: JSON values and bytes."""
 
     def encode(self, value: object) -> bytes:
         """Write MessagePack."""

@@ -45,7 +45,7 @@ class Copy(NamedTuple):
     at: int
     length: int
     before: bytes
-    """What of its record comes before the body."""
+    """Bytes of its record before the body."""
 
 
 class FileCopies:

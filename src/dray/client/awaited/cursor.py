@@ -1,4 +1,4 @@
-"""A cursor: goes through a queue message by message, and can take the one at which it stands.
+"""A cursor: goes through a queue message by message, and can receive the current one.
 
 Kept by the client as a position, so it costs a queue manager nothing and survives its restarts.
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @public(made_by="Queue.cursor")
 class Cursor:
-    """Stands before the first message, at one, behind one that it has received, or is closed."""
+    """A position in a queue: before the first message, at one, after a received one, or closed."""
 
     def __init__(self, reader: MessageReader) -> None:
         """Begin before the first message of a queue."""
@@ -35,10 +35,10 @@ class Cursor:
         self._process = this_process()
 
     async def peek(self, timeout: float | None = None) -> Message:
-        """Look at the message at which the cursor stands, at the beginning the first.
+        """Look at the current message; at the beginning, at the first.
 
-        Raises `MessageAlreadyReceived` if another reader has taken it, `IllegalCursorAction` if the
-        cursor itself has, and `ReceiveTimeout`.
+        Raises `MessageAlreadyReceived` if another reader took it, `IllegalCursorAction` if this
+        cursor received it, and `ReceiveTimeout`.
         """
         self._check_open()
         if not self._position:
@@ -50,9 +50,9 @@ class Cursor:
             raise self._taken() from error
 
     async def next(self, timeout: float | None = None) -> Message:
-        """Go to the next message and look at it; behind the last one, wait. `ReceiveTimeout`.
+        """Go to the next message and look at it; at the end, wait. Raises `ReceiveTimeout`.
 
-        What another transaction holds is passed over.
+        The cursor skips messages that other transactions hold.
         """
         self._check_open()
         message = await self._reader.next_after(self._position, timeout)
@@ -63,9 +63,9 @@ class Cursor:
     async def receive(
         self, timeout: float | None = None, transaction: InTransaction | None = None
     ) -> Message:
-        """Take the message at which the cursor stands, at the beginning the first.
+        """Receive the current message; at the beginning, the first.
 
-        Raises as `peek` does. After it `next` goes on.
+        Raises as `peek` does. Then `next` continues.
         """
         self._check_open()
         if not self._position:
@@ -79,7 +79,7 @@ class Cursor:
         return message
 
     async def close(self) -> None:
-        """End it; nothing is held."""
+        """Close the cursor; it holds nothing."""
         self._closed = True
 
     async def __aenter__(self) -> Self:

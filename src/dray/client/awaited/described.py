@@ -1,4 +1,4 @@
-"""What header and trailer say of a large message, as attributes of it."""
+"""The properties of a large message, from its header and trailer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Said(NamedTuple):
-    """What header and trailer say."""
+    """The contents of header and trailer."""
 
     sequence_id: str
     control: Control
@@ -20,10 +20,10 @@ class Said(NamedTuple):
 
 
 class Described:
-    """What was said of a large message, as attributes."""
+    """Properties of a large message, as attributes."""
 
     def __init__(self, said: Said) -> None:
-        """Take what header and trailer say."""
+        """Keep the contents of header and trailer."""
         self.said = said
         sequence_id, control, header = said
         self.sequence_id = sequence_id

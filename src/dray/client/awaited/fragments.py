@@ -162,7 +162,7 @@ class Fragments:
         )
 
     def corrupt(self, what: str) -> LargeMessageCorrupt:
-        """What to raise for a message that is not what was sent."""
+        """The error for a message that differs from what was sent."""
         sequence_id = self.origin.sequence_id
         return LargeMessageCorrupt(
             f"large message {sequence_id} is corrupt: {what}", sequence_id=sequence_id

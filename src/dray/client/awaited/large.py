@@ -85,7 +85,7 @@ PARAMETERS = LargeMessageParameters()
 
 @public()
 class LargeMessageQueue:
-    """A transactional queue, used for large messages and nothing else (S0-2, S0-3)."""
+    """A transactional queue used for large messages only (S0-2, S0-3)."""
 
     def __init__(
         self,
@@ -97,12 +97,11 @@ class LargeMessageQueue:
         digest: str | None = None,
         compression: str | None = None,
     ) -> None:
-        """Take a queue; a `fragment_size` of 0 means the largest. Raises `ValueError`.
+        """Use `queue` for large messages; a `fragment_size` of 0 means the largest.
 
-        `digest` says which one goes with what is sent, "blake3" or "sha256"; both are received. By
-        default it is the one that the queue was created with, else "blake3".
-        With `compression="zstd"` fragments that become shorter by it are sent compressed; whoever
-        receives sees none of it.
+        `digest` is the digest of sent messages, "blake3" or "sha256", by default that of the queue,
+        else "blake3"; receivers accept both. With `compression="zstd"` fragments are sent
+        compressed if that makes them smaller; receivers do not notice. Raises `ValueError`.
         """
         self.fragment_size = check_fragment_size(fragment_size)
         self._handle = queue.handle
@@ -126,20 +125,20 @@ class LargeMessageQueue:
         digest: str | None = None,
         **properties: Unpack[SendProperties],
     ) -> MessageId:
-        """Send a large message; give its sequence id, the message id of its header.
+        """Send a large message; return its sequence id, the message id of its header.
 
-        `body`: bytes-like, a `pathlib.Path`, an open binary file, an iterable of bytes; anything
-        else goes through `formatter`. Awaited, an asynchronous iterable too; others are read in a
-        thread. Raises `SourceUnreadable`, `SourceChanged`, `NotTransactional`, and `Misuse` for
-        properties. When it fails inside a transaction of the caller's, that transaction can only
-        be aborted. `digest` says which one is taken of this body, "blake3" or "sha256".
+        `body` is bytes-like, a `pathlib.Path`, an open binary file or an iterable of bytes; other
+        objects go through `formatter`. The awaited API also takes an asynchronous iterable, and
+        reads the others in a thread. `digest` is "blake3" or "sha256". Raises `SourceUnreadable`,
+        `SourceChanged`, `NotTransactional`, and `Misuse` for wrong properties. After an error in a
+        transaction of the caller that transaction can only be aborted.
 
-        `resume` names a state file. A send that ends before its commit, however it ends, is gone on
-        with by the same call: what the queue manager has is read again, compared, not sent again,
-        and the message is committed once even if the answer to the commit was lost. The sequence
-        id of an unfinished upload does as well. It has a transaction of its own. Raises
-        `SourceChanged`, also for another body than the one it began with; `InDoubt` where nobody
-        remembers any more whether it was committed; `TargetUnwritable` for the state file.
+        `resume` names a state file, or is the sequence id of an unfinished upload. The same call
+        resumes a send that ended before its commit, however it ended: it reads again and compares
+        what the queue manager has, does not send it again, and commits the message once, even if
+        the answer to the commit was lost. It has a transaction of its own. Raises `SourceChanged`,
+        also if the body is another one than before; `InDoubt` if the queue manager no longer knows
+        whether the upload was committed; `TargetUnwritable` for the state file.
         """
         digest = _checked_digest(digest)
         message = addressed(Message(**properties), self._handle.name)
@@ -174,16 +173,16 @@ class LargeMessageQueue:
         *,
         repair: bool = False,
     ) -> Opening[LargeMessage]:
-        """Take the first large message that is whole. Use it as a context manager.
+        """Receive the first complete large message. Use it as a context manager.
 
-        Without a transaction one of its own commits at the end of `with`, and aborts on an
-        exception; without `with` too, `LargeMessage.commit` ends it or `close` aborts it. Raises
+        Without `transaction` it has a transaction of its own, which commits at the end of `with`
+        and aborts on an exception; without `with`, `LargeMessage.commit` or `close` ends it. Raises
         `ReceiveTimeout`, `LargeMessageHole`, `StatusQueueMissing`.
 
-        With `repair` a hole is no reason to reject what is there: the source is asked for what is
-        missing, others that are whole come first meanwhile, and the hole is raised once the source
-        says that it has no copy. It has one if the message was sent with `use_dead_letter_queue`;
-        where it was not, the hole is raised at once, and its sentence says so.
+        With `repair` a hole does not reject the parts: the source is asked for the missing ones and
+        other complete messages come first. The hole is raised once the source says that it has no
+        copy. It has one if the message was sent with `use_dead_letter_queue`; otherwise the hole is
+        raised at once, and the error says so.
         """
         return Opening(lambda: self._receive("first", "", timeout, transaction, repair=repair))
 
@@ -195,9 +194,9 @@ class LargeMessageQueue:
         *,
         repair: bool = False,
     ) -> Opening[LargeMessage]:
-        """Take the first large message of that correlation id.
+        """Receive the first large message with that correlation id.
 
-        Raises `MessageNotFound` if none is there and no time to wait is given.
+        Raises `MessageNotFound` if there is none and `timeout` is 0 or not given.
         """
         return Opening(
             lambda: self._receive(
@@ -206,7 +205,7 @@ class LargeMessageQueue:
         )
 
     def peek(self, timeout: float | None = None) -> Opening[LargeMessage]:
-        """Look at the first large message that is whole; removes nothing, also at a hole."""
+        """Look at the first complete large message; removes nothing, not even at a hole."""
         return Opening(lambda: self._peek(timeout))
 
     async def _peek(self, timeout: float | None) -> LargeMessage:
@@ -217,14 +216,14 @@ class LargeMessageQueue:
             raise unreadable.told("it stays in the queue") from unreadable
 
     async def unfinished(self) -> list[UnfinishedUpload]:
-        """What was begun to be sent with `resume` and is not committed, the oldest first."""
+        """Unfinished uploads: sends with `resume` that are not committed, the oldest first."""
         connection = await self._handle.link.connection()
         queue = await self._checked(connection)
         listed = await connection.ask(ListUploads(queue), UploadList)
         return [unfinished_from(each) for each in listed.uploads]
 
     async def drop_unfinished(self, sequence_id: str) -> None:
-        """Give an unfinished upload up, and the room it has; raises `MessageNotFound`."""
+        """Drop an unfinished upload and free its room; raises `MessageNotFound`."""
         connection = await self._handle.link.connection()
         await connection.ask(UploadDrop(sequence_id), Done)
 
@@ -359,9 +358,9 @@ class LargeMessageQueue:
         return found
 
     async def _reject(self, hole: LargeMessageHole) -> bool:
-        """Reject what is there of a message with a hole, so that it is told no more (S0-16).
+        """Reject the parts of a message with a hole, so that it is not reported again (S0-16).
 
-        Tells whether it was there to be rejected: another receiver may have been told of it too.
+        Returns whether they were there to reject: another receiver may have been told of it too.
         """
         async with await Transaction.begin(self._handle.link) as own:
             connection, number = await own.join()

@@ -71,12 +71,12 @@ def open_found(origin: Origin, found: LargeFound, body: memoryview) -> LargeMess
 
 @public(made_by="LargeMessageQueue.receive", inner=["bind"])
 class LargeMessage(Described):
-    """One large message: what was said of it, and its body as often as it is read.
+    """A received large message: its properties, and its body, which can be read repeatedly.
 
-    Without a transaction of the caller's, `receive` began one for it. As a context manager the
-    message commits it, or aborts it on an exception. Without `with`, `commit` receives the message
-    for good and `close` gives it back; one that is dropped while its transaction is open is given
-    back with a `ResourceWarning`. A transaction of the caller's is left alone.
+    Without a transaction of the caller `receive` began one for it. As a context manager the message
+    commits it, or aborts it on an exception. Without `with`, `commit` receives the message for good
+    and `close` gives it back; a message that is dropped while its transaction is open is given back
+    with a `ResourceWarning`. A transaction of the caller is left alone.
     """
 
     def __init__(
@@ -103,10 +103,10 @@ class LargeMessage(Described):
         self._fragments.held = Held(transaction, header, owned, repair)
 
     async def read(self, size: int = -1) -> bytes:
-        """Read up to `size` bytes, all that is left by default; b"" at the end.
+        """Read up to `size` bytes, by default all that are left; b"" at the end.
 
-        Raises `LargeMessageCorrupt` where a record does not fit its CRC32C, or at the end if the
-        digest does not fit.
+        Raises `LargeMessageCorrupt` if the CRC32C of a record is wrong, or at the end if the digest
+        is wrong.
         """
         if size >= 0:
             room = bytearray(min(size, self.size))
@@ -121,7 +121,7 @@ class LargeMessage(Described):
             return b"".join(pieces)
 
     async def readinto(self, buffer: bytearray | memoryview) -> int:
-        """Fill a buffer; fewer bytes only at the end, 0 behind it. Raises as `read` does."""
+        """Fill a buffer; fewer bytes only at the end, then 0. Raises as `read` does."""
         self._fragments.check_here()
         room = memoryview(buffer).cast("B")
         have = 0
@@ -139,29 +139,29 @@ class LargeMessage(Described):
         return have
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        """Give the body piece by piece, from its beginning; raises as `read` does at its end."""
+        """Iterate over the body in pieces, from its beginning; raises as `read` does."""
         async with aclosing(self._verified()) as pieces:
             async for piece in pieces:
                 yield bytes(piece)
 
     async def body(self, formatter: Decoder | None = None) -> Any:  # noqa: ANN401 - the formatter says
-        """Give all of the body as bytes, or as the object that `formatter` makes of them."""
+        """Return the body as bytes, or as the object that `formatter` makes of it."""
         whole = b"".join([piece async for piece in self])
         return whole if formatter is None else decoded(formatter, whole)
 
     def open(self) -> LargeMessageFile:
-        """Give a file in which one can seek, at its first byte; any number may be open at a time.
+        """Open the body as a seekable file; any number may be open at a time.
 
-        It is good as long as the transaction of the message is open. Each reading is checked by the
-        CRC32C of its fragments, not by the digest of the whole. Raises `LargeMessageCorrupt`.
+        A file can be read while the transaction of the message is open. Reads check the CRC32C of
+        the fragments, not the digest of the body. Raises `LargeMessageCorrupt`.
         """
         fragments = self._fragments
         return LargeMessageFile(fragments.layout, fragments.alone, fragments.check_held)
 
     async def read_range(self, offset: int, length: int = -1) -> bytes:
-        """Give up to `length` bytes from `offset` on, all that are left by default.
+        """Return up to `length` bytes from `offset` on, by default all that are left.
 
-        Any number of them at a time, also from several threads or tasks. Checked as `open` says.
+        Several threads or tasks may call it at a time. It checks what `open` checks.
         """
         fragments, layout = self._fragments, self._fragments.layout
         length = layout.clipped(offset, length)
@@ -188,15 +188,15 @@ class LargeMessage(Described):
         resume: bool = False,
         sync: bool = True,
     ) -> Path:
-        """Write the body to a file, which is there whole and durable, or not at all.
+        """Write the body to a file, which appears complete and durable, or not at all.
 
-        It grows as `<path>.partial`; once digest and size fit it is synced and renamed. With
-        `resume` that stays when writing ends early, and the next such call goes on behind what of
-        it fits. Raises `LargeMessageCorrupt`, `TargetUnwritable`.
+        The file grows as `<path>.partial`; once digest and size are right it is synced and renamed.
+        With `resume` the partial file stays when writing ends early, and the next such call
+        continues after the part that is right. Raises `LargeMessageCorrupt`, `TargetUnwritable`.
 
-        With `sync=False` it is whole and checked, but nothing waits for the disk: a machine that
-        fails within about half a minute may lose the file. It is for who syncs file and directory
-        himself before he commits the message, or can have the message again.
+        With `sync=False` the file is complete and verified, but not synced: a power failure within
+        about half a minute may lose it. Use it when you sync the file and its directory yourself
+        before you commit the message, or when the message can be received again.
         """
         self._fragments.check_here()
         offload = self._fragments.origin.runtime.offload
@@ -221,7 +221,7 @@ class LargeMessage(Described):
         return file.target
 
     async def commit(self) -> None:
-        """Receive it for good: commit the transaction that `receive` began for it."""
+        """Receive the message for good: commit the transaction that `receive` began for it."""
         self._fragments.check_here()
         held = self._fragments.held
         if held is None or not held.owned:
@@ -233,9 +233,9 @@ class LargeMessage(Described):
         reached("receive-committed")
 
     async def close(self) -> None:
-        """Give it back, unless it is committed: abort the transaction that `receive` began.
+        """Give the message back unless it is committed: abort the transaction of `receive`.
 
-        Does nothing in a transaction of the caller's, nothing the second time, and nothing in a
+        It does nothing in a transaction of the caller, nothing the second time, and nothing in a
         process forked from the one that received it.
         """
         if not self._fragments.is_here:

@@ -1,9 +1,9 @@
-"""A large message as a file in which one can seek.
+"""A large message as a seekable file.
 
 Fragments are of one size but for the last, so an offset tells the fragment. It is fetched whole,
 since its record's CRC32C vouches for all of it, and the last one is kept: a file holds one fragment
-in memory. What is read so is checked fragment by fragment; the digest is for those who read the
-whole.
+in memory. Such reads are checked fragment by fragment; only readers of the whole body check the
+digest.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class LargeMessageFile:
     async def read(self, size: int = -1) -> bytes:
         """Read up to `size` bytes, by default all that are left; b"" at the end.
 
-        Raises `LargeMessageCorrupt` for a fragment that does not fit its CRC32C and
-        `TransactionSequence` once the transaction of the message has ended.
+        Raises `LargeMessageCorrupt` if the CRC32C of a fragment is wrong, and `TransactionSequence`
+        once the transaction of the message has ended.
         """
         self.check_usable()
         room = bytearray(self._layout.clipped(self._position, size))
@@ -80,7 +80,7 @@ class LargeMessageFile:
         return bytes(room)
 
     async def readinto(self, buffer: bytearray | memoryview) -> int:
-        """Fill a buffer; fewer bytes only at the end, 0 behind it. Raises as `read` does."""
+        """Fill a buffer; fewer bytes only at the end, then 0. Raises as `read` does."""
         self.check_usable()
         room = memoryview(buffer).cast("B")
         room = room[: self._layout.clipped(self._position, len(room))]
@@ -96,7 +96,7 @@ class LargeMessageFile:
         return have
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to an offset from the beginning, from here or from the end; give where that is."""
+        """Move to an offset from the beginning, the current position or the end; return it."""
         self.check_usable()
         origins = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._layout.size}
         if whence not in origins:
@@ -108,12 +108,12 @@ class LargeMessageFile:
         return position
 
     def tell(self) -> int:
-        """Where the next byte is read."""
+        """Position of the next byte to read."""
         self.check_usable()
         return self._position
 
     def close(self) -> None:
-        """Let go of the fragment in memory. The message stays as it is."""
+        """Free the fragment in memory. The message stays as it is."""
         self.closed = True
         self._kept = (0, memoryview(b""))
 

@@ -1,4 +1,4 @@
-"""A queue manager as programs hold it: the door to its queues and transactions."""
+"""The connection to a queue manager: queues, transactions, transfers and administration."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ if TYPE_CHECKING:
 
 @public(made_by="dray.aio.connect or dray.aio.open")
 class Manager:
-    """A connected queue manager. Any number of threads or tasks may share it.
+    """A connection to a queue manager. Any number of threads or tasks may share it.
 
-    When the connection breaks, what is under way raises `ConnectionLost` (a commit: `InDoubt`), the
-    transactions of that connection are aborted, and the next call connects anew.
+    When the connection breaks, calls in progress raise `ConnectionLost` (a commit: `InDoubt`), the
+    queue manager aborts the transactions of that connection, and the next call connects again.
     """
 
     def __init__(self, link: Link, stop: Callable[[], None] | None = None) -> None:
-        """Take the way there; `stop` is called after closing, by the embedded door."""
+        """Use `link`; `stop` is called after closing, by the embedded queue manager."""
         self._link = link
         self._stop = stop
         self._transfers = Transfers(link)
@@ -94,10 +94,11 @@ class Manager:
         digest: str | None = None,
         exist_ok: bool = False,
     ) -> Queue:
-        """Create a queue; `transactional` never changes later.
+        """Create a queue; `transactional` cannot change later.
 
-        `digest` is the one of large messages and files whose sender names none, "blake3" or
-        "sha256"; by default "blake3". Raises `QueueExists`, `InvalidQueueName` or `ValueError`.
+        `quota` and `journal_quota` are bytes, None for no limit. `digest`, "blake3" (default) or
+        "sha256", is used for large messages and files whose sender names none. Raises
+        `QueueExists`, `InvalidQueueName` or `ValueError`.
         """
         options = QueueOptions(
             transactional,
@@ -111,19 +112,20 @@ class Manager:
         return Queue(self._link, (await self._link.ask(request, QueueState)).info.name)
 
     def queue(self, name: str, *, raw: bool = False) -> Queue:
-        """Give a handle; a missing queue raises `QueueNotFound` at first use.
+        """Return a handle of a queue; a missing queue raises `QueueNotFound` at first use.
 
-        `name` may be a sub-queue, `orders;retry`, made when it is needed. `raw` leaves out the
-        guard of queues in large use: the handle sees and takes single parts.
+        `name` may be a sub-queue, `orders;retry`, created on demand, or a queue of another manager,
+        `dray://host:port/name`. A `raw` handle of a queue of large messages sees and takes single
+        parts.
         """
         return Queue(self._link, str(parse_queue_address(name)), guarded=not raw)
 
     async def queues(self) -> list[QueueInfo]:
-        """All queues, with system and outgoing ones."""
+        """All queues, including system queues and outgoing queues."""
         return (await self._link.ask(ListQueues(), QueueList)).queues
 
     async def delete_queue(self, name: str) -> None:
-        """Delete a queue with all that is in it; raises `QueueNotFound`."""
+        """Delete a queue with all its messages; raises `QueueNotFound`."""
         connection = await self._link.connection()
         await connection.ask(DeleteQueue(str(parse_queue_address(name))), Done)
         connection.forget_queues()
@@ -133,73 +135,73 @@ class Manager:
         return Opening(lambda: Transaction.begin(self._link))
 
     async def outcome(self, transaction_id: str) -> TransactionStatus:
-        """Tell how a transaction ended: this settles an in-doubt commit (S2-3).
+        """Return how a transaction or send ended; this settles a commit in doubt (S2-3).
 
-        One that the queue manager has heard nothing of is called ABORTED, and never happens after
-        that; but not one that is under way in this program.
+        The queue manager calls an unknown transaction ABORTED and makes sure that it never commits;
+        a transaction that is still open in this program stays open.
         """
         if self._link.is_under_way(transaction_id):
             return TransactionStatus.PENDING
         return TransactionStatus((await self._link.ask(Outcome(transaction_id), OutcomeIs)).status)
 
     async def prepared(self) -> list[TransactionId]:
-        """Transactions that are prepared and not settled, whoever has prepared them."""
+        """Ids of the transactions that are prepared and not settled, of all programs."""
         found = await self._link.ask(ListPrepared(), PreparedList)
         return [TransactionId(each) for each in found.transaction_ids]
 
     async def commit_prepared(self, transaction_id: str) -> None:
-        """Commit a prepared transaction; doing it again changes nothing.
+        """Commit a prepared transaction; repeating it changes nothing.
 
-        Raises `TransactionSequence` if it was aborted, or never prepared.
+        Raises `TransactionSequence` if the transaction was aborted or never prepared.
         """
         await self._link.ask(SettlePrepared(transaction_id, commit=True), Done)
 
     async def abort_prepared(self, transaction_id: str) -> None:
-        """Abort a prepared transaction; see `commit_prepared`."""
+        """Abort a prepared transaction; repeating it changes nothing. See `commit_prepared`."""
         await self._link.ask(SettlePrepared(transaction_id, commit=False), Done)
 
     async def info(self) -> ManagerInfo:
-        """The queue manager as it stands."""
+        """State of the queue manager."""
         return (await self._link.ask(Describe(), ManagerState)).info
 
     async def pause(self, outgoing: str) -> None:
-        """Stop the delivery of an outgoing queue, given by its name or remote address."""
+        """Pause the delivery of an outgoing queue, given by its name or remote address."""
         await self._link.ask(PauseQueue(str(parse_queue_address(outgoing)), paused=True), Done)
 
     async def resume(self, outgoing: str) -> None:
-        """Let the delivery of an outgoing queue go on."""
+        """Resume the delivery of an outgoing queue."""
         await self._link.ask(PauseQueue(str(parse_queue_address(outgoing)), paused=False), Done)
 
     async def peers(self) -> list[PeerInfo]:
-        """The queue managers that are known at the addresses to which this one delivers."""
+        """The known queue manager at each address to which this one delivers."""
         return (await self._link.ask(ListPeers(), PeerList)).peers
 
     async def accept_peer(self, address: str, manager_id: str | None = None) -> None:
-        """Deliver to another queue manager at an address than the one that is known there.
+        """Deliver to another queue manager at an address than the known one.
 
-        Without `manager_id`, to the one that answered there last. What waits for the earlier one is
-        delivered to this one. Raises `Misuse` if no other one has answered.
+        Without `manager_id`, to the one that answered there last. It gets the messages that wait
+        for the known one. Raises `Misuse` if no other queue manager has answered.
         """
         await self._link.ask(AcceptPeer(address, manager_id or ""), Done)
 
     async def forget_peer(self, address: str) -> None:
-        """Deliver to whichever queue manager answers at an address next."""
+        """Forget the known queue manager at an address; deliver to the next that answers there."""
         await self._link.ask(ForgetPeer(address), Done)
 
     async def accept_outgoing(self, outgoing: str) -> int:
-        """Deliver all that a diverged outgoing queue holds; gives the number of messages.
+        """Deliver all messages of a diverged outgoing queue; return their number.
 
-        The destination took messages of this queue from another copy of this queue manager's data
-        directory, so some of these may arrive a second time. Raises `Misuse` if the queue's
-        delivery has not diverged.
+        The destination accepted messages of this queue from another copy of this queue manager's
+        data directory, so some messages may arrive twice. Raises `Misuse` if the queue has not
+        diverged.
         """
         name = str(parse_queue_address(outgoing))
         return (await self._link.ask(ResolveOutgoing(name, discard=False), Done)).count
 
     async def discard_outgoing(self, outgoing: str) -> int:
-        """Make all that a diverged outgoing queue holds dead letters; gives their number.
+        """Turn all messages of a diverged outgoing queue into dead letters; return their number.
 
-        See `accept_outgoing`. What is sent from now on is delivered.
+        See `accept_outgoing`. Messages sent later are delivered.
         """
         name = str(parse_queue_address(outgoing))
         return (await self._link.ask(ResolveOutgoing(name, discard=True), Done)).count
@@ -211,10 +213,10 @@ class Manager:
         *,
         journal_quota: int | str | EllipsisType | None = ...,
     ) -> None:
-        """Set the quotas of a queue or, without one, of the queue manager; None is no limit.
+        """Set the quotas (bytes) of a queue or of the whole queue manager; None is no limit.
 
-        What is left out stays as it is. So does what is stored, also above a new limit; only what
-        arrives is refused (R65).
+        An omitted quota does not change. Stored messages stay, even above a new limit; only new
+        ones are refused (R65).
         """
         name = "" if queue is None else str(parse_queue_address(queue))
         await self._link.ask(SetQuota(name, _limit(quota), _limit(journal_quota)), Done)
@@ -225,10 +227,11 @@ class Manager:
         *,
         progress: Callable[[int, int], object] | None = None,
     ) -> BackupReport:
-        """Write everything as it stands now to a file, or to something open for writing bytes.
+        """Write a backup of this moment to a path or a binary file opened for writing.
 
-        Traffic goes on. A file appears when it is whole, in place of an older one. `progress` hears
-        bytes done and bytes in all. Raises `StoreCorrupt` if a message's bytes are damaged.
+        The queue manager keeps working. The file appears when it is complete, and replaces an older
+        one. `progress(bytes_done, bytes_total)` reports progress. Raises `StoreCorrupt` if the
+        bytes of a message are damaged.
         """
         connection = await self._link.connection()
         return await back_up(connection, self._link.runtime, target, progress or _unheard)
@@ -249,15 +252,15 @@ class Manager:
     ) -> Offer:
         """Offer a file to "one" or "many" consumers at the queue `to`, and serve them.
 
-        The file is read once, then a reference is sent; nothing else moves before a consumer asks.
-        Consumers may ask for `request_timeout` seconds, or with None for as long as it is offered.
-        At most `window_size` fragments are unacknowledged. An unfinished offer of the same file to
-        the same queue is gone on with. `listen` is the address at which consumers may connect, by
-        default the one by which the queue manager is reached; None for never. Such connections go
-        through TLS if the one to the queue manager does. A consumer that is silent
-        for `response_timeout` seconds is suspended. `progress` hears each change, in a thread of
-        its own. `digest` says which is taken, "blake3" or "sha256"; by default the one that the
-        queue was created with, else "blake3". Raises `SourceUnreadable`, `TransferSourceChanged`.
+        The file is read once for its digest, then a reference is sent; no file data moves before a
+        consumer asks. Consumers may ask for `request_timeout` seconds; None sets no limit. At most
+        `window_size` fragments are unacknowledged. An unfinished offer of the same file to the same
+        queue is resumed. `listen` is the address at which consumers may connect, by default the
+        local address of the connection to the queue manager; None means never. Such connections use
+        TLS if the one to the queue manager does. A consumer that is silent for `response_timeout`
+        seconds is suspended. `progress` is called with each change, in a thread of its own.
+        `digest` is "blake3" or "sha256", by default the digest of the queue, else "blake3". Raises
+        `SourceUnreadable`, `TransferSourceChanged`.
         """
         asked = Asked(
             Path(path),
@@ -278,18 +281,18 @@ class Manager:
         response_timeout: float = TRANSFER_SILENCE_S,
         direct: bool | None = None,
     ) -> Incoming:
-        """Take the next file that is offered at a queue; `Incoming.save_to` gets it.
+        """Accept the next file offered at a queue; `Incoming.save_to` receives it.
 
-        What an earlier life of the program has left unfinished from that queue comes first.
-        `direct` says whether to connect to the producer where it offers that, by default unless
-        the queue manager is reached through TLS and the producer does not offer that. Raises
-        `ReceiveTimeout` if nothing is offered in `timeout` seconds.
+        A transfer from that queue that this program left unfinished comes first. `direct` says
+        whether to connect to the producer if it offers that; by default yes, unless the queue
+        manager is reached through TLS and the producer offers no TLS. Raises `ReceiveTimeout` if no
+        file is offered within `timeout` seconds.
         """
         manner = Manner(silence_s=response_timeout, direct=direct)
         return await self._transfers.accept(source, timeout, manner)
 
     async def unfinished_transfers(self) -> list[TransferStatus]:
-        """File transfers through this queue manager that can be gone on with: both directions."""
+        """File transfers through this queue manager that can be resumed, in both directions."""
         return await self._transfers.unfinished()
 
     async def resume_transfer(
@@ -300,42 +303,42 @@ class Manager:
         response_timeout: float = TRANSFER_SILENCE_S,
         direct: bool | None = None,
     ) -> Offer | Incoming:
-        """Take up an unfinished transfer: an `Offer` is served again, an `Incoming` to be saved.
+        """Resume an unfinished transfer: serve an `Offer` again, or return an `Incoming` to save.
 
-        `listen` is that of `offer_file`, `direct` that of `accept_file`. Raises `Misuse` if there
-        is none of that id, `TransferSourceChanged`.
+        `listen` as in `offer_file`, `direct` as in `accept_file`. Raises `Misuse` if there is no
+        such transfer, `TransferSourceChanged`.
         """
         manner = Manner(listen, response_timeout, direct=direct)
         return await self._transfers.resume(transfer_id, manner)
 
     async def cancel_transfer(self, transfer_id: str, consumer_id: str = "") -> None:
-        """Give up an unfinished transfer, whether a program of this user runs it or none does.
+        """Cancel an unfinished transfer, whether or not a program of this user runs it.
 
-        An offer, if both ends of it are here. With `consumer_id` only that consumer of an offer
-        that runs. Raises `Misuse` if there is none of that id.
+        Cancels the offer if both ends are here. `consumer_id` limits it to one consumer of a
+        running offer. Raises `Misuse` if there is no such transfer.
         """
         await self._transfers.cancel(transfer_id, consumer_id)
 
     async def linger(self, seconds: float) -> None:
-        """Stay, at most for so long, for who has taken an offer that ended undone in this handle.
+        """Wait for consumers that took an offer which ended undone in this handle.
 
-        It was cancelled, or its file has changed. Who has its reference and has not asked for the
-        file yet is told so when he does, by nobody any more once this handle is closed. Returns at
-        once if there can be no such one.
+        The offer was cancelled, or its file changed. A consumer that has the reference and asks for
+        the file during this time learns that; after this handle is closed nobody tells it. Returns
+        at once if there can be no such consumer.
         """
         await self._transfers.linger(seconds)
 
     async def running_transfer(self, transfer_id: str) -> RunningTransfer | None:
-        """A transfer that another program of this user runs, to suspend, resume or cancel it there.
+        """A transfer that another program of this user runs, to suspend, resume or cancel it.
 
-        An offer, if both ends of it are run here; None if nobody runs one of that id.
+        The offer if both ends run here; None if no program runs it.
         """
         return await self._transfers.running(transfer_id)
 
     async def close(self) -> None:
-        """Close the connection; open transactions are aborted. Closing again does nothing.
+        """Close the connection; its open transactions are aborted. Closing again does nothing.
 
-        File transfers stop, and what is unfinished can be resumed.
+        File transfers stop; unfinished ones can be resumed.
         """
         await self._transfers.close()
         await self._link.close()
@@ -356,7 +359,7 @@ class Manager:
 
 
 def _unheard(_done: int, _total: int) -> None:
-    """Nobody wants to know."""
+    """Progress that nobody reads."""
 
 
 def _limit(quota: int | str | EllipsisType | None) -> int | None:

@@ -1,4 +1,4 @@
-"""What is both awaited and used with `async with`."""
+"""Objects that can be awaited or used with `async with`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Closing(Protocol):
-    """What ends with its `async with` block."""
+    """An object that ends with its `async with` block."""
 
     async def __aenter__(self) -> Self: ...
 

@@ -1,4 +1,4 @@
-"""A queue as programs hold it. The name is resolved at first use, anew on every connection."""
+"""A handle of a queue. The name is resolved at first use, again on every connection."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ _PAGE_BYTES = MIB
 
 @public(made_by="Manager.queue")
 class Queue:
-    """A handle of one queue of this manager, or of another one to which this one delivers."""
+    """A handle of a queue of this manager, or of another manager to which this one delivers."""
 
     def __init__(self, link: Link, name: str, *, guarded: bool = True) -> None:
-        """Take a canonical name. `guarded` false is the raw handle: it sees single fragments."""
+        """Use a canonical name; a handle that is not `guarded` is raw and sees single fragments."""
         self.handle = QueueHandle(link, name)
         self._guarded = guarded
         self._reader = MessageReader(self.handle, guarded=guarded)
@@ -82,12 +82,12 @@ class Queue:
 
     @property
     def awaited(self) -> Queue:
-        """Itself."""
+        """The queue itself."""
         return self
 
     @property
     def name(self) -> str:
-        """The queue's name."""
+        """Canonical name of the queue."""
         return self.handle.name
 
     @spells_out_properties
@@ -98,11 +98,11 @@ class Queue:
         transaction: InTransaction | None = None,
         **properties: Unpack[SendProperties],
     ) -> MessageId:
-        """Send bytes, or a `Message`; give its id. Without a transaction it is durable on return.
+        """Send bytes or a `Message`; return its id. Without a transaction it is durable on return.
 
-        If the answer is lost, that raises `InDoubt`: `Manager.outcome` settles it. In a transaction
-        it appears with the commit, and what the queue manager has against it is raised by the next
-        operation or the commit. Raises `MessageTooLarge` over 4 MiB.
+        A lost answer raises `InDoubt`; `Manager.outcome` settles it. In a transaction the message
+        appears with the commit, and the next operation or the commit raises a refusal by the queue
+        manager. Raises `MessageTooLarge` over 4 MiB.
         """
         message = addressed(message_from(body, properties), self.name)
         if transaction is None:
@@ -121,11 +121,11 @@ class Queue:
     async def send_many(
         self, messages: Iterable[Message | Buffer], transaction: InTransaction | None = None
     ) -> list[MessageId]:
-        """Send messages, all or none if the queue is transactional; give their ids.
+        """Send messages, all or none if the queue is transactional; return their ids.
 
-        One frame and one sync when they fit into 4 MiB; more go in a transaction of their own. To
-        a queue that is not transactional more than one frame is sent piece by piece: an error then
-        says by `sent` how many messages were sent before. A lost answer is `InDoubt`, as of `send`.
+        Messages that fit into 4 MiB need one frame and one sync; more go in a transaction of their
+        own. To a non-transactional queue they go frame by frame: the field `sent` of an error then
+        says how many messages were sent before. A lost answer raises `InDoubt`, as in `send`.
         """
         batch = [addressed(message_from(each, {}), self.name) for each in messages]
         connection = (
@@ -162,7 +162,7 @@ class Queue:
     async def receive(
         self, timeout: float | None = None, transaction: InTransaction | None = None
     ) -> Message:
-        """Take the first message. Raises `ReceiveTimeout`; a timeout of None waits for ever."""
+        """Receive the first message. Raises `ReceiveTimeout`; a timeout of None waits forever."""
         return (await self._reader.take(1, timeout=timeout, transaction=transaction))[0]
 
     async def receive_many(
@@ -173,19 +173,19 @@ class Queue:
         timeout: float | None = None,
         transaction: InTransaction | None = None,
     ) -> list[Message]:
-        """Take what is there, at least one message and at most one frame (4 MiB)."""
+        """Receive the available messages, at least one and at most one frame of them (4 MiB)."""
         return await self._reader.take(
             max_messages, max_bytes=max_bytes, timeout=timeout, transaction=transaction
         )
 
     async def peek(self, timeout: float | None = None) -> Message:
-        """Look at the first message."""
+        """Look at the first message without receiving it."""
         return (await self._reader.take(1, timeout=timeout, peek=True))[0]
 
     async def receive_by_id(
         self, id: str, timeout: float | None = None, transaction: InTransaction | None = None
     ) -> Message:
-        """Take the message of that id. Raises `MessageNotFound` without a timeout, or with 0."""
+        """Receive the message with that id; raises `MessageNotFound` if `timeout` is None or 0."""
         return await self._reader.pick(Select("id", id), timeout, transaction)
 
     async def receive_by_correlation_id(
@@ -194,23 +194,23 @@ class Queue:
         timeout: float | None = None,
         transaction: InTransaction | None = None,
     ) -> Message:
-        """Take the first message of that correlation id; see `receive_by_id`."""
+        """Receive the first message with that correlation id; see `receive_by_id`."""
         return await self._reader.pick(Select("correlation", correlation_id), timeout, transaction)
 
     async def receive_by_lookup_id(
         self, lookup_id: int, timeout: float | None = None, transaction: InTransaction | None = None
     ) -> Message:
-        """Take the message at that position; see `receive_by_id`."""
+        """Receive the message at that position; see `receive_by_id`."""
         return await self._reader.at(lookup_id, timeout, transaction)
 
     async def peek_by_id(self, id: str, timeout: float | None = None) -> Message:
-        """Look at the message of that id; see `receive_by_id`."""
+        """Look at the message with that id; see `receive_by_id`."""
         return await self._reader.pick(Select("id", id), timeout, peek=True)
 
     async def peek_by_correlation_id(
         self, correlation_id: str, timeout: float | None = None
     ) -> Message:
-        """Look at the first message of that correlation id; see `receive_by_id`."""
+        """Look at the first message with that correlation id; see `receive_by_id`."""
         return await self._reader.pick(Select("correlation", correlation_id), timeout, peek=True)
 
     async def peek_by_lookup_id(self, lookup_id: int, timeout: float | None = None) -> Message:
@@ -218,7 +218,7 @@ class Queue:
         return await self._reader.at(lookup_id, timeout, peek=True)
 
     async def messages(self) -> AsyncGenerator[Message, None]:
-        """Look at what is in the queue now, in the order of receiving; removes nothing."""
+        """Iterate over the messages now in the queue, in receiving order; removes nothing."""
         info = await self.info()
         left = info.message_count
         # Where there are priorities, one after the other: within each the order is by position.
@@ -240,14 +240,15 @@ class Queue:
         max_messages: int = _PAGE_MESSAGES,
         max_bytes: int | None = _PAGE_BYTES,
     ) -> list[Message]:
-        """Look at the messages behind a position, in that order; [] if there are none.
+        """Look at the messages after a position, in order of positions; [] if there are none.
 
-        They end where a transaction holds one, so that everything up to the last can be settled.
+        They end before a message that a transaction holds, so that all up to the last can be
+        settled.
         """
         return await self._reader.page(Select("after", lookup_id=after), max_messages, max_bytes)
 
     async def next_after(self, lookup_id: int, timeout: float | None) -> Message:
-        """Look at the first message behind a position that no transaction holds."""
+        """Look at the first message after a position that no transaction holds."""
         return await self._reader.next_after(lookup_id, timeout)
 
     async def settle(
@@ -256,9 +257,10 @@ class Queue:
         born: int | None = None,
         transaction: InTransaction | None = None,
     ) -> None:
-        """Receive everything at or below a position. Doing it again changes nothing.
+        """Receive everything up to and including a position; repeating it changes nothing.
 
-        Raises `QueueRecreated` if `born` is not the queue's `QueueInfo.born`: it was made anew.
+        Raises `QueueRecreated` if `born` is not the queue's `QueueInfo.born`: it was deleted and
+        created again.
         """
         connection, number = await part_in(transaction, self.handle)
         settle = lambda queue: Settle(queue, upto, number, born or 0)  # noqa: E731
@@ -267,10 +269,10 @@ class Queue:
     async def receive_transaction(
         self, timeout: float | None = None, transaction: InTransaction | None = None
     ) -> ReceivedTransaction:
-        """Take all messages that one transaction has sent here, once no more of it can come.
+        """Receive all messages that one transaction sent here, once no more can come.
 
-        They are complete, or their result names those that expired, were refused on the way or
-        have left the queue. Raises `ReceiveTimeout`.
+        The result names the messages that expired, were refused on the way or have left the queue.
+        Raises `ReceiveTimeout`.
         """
         if transaction is None:
             return await self._receive_whole(timeout)
@@ -299,13 +301,13 @@ class Queue:
         return messages_in([envelope], frame.body, self.name)[0]
 
     def cursor(self) -> Cursor:
-        """Give a cursor, which goes through the queue message by message."""
+        """Return a cursor, which goes through the queue message by message."""
         return Cursor(self._reader)
 
     async def move(
         self, message: Message | int, target: str, transaction: InTransaction | None = None
     ) -> None:
-        """Move a message, or what is at a position, between this queue and its sub-queues.
+        """Move a message, given itself or by position, between this queue and its sub-queues.
 
         In a transaction the move happens at the commit; until then nobody sees the message. Raises
         `MessageNotFound` if another reader has it, `LargeMessageMixing` for a large message's part.
@@ -329,13 +331,13 @@ class Queue:
         )
 
     async def purge(self) -> int:
-        """Remove all messages that no transaction holds; how many there were."""
+        """Remove all messages that no transaction holds; return their number."""
         _, frame = await self.handle.call(PurgeQueue, Done)
         assert isinstance(frame.head, Done)
         return frame.head.count
 
     async def info(self) -> QueueInfo:
-        """The queue as it stands."""
+        """State of the queue."""
         if ";" in self.name:
             # A sub-queue is made when it is needed, and so it is when it is asked after.
             await self.handle.opened()
@@ -382,7 +384,7 @@ class Queue:
     def _send_lost(
         self, connection: Connection, records: list[Record], _: Head, error: DrayError
     ) -> InDoubt:
-        """What to raise when the answer to a send was lost."""
+        """The error for a send whose answer was lost."""
         headers = [read_header(record.head) for record in records]
         number = headers[0].number
         if any(not header.flags & FLAG_RECOVERABLE for header in headers):

@@ -1,4 +1,4 @@
-"""Messages of one queue, taken or looked at: the request, and the claim where nobody has begun one.
+"""Receives and peeks of one queue, and the claim of a receive outside transactions.
 
 A receive outside of transactions claims its messages and confirms them by a commit before it hands
 them over; `claims` says why.
@@ -36,7 +36,7 @@ _FIRST = Select()
 
 
 class MessageReader:
-    """Takes messages of one queue, or looks at them."""
+    """Receives messages of one queue, or looks at them."""
 
     def __init__(self, handle: QueueHandle, *, guarded: bool) -> None:
         """Read one queue. `guarded` false sees single fragments of large messages, too."""
@@ -53,7 +53,7 @@ class MessageReader:
         select: Select = _FIRST,
         peek: bool = False,
     ) -> list[Message]:
-        """Give at least one message and at most one frame of them; raises `ReceiveTimeout`."""
+        """Return at least one message and at most one frame of them; raises `ReceiveTimeout`."""
         check_count("max_messages", max_messages)
         if max_bytes is not None:
             check_count("max_bytes", max_bytes)

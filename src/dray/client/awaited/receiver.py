@@ -1,10 +1,9 @@
-"""Handles messages one by one, and what to do with one that cannot be handled (semantics 1.11).
+"""Handles messages one by one, with a policy for messages that cannot be handled (semantics 1.11).
 
-Every message is handled in a transaction of its own: what the handler sends and receives in it
-happens with the message, or not at all. A message on which the handler raises is tried again; with
-a `retry_delay` it waits in the sub-queue `retry` meanwhile, so that others pass it. How often it
-was tried is counted by the queue manager (aborts, and moves there and back), so no restart forgets
-it.
+Every message is handled in a transaction of its own: the sends and receives of the handler take
+effect with the message, or not at all. A message on which the handler raises is tried again; with a
+`retry_delay` it waits in the sub-queue `retry` meanwhile, so that others pass it. The queue manager
+counts the attempts (aborts, and moves there and back), so no restart forgets them.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ RETRY = "retry"
 
 
 class Fate(enum.StrEnum):
-    """What became of a message."""
+    """The outcome of a message."""
 
     DONE = "done"
     RETRIED = "retried"
@@ -42,7 +41,7 @@ class Fate(enum.StrEnum):
 
 
 class Handled(NamedTuple):
-    """A message, what became of it, and what the handler raised."""
+    """A message, its outcome, and the exception of the handler."""
 
     message: Message
     fate: Fate
@@ -51,7 +50,7 @@ class Handled(NamedTuple):
 
 @public()
 class Receiver:
-    """Receives from one transactional queue with a policy for poison messages."""
+    """Receives from one transactional queue, with a policy for poison messages."""
 
     def __init__(
         self,
@@ -62,10 +61,10 @@ class Receiver:
         then: Then = "reject",
         poison: str = "poison",
     ) -> None:
-        """Try a message `retries` times more, `retry_delay` seconds apart.
+        """Retry a message `retries` times, `retry_delay` seconds apart.
 
-        Then reject it (its sender is told, and finds it in its dead-letter queue), move it to the
-        sub-queue `poison`, or drop it. Raises `ValueError`.
+        Then reject it (its sender finds it in its dead-letter queue), move it to the sub-queue
+        `poison`, or drop it. Raises `ValueError`.
         """
         self._queue = queue
         self._link = self._queue.handle.link
@@ -79,10 +78,10 @@ class Receiver:
         return f"<Receiver of {self._queue.name}>"
 
     async def handle_next(self, handler: Handler, timeout: float | None = None) -> Handled:
-        """Receive a message and have it handled; raises `ReceiveTimeout`.
+        """Receive a message and call the handler; raises `ReceiveTimeout`.
 
-        What the handler raises is in the result. Errors that are not the message's fault (a lost
-        connection, a quota, a commit in doubt) abort the transaction and are raised.
+        The result holds an exception of the handler. Errors that are not the fault of the message
+        (a lost connection, a quota, a commit in doubt) abort the transaction and are raised.
         """
         check_timeout(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -138,7 +137,7 @@ class Receiver:
         return Fate.REJECTED if self._then == "reject" else Fate.DROPPED
 
     async def _bring_back(self) -> float | None:
-        """Move back whose delay is over; tell when the next one's is."""
+        """Move back messages whose delay is over; return when the next one is due."""
         if not self._retry_delay:
             return None
         waiting = type(self._queue)(self._link, f"{self._queue.name};{RETRY}")

@@ -43,7 +43,7 @@ class Saving:
         self._layout = fragments.layout
         self._digest_kind = digest_kind
         self.digest = b""
-        """Of all that is in the file, once `lengths` has come to its end."""
+        """Digest of the whole file, once `lengths` has ended."""
 
     async def lengths(self, *, resume: bool) -> AsyncGenerator[int, None]:
         """Fill the file; give the length of each fragment that is there.
@@ -142,7 +142,7 @@ class Saving:
     async def _stands_there(self, filling: FileCopies, copy: Copy, digest: RollingDigest) -> bool:
         """Take a fragment into the digest as it is read back, if that is quick; whether it fits.
 
-        Of one that does not, too much was taken in: then the digest of the whole cannot fit.
+        If a fragment does not fit, the digest has taken in too much and cannot fit either.
         """
         number, part, before = copy.number, copy.part, copy.before
         if self._digest_kind not in QUICK:

@@ -1,4 +1,4 @@
-"""A transaction as programs hold it: sends are gathered and go out in runs, one frame each.
+"""A transaction: it gathers sends and transmits them in runs, one frame each.
 
 The number comes from the lease, so beginning one costs nothing; the queue manager learns of it
 with its first operation. Sends inside it have no answer. If the queue manager refuses one, the
@@ -62,15 +62,15 @@ _INNER = frozenset(
         "undivided",
     }
 )
-"""What the calls of queues do in a transaction; programs have no use for it."""
+"""Methods that queues call in a transaction; programs do not need them."""
 
 
 class InTransaction(Protocol):
-    """A transaction as it is given to a call: of either face."""
+    """A transaction as an argument of a call: blocking or awaited."""
 
     @property
     def awaited(self) -> Transaction:
-        """What does the work."""
+        """The awaited transaction behind it."""
 
 
 def transaction_of(given: InTransaction) -> Transaction:
@@ -118,7 +118,7 @@ class _Run:
 
 @public(made_by="Manager.transaction", inner=_INNER)
 class Transaction:
-    """Begun when created. `async with` commits it on normal exit, aborts it on an exception."""
+    """A transaction. `async with` commits it on normal exit and aborts it on an exception."""
 
     def __init__(self, link: Link, connection: Connection, number: int) -> None:
         """Take a number; the transaction is bound to the connection."""
@@ -148,7 +148,7 @@ class Transaction:
 
     @property
     def awaited(self) -> Transaction:
-        """Itself."""
+        """The transaction itself."""
         return self
 
     @property
@@ -158,7 +158,7 @@ class Transaction:
 
     @property
     def under_way(self) -> bool:
-        """Whether it may still end either way by what is done with it here."""
+        """Whether calls in this program can still decide its outcome."""
         waits = self._status in (TransactionStatus.PENDING, TransactionStatus.IN_DOUBT)
         lost = self._connection.lost
         # What a child may not use any more is not lost to its parent.
@@ -166,14 +166,14 @@ class Transaction:
 
     @property
     def is_here(self) -> bool:
-        """Whether it was begun in this process, and not in the one from which this was forked."""
+        """Whether this process began it, and not the process from which this was forked."""
         return is_here(self._process)
 
     async def commit(self) -> None:
-        """Make all of it happen, durably, or raise; then nothing of it happened.
+        """Commit: all operations take effect, durably, or the call raises and none does.
 
-        Raises `InDoubt` when the answer was lost (S2-3): `Manager.outcome(id)` settles it. A
-        prepared transaction whose answer was lost stays prepared, to be committed again.
+        Raises `InDoubt` if the answer was lost (S2-3): `Manager.outcome(id)` settles it. A prepared
+        transaction whose answer was lost stays prepared; commit it again.
         """
         async with self._alone():
             if await self._settled(commit=True):
@@ -185,18 +185,18 @@ class Transaction:
             await self._conclude(Commit, TransactionStatus.COMMITTED)
 
     async def prepare(self) -> None:
-        """First of two phases: it survives every crash until it is committed or aborted.
+        """First of two phases: then the transaction survives every crash until it is settled.
 
-        Nothing more can be done in it. Also `Manager.commit_prepared` and `abort_prepared` settle
-        it, by its id, from anywhere. Raises as `commit` does; `InDoubt` says that it is prepared,
-        or not.
+        It takes no more operations. `Manager.commit_prepared` and `abort_prepared` can also settle
+        it, by its id, from anywhere. Raises as `commit` does; after `InDoubt` it is prepared, or
+        not.
         """
         async with self._alone():
             self._check_pending()
             await self._conclude(Prepare, TransactionStatus.PREPARED)
 
     async def abort(self) -> None:
-        """Undo all of it: nothing was sent, and what was received is back in its place (R2)."""
+        """Roll back: nothing was sent, and received messages are back in their places (R2)."""
         async with self._alone():
             if await self._settled(commit=False):
                 return
@@ -230,9 +230,9 @@ class Transaction:
             await self.abort()
 
     async def join(self) -> tuple[Connection, int]:
-        """Take part in it with something else than a send: its connection and number.
+        """Take part with another operation than a send; its connection and number.
 
-        What was sent before goes out first. Raises what has doomed the transaction.
+        Gathered sends go out first. Raises the error that doomed the transaction.
         """
         async with self._alone():
             self._check_usable()
@@ -299,7 +299,7 @@ class Transaction:
 
     @contextmanager
     def undivided(self) -> Iterator[None]:
-        """What is interrupted within can only be aborted: it may hold what nobody has seen."""
+        """A block that dooms the transaction if it is interrupted: it may hold unseen messages."""
         try:
             yield
         except Exception:
@@ -344,7 +344,7 @@ class Transaction:
         check_process(self._process, f"transaction {self.id}", "begin another one in this process")
 
     def doom(self, error: DrayError) -> None:
-        """Let the transaction end with this error and no other handle. The first one stands."""
+        """Make the transaction end with this error. The first error counts."""
         if self._doom is None:
             self._doom = error
 
@@ -363,7 +363,7 @@ class Transaction:
             raise self._aborted()
 
     def _fate(self, doom: DrayError) -> DrayError:
-        """What to raise for a doom: the refusal, or that all was lost with the connection."""
+        """The error of a doomed transaction: the refusal, or that the connection was lost."""
         return self._aborted() if isinstance(doom, ConnectionLost) else same_error(doom)
 
     def _aborted(self) -> TransactionAborted:

@@ -1,8 +1,8 @@
-"""File transfers as programs hold them: an offer at one end, a file that comes in at the other.
+"""File transfers: an offer at one end, an incoming file at the other.
 
-What runs a transfer is a thread of its own (`client.transfer`); here it is started, told what to
-do, and watched. Nothing here ends with the caller's patience: an offer goes on until it is done,
-cancelled, or its manager's handle is closed, and what is unfinished then can be resumed.
+Each transfer has a thread of its own (`client.transfer`); these classes start, steer and watch it.
+A transfer does not end with the patience of its caller: an offer continues until it is done or
+cancelled, or until its manager's handle is closed, and an unfinished one can be resumed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 async def news(runtime: Runtime, board: Board) -> AsyncGenerator[TransferStatus, None]:
-    """Every change from now on, at most ten times a second; the last one is the end."""
+    """Changes from now on, at most ten a second; the last one is the end."""
     version, told_at = 0, 0.0
     here = this_process()
     while True:
@@ -60,10 +60,10 @@ async def news(runtime: Runtime, board: Board) -> AsyncGenerator[TransferStatus,
 
 @public(made_by="Manager.offer_file")
 class Offer:
-    """A file that is offered. Iterate over it for its progress, or `wait` for its end."""
+    """An offered file. Iterate over it for its progress, or `wait` for its end."""
 
     def __init__(self, link: Link, engine: Offering) -> None:
-        """Take what runs it."""
+        """Wrap the running offer."""
         self._link = link
         self._engine = engine
 
@@ -73,43 +73,43 @@ class Offer:
 
     @property
     def transfer_id(self) -> str:
-        """Its id, by which it can be resumed."""
+        """Id by which the transfer can be resumed."""
         return self._engine.kept.reference.transfer
 
     @property
     def digest(self) -> bytes:
-        """Of the file, 32 bytes: known before it moves."""
+        """Digest of the file, 32 bytes."""
         return self._engine.kept.reference.fingerprint.digest
 
     @property
     def digest_kind(self) -> str:
-        """Which digest it is: "sha256" or "blake3"."""
+        """Kind of the digest: "sha256" or "blake3"."""
         return self._engine.kept.reference.fingerprint.kind
 
     @property
     def status(self) -> TransferStatus:
-        """How it stands as a whole."""
+        """State of the offer as a whole."""
         return self._engine.board.status
 
     @property
     def consumers(self) -> list[TransferStatus]:
-        """How each of its consumers stands."""
+        """State of each consumer."""
         self._check_here()
         return self._engine.board.consumers
 
     def __aiter__(self) -> AsyncIterator[TransferStatus]:
-        """Give each change of a consumer, or of the whole while there is none, and the end."""
+        """Iterate over the changes of each consumer (of the offer if it has none) and the end."""
         return self.statuses()
 
     def statuses(self) -> AsyncGenerator[TransferStatus, None]:
-        """What iteration gives."""
+        """The same, as an iterator."""
         self._check_here()
         return news(self._link.runtime, self._engine.board)
 
     async def wait(self, timeout: float | None = None) -> TransferStatus:
-        """Wait until it is over; give how it ended.
+        """Wait for the end of the offer; return its last status.
 
-        Raises `TransferTimeout` if nobody asked for it in time or `timeout` seconds have passed,
+        Raises `TransferTimeout` if no consumer asked in time or after `timeout` seconds,
         `TransferCancelled`, `TransferSourceChanged`.
         """
         check_timeout(timeout)
@@ -125,20 +125,21 @@ class Offer:
         return board.status
 
     async def suspend(self, consumer_id: str = "") -> None:
-        """Stop sending, to one consumer or to all, until either end resumes."""
+        """Suspend sending, to one consumer or to all, until either end resumes."""
         await self._do(Suspend(consumer_id))
 
     async def resume(self, consumer_id: str = "") -> None:
-        """Go on. Raises `TransferSourceChanged` if the file is not what it was (R117)."""
+        """Resume. Raises `TransferSourceChanged` if the file has changed (R117)."""
         self._check_here()
         await self._link.runtime.offload(self._engine.resume, consumer_id)
 
     async def cancel(self) -> None:
-        """End it for all; it cannot be resumed. Who is not done loses what came.
+        """Cancel for all consumers; consumers that are not done lose what they received.
 
-        Nobody can accept it any more: its reference is taken out of the queue, unless that is one
-        of another queue manager, where it stays until `request_timeout` is over. Raises
-        `ConnectionLost` if that cannot be done now; it is cancelled all the same.
+        The offer cannot be resumed or accepted any more: its reference is taken out of the queue. A
+        reference in a queue of another queue manager stays there until `request_timeout` is over.
+        Raises `ConnectionLost` if the reference could not be taken out; the offer is cancelled all
+        the same.
         """
         self._check_here()
         runtime, engine = self._link.runtime, self._engine
@@ -150,26 +151,26 @@ class Offer:
             await runtime.arrives(engine.board.ending())
 
     async def cancel_consumer(self, consumer_id: str) -> None:
-        """End it for one consumer; the others go on."""
+        """Cancel for one consumer; the others continue."""
         self._check_here()
         if not consumer_id or consumer_id not in {each.consumer_id for each in self.consumers}:
             raise no_consumer(self.transfer_id, consumer_id)
         await self._do(Cancel(consumer_id))
 
     async def close(self) -> None:
-        """Stop it here, and keep what is needed to resume it."""
+        """Stop the offer here; it can be resumed."""
         if is_here(self._engine.process):
             await self._link.runtime.offload(self._engine.stop)
 
     async def linger(self, seconds: float) -> None:
-        """Stay for so long, once it ended undone, for who has taken it and has to be told so."""
+        """After an undone end wait so long for consumers that took the offer, and tell them."""
         self._check_here()
         if self.status.state in {TransferState.CANCELLED, TransferState.FAILED}:
             await self._link.runtime.offload(self._engine.ended_within, seconds)
 
     @property
     def at_rest(self) -> bool:
-        """Whether it is over and nothing of it runs here any more."""
+        """Whether the transfer is over and nothing of it runs here any more."""
         return self.status.state.final and not self._engine.running
 
     def _check_here(self) -> None:
@@ -183,10 +184,10 @@ class Offer:
 
 @public(made_by="Manager.running_transfer")
 class RunningTransfer:
-    """A transfer that a program of this user runs, be it this one or another."""
+    """A transfer that a program of this user runs: this program or another."""
 
     def __init__(self, runtime: Runtime, folder: Path, name: str, status: TransferStatus) -> None:
-        """Take where it is kept, and how it stood a moment ago."""
+        """Keep where it is stored, and its state a moment ago."""
         self._runtime = runtime
         self._path = control_path(folder, name, status.direction)
         self.status = status
@@ -195,18 +196,19 @@ class RunningTransfer:
         return f"<RunningTransfer {self.status.transfer_id} {self.status.direction}>"
 
     async def suspend(self, consumer_id: str = "") -> None:
-        """Have it stop until either end resumes: for one consumer of an offer, or for all.
+        """Suspend it until either end resumes: for one consumer of an offer, or for all.
 
-        These three raise `Misuse` if no program runs it any more, and what is in the way there.
+        `suspend`, `resume` and `cancel` raise `Misuse` if no program runs it any more, and the
+        errors of that program.
         """
         await self._order("suspend", consumer_id)
 
     async def resume(self, consumer_id: str = "") -> None:
-        """Have it go on; an offered file is read again, and raises `TransferSourceChanged`."""
+        """Resume it; an offered file is read again, which may raise `TransferSourceChanged`."""
         await self._order("resume", consumer_id)
 
     async def cancel(self, consumer_id: str = "") -> None:
-        """Have it end, for one consumer or for all; nothing of it is kept."""
+        """Cancel it, for one consumer or for all; nothing of it is kept."""
         await self._order("cancel", consumer_id)
 
     async def _order(self, act: Act, consumer_id: str) -> None:
@@ -215,7 +217,7 @@ class RunningTransfer:
 
 @public(made_by="Manager.accept_file")
 class Incoming:
-    """A file that was accepted: what is known of it, and how to get it."""
+    """An accepted file: its properties, and how to save it."""
 
     def __init__(
         self,
@@ -226,7 +228,7 @@ class Incoming:
         silence_s: float,
         direct: bool | None,
     ) -> None:
-        """Take what is kept of it; nothing is asked of its producer yet."""
+        """Keep the stored state; nothing is asked of the producer yet."""
         self._direct = direct
         self._process = this_process()
         self._link = link
@@ -237,7 +239,7 @@ class Incoming:
         self._engine: Accepting | None = None
         self._over = False
         self.done_with = False
-        """Whether it was saved, as far as that came, cancelled or closed."""
+        """Whether it was saved (as far as possible), cancelled or closed."""
 
     def __repr__(self) -> str:
         return f"<Incoming {self.transfer_id} {self.label!r} {self.status.state}>"
@@ -248,51 +250,51 @@ class Incoming:
 
     @property
     def transfer_id(self) -> str:
-        """Its id, by which it can be resumed."""
+        """Id by which the transfer can be resumed."""
         return self._reference.transfer
 
     @property
     def label(self) -> str:
-        """The name of the file at its producer."""
+        """Name of the file at its producer."""
         return self._reference.label
 
     @property
     def file_name(self) -> str:
-        """The label as the name of a file: no path, nothing that cannot be printed."""
+        """The label as a safe file name."""
         name = "".join(each for each in Path(self.label).name if each.isprintable())
         return name if name.strip(". ") else self.transfer_id
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         return self._reference.size
 
     @property
     def digest(self) -> bytes:
-        """Of the file, 32 bytes: what will be here is compared with it."""
+        """Digest of the file, 32 bytes."""
         return self._reference.fingerprint.digest
 
     @property
     def digest_kind(self) -> str:
-        """Which digest it is: "sha256" or "blake3"."""
+        """Kind of the digest: "sha256" or "blake3"."""
         return self._reference.fingerprint.kind
 
     @property
     def path(self) -> Path | None:
-        """Where it is being saved, if that was said before."""
+        """Path to which it is being saved; None if that is not known yet."""
         return Path(self._kept.path) if self._kept.path else None
 
     @property
     def status(self) -> TransferStatus:
-        """How it stands."""
+        """State of the transfer."""
         return self._idle if self._engine is None else self._engine.board.status
 
     def __aiter__(self) -> AsyncIterator[TransferStatus]:
-        """Give each change, and the end; begins with `save_to`."""
+        """Iterate over the changes, and the end; begins with `save_to`."""
         return self.statuses()
 
     def statuses(self) -> AsyncGenerator[TransferStatus, None]:
-        """What iteration gives."""
+        """The same, as an iterator."""
         self._check_here()
         if self._engine is None:
             raise Misuse(f"file transfer {self.transfer_id} has not begun: call save_to()")
@@ -301,12 +303,12 @@ class Incoming:
     async def save_to(
         self, path: str | Path | None = None, progress: Progress | None = None
     ) -> Path:
-        """Get the file; it is there whole, checked and durable, or not at all.
+        """Receive the file; it appears complete, verified and durable, or not at all.
 
-        It grows as `<path>.partial`; without a path where it was being saved before. `progress`
-        hears bytes done and bytes in all. Raises `TransferTimeout` if the producer falls silent
-        (call it again to go on), `TransferCancelled`, `TransferRefused`, `TransferSourceChanged`,
-        `TargetUnwritable`.
+        It grows as `<path>.partial`; without `path` at the path of the last call.
+        `progress(bytes_done, bytes_total)` reports progress. Raises `TransferTimeout` if the
+        producer falls silent (call it again to resume), `TransferCancelled`, `TransferRefused`,
+        `TransferSourceChanged`, `TargetUnwritable`.
         """
         target = self._target(path)
         engine = await self._started(target)
@@ -330,25 +332,25 @@ class Incoming:
         return target
 
     async def begin(self) -> None:
-        """Begin without waiting for the end, where it is known where the file goes."""
+        """Begin without waiting for the end, if the path is known."""
         await self._started(Path(self._kept.path))
 
     async def suspend(self) -> None:
-        """Stop for now; `save_to` goes on when either end resumes. What is there is kept."""
+        """Suspend it; `save_to` continues when either end resumes. The received data is kept."""
         self._check_here()
         if self._engine is not None:
             engine = self._engine
             await self._link.runtime.arrives(engine.ask(engine.do(Suspend())))
 
     async def resume(self) -> None:
-        """Go on."""
+        """Resume it."""
         self._check_here()
         if self._engine is not None:
             engine = self._engine
             await self._link.runtime.arrives(engine.ask(engine.do(Resume())))
 
     async def cancel(self) -> None:
-        """Give it up: what came is removed, its producer is told, and it cannot be resumed."""
+        """Cancel it: remove the received data and tell the producer; it cannot be resumed."""
         self._check_here()
         runtime = self._link.runtime
         self.done_with = True
@@ -367,7 +369,7 @@ class Incoming:
         self._over = True
 
     async def close(self) -> None:
-        """Stop it here, and keep what is needed to resume it."""
+        """Stop it here; it can be resumed."""
         if not is_here(self._process):
             return
         self.done_with = True
@@ -378,7 +380,7 @@ class Incoming:
 
     @property
     def at_rest(self) -> bool:
-        """Whether it is over and nothing of it runs here any more."""
+        """Whether the transfer is over and nothing of it runs here any more."""
         running = self._engine is not None and self._engine.running
         return self.status.state.final and not running
 

@@ -72,7 +72,7 @@ class Manner(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What was asked of an offer."""
+    """The request of an offer."""
 
     path: Path
     queue: str
@@ -81,7 +81,7 @@ class Asked(NamedTuple):
     wait_s: float | None
     consumers: str
     digest_kind: str | None
-    """None: the one of the queue."""
+    """None: the digest of the queue."""
 
 
 class Transfers:
@@ -126,7 +126,7 @@ class Transfers:
             raise
 
     async def accept(self, source: str, timeout: float | None, manner: Manner) -> Incoming:
-        """Give what is unfinished from that queue, or wait for a reference in it."""
+        """Return an unfinished transfer from that queue, or wait for a reference in it."""
         check_timeout(timeout)
         check_seconds("response_timeout", manner.silence_s)
         name = str(parse_queue_address(source))
@@ -164,7 +164,7 @@ class Transfers:
                 return accepted
 
     async def resume(self, transfer_id: str, manner: Manner) -> Offer | Incoming:
-        """Take up what is unfinished; raises `Misuse` if there is none of that id."""
+        """Resume an unfinished transfer; raises `Misuse` if there is none with that id."""
         check_seconds("response_timeout", manner.silence_s)
         folder = await self._folder()
         runtime = self._link.runtime
@@ -189,7 +189,7 @@ class Transfers:
         raise _not_unfinished(transfer_id)
 
     async def unfinished(self) -> list[TransferStatus]:
-        """What is kept, and of what runs in this handle how it stands now."""
+        """The unfinished transfers; those that run in this handle with their current state."""
         folder = await self._folder()
         statuses = [each.status for each in self._running]
         live = {(each.transfer_id, each.direction): each for each in statuses}
@@ -198,7 +198,7 @@ class Transfers:
         return [each for each in now if each.state not in _OVER]
 
     async def cancel(self, transfer_id: str, consumer_id: str) -> None:
-        """Give up what is unfinished: here, or where it runs. An offered file need not be there."""
+        """Cancel an unfinished transfer, here or where it runs. The offered file may be missing."""
         runtime, folder = self._link.runtime, await self._folder()
         for status, name in await runtime.offload(kept_in, folder):
             if status.transfer_id != transfer_id:
@@ -217,7 +217,7 @@ class Transfers:
         raise _not_unfinished(transfer_id)
 
     async def running(self, transfer_id: str) -> RunningTransfer | None:
-        """One that a program runs now, an offer first; None if there is none of that id."""
+        """The transfer that a program runs now, an offer first; None if none runs."""
         runtime, folder = self._link.runtime, await self._folder()
         for status, name in await runtime.offload(kept_in, folder):
             if status.transfer_id == transfer_id and await runtime.offload(
@@ -237,7 +237,7 @@ class Transfers:
                 await each.linger(max(0.0, until - time.monotonic()))
 
     async def close(self) -> None:
-        """Stop all of them here; what is unfinished can be resumed."""
+        """Stop all transfers here; unfinished ones can be resumed."""
         running, self._running = self._running, []
         for each in running:
             await each.close()

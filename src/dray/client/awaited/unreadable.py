@@ -1,4 +1,4 @@
-"""What only a newer program can read: found by a receiver that cannot, and moved out of its way."""
+"""Large messages that only a newer program can read: found by a receiver, and moved aside."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dray.client.awaited.fragments import Origin
 
 SUB_QUEUE = "unreadable"
-"""Of each queue: for what only a newer receiver can read."""
+"""Sub-queue for messages that only a newer receiver can read."""
 
 
 class Unreadable(Exception):  # noqa: N818 - what is raised to callers is `LargeMessageCorrupt`
@@ -24,7 +24,7 @@ class Unreadable(Exception):  # noqa: N818 - what is raised to callers is `Large
         self.origin, self.why, self.header = origin, why, header
 
     def told(self, fate: str) -> LargeMessageCorrupt:
-        """What callers are told; `fate` says where the message is."""
+        """The error for callers; `fate` says where the message is."""
         return LargeMessageCorrupt(
             f"large message {self.origin.sequence_id} cannot be read: {self.why}; {fate}",
             sequence_id=self.origin.sequence_id,
@@ -33,7 +33,7 @@ class Unreadable(Exception):  # noqa: N818 - what is raised to callers is `Large
     async def set_aside(self, status_queue: int = 0) -> str:
         """Have it moved to its queue's sub-queue, out of the transaction that holds it.
 
-        What `status_queue` says of it is taken back. Tells where it is then.
+        Its status message is taken back. Tells where it is then.
         """
         origin = self.origin
         name = f"{parse_queue_address(origin.queue_name).queue};{SUB_QUEUE}"

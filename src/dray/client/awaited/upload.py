@@ -67,7 +67,7 @@ class Cut(NamedTuple):
 
 
 class What(NamedTuple):
-    """What is sent."""
+    """The message to send."""
 
     message: Message
     source: Source | AwaitedChunkSource
@@ -190,7 +190,7 @@ class Upload:
     def lender(
         self, transaction: Transaction, source: Source | AwaitedChunkSource
     ) -> Lender | None:
-        """What lends a body, if it can be lent."""
+        """The lender of a body, if the body can be lent."""
         return lender_of(source, transaction, self._connection)
 
     async def packed(self, compressor: Compressor, piece: memoryview) -> bytes | None:
@@ -277,7 +277,7 @@ class _Sending:
     async def _check(
         self, state: UploadState, digest: RollingDigest, source: Source | AwaitedChunkSource
     ) -> None:
-        """What is there already is the beginning of this very body, or nothing is added to it."""
+        """Check that the parts there are the beginning of this body; otherwise send nothing."""
         same = self._split.size == state.size and await digest.digest() == state.digest
         if not same:
             raise changed(_name_of(source))

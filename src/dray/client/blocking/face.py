@@ -15,10 +15,10 @@ _Result = TypeVar("_Result")
 
 
 class Face(Generic[_Awaited]):
-    """A blocking face of something awaited."""
+    """The blocking face of an awaited object."""
 
     def __init__(self, awaited: _Awaited) -> None:
-        """Take what does the work."""
+        """Wrap the awaited object."""
         self.awaited = awaited
 
     def __repr__(self) -> str:
@@ -43,7 +43,7 @@ def blocking_as(
     face: Callable[[_Result], _Face],
     method: Callable[Concatenate[_Awaited, _Arguments], Awaitable[_Result]],
 ) -> Callable[Concatenate[Face[_Awaited], _Arguments], _Face]:
-    """Make the blocking method of a face; what it gives gets a face of its own."""
+    """Make the blocking method of a face; its result gets a face of its own."""
 
     @functools.wraps(method)
     def call(

@@ -1,4 +1,4 @@
-"""File transfers as programs hold them: the blocking face of `awaited.transfer`."""
+"""The blocking face of `awaited.transfer`."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ if TYPE_CHECKING:
 
 @public(made_by="Manager.offer_file")
 class Offer(Face[AwaitedOffer]):
-    """A file that is offered. Iterate over it for its progress, or `wait` for its end."""
+    """An offered file. Iterate over it for its progress, or `wait` for its end."""
 
     @property
     def transfer_id(self) -> str:
-        """Its id, by which it can be resumed."""
+        """Id by which the transfer can be resumed."""
         return self.awaited.transfer_id
 
     @property
     def digest(self) -> bytes:
-        """Of the file, 32 bytes."""
+        """Digest of the file, 32 bytes."""
         return self.awaited.digest
 
     @property
     def digest_kind(self) -> str:
-        """Which digest it is: "sha256" or "blake3"."""
+        """Kind of the digest: "sha256" or "blake3"."""
         return self.awaited.digest_kind
 
     @property
     def status(self) -> TransferStatus:
-        """How it stands as a whole."""
+        """State of the offer as a whole."""
         return self.awaited.status
 
     @property
     def consumers(self) -> list[TransferStatus]:
-        """How each of its consumers stands."""
+        """State of each consumer."""
         return self.awaited.consumers
 
     def __iter__(self) -> Iterator[TransferStatus]:
-        """Give each change of a consumer, or of the whole while there is none, and the end."""
+        """Iterate over the changes of each consumer (of the offer if it has none) and the end."""
         return iterate(self.awaited.statuses())
 
     wait = blocking(AwaitedOffer.wait)
@@ -60,50 +60,50 @@ class Offer(Face[AwaitedOffer]):
 
 @public(made_by="Manager.accept_file")
 class Incoming(Face[AwaitedIncoming]):
-    """A file that was accepted: what is known of it, and how to get it."""
+    """An accepted file: its properties, and how to save it."""
 
     @property
     def transfer_id(self) -> str:
-        """Its id, by which it can be resumed."""
+        """Id by which the transfer can be resumed."""
         return self.awaited.transfer_id
 
     @property
     def label(self) -> str:
-        """The name of the file at its producer."""
+        """Name of the file at its producer."""
         return self.awaited.label
 
     @property
     def file_name(self) -> str:
-        """The label as the name of a file."""
+        """The label as a safe file name."""
         return self.awaited.file_name
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         return self.awaited.size
 
     @property
     def digest(self) -> bytes:
-        """Of the file, 32 bytes."""
+        """Digest of the file, 32 bytes."""
         return self.awaited.digest
 
     @property
     def digest_kind(self) -> str:
-        """Which digest it is: "sha256" or "blake3"."""
+        """Kind of the digest: "sha256" or "blake3"."""
         return self.awaited.digest_kind
 
     @property
     def path(self) -> Path | None:
-        """Where it is being saved, if that was said before."""
+        """Path to which it is being saved; None if that is not known yet."""
         return self.awaited.path
 
     @property
     def status(self) -> TransferStatus:
-        """How it stands."""
+        """State of the transfer."""
         return self.awaited.status
 
     def __iter__(self) -> Iterator[TransferStatus]:
-        """Give each change, and the end; begins with `save_to`."""
+        """Iterate over the changes, and the end; begins with `save_to`."""
         return iterate(self.awaited.statuses())
 
     save_to = blocking(AwaitedIncoming.save_to)
@@ -115,11 +115,11 @@ class Incoming(Face[AwaitedIncoming]):
 
 @public(made_by="Manager.running_transfer")
 class RunningTransfer(Face[AwaitedRunning]):
-    """A transfer that a program of this user runs, be it this one or another."""
+    """A transfer that a program of this user runs: this program or another."""
 
     @property
     def status(self) -> TransferStatus:
-        """How it stood when it was looked for."""
+        """State of the transfer when it was looked up."""
         return self.awaited.status
 
     suspend = blocking(AwaitedRunning.suspend)
@@ -128,7 +128,7 @@ class RunningTransfer(Face[AwaitedRunning]):
 
 
 def face_of_running(awaited: AwaitedRunning | None) -> RunningTransfer | None:
-    """The blocking face of a transfer that runs, if it does."""
+    """The blocking face of a running transfer, if there is one."""
     return None if awaited is None else RunningTransfer(awaited)
 
 

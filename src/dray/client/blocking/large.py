@@ -1,4 +1,4 @@
-"""Large messages as programs send and receive them: the blocking face of `awaited.large`."""
+"""The blocking face of `awaited.large`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @public()
 class LargeMessageQueue(Face[AwaitedLargeMessageQueue]):
-    """A transactional queue, used for large messages and nothing else (S0-2, S0-3)."""
+    """A transactional queue used for large messages only (S0-2, S0-3)."""
 
     def __init__(
         self,
@@ -30,12 +30,11 @@ class LargeMessageQueue(Face[AwaitedLargeMessageQueue]):
         digest: str | None = None,
         compression: str | None = None,
     ) -> None:
-        """Take a queue; a `fragment_size` of 0 means the largest. Raises `ValueError`.
+        """Use `queue` for large messages; a `fragment_size` of 0 means the largest.
 
-        `digest` says which one goes with what is sent, "blake3" or "sha256"; both are received. By
-        default it is the one that the queue was created with, else "blake3".
-        With `compression="zstd"` fragments that become shorter by it are sent compressed; whoever
-        receives sees none of it.
+        `digest` is the digest of sent messages, "blake3" or "sha256", by default that of the queue,
+        else "blake3"; receivers accept both. With `compression="zstd"` fragments are sent
+        compressed if that makes them smaller; receivers do not notice. Raises `ValueError`.
         """
         super().__init__(
             AwaitedLargeMessageQueue(
@@ -50,7 +49,7 @@ class LargeMessageQueue(Face[AwaitedLargeMessageQueue]):
 
     @property
     def fragment_size(self) -> int:
-        """The largest fragment that is sent, in bytes."""
+        """Bytes of the largest fragment to send."""
         return self.awaited.fragment_size
 
     send = blocking(AwaitedLargeMessageQueue.send)

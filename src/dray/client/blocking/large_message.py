@@ -1,4 +1,4 @@
-"""A large message that is being received: the blocking face of `awaited.large_message`."""
+"""The blocking face of `awaited.large_message`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 @public(made_by="LargeMessageQueue.receive")
 class LargeMessage(Described, Face[AwaitedLargeMessage]):
-    """One large message: what was said of it, and its body as often as it is read.
+    """A received large message: its properties, and its body, which can be read repeatedly.
 
-    Without a transaction of the caller's, `receive` began one for it. As a context manager the
-    message commits it, or aborts it on an exception. Without `with`, `commit` receives the message
-    for good and `close` gives it back; one that is dropped while its transaction is open is given
-    back with a `ResourceWarning`. A transaction of the caller's is left alone.
+    Without a transaction of the caller `receive` began one for it. As a context manager the message
+    commits it, or aborts it on an exception. Without `with`, `commit` receives the message for good
+    and `close` gives it back; a message that is dropped while its transaction is open is given back
+    with a `ResourceWarning`. A transaction of the caller is left alone.
     """
 
     def __init__(self, awaited: AwaitedLargeMessage) -> None:
-        """Take what does the work."""
+        """Wrap the awaited message."""
         Face.__init__(self, awaited)
         Described.__init__(self, awaited.said)
 
@@ -41,15 +41,15 @@ class LargeMessage(Described, Face[AwaitedLargeMessage]):
     close = blocking(AwaitedLargeMessage.close)
 
     def open(self) -> io.BufferedReader:
-        """Give a file in which one can seek, at its first byte; any number may be open at a time.
+        """Open the body as a seekable file; any number may be open at a time.
 
-        It is good as long as the transaction of the message is open. Each reading is checked by the
-        CRC32C of its fragments, not by the digest of the whole. Raises `LargeMessageCorrupt`.
+        A file can be read while the transaction of the message is open. Reads check the CRC32C of
+        the fragments, not the digest of the body. Raises `LargeMessageCorrupt`.
         """
         return BufferedLargeMessageFile(self.awaited.open())
 
     def __iter__(self) -> Iterator[bytes]:
-        """Give the body piece by piece, from its beginning; raises as `read` does at its end."""
+        """Iterate over the body in pieces, from its beginning; raises as `read` does."""
         return iterate(aiter(self.awaited))
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""A large message as a file of Python's own: the blocking face of `awaited.large_message_file`."""
+"""A large message as a Python file: the blocking face of `awaited.large_message_file`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _BUFFER_BYTES = 64 * KIB
 
 
 class BufferedLargeMessageFile(io.BufferedReader):
-    """A binary file to read and seek in, for one thread or many.
+    """A seekable binary file, for one thread or many.
 
-    What is in its buffer is no more given out than the rest once the transaction has ended.
+    Its buffer cannot be read either once the transaction has ended.
     """
 
     def __init__(self, file: LargeMessageFile) -> None:
-        """Take what does the work."""
+        """Wrap the awaited file."""
         super().__init__(_RawFile(file), _BUFFER_BYTES)
         self._file = file
 

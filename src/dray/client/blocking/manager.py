@@ -1,4 +1,4 @@
-"""A queue manager as programs hold it: the blocking face of `awaited.manager`."""
+"""The blocking face of `awaited.manager`."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ def connect(
     cert: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
 ) -> Manager:
-    """Connect to a daemon: `dray://host:port`, `drays://host:port` or `dray+unix:///path`.
+    """Connect to a queue manager at `dray://host:port`, `drays://host:port` or `dray+unix:///path`.
 
-    `drays` is TLS; `ca` names a file of certificates that are trusted, else the one that DRAY_CA
-    names is, else the machine's own authorities are. `cert` and `key` (DRAY_CERT, DRAY_KEY) name
-    the certificate to show to a queue manager that asks for one. Raises `InvalidConfiguration` for
-    anything else and `ConnectionLost` if none answers.
+    `drays` is TLS. `ca` names a file of trusted certificates, by default that of DRAY_CA, else the
+    authorities of the machine. `cert` and `key` (DRAY_CERT, DRAY_KEY) name the certificate to
+    present to a queue manager that asks for one. Raises `InvalidConfiguration` for another URL, and
+    `ConnectionLost` if no queue manager answers.
     """
     return Manager(parse_address(url, ca, cert, key))
 
 
 @public(made_by="dray.connect or dray.open")
 class Manager(Face[AwaitedManager]):
-    """A connected queue manager. Any number of threads may share it.
+    """A connection to a queue manager. Any number of threads may share it.
 
-    When the connection breaks, what is under way raises `ConnectionLost` (a commit: `InDoubt`), the
-    transactions of that connection are aborted, and the next call connects anew.
+    When the connection breaks, calls in progress raise `ConnectionLost` (a commit: `InDoubt`), the
+    queue manager aborts the transactions of that connection, and the next call connects again.
     """
 
     def __init__(self, dialer: Dialer, stop: Callable[[], None] | None = None) -> None:
-        """Connect; `stop` is called after closing, by the embedded door."""
+        """Connect; `stop` is called after closing, by the embedded queue manager."""
         link = Link(dialer, BlockingRuntime())
         super().__init__(run(AwaitedManager.connected(link, stop)))
 
@@ -86,10 +86,11 @@ class Manager(Face[AwaitedManager]):
     close = blocking(AwaitedManager.close)
 
     def queue(self, name: str, *, raw: bool = False) -> Queue:
-        """Give a handle; a missing queue raises `QueueNotFound` at first use.
+        """Return a handle of a queue; a missing queue raises `QueueNotFound` at first use.
 
-        `name` may be a sub-queue, `orders;retry`, made when it is needed. `raw` leaves out the
-        guard of queues in large use: the handle sees and takes single parts.
+        `name` may be a sub-queue, `orders;retry`, created on demand, or a queue of another manager,
+        `dray://host:port/name`. A `raw` handle of a queue of large messages sees and takes single
+        parts.
         """
         return Queue(self.awaited.queue(name, raw=raw))
 

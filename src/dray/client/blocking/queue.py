@@ -1,4 +1,4 @@
-"""A queue as programs hold it: the blocking face of `awaited.queue`."""
+"""The blocking face of `awaited.queue`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @public(made_by="Queue.cursor")
 class Cursor(Face[AwaitedCursor]):
-    """Stands before the first message, at one, behind one that it has received, or is closed."""
+    """A position in a queue: before the first message, at one, after a received one, or closed."""
 
     peek = blocking(AwaitedCursor.peek)
     next = blocking(AwaitedCursor.next)
@@ -48,11 +48,11 @@ class BlockingQueueHandle(Face[QueueHandle]):
 
 @public(made_by="Manager.queue")
 class Queue(Face[AwaitedQueue]):
-    """A handle of one queue of this manager, or of another one to which this one delivers."""
+    """A handle of a queue of this manager, or of another manager to which this one delivers."""
 
     @property
     def name(self) -> str:
-        """The queue's name."""
+        """Canonical name of the queue."""
         return self.awaited.name
 
     @property
@@ -80,9 +80,9 @@ class Queue(Face[AwaitedQueue]):
     info = blocking(AwaitedQueue.info)
 
     def messages(self) -> Iterator[Message]:
-        """Look at what is in the queue now, in the order of receiving; removes nothing."""
+        """Iterate over the messages now in the queue, in receiving order; removes nothing."""
         return iterate(self.awaited.messages())
 
     def cursor(self) -> Cursor:
-        """Give a cursor, which goes through the queue message by message."""
+        """Return a cursor, which goes through the queue message by message."""
         return Cursor(self.awaited.cursor())

@@ -1,4 +1,4 @@
-"""Handles messages one by one with a policy for poison: the face of `awaited.receiver`."""
+"""The blocking face of `awaited.receiver`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @public()
 class Receiver(Face[AwaitedReceiver]):
-    """Receives from one transactional queue with a policy for poison messages."""
+    """Receives from one transactional queue, with a policy for poison messages."""
 
     def __init__(
         self,
@@ -30,10 +30,10 @@ class Receiver(Face[AwaitedReceiver]):
         then: Then = "reject",
         poison: str = "poison",
     ) -> None:
-        """Try a message `retries` times more, `retry_delay` seconds apart.
+        """Retry a message `retries` times, `retry_delay` seconds apart.
 
-        Then reject it (its sender is told, and finds it in its dead-letter queue), move it to the
-        sub-queue `poison`, or drop it. Raises `ValueError`.
+        Then reject it (its sender finds it in its dead-letter queue), move it to the sub-queue
+        `poison`, or drop it. Raises `ValueError`.
         """
         super().__init__(
             AwaitedReceiver(
@@ -44,10 +44,10 @@ class Receiver(Face[AwaitedReceiver]):
     def handle_next(
         self, handler: Callable[[Message, Transaction], object], timeout: float | None = None
     ) -> Handled:
-        """Receive a message and have it handled; raises `ReceiveTimeout`.
+        """Receive a message and call the handler; raises `ReceiveTimeout`.
 
-        What the handler raises is in the result. Errors that are not the message's fault (a lost
-        connection, a quota, a commit in doubt) abort the transaction and are raised.
+        The result holds an exception of the handler. Errors that are not the fault of the message
+        (a lost connection, a quota, a commit in doubt) abort the transaction and are raised.
         """
         return run(
             self.awaited.handle_next(

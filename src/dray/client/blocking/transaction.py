@@ -1,4 +1,4 @@
-"""A transaction as programs hold it: the blocking face of `awaited.transaction`."""
+"""The blocking face of `awaited.transaction`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @public(made_by="Manager.transaction")
 class Transaction(Face[AwaitedTransaction]):
-    """Begun when created. As a context manager: commit on normal exit, abort on an exception."""
+    """A transaction. As a context manager it commits on normal exit and aborts on an exception."""
 
     @property
     def id(self) -> TransactionId:
-        """Its id, under which `Manager.outcome` knows it."""
+        """Id, for `Manager.outcome`."""
         return self.awaited.id
 
     @property

@@ -1,1 +1,1 @@
-"""What a program may give to a call, and what a call makes of it: arguments checked, messages."""
+"""Arguments of calls, checked, and the messages made of them."""

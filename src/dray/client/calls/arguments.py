@@ -37,13 +37,13 @@ from dray.model.message import Message
 from dray.model.sizes import size_in_bytes
 
 _BITS_64: Final = (-(1 << 63), (1 << 64) - 1)
-"""What a number on the wire can be; no position and no count is near either end."""
+"""Bounds of a number on the wire; no position and no count is near either end."""
 _UNFIT: Final = object()
 """Given by a check for what it does not take."""
 
 
 class Expected(NamedTuple):
-    """What an argument is, in words, and how to take it."""
+    """The expected value of an argument, in words, and a function that takes it."""
 
     what: str
     taken: Callable[[Any], object]
@@ -384,7 +384,7 @@ _BY_PLACE: Final = {
 
 
 def expected_of(name: str, place: str, module: str) -> Expected | None:
-    """What the parameter `name` takes of the call `place` (`Queue.send`); None if unknown."""
+    """The expectation for a parameter of the call `place` (`Queue.send`); None if unknown."""
     if name == "queue" and place in _MADE_OF_A_QUEUE:
         # Each face has queues of its own.
         return _OF_QUEUE["dray.client.awaited." in module]

@@ -44,7 +44,7 @@ _REMOTE = ("dray:", "drays:")
 
 
 class SendProperties(TypedDict, total=False):
-    """What can be said of a message besides its body; the defaults are those of `Message`."""
+    """Properties of a message besides its body; the defaults are those of `Message`."""
 
     label: str
     correlation_id: str | None

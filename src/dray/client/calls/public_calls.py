@@ -1,9 +1,9 @@
-"""The seam between programs and Dray: each argument of each public call is checked here, once.
+"""Checks each argument of each public call, once, before anything is sent.
 
-`public` decorates a class, `checked` a function. What a parameter takes follows from its name
-(`arguments`); its annotation says whether None or `...` may be given, too. A parameter that the
-table does not know stops the import, so a new one cannot be forgotten. A call that makes no sense
-is refused before anything is sent, and so costs nobody else anything.
+`public` decorates a class, `checked` a function. The name of a parameter decides which values it
+takes (`arguments`); its annotation says whether None or `...` may be given, too. A parameter that
+the table does not know stops the import, so a new one cannot be forgotten. A wrong call is refused
+before it costs anybody else anything.
 """
 
 from __future__ import annotations

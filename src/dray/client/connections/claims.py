@@ -30,14 +30,14 @@ _Answer = TypeVar("_Answer", bound=Head)
 
 
 class Asks(Protocol):
-    """Whatever puts a question to the queue manager; a `Link` does."""
+    """Asks the queue manager; a `Link` does."""
 
     async def ask(self, head: Head, answer: type[_Answer]) -> _Answer:
         """Give the head of its answer."""
 
 
 class Doubt(NamedTuple):
-    """What was taken from a queue, and the commit of it, of which the answer was lost."""
+    """Messages taken from a queue, and their commit, whose answer was lost."""
 
     id: str
     queue: str

@@ -109,7 +109,7 @@ class Connection(ABC):
         """Send a request and wait for an answer of the kind given; raises what came instead.
 
         `before` is sent ahead of it in the same call to the kernel. After `wait_s` seconds of
-        silence the connection is lost. What is raised for a lost answer is for `lost` to say.
+        silence the connection is lost. `lost` makes the error for a lost answer.
         """
         pending = await self.start(head, body, before)
         try:

@@ -1,4 +1,4 @@
-"""What is raised when the answer to a request was lost: whether to repeat the call is safe.
+"""Errors for lost answers: whether the caller may repeat the call.
 
 The request may have been done or not. A request that only asks, or that changes nothing the second
 time, is simply made again. So is one in a transaction, for that is aborted with its connection.
@@ -43,7 +43,7 @@ _DONE_ONCE: Final[dict[type[Head], str]] = {
 
 
 def answer_lost(head: Head, error: DrayError) -> DrayError:
-    """What to raise for a request whose answer was lost because of an error."""
+    """The error for a request whose answer was lost because of an error."""
     advice = _DONE_ONCE.get(type(head))
     if advice is None or _is_harmless(head):
         return error
@@ -51,7 +51,7 @@ def answer_lost(head: Head, error: DrayError) -> DrayError:
 
 
 def send_in_doubt(transaction_id: str, count: int, error: DrayError) -> InDoubt:
-    """What to raise for a send of `count` messages that the queue manager knows by an id."""
+    """The error for a send of `count` messages that the queue manager knows by an id."""
     return InDoubt(
         f"the answer to the send {transaction_id} was lost ({error}); before you send again, ask"
         " Manager.outcome() or `dray transaction outcome` for its outcome",

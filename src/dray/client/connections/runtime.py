@@ -1,4 +1,4 @@
-"""What waits: the one thing in which the blocking and the awaited face differ.
+"""The operations that wait: the one difference between the blocking and the awaited API.
 
 Every operation is written once, in `awaited/`, as a coroutine over a `Runtime`. `blocking` gives a
 runtime in which no coroutine ever suspends, because whatever waits blocks its thread; `loops` one
@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 
 class Dialer(Protocol):
-    """What can connect to a queue manager; its text names the queue manager in sentences."""
+    """Connects to a queue manager; its text names the queue manager in sentences."""
 
     def dial(self) -> socket.socket:
         """Give a connected, blocking stream socket; raises `ConnectionLost`."""

@@ -66,7 +66,7 @@ class Pending:
 
 
 class Session:
-    """What is known of one connection."""
+    """State of one connection."""
 
     def __init__(self) -> None:
         """Begin before Hello."""

@@ -1,8 +1,8 @@
 """A file that is there whole and durable, or not at all.
 
-What is in it is synced behind the writer's back from time to time, so that the last sync finds
-little left to do and the disk is busy from the start. Where its owner syncs it himself, nothing
-here does: it is there whole or not at all until the machine fails.
+The file is synced in the background from time to time, so that the last sync finds little left to
+do. Where its owner syncs it himself, nothing here does: it is there whole or not at all until the
+machine fails.
 
 While it grows it is locked, so that two who save under one name do not write into each other's
 file. The lock belongs to the open file and not to the process: a queue manager that was lent the
@@ -191,7 +191,7 @@ class PartialFile:
         return self.spoilt(error.strerror or str(error))
 
     def spoilt(self, reason: str) -> TargetUnwritable:
-        """What to raise when writing into it failed, here or at the queue manager."""
+        """The error for a failed write, here or at the queue manager."""
         return TargetUnwritable(
             f"{self.target} cannot be written: {reason}; nothing of it was kept, so free space or"
             " name another path; the message is still in its queue",

@@ -246,7 +246,7 @@ class StreamSource:
             sent = True
 
     def close(self) -> None:
-        """Whoever opened the stream closes it."""
+        """The caller that opened the stream closes it."""
 
     def _fill(self, buffer: memoryview) -> int:
         have = 0
@@ -277,7 +277,7 @@ class StreamSource:
         return len(data)
 
     def _there(self, given: Given | None) -> Given:
-        """What a read gave; raises `SourceUnreadable` for nothing yet, which is not the end."""
+        """Check a read; raises `SourceUnreadable` for nothing yet, which is not the end."""
         if given is None:
             raise SourceUnreadable(
                 f"cannot read {self._name}: a read returned no bytes before the end, because it"
@@ -336,7 +336,7 @@ class FileSource:
         return (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
 
     def changed(self) -> SourceChanged:
-        """What to raise when it is not what it was."""
+        """The error for a file that has changed."""
         size = os.fstat(self._file.fileno()).st_size
         how = f"it had {self.size} bytes, now {size}"
         if size == self.size:
@@ -348,7 +348,7 @@ class FileSource:
         )
 
     def not_read(self) -> SourceChanged | SourceUnreadable:
-        """What to raise when the queue manager, to which it was lent, could not read it."""
+        """The error when the queue manager, to which the file was lent, could not read it."""
         if not self._is_as_before():
             return self.changed()
         return SourceUnreadable(

@@ -1,4 +1,4 @@
-"""What a sender notes of an upload that can be resumed: which one it is, and where it is from.
+"""The state file of an upload that can be resumed: its id and its source.
 
 The state file is JSON. It is there, durably, before the upload begins and is removed when the
 large message is committed, so whoever finds one knows that there is something to ask about:
@@ -63,7 +63,7 @@ class UnfinishedUpload(msgspec.Struct, frozen=True):
 
 
 def unfinished_from(listed: UploadIs) -> UnfinishedUpload:
-    """What a queue manager lists, as programs see it."""
+    """An unfinished upload, as a queue manager lists it."""
     origin = decode_origin(bytes(listed.source))
     return UnfinishedUpload(
         listed.sequence_id,
@@ -136,7 +136,7 @@ class StateFile:
         self.path = path
 
     def read(self) -> Note | None:
-        """What it says; None if there is none. Raises `Misuse` if it is no state file."""
+        """The content; None if there is no file. Raises `Misuse` if it is no state file."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:

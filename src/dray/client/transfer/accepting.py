@@ -140,7 +140,7 @@ class Accepting(Engine):
     # ---------------------------------------------------------------------- for other threads
 
     def do(self, event: ConsumerEvent) -> Callable[[], None]:
-        """What makes the thread give an event to the core and tell how it stands, for `ask`."""
+        """A function for `ask`: the thread gives an event to the core and tells the state."""
 
         def done() -> None:
             self._give(event)

@@ -16,7 +16,7 @@ _NEVER: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 def showing_itself() -> tuple[ssl.SSLContext, bytes]:
-    """What a listener shows whose callers were told beforehand what that is: a fresh certificate.
+    """A TLS context with a fresh certificate, which the callers were told beforehand.
 
     Its key is in memory only. Gives also the certificate, as the callers are to be told of it.
     """
@@ -46,7 +46,7 @@ def showing_itself() -> tuple[ssl.SSLContext, bytes]:
 
 
 def trusting_only(certificate: bytes) -> ssl.SSLContext:
-    """What a caller expects who was told beforehand which certificate (DER) is shown: only that.
+    """A TLS context that trusts only one certificate (DER), which the caller was told beforehand.
 
     Raises `ssl.SSLError` if it is none.
     """

@@ -30,14 +30,14 @@ _AT_ONCE_MAX: Final = 8
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What a transfer is to do, for one of its consumers or, without a name, for all."""
+    """An order to a transfer, for one of its consumers or, without a name, for all."""
 
     act: Act
     consumer: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of an order; without a code it was obeyed."""
+    """The result of an order; without a code it was obeyed."""
 
     code: str = ""
     sentence: str = ""
@@ -153,7 +153,7 @@ def _obey(sock: socket.socket, obey: Callable[[Order], object]) -> None:
 
 
 def _line(sock: socket.socket) -> bytes:
-    """What comes up to the end of the line, or of the connection."""
+    """The bytes up to the end of the line, or of the connection."""
     found = b""
     while b"\n" not in found and len(found) < _LINE_BYTES_MAX:
         more = sock.recv(_LINE_BYTES_MAX)

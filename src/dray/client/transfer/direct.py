@@ -1,7 +1,7 @@
 """Where a producer listens, and its connections straight to its consumers.
 
 A connection begins with a token, which the consumer has got through the queue managers and which
-opens one connection for that consumer. Whoever comes without one is hung up on. A producer that
+opens one connection for that consumer. A connection without a token is closed. A producer that
 reaches its queue manager through TLS has these connections go through TLS, too, and shows a
 certificate made for this one offer: the consumer gets that with the token, and says nothing to
 anyone who shows another.

@@ -1,9 +1,8 @@
-"""One thread that runs one transfer: it waits for sockets, timers and what others ask of it.
+"""One thread that runs one transfer: it waits for sockets, timers and requests of other threads.
 
-What both ends of a transfer have in common is here: the connection to the queue manager with this
-end's box on it, made anew whenever it breaks, and the order of things: first what is asked, then
-what has come, then what time has brought, then what is told. Everything but `ask`, `submit` and
-`stop` happens in the thread.
+Both ends of a transfer share this code: the connection to the queue manager with this end's box,
+made again whenever it breaks, and the order of work in a pass: requests, input, timers, news.
+Everything but `ask`, `submit` and `stop` happens in the thread.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from dray.wire.stream import Frame, FrameStream
 
 _READS_PER_CALL: Final = 16
 BUFFER_BYTES: Final = 8 << 20
-"""Of a connection between two programs, to send from."""
+"""Send buffer of a connection between two programs."""
 
 
 class FileRange:
@@ -64,7 +64,7 @@ class FrameSocket:
     def flush(self) -> None:
         """Send what the socket takes.
 
-        Who has hung up may have said last words before: they are read first, and `read` then tells.
+        A closed peer may have sent last words before: they are read first, and `read` then tells.
         """
         try:
             while self._pieces:
@@ -84,7 +84,7 @@ class FrameSocket:
             raise _lost(error) from error
 
     def read(self) -> list[Frame]:
-        """What has come, without waiting."""
+        """Frames that have arrived, without waiting."""
         found: list[Frame] = []
         try:
             for _ in range(_READS_PER_CALL):

@@ -1,4 +1,4 @@
-"""What of a queue manager's transfers is kept here, as programs ask for it."""
+"""The stored transfers of a queue manager, as programs ask for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dray.model.transfer import TransferState, TransferStatus
 
 
 def kept_in(folder: Path) -> list[tuple[TransferStatus, str]]:
-    """What is kept, offers first, and by which name."""
+    """The stored transfers, offers first, and their file names."""
     found = [(status_of_offer(kept), kept.reference.transfer) for kept in kept_offers(folder)]
     found += [
         (status_of_incoming(kept, fragments_there(kept)), kept.key)
@@ -32,7 +32,7 @@ def kept_in(folder: Path) -> list[tuple[TransferStatus, str]]:
 
 
 def unfinished(folder: Path) -> list[TransferStatus]:
-    """What is kept; what nobody runs any more is suspended, whatever it was when that ended."""
+    """The stored transfers; one that no program runs counts as suspended."""
     return [
         status
         if status.state.final or is_run(folder, name, status.direction)
@@ -56,5 +56,5 @@ def all_offers(folder: Path) -> list[Offered]:
 
 
 def all_incoming(folder: Path) -> list[Incoming]:
-    """What was accepted."""
+    """The accepted files."""
     return list(kept_incoming(folder))

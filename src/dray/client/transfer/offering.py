@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from dray.client.connections.runtime import Dialer
 
 _BACKLOG_BYTES: Final = 2 * MIB
-"""What waits for a socket; more would only wait."""
+"""Bytes that wait for a socket; more would only wait."""
 _LINGER_S: Final = 1.0
 """How long an offer that is over still answers those who have not heard of it."""
 _LINGER_TAKEN_S: Final = TRANSFER_SILENCE_S
@@ -120,7 +120,7 @@ class Offering(Engine):
     # ---------------------------------------------------------------------- for other threads
 
     def do(self, event: ProducerEvent) -> Callable[[], None]:
-        """What makes the thread give an event to the core and tell how it stands, for `ask`."""
+        """A function for `ask`: the thread gives an event to the core and tells the state."""
 
         def done() -> None:
             self._give(event)
@@ -470,7 +470,7 @@ class Offering(Engine):
 
 
 def error_of_offer(core: Producer, transfer_id: str, kept: Offered) -> DrayError | None:
-    """What `wait` raises of an offer that is over; None if it is done."""
+    """The error of an offer that is over; None if it is done."""
     if core.error is not None:
         return core.error
     match core.state:

@@ -24,7 +24,7 @@ Consumers = Literal["one", "many"]
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an offered file before a byte of it moves."""
+    """Properties of an offered file before a byte of it moves."""
 
     transfer: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
     label: str

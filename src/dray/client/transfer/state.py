@@ -1,4 +1,4 @@
-"""What a program keeps of its transfers so that it can go on with them after a kill.
+"""The stored state of transfers, so that a program can resume them after a kill.
 
     <where>/<queue manager id>/<transfer id>.out        an offer
                                <consumer's key>.in      a file that is being received

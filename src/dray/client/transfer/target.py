@@ -226,7 +226,7 @@ class TargetFile:
             self._failed(error)
 
     def _more(self) -> tuple[Digest, int, int] | None:
-        """What is to be taken in next, and by which digest; None at the end."""
+        """The next bytes to hash, and their digest; None at the end."""
         with self._changed:
             self._idle = True
             self._changed.wait_for(lambda: self._closing or self._hashed < self._written)
