@@ -76,7 +76,7 @@ def test_a_coroutine_refuses_when_it_is_awaited():
 def test_a_parameter_that_the_table_does_not_know_stops_the_import():
     def paint(colour: str) -> None: ...
 
-    with pytest.raises(AssertionError, match=r"say in dray.client.calls.arguments: paint.colour"):
+    with pytest.raises(AssertionError, match=r"say in client/calls/arguments.py: paint.colour"):
         checked(paint)
 
 

@@ -119,7 +119,7 @@ class TooMuch:
 
 
 def test_a_stream_that_gives_more_than_was_asked_for_is_refused():
-    with pytest.raises(ValueError, match="gave 11 bytes when asked for 10"):
+    with pytest.raises(ValueError, match="returned 11 bytes when asked for 10"):
         pieces(source_of(TooMuch(), None), 10)
 
 

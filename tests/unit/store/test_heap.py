@@ -286,10 +286,10 @@ def test_a_new_life_reopens_the_roomiest_files_only(disk):
         heap.place(bytes(1000))
     again = Heap(disk, FILE_BYTES)
     again.restore({n: Occupancy(100, 100 * n + 300) for n in range(1, 8)} | {8: Occupancy(9, 1000)})
-    assert sorted(each.number for each in again._shelves[Kind.RECOVERABLE].open) == [1, 2, 3, 4]
+    assert sorted(each.number for each in again._pools[Kind.RECOVERABLE].open) == [1, 2, 3, 4]
     full = Heap(disk, FILE_BYTES)
     full.restore({n: Occupancy(1000, 1000) for n in range(1, 9)})
-    assert full._shelves[Kind.RECOVERABLE].open == []
+    assert full._pools[Kind.RECOVERABLE].open == []
 
 
 @pytest.mark.parametrize("known", [False, True])
