@@ -122,8 +122,7 @@ def _reject(caller: Caller, hole: errors.LargeMessageHole) -> None:
         caller.open("heavy"),
         number,
         0.0,
-        "sequence",
-        hole.sequence_id,
+        frames.SelectBySequence(hole.sequence_id),
         status_queue=caller.open("statusq"),
         reject=True,
     )

@@ -73,7 +73,7 @@ def lose_a_fragment(desk: Desk, _notes: Notes) -> None:
     caller = desk.session()
     heavy = caller.open("heavy")
     envelopes, _ = caller.receive(heavy, peek=True, guarded=False)
-    select = frames.Select("lookup", lookup_id=envelopes[2].lookup_id)
+    select = frames.SelectAt(envelopes[2].lookup_id)
     caller.receive(heavy, select=select, guarded=False)
 
 

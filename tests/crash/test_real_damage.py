@@ -92,7 +92,7 @@ def records_of(desk: Desk, session: int, name: str) -> Iterator[bytes]:
     number = desk.number(session, name)
     after = 0
     while True:
-        select = frames.Select("after", lookup_id=after)
+        select = frames.SelectRange(after)
         head = frames.Receive(number, 0, 0.0, 10, peek=True, select=select, guarded=False)
         try:
             answer, body = desk.ask(session, head)
@@ -113,7 +113,7 @@ def records_of(desk: Desk, session: int, name: str) -> Iterator[bytes]:
 def one_by_one(desk: Desk, session: int, number: int, after: int) -> Iterator[bytes]:
     """The same from a position on, when one of the next records is refused."""
     while True:
-        select = frames.Select("after", lookup_id=after)
+        select = frames.SelectRange(after)
         head = frames.Receive(number, 0, 0.0, 1, peek=True, select=select, guarded=False)
         try:
             answer, body = desk.ask(session, head)

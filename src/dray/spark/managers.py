@@ -22,7 +22,14 @@ from dray.client.connections.threads import BlockingRuntime, run
 from dray.errors import ConnectionLost, LargeMessageHole, MessageNotFound
 from dray.model.ids import ManagerId, join_id
 from dray.spark.positions import Range, ranges_of
-from dray.wire.frames import LargeEntry, LargeFound, LargeList, LargeListed, LargeReceive
+from dray.wire.frames import (
+    LargeEntry,
+    LargeFound,
+    LargeList,
+    LargeListed,
+    LargeReceive,
+    SelectBySequence,
+)
 
 if TYPE_CHECKING:
     from dray.client.blocking.queue import Queue
@@ -203,7 +210,7 @@ def _look_at(queue: Queue, sequence_id: str) -> tuple[LargeMessage, list[Range]]
     Raises `Unreadable`.
     """
     connection, frame = queue.handle.call(
-        lambda number: LargeReceive(number, 0, 0.0, "sequence", sequence_id, peek=True),
+        lambda number: LargeReceive(number, 0, 0.0, SelectBySequence(sequence_id), peek=True),
         LargeFound,
         wait_s=ANSWER_GRACE_S,
     )
@@ -313,7 +320,7 @@ def _take(queue: Queue, transaction: Transaction, sequence_id: str) -> tuple[Con
     """Receive a large message in a transaction."""
     connection, number = transaction.join()
     return queue.handle.call(
-        lambda at: LargeReceive(at, number, 0.0, "sequence", sequence_id),
+        lambda at: LargeReceive(at, number, 0.0, SelectBySequence(sequence_id)),
         LargeFound,
         wait_s=ANSWER_GRACE_S,
         connection=connection,

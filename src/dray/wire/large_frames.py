@@ -8,20 +8,20 @@ import msgspec
 
 from dray.wire.head import Head
 from dray.wire.message_frames import Envelope
+from dray.wire.selections import SelectFirst, SelectLarge
 
 
 class LargeReceive(Head, frozen=True):
     """Take, or look at, the first large message that is whole or surely holed.
 
-    `by` is "first", "correlation" or "sequence". Answered by LargeFound, or Failed.
+    Answered by LargeFound, or Failed.
     """
 
     code = 50
     queue: int
     transaction: int
     timeout: float | None
-    by: str = "first"
-    text: str = ""
+    select: SelectLarge = SelectFirst()
     peek: bool = False
     status_queue: int = 0
     """The queue, by number, that says what is to become of each large message; 0 for none."""

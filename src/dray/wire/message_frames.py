@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from dray.wire.head import Head
+from dray.wire.selections import Select, SelectFirst
 
 
 class Send(Head, frozen=True):
@@ -69,18 +70,6 @@ class OutcomeIs(Head, frozen=True):
     status: str
 
 
-class Select(msgspec.Struct, array_like=True, frozen=True):
-    """Which message: by "first", "id", "correlation", "lookup" (a lookup id).
-
-    Or by what follows a lookup id: "next" passes over what transactions hold, "after" stops there.
-    "next" with a digit as text means only those of that priority.
-    """
-
-    by: str = "first"
-    text: str = ""
-    lookup_id: int = 0
-
-
 class Receive(Head, frozen=True):
     """Take messages or, with `peek`, look at them.
 
@@ -97,7 +86,7 @@ class Receive(Head, frozen=True):
     max_messages: int = 1
     max_bytes: int = 0
     peek: bool = False
-    select: Select = Select()
+    select: Select = SelectFirst()
     guarded: bool = True
     claim: bool = False
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import crc32c
 import msgspec
 import pytest
@@ -22,6 +25,21 @@ from dray.wire.frames import (
     read_frame_header,
 )
 from tests.unit.wire.speech import encoded, heard
+
+
+def test_every_module_of_frames_is_known_to_the_decoder():
+    """In a process of its own: here other tests may have imported what `frames` does not."""
+    program = (
+        "import importlib, pkgutil, dray.wire; from dray.wire import frames\n"
+        "for each in pkgutil.iter_modules(dray.wire.__path__, 'dray.wire.'):\n"
+        "    importlib.import_module(each.name)\n"
+        "print({head.__name__ for head in frames.Head.__subclasses__()}"
+        " - {head.__name__ for head in frames.FRAME_TYPES.values()})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "set()"
 
 
 def test_every_frame_has_a_code_of_its_own():

@@ -71,6 +71,10 @@ from dray.wire.frames import (
     ListUploads,
     OpenQueue,
     Reserve,
+    SelectByCorrelation,
+    SelectBySequence,
+    SelectFirst,
+    SelectLarge,
     UploadDrop,
     UploadList,
 )
@@ -184,7 +188,7 @@ class LargeMessageQueue:
         copy. It has one if the message was sent with `use_dead_letter_queue`; otherwise the hole is
         raised at once, and the error says so.
         """
-        return Opening(lambda: self._receive("first", "", timeout, transaction, repair=repair))
+        return Opening(lambda: self._receive(SelectFirst(), timeout, transaction, repair=repair))
 
     def receive_by_correlation_id(
         self,
@@ -200,7 +204,7 @@ class LargeMessageQueue:
         """
         return Opening(
             lambda: self._receive(
-                "correlation", correlation_id, timeout, transaction, repair=repair
+                SelectByCorrelation(correlation_id), timeout, transaction, repair=repair
             )
         )
 
@@ -311,8 +315,7 @@ class LargeMessageQueue:
 
     async def _receive(
         self,
-        by: str,
-        text: str,
+        select: SelectLarge,
         timeout: float | None,
         transaction: InTransaction | None,
         *,
@@ -329,7 +332,7 @@ class LargeMessageQueue:
                 status_queue = await self._status_queue_on(connection_in(used, self._handle))
                 connection, number = await used.join()
                 head = LargeReceive(
-                    0, number, timeout, by, text, status_queue=status_queue, repair=repair
+                    0, number, timeout, select, status_queue=status_queue, repair=repair
                 )
                 try:
                     with used.undivided():
@@ -371,8 +374,7 @@ class LargeMessageQueue:
                         queue,
                         number,
                         0.0,
-                        "sequence",
-                        hole.sequence_id,
+                        SelectBySequence(hole.sequence_id),
                         status_queue=status_queue,
                         reject=True,
                     ),

@@ -49,7 +49,10 @@ from dray.wire.frames import (
     ReadPart,
     ReceiveTransaction,
     Reject,
-    Select,
+    SelectByCorrelation,
+    SelectById,
+    SelectNext,
+    SelectRange,
     Send,
     Settle,
     TransactionMessages,
@@ -62,7 +65,6 @@ if TYPE_CHECKING:
     from dray.model.queue import QueueInfo
     from dray.wire.frames import Envelope, Head
 
-_FIRST = Select()
 _PAGE_MESSAGES = 1_000
 _PAGE_BYTES = MIB
 
@@ -186,7 +188,7 @@ class Queue:
         self, id: str, timeout: float | None = None, transaction: InTransaction | None = None
     ) -> Message:
         """Receive the message with that id; raises `MessageNotFound` if `timeout` is None or 0."""
-        return await self._reader.pick(Select("id", id), timeout, transaction)
+        return await self._reader.pick(SelectById(id), timeout, transaction)
 
     async def receive_by_correlation_id(
         self,
@@ -195,7 +197,7 @@ class Queue:
         transaction: InTransaction | None = None,
     ) -> Message:
         """Receive the first message with that correlation id; see `receive_by_id`."""
-        return await self._reader.pick(Select("correlation", correlation_id), timeout, transaction)
+        return await self._reader.pick(SelectByCorrelation(correlation_id), timeout, transaction)
 
     async def receive_by_lookup_id(
         self, lookup_id: int, timeout: float | None = None, transaction: InTransaction | None = None
@@ -205,13 +207,13 @@ class Queue:
 
     async def peek_by_id(self, id: str, timeout: float | None = None) -> Message:
         """Look at the message with that id; see `receive_by_id`."""
-        return await self._reader.pick(Select("id", id), timeout, peek=True)
+        return await self._reader.pick(SelectById(id), timeout, peek=True)
 
     async def peek_by_correlation_id(
         self, correlation_id: str, timeout: float | None = None
     ) -> Message:
         """Look at the first message with that correlation id; see `receive_by_id`."""
-        return await self._reader.pick(Select("correlation", correlation_id), timeout, peek=True)
+        return await self._reader.pick(SelectByCorrelation(correlation_id), timeout, peek=True)
 
     async def peek_by_lookup_id(self, lookup_id: int, timeout: float | None = None) -> Message:
         """Look at the message at that position; see `receive_by_id`."""
@@ -222,10 +224,10 @@ class Queue:
         info = await self.info()
         left = info.message_count
         # Where there are priorities, one after the other: within each the order is by position.
-        for text in [""] if info.transactional else map(str, range(PRIORITY_MAX, -1, -1)):
+        for priority in (None,) if info.transactional else range(PRIORITY_MAX, -1, -1):
             after = 0
             while left > 0:
-                select = Select("next", text, after)
+                select = SelectNext(after, priority)
                 page = await self._reader.page(select, min(left, _PAGE_MESSAGES), _PAGE_BYTES)
                 if not page:
                     break
@@ -245,7 +247,7 @@ class Queue:
         They end before a message that a transaction holds, so that all up to the last can be
         settled.
         """
-        return await self._reader.page(Select("after", lookup_id=after), max_messages, max_bytes)
+        return await self._reader.page(SelectRange(after), max_messages, max_bytes)
 
     async def next_after(self, lookup_id: int, timeout: float | None) -> Message:
         """Look at the first message after a position that no transaction holds."""

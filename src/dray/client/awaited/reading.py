@@ -23,7 +23,17 @@ from dray.errors import (
 )
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import BATCH_MESSAGES_MAX
-from dray.wire.frames import Abort, Commit, Done, Messages, Receive, Select
+from dray.wire.frames import (
+    Abort,
+    Commit,
+    Done,
+    Messages,
+    Receive,
+    SelectAt,
+    SelectFirst,
+    SelectNext,
+)
+from dray.wire.selections import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +41,9 @@ if TYPE_CHECKING:
     from dray.client.connections.connection import Connection
     from dray.client.connections.link import Link, QueueHandle
     from dray.model.message import Message
+    from dray.wire.frames import Select, SelectOne
 
-_FIRST = Select()
+_FIRST = SelectFirst()
 
 
 class MessageReader:
@@ -94,13 +105,12 @@ class MessageReader:
         peek: bool = False,
     ) -> Message:
         """Give the message at a position, as `pick` does."""
-        select = Select("lookup", str(lookup_id), lookup_id)
-        return await self.pick(select, timeout, transaction, peek=peek)
+        return await self.pick(SelectAt(lookup_id), timeout, transaction, peek=peek)
 
     async def next_after(self, lookup_id: int, timeout: float | None) -> Message:
         """Look at the first message behind a position that no transaction holds."""
-        select = Select("next", lookup_id=lookup_id)
-        return (await self.take(1, timeout=timeout, select=select, peek=True))[0]
+        found = await self.take(1, timeout=timeout, select=SelectNext(lookup_id), peek=True)
+        return found[0]
 
     async def page(self, select: Select, max_messages: int, max_bytes: int | None) -> list[Message]:
         """Look at what is there now; [] if nothing is."""
@@ -113,7 +123,7 @@ class MessageReader:
 
     async def pick(
         self,
-        select: Select,
+        select: SelectOne,
         timeout: float | None,
         transaction: InTransaction | None = None,
         *,
@@ -128,7 +138,7 @@ class MessageReader:
             if timeout:
                 raise
             raise MessageNotFound(
-                f"no available message in {self.handle.name!r} has {select.by} {select.text!r}"
+                f"no available message in {self.handle.name!r} has {told(select)}"
             ) from error
         return found[0]
 

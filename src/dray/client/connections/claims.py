@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from dray.client.calls.messages import ReceivedTransaction
 from dray.errors import ConnectionLost, DrayError, InDoubt
 from dray.model.classes import TransactionStatus
-from dray.wire.frames import Head, Outcome, OutcomeIs, Select
+from dray.wire.frames import (
+    Head,
+    Outcome,
+    OutcomeIs,
+    Select,
+    SelectAt,
+    SelectByCorrelation,
+    SelectById,
+)
 
 if TYPE_CHECKING:
     from dray.model.message import Message
@@ -152,13 +160,13 @@ class Claims:
 
 def _fits(select: Select, message: Message) -> bool:
     """Whether a message is one that a selection asks for."""
-    match select.by:
-        case "lookup":
-            return message.lookup_id == select.lookup_id
-        case "id":
-            return message.id == select.text
-        case "correlation":
-            return (message.correlation_id or "").casefold() == select.text.casefold()
+    match select:
+        case SelectAt(lookup_id):
+            return message.lookup_id == lookup_id
+        case SelectById(text):
+            return message.id == text
+        case SelectByCorrelation(correlation_id):
+            return (message.correlation_id or "").casefold() == correlation_id.casefold()
     return True
 
 

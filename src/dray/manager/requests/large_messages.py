@@ -42,7 +42,11 @@ from dray.wire.frames import (
     LargeReceive,
     PartAt,
     PartDamaged,
+    SelectByCorrelation,
+    SelectBySequence,
+    SelectFirst,
 )
+from dray.wire.selections import told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,12 +68,10 @@ def handle_large_receive(
         raise no_sense("transaction", "one that takes the large message", head.transaction)
     if not head.peek:
         check_may_take(queue)
-    if head.by not in ("first", "correlation", "sequence"):
-        raise no_sense("by", "'first', 'correlation' or 'sequence'", head.by)
     if large_receive_now(context, session, request_id, head, asked_now=True):
         return
-    if head.by != "first" and not head.timeout:
-        raise MessageNotFound(f"no large message in {queue.name!r} fits {head.text!r}")
+    if not isinstance(head.select, SelectFirst) and not head.timeout:
+        raise MessageNotFound(f"no large message in {queue.name!r} has {told(head.select)}")
     deadline = None if head.timeout is None else context.now + max(0.0, head.timeout)
     wait(context, queue, Waiter(session, request_id, head, deadline))
 
@@ -230,14 +232,16 @@ def _listed(assembly: Assembly) -> LargeEntry:
 def _fitting(queue: Queue, head: LargeReceive, statuses: Statuses | None) -> Iterator[Assembly]:
     """What a receive may take, what was begun before first."""
     begun = statuses.decided() if statuses is not None else []
-    if head.by == "first":
-        return chain(begun, queue.parts.ready())
-    if head.by == "sequence":
-        source, number = split_id(head.text)
-        assembly = queue.parts.get(SequenceKey(bytes.fromhex(source), number))
-        there = assembly is not None and assembly.decided and not assembly.held
-        return iter((assembly,) if assembly is not None and there else ())
-    wanted = head.text.casefold()
+    match head.select:
+        case SelectFirst():
+            return chain(begun, queue.parts.ready())
+        case SelectBySequence(sequence_id):
+            source, number = split_id(sequence_id)
+            assembly = queue.parts.get(SequenceKey(bytes.fromhex(source), number))
+            there = assembly is not None and assembly.decided and not assembly.held
+            return iter((assembly,) if assembly is not None and there else ())
+        case SelectByCorrelation(correlation_id):
+            wanted = correlation_id.casefold()
     return (
         assembly
         for assembly in chain(begun, queue.parts.ready())

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice, takewhile
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from dray.errors import (
     AccessDenied,
@@ -40,7 +40,6 @@ from dray.model.ids import split_id
 from dray.model.limits import (
     BATCH_MESSAGES_MAX,
     FRAME_BODY_BYTES_MAX,
-    PRIORITY_MAX,
     PROPERTIES_BYTES_MAX,
     WAITERS_PER_QUEUE_MAX,
 )
@@ -55,10 +54,17 @@ from dray.wire.frames import (
     ReadPart,
     Receive,
     ReceiveTransaction,
-    Select,
+    SelectAt,
+    SelectByCorrelation,
+    SelectById,
+    SelectFirst,
+    SelectNext,
+    SelectOne,
+    SelectRange,
     Settle,
 )
 from dray.wire.record import HEADER_BYTES, read_header, read_properties
+from dray.wire.selections import told
 
 
 class Waiter(NamedTuple):
@@ -76,8 +82,8 @@ def handle_receive(context: Context, session: Session, request_id: int, head: Re
     _check_receive(queue, head)
     if receive_now(context, session, request_id, head):
         return
-    if head.select.by in ("id", "correlation", "lookup") and not head.timeout:
-        raise MessageNotFound(f"no available message in {queue.name!r} fits {head.select.text!r}")
+    if isinstance(head.select, SelectOne) and not head.timeout:
+        raise MessageNotFound(f"no available message in {queue.name!r} has {told(head.select)}")
     wait(context, queue, Waiter(session, request_id, head, _deadline(context, head.timeout)))
 
 
@@ -246,31 +252,23 @@ def _deadline(context: Context, timeout: float | None) -> float | None:
 
 
 def _candidates(context: Context, queue: Queue, head: Receive) -> Iterator[bytes]:
-    select = head.select
-    match select.by:
-        case "first":
+    match head.select:
+        case SelectFirst():
             return queue.index.available()
-        case "after":
-            return _up_to_held(queue, select.lookup_id)
-        case "next" if select.text:
-            return queue.index.of_priority(_priority_of(select), select.lookup_id)
-        case "next":
-            return queue.index.in_position_order(select.lookup_id)
-        case "lookup":
-            packed = queue.index.find(select.lookup_id)
+        case SelectRange(after):
+            return _up_to_held(queue, after)
+        case SelectNext(after, priority):
+            if priority is not None:
+                return queue.index.of_priority(priority, after)
+            return queue.index.in_position_order(after)
+        case SelectAt(lookup_id):
+            packed = queue.index.find(lookup_id)
             return iter(() if packed is None else (packed,))
-        case "id":
-            return _with_id(context, queue, select.text)
-        case "correlation":
-            return _with_correlation(context, queue, select.text)
-        case _:
-            raise no_sense("by", "one of the ways to select a message", select.by)
-
-
-def _priority_of(select: Select) -> int:
-    if len(select.text) == 1 and "0" <= select.text <= str(PRIORITY_MAX):
-        return int(select.text)
-    raise no_sense("text", f"a priority from 0 to {PRIORITY_MAX}", select.text)
+        case SelectById(text):
+            return _with_id(context, queue, text)
+        case SelectByCorrelation(correlation_id):
+            return _with_correlation(context, queue, correlation_id)
+    assert_never(head.select)
 
 
 def _up_to_held(queue: Queue, after: int) -> Iterator[bytes]:

@@ -119,9 +119,9 @@ def test_files_that_hold_little_are_emptied_once_room_was_refused(tmp_path, monk
 
 
 def _at(lookup_id: int):
-    from dray.wire.frames import Select
+    from dray.wire.frames import SelectAt
 
-    return Select("lookup", lookup_id=lookup_id)
+    return SelectAt(lookup_id)
 
 
 def test_empty_files_go_back_to_the_file_system_some_a_step(desk: Desk, monkeypatch):

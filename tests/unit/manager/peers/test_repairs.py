@@ -158,8 +158,7 @@ def test_without_repair_the_hole_is_told_and_its_parts_reach_the_source(pair: Pa
         caller.open("heavy"),
         number,
         0.0,
-        "sequence",
-        name,
+        frames.SelectBySequence(name),
         status_queue=caller.open("statusq"),
         reject=True,
     )

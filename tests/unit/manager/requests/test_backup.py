@@ -249,7 +249,7 @@ def test_a_restored_manager_has_the_same_queues_messages_positions_and_ids(desk:
     state = again.manager._context.state
     assert state.ledger.limits == desk.manager._context.state.ledger.limits
     (message_id,) = (f"{desk.manager_id}\\{numbers[1]}",)
-    select = frames.Select("id", message_id)
+    select = frames.SelectById(message_id)
     assert asks.receive(asks.open("orders"), peek=True, select=select)[1] == [b"two"]
     assert take_large(asks, asks.open("large"), asks.number_for()).sequence == sequence
     outcome = asks.call(frames.Outcome(f"{desk.manager_id}\\{transaction}"))

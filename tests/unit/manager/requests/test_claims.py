@@ -172,7 +172,7 @@ def test_a_claim_takes_one_number_and_one_phase(desk, caller):
         caller.call(frames.Prepare(number, 0))
     assert caller.commit(number, 0) == frames.Done(1)
     with pytest.raises(MessageNotFound):
-        claim(caller, queue, select=frames.Select("lookup", "", 7))
+        claim(caller, queue, select=frames.SelectAt(7))
     for wrong in ({"transaction": 0}, {"transaction": 9, "peek": True}):
         with pytest.raises(InvalidArgument):
             desk.session().call(frames.Receive(queue, timeout=0.0, claim=True, **wrong))

@@ -88,9 +88,8 @@ def test_large_messages_are_found_again_after_a_crash(desk: Desk) -> None:
     caller.commit(transaction, 3)
     desk.crash()
     caller = desk.session()
-    found = take_large(
-        caller, caller.open("files"), caller.number_for(), by="correlation", text="ORDER 4"
-    )
+    select = frames.SelectByCorrelation("ORDER 4")
+    found = take_large(caller, caller.open("files"), caller.number_for(), select=select)
     assert found.sequence == sequence
 
 
@@ -118,7 +117,7 @@ def test_a_hole_is_told_once_by_name_and_the_next_message_is_unharmed(
         caller.commit(transaction, 3)
     envelopes, _ = caller.receive(queue, peek=True, guarded=False)
     for at in taken:
-        select = frames.Select("lookup", lookup_id=envelopes[at].lookup_id)
+        select = frames.SelectAt(envelopes[at].lookup_id)
         caller.receive(queue, select=select, guarded=False)
     if restarted:
         desk.crash()
@@ -201,7 +200,7 @@ def test_a_list_stays_in_order_when_a_first_part_is_taken(desk: Desk) -> None:
         send_large(caller, queue, fragments, transaction)
         caller.commit(transaction, 3)
     listed = caller.call(frames.LargeList(queue, 0, 10))
-    header = frames.Select("lookup", lookup_id=listed.entries[0].first_lookup_id)
+    header = frames.SelectAt(listed.entries[0].first_lookup_id)
     caller.receive(queue, select=header, guarded=False)
     listed = caller.call(frames.LargeList(queue, 0, 10))
     firsts = [entry.first_lookup_id for entry in listed.entries]

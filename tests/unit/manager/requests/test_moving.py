@@ -100,7 +100,7 @@ def test_a_whole_transaction_is_received_once_its_last_message_is_there(desk: De
     assert [each.ordinal for each in whole.envelopes] == [1, 2, 3]
     assert whole.missing == []
     caller.call(frames.Abort(transaction))
-    caller.receive(queue, select=frames.Select("lookup", lookup_id=lookups(caller, queue)[1]))
+    caller.receive(queue, select=frames.SelectAt(lookups(caller, queue)[1]))
     transaction = caller.number_for()
     holed, _ = caller.call_whole(frames.ReceiveTransaction(queue, transaction, 0.0))
     assert [each.ordinal for each in holed.envelopes] == [1, 3]
@@ -176,9 +176,9 @@ def test_the_next_message_is_found_behind_what_another_holds(desk: Desk) -> None
     caller.send(queue, *text("a", "b", "c"))
     caller.call(frames.Receive(queue, caller.number_for(), 0.0))
 
-    def by(kind: str) -> frames.Receive:
-        return frames.Receive(queue, 0, 0.0, peek=True, select=frames.Select(kind))
+    def by(select: frames.Select) -> frames.Receive:
+        return frames.Receive(queue, 0, 0.0, peek=True, select=select)
 
-    assert caller.call_whole(by("next"))[0].envelopes[0].lookup_id == 2
+    assert caller.call_whole(by(frames.SelectNext(0)))[0].envelopes[0].lookup_id == 2
     with pytest.raises(errors.ReceiveTimeout):
-        caller.call(by("after"))
+        caller.call(by(frames.SelectRange(0)))
