@@ -71,8 +71,8 @@ class Session:
         """Streams a peer manager has opened, and the queue each leads to."""
         self.questions: dict[int, int] = {}
         """Of streams, the number of the last question that was asked when one was opened."""
-        self.waiting_at: set[int] = set()
-        """Queues, by number, at which a receive waited."""
+        self.waiting_at: dict[int, None] = {}
+        """Queues, by number, at which a receive waited, and perhaps still waits."""
         self.told: dict[int, int] = {}
         """How far the source of each stream was told of its messages on this connection."""
         self.opened: set[int] = set()

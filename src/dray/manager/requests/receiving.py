@@ -94,7 +94,7 @@ def wait(context: Context, queue: Queue, waiter: Waiter) -> None:
     if len(queue.waiters) >= WAITERS_PER_QUEUE_MAX:
         raise Misuse(f"{WAITERS_PER_QUEUE_MAX} receives already wait at {queue.name!r}")
     queue.waiters.append(waiter)
-    waiter.session.waiting_at.add(queue.number)
+    waiter.session.waiting_at[queue.number] = None
 
 
 def nothing_came(queue: Queue, timeout: float | None) -> ReceiveTimeout:

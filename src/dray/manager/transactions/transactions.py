@@ -217,16 +217,24 @@ def handle_abort(context: Context, session: Session, request_id: int, head: Abor
 
 
 def _end_waiting(context: Context, session: Session, number: int) -> None:
-    """Let no receive of an aborted transaction wait on: it would take what nobody wants."""
-    for queue in context.state.queues:
-        for waiter in list(queue.waiters):
-            if waiter.session is session and waiter.head.transaction == number != 0:
-                queue.waiters.remove(waiter)
-                error = TransactionAborted(
-                    f"the transaction was aborted while a receive in it waited at {queue.name!r}",
-                    transaction_id=context.transaction_id(number),
-                )
-                context.refuse(session, waiter.request_id, error)
+    """Let no receive of an aborted transaction wait on: it would take what nobody wants.
+
+    It looks only where a receive of the session waited since the last abort found none there.
+    """
+    for at in list(session.waiting_at) if number else ():
+        queue = context.state.queues.get(at)
+        own = [each for each in queue.waiters if each.session is session] if queue else []
+        ended = [each for each in own if each.head.transaction == number]
+        if len(ended) == len(own):
+            del session.waiting_at[at]
+        for waiter in ended:
+            assert queue is not None
+            queue.waiters.remove(waiter)
+            error = TransactionAborted(
+                f"the transaction was aborted while a receive in it waited at {queue.name!r}",
+                transaction_id=context.transaction_id(number),
+            )
+            context.refuse(session, waiter.request_id, error)
 
 
 def abort(context: Context, transaction: OpenTransaction) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import crc32c
 import pytest
 
@@ -297,3 +299,40 @@ def test_a_purge_of_more_than_one_fact_holds_is_whole(desk: Desk) -> None:
     assert [answer.head for answer in caller.answers(request)] == [frames.Done(9000)]
     desk.crash()
     assert desk.store.live_bytes == 0
+
+
+class Watched(deque):
+    """The waiters of a queue; whoever goes through them is noted."""
+
+    def __init__(self, name: str, visited: list[str]) -> None:
+        super().__init__()
+        self.name, self.visited = name, visited
+
+    def __iter__(self):
+        self.visited.append(self.name)
+        return super().__iter__()
+
+
+def test_an_abort_visits_only_the_queues_at_which_its_session_waits(desk: Desk) -> None:
+    caller, other = desk.session(), desk.session()
+    names = [f"q{number}" for number in range(30)]
+    numbers = [caller.create(name) for name in names]
+    visited: list[str] = []
+    for name, number in zip(names, numbers, strict=True):
+        desk.manager._context.state.queues.numbered(number).waiters = Watched(name, visited)
+    ended, standing = caller.number_for(), caller.number_for()
+    waits = caller.ask(frames.Receive(numbers[3], ended, None))
+    caller.ask(frames.Receive(numbers[5], standing, None))
+    other.ask(frames.Receive(numbers[7], other.number_for(), None))
+    visited.clear()
+    caller.call(frames.Abort(ended))
+    assert visited == ["q3", "q5"]
+    (refused,) = caller.answers(waits)
+    assert refused.head.error == "transaction-aborted"
+    visited.clear()
+    caller.call(frames.Abort(caller.number_for()))
+    assert visited == ["q5"]
+    visited.clear()
+    caller.call(frames.Abort(standing))
+    caller.call(frames.Abort(caller.number_for()))
+    assert visited == ["q5"]
