@@ -350,6 +350,7 @@ def _admit_run(context: Context, queue: Queue, arrival: Arrival, judged: list[Ju
     )
     size = sum(span.length for span in spans)
     context.disk_room.check(size, fact_bytes=len(spans) * TAIL_BYTES)
+    context.state.ways.check_room(arrival.way(at, queue) for at, _, _ in judged)
     # What cannot be read is refused before anything is placed for it.
     properties = {at: read_properties(body, headers[at], offset) for at, offset, _ in judged}
     places = iter(place_all(context.store, body, spans))
@@ -432,7 +433,7 @@ class _Numbering:
             number = self._known.number(way)
             if not number:
                 self.new_origins.append(way.origin)
-                number = len(self._known) + len(self.new_origins)
+                number = self._known.last + len(self.new_origins)
             self._numbers[source] = number
         return number
 

@@ -49,12 +49,13 @@ class _Manager(msgspec.Struct, array_like=True):
     prepared: list[Prepared] = []
     certain_from: int = 0
     queue_files_kept: bool = False
-    ways: list[Way] = []
+    ways: list[tuple[int, Way]] = []
     going: list[tuple[int, int]] = []
     uploads: list[Upload] = []
     endings: list[Ending] = []
     identity: IdentitySnapshot = IdentitySnapshot()
     positions_from: int = 1
+    ways_last: int = 0
 
 
 class _Queue(msgspec.Struct, array_like=True):
@@ -102,6 +103,7 @@ def write_state(state: State) -> Iterator[bytes]:
         state.endings.state(),
         state.identity.snapshot(),
         state.positions_from,
+        state.ways.last,
     )
     return _pieces(encode(head), [_taken(queue) for queue in state.queues])
 
@@ -114,7 +116,7 @@ def read_state(state: State, snapshot: bytes) -> None:
     state.next_number, state.next_queue = head.next_number, head.next_queue
     state.outcomes = Outcomes(head.committed, head.forgotten, head.certain_from)
     state.queue_files_kept = head.queue_files_kept
-    state.ways = Ways(head.ways, head.going)
+    state.ways = Ways(head.ways, head.going, head.ways_last)
     state.heard = dict(head.heard)
     state.uploads.restore(head.uploads)
     state.endings.restore(head.endings)

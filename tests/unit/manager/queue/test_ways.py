@@ -1,0 +1,104 @@
+"""The ways by which messages come: remembered while they are needed, and never too many."""
+
+from __future__ import annotations
+
+import pytest
+from crc32c import crc32c
+
+from dray.errors import Misuse
+from dray.manager.queue.ways import Way, Ways
+from dray.model.limits import WAYS_MAX
+from dray.model.message import Message
+from dray.wire import frames
+from dray.wire.record import encode_record
+from tests.unit.manager.conftest import Desk
+from tests.unit.manager.peers.test_ended_streams import Source
+
+FIRST, SECOND = Way("b" * 32, 7, "a" * 32, 2), Way("b" * 32, 7, "d" * 32, 3)
+
+
+class Forwarder(Source):
+    """A source that forwards messages of several origins by one stream, number 7."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self.opened = self.line()
+        self.say(self.opened, frames.OpenStream(7, "orders"))
+        self.sent = 0
+
+    def send(self, origin: str) -> list[frames.Head]:
+        """Send the next message, one of an origin; what is answered."""
+        record = b"".join(encode_record(Message(body=b"x"), bytes.fromhex(origin * 32), 9))
+        self.sent += 1
+        envelope = frames.Envelope(
+            0, len(record), crc32c(record), self.sent, 0, 0, 3, ordinal=1, number=self.sent
+        )
+        data = frames.Data(7, 1 << 32, self.sent - 1, [envelope])
+        return self.say(self.opened, data, record)
+
+
+def ways_of(desk: Desk) -> Ways:
+    return desk.manager._context.state.ways
+
+
+def after_a_crash(desk: Desk) -> list[tuple[int, Way]]:
+    desk.crash()
+    return ways_of(desk).state()
+
+
+def test_a_number_is_never_given_twice():
+    ways = Ways()
+    ways.add(FIRST)
+    ways.add(SECOND)
+    ways.queue_deleted(SECOND.queue)
+    assert (ways.state(), ways.numbered(2), ways.number(SECOND)) == ([(1, FIRST)], None, 0)
+    again = Ways(ways.state(), (), ways.last)
+    again.add(SECOND)
+    assert again.state() == [(1, FIRST), (3, SECOND)]
+    assert (again.into(3), again.back("d" * 32, 3)) == ([3], [SECOND])
+
+
+def test_the_ways_into_a_deleted_queue_are_forgotten(desk: Desk) -> None:
+    caller = desk.session()
+    caller.create("orders")
+    source = Forwarder(desk)
+    source.send("a")
+    source.send("d")
+    assert len(ways_of(desk)) == 2
+    caller.call(frames.DeleteQueue("orders"))
+    assert (len(ways_of(desk)), ways_of(desk).last) == (0, 2)
+    assert after_a_crash(desk) == []
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_the_ways_of_an_ended_stream_are_forgotten_when_nothing_of_it_is_left(
+    desk: Desk, left: int
+) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    source = Forwarder(desk)
+    source.send("a")
+    source.send("a")
+    caller.receive(queue, max_messages=2 - left)
+    source.say(source.opened, frames.EndStream(7))
+    assert len(ways_of(desk)) == left
+    assert len(after_a_crash(desk)) == left
+
+
+def test_a_way_too_many_is_refused_and_the_known_ones_go_on(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    source = Forwarder(desk)
+    source.send("a")
+    ways = ways_of(desk)
+    for number in range(len(ways), WAYS_MAX):
+        ways.add(Way("c" * 32, number, "c" * 32, queue))
+    (refused,) = source.send("d")
+    assert isinstance(refused, frames.StreamRefused)
+    assert (refused.error, refused.upto) == (Misuse.code, 1)
+    assert len(ways) == WAYS_MAX
+    source.sent -= 1
+    source.say(source.opened, frames.OpenStream(7, "orders"))
+    (taken,) = source.send("a")
+    assert isinstance(taken, frames.StreamState)
+    assert (taken.upto, len(caller.receive(queue)[1])) == (2, 2)
