@@ -123,8 +123,8 @@ ENDED_SHORT_MAX: Final = 64
 """Origins of which a transaction ended short in one outgoing queue, and whose destination has not
 heard of it yet: it notes all of them in one fact, which a log of 16 KiB must hold."""
 WAYS_MAX: Final = 100_000
-"""Ways by which messages come into queues, each a stream and a sender: 500 bytes. A frame by another
-way is refused, and its source keeps the messages."""
+"""Ways by which messages come into queues, each a stream and a sender: 500 bytes each. A frame by
+another way is refused, and its source keeps the messages."""
 END_AGE_S_MAX: Final = 30 * 86400.0
 """A destination that cannot be reached for so long is taken to be gone for good."""
 HOPS_MAX: Final = 15

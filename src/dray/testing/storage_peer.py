@@ -46,6 +46,8 @@ class Peer:
         self._contents = contents
         self._follow = follow
         self._session = 0
+        self._question = 0
+        """The last that was asked of the stream."""
         self._gathered: list[tuple[int, LinkSend]] = []
         self._released: list[LinkSend] = []
 
@@ -99,7 +101,9 @@ class Peer:
         sequence_id, number, lookup_id = accepted
         head = sent.head
         assert isinstance(head, frames.OpenStream | frames.Data)
-        state = frames.StreamState(head.stream, sequence_id, number)
+        if isinstance(head, frames.OpenStream):
+            self._question = head.question
+        state = frames.StreamState(head.stream, sequence_id, number, question=self._question)
         leaving = [key for _, at, key in self._contents.queues[OUTGOING] if at <= lookup_id]
         self._contents.remove(OUTGOING, leaving)
         self._follow.awaiting(leaving)
