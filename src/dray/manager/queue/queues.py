@@ -228,6 +228,17 @@ class QueueTable:
         """The queue of a number, if it is still there."""
         return self._by_number.get(number)
 
+    def is_drained(self, number: int) -> bool:
+        """Whether a queue holds nothing, and nobody is still to tell what became of its messages.
+
+        Express messages do not count: no fact names them.
+        """
+        queue = self.get(number)
+        if queue is None or queue.outgoing:
+            return False
+        family = (queue, *queue.sub_queues)
+        return all(len(each.index) == each.index.express_count for each in family)
+
     def find(self, name: str) -> Queue | None:
         """The queue of a canonical name."""
         return self._by_key.get(queue_key(name))

@@ -221,19 +221,7 @@ class State:
             for number in ended:
                 queue.ended_short.ended(number, position)
         if fact.ended:
-            self.ways.stream_ended(fact.source, fact.stream, self._is_drained)
-
-    def _is_drained(self, number: int) -> bool:
-        """Whether a queue holds nothing, and nobody is still to tell what became of its messages.
-
-        Express messages do not count: the fact has to do the same when it is applied again.
-        """
-        queue = self.queues.get(number)
-        if queue is None or queue.outgoing:
-            return False
-        return all(
-            len(each.index) == each.index.express_count for each in (queue, *queue.sub_queues)
-        )
+            self.ways.stream_ended(fact.source, fact.stream, self.queues.is_drained)
 
     def _forget_end(self, fact: EndForgotten) -> None:
         self.endings.forgotten(fact.stream)
