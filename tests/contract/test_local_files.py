@@ -13,9 +13,9 @@ import pytest
 import dray
 from dray.client.awaited import upload
 from dray.client.files.partial_file import PartialFile
-from dray.daemon import copying
 from dray.daemon.config import ServeOptions
 from dray.daemon.embedded import EmbeddedDaemon
+from dray.daemon.files import copying
 
 FRAGMENT_BYTES = 300_000
 SIZE = 1_700_001

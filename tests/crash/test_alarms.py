@@ -7,15 +7,15 @@ from random import Random
 import pytest
 
 from dray.errors import StoreCorrupt
-from dray.store.checkpoint import ORIGIN, PAIRS, Snapshots
 from dray.store.decisions import Act
-from dray.store.opening import Opening
-from dray.store.qmlog import Log, LogReader
-from dray.store.recovery import Replay
+from dray.store.heap.witness import note_end
+from dray.store.log.checkpoint import ORIGIN, PAIRS, Snapshots
+from dray.store.log.qmlog import Log, LogReader
+from dray.store.recovery.opening import Opening
+from dray.store.recovery.recovery import Replay
+from dray.store.recovery.survey import Survey
 from dray.store.store import Store
-from dray.store.survey import Survey
 from dray.store.syncing import Checkpoint, Sync
-from dray.store.witness import note_end
 from dray.testing.disk import crash_states
 from tests.crash.workload import (
     Findings,

@@ -14,8 +14,8 @@ from dray.manager.state.outcomes import Outcomes
 from dray.manager.state.sequences import Sequences
 from dray.manager.state.snapshots import write_state
 from dray.manager.state.state import State
-from dray.store.checkpoint import Snapshots
-from dray.store.recovery import Replay
+from dray.store.log.checkpoint import Snapshots
+from dray.store.recovery.recovery import Replay
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync
 from dray.testing.desk import Refused

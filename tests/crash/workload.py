@@ -15,9 +15,9 @@ from random import Random
 from crc32c import crc32c
 
 from dray.errors import StoreCorrupt, StoreFull
-from dray.store.checkpoint import PAIRS
 from dray.store.decisions import LOG_DAMAGED, LOG_LOST
-from dray.store.recovery import Loss
+from dray.store.log.checkpoint import PAIRS
+from dray.store.recovery.recovery import Loss
 from dray.store.syncing import Checkpoint, Sync
 from dray.testing.disk import CrashState, Fate, Operation, SimDisk, crash_states
 from tests.unit.store.ledger import Ledger, busy_turn, small_store

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dray.store.checkpoint import NAMES, CheckpointState, examine
 from dray.store.disk import RealDisk
+from dray.store.log.checkpoint import NAMES, CheckpointState, examine
 from dray.store.reading import ReadOnlyDisk
 from dray.testing.desk import MANAGER_ID, PEER_ID, Desk
 from dray.testing.storage_peer import SEQUENCE, STREAM

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 import dray
-from dray.daemon.descriptors import DESCRIPTORS_KEPT
+from dray.daemon.sockets.descriptors import DESCRIPTORS_KEPT
 from tests.integration.commands import COMMAND, WITHIN_S, environment, until
 
 pytestmark = pytest.mark.slow

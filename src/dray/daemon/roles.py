@@ -8,7 +8,7 @@ from typing import Protocol
 from dray.machine import Core
 from dray.manager.events import Effect, Event
 from dray.manager.notices import Notice
-from dray.store.checkpoint import Snapshots
+from dray.store.log.checkpoint import Snapshots
 
 
 class Deciding(Core[Event, Effect], Protocol):

@@ -20,19 +20,19 @@ from typing import Any, Protocol, assert_never
 
 import msgspec
 
-from dray.daemon.addresses import own_addresses
-from dray.daemon.backlog import Backlog
 from dray.daemon.config import ServeOptions, check_named, listen_address
-from dray.daemon.connection import Connection, Surroundings
-from dray.daemon.descriptors import raise_limit, sessions_max
 from dray.daemon.limits import HANDSHAKES_MAX, HELLO_S, SESSIONS_OF_EMBEDDED_MIN, STOP_S
-from dray.daemon.links import Links
-from dray.daemon.listener import Listener, listen_tcp, listen_unix
 from dray.daemon.logs import log_to_stderr
-from dray.daemon.outbox import unpin_all
-from dray.daemon.plain_callers import begins_plainly, turn_away
+from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.pacing.time_slice import request_short_time_slice
 from dray.daemon.roles import Deciding
-from dray.daemon.time_slice import request_short_time_slice
+from dray.daemon.sockets.addresses import own_addresses
+from dray.daemon.sockets.connection import Connection, Surroundings
+from dray.daemon.sockets.descriptors import raise_limit, sessions_max
+from dray.daemon.sockets.links import Links
+from dray.daemon.sockets.listener import Listener, listen_tcp, listen_unix
+from dray.daemon.sockets.outbox import unpin_all
+from dray.daemon.sockets.plain_callers import begins_plainly, turn_away
 from dray.daemon.timekeeper import Timekeeper, new_life, new_manager_id
 from dray.daemon.turns import Turns
 from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
@@ -58,7 +58,7 @@ from dray.model.names import DEFAULT_PORT
 from dray.net.tls import presenting, trusting
 from dray.net.tunnels import Tunnels
 from dray.store.disk import Disk, RealDisk
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.store.store import Store
 from dray.wire.frames import Hello, failure
 from dray.wire.stream import Frame

@@ -26,8 +26,6 @@ from functools import partial
 from itertools import cycle, islice
 from typing import NamedTuple
 
-from dray.daemon.backlog import Backlog
-from dray.daemon.flushing import Flushing
 from dray.daemon.limits import (
     CHECKPOINT_RETRY_S,
     GATHERED_BYTES_MAX,
@@ -39,12 +37,14 @@ from dray.daemon.limits import (
     TICK_S_MIN,
 )
 from dray.daemon.notice_log import NoticeLog
-from dray.daemon.outbox import merged, pin_all, unpin_all
-from dray.daemon.pace import Gathering, SyncPace
-from dray.daemon.postponed import Follow, Postponed
+from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.pacing.flushing import Flushing
+from dray.daemon.pacing.pace import Gathering, SyncPace
+from dray.daemon.pacing.postponed import Follow, Postponed
+from dray.daemon.pacing.worker import Worker
 from dray.daemon.roles import Deciding, Performing
+from dray.daemon.sockets.outbox import merged, pin_all, unpin_all
 from dray.daemon.timekeeper import Timekeeper, draw_jitter
-from dray.daemon.worker import Worker
 from dray.errors import DrayError, StoreFull, StorePoisoned
 from dray.manager.events import (
     Answer,

@@ -15,7 +15,7 @@ from dray.model.limits import (
     RECONNECT_DELAY_S,
     RESEND_SCHEDULE_S,
 )
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.wire.frames import Head
 from dray.wire.stream import Frame
 

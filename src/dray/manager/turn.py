@@ -62,10 +62,10 @@ from dray.manager.requests.receiving import Waiter
 from dray.manager.state.state import State, replay
 from dray.manager.transactions import prepared, transactions
 from dray.model.ids import ManagerId
-from dray.store.checkpoint import Snapshots
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
+from dray.store.log.checkpoint import Snapshots
 from dray.store.lqs import QueueFiles
-from dray.store.recovery import History, RecoveryReport
+from dray.store.recovery.recovery import History, RecoveryReport
 from dray.store.store import Store
 from dray.wire import backup_frames, file_frames, frames
 

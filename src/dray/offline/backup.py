@@ -13,7 +13,7 @@ from dray.manager.requests.backup import CHECK, BackupRun
 from dray.model.backup import BackupReport
 from dray.offline.stopped import Offline
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
-from dray.store.heap import Extent, file_name
+from dray.store.heap.heap import Extent, file_name
 from dray.store.limits import HEAP_FILE_BYTES
 from dray.store.reading import HeapReader
 from dray.wire.archive import About, ArchiveWriter

@@ -37,7 +37,7 @@ from dray.offline.checking_files import check_audit, check_checkpoints, check_qu
 from dray.offline.findings import CheckReport, Findings
 from dray.offline.stopped import Offline
 from dray.store.decisions import LOG_NAME
-from dray.store.heap import Extent, file_name, numbers_of
+from dray.store.heap.heap import Extent, file_name, numbers_of
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from dray.manager.disk.lqs import EDITABLE, EVENTS, changes, check_editable, path_of
 from dray.store.audit import AUDIT_NAME
-from dray.store.checkpoint import PAIRS, CheckpointState
 from dray.store.decisions import LogState, Pair
 from dray.store.disk import LOCK_NAME
+from dray.store.log.checkpoint import PAIRS, CheckpointState
 from dray.store.lqs import FOLDER, NotAFileOfOursError, decode, file_name, is_unfinished
 from dray.store.manifest import MANIFEST_NAME, is_own_name, read_manifest, verify_audit
-from dray.store.survey import Sight, look
+from dray.store.recovery.survey import Sight, look
 
 if TYPE_CHECKING:
     from dray.manager.queue.queues import Queue

@@ -15,10 +15,10 @@ from dray.model.ids import ManagerId, join_id
 from dray.offline.fact_text import tell
 from dray.offline.stopped import Offline
 from dray.store.decisions import LOG_NAME
-from dray.store.group import OPENING, SEAL, facts_of, ranges_of
-from dray.store.heap import file_name, numbers_of
+from dray.store.heap.heap import file_name, numbers_of
 from dray.store.kinds import express_files
-from dray.store.qmlog import LogReader
+from dray.store.log.group import OPENING, SEAL, facts_of, ranges_of
+from dray.store.log.qmlog import LogReader
 
 _MARKS = {0: "", OPENING: "opening", SEAL: "seal"}
 

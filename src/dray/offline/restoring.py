@@ -28,11 +28,11 @@ from dray.manager.facts import Restored, encode_fact
 from dray.manager.state.state import State, replay
 from dray.model.backup import BackupReport
 from dray.offline.checking import check_store
-from dray.store.checkpoint import Snapshots
 from dray.store.disk import File, RealDisk
-from dray.store.heap import file_name
+from dray.store.heap.heap import file_name
 from dray.store.limits import LOG_BYTES
-from dray.store.recovery import History
+from dray.store.log.checkpoint import Snapshots
+from dray.store.recovery.recovery import History
 from dray.store.store import Store
 from dray.wire.archive import ArchiveReader
 

@@ -14,14 +14,14 @@ from dray.errors import DrayError, StoreCorrupt, StoreError
 from dray.manager.facts import Restored, decode_fact
 from dray.manager.queue.index import Entry
 from dray.manager.state.state import State, replay
-from dray.store.checkpoint import ORIGIN, PAIRS, TRANSACTIONS, Mark, read_snapshot
 from dray.store.decisions import LOG_NAME, Act, LogState
-from dray.store.heap import Extent
-from dray.store.maps import MAP_NAMES, Disagreement
-from dray.store.qmlog import Chain, LogReader
+from dray.store.heap.heap import Extent
+from dray.store.heap.maps import MAP_NAMES, Disagreement
+from dray.store.log.checkpoint import ORIGIN, PAIRS, TRANSACTIONS, Mark, read_snapshot
+from dray.store.log.qmlog import Chain, LogReader
 from dray.store.reading import HeapReader, ReadOnlyDisk
-from dray.store.recovery import History, Replay, doubts
-from dray.store.survey import Survey, survey
+from dray.store.recovery.recovery import History, Replay, doubts
+from dray.store.recovery.survey import Survey, survey
 from dray.wire.record import read_header
 
 

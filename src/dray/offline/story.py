@@ -35,8 +35,8 @@ from dray.offline.fact_text import queue_name
 from dray.offline.inspecting import RecordSeen, records
 from dray.offline.stopped import Offline
 from dray.store.decisions import LOG_NAME
-from dray.store.heap import file_name
-from dray.store.qmlog import LogReader
+from dray.store.heap.heap import file_name
+from dray.store.log.qmlog import LogReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,9 +13,9 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from dray.errors import StoreCorrupt
-from dray.store.checkpoint import SEQUENCES, TRANSACTIONS
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
 from dray.store.kinds import is_message_file
+from dray.store.log.checkpoint import SEQUENCES, TRANSACTIONS
 
 LOG_NAME: Final = "QMLog"
 SEQUENCES_LOST: Final = 2053

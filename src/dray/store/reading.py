@@ -23,8 +23,8 @@ from dray.store.disk import (
     no_access,
     translated,
 )
-from dray.store.heap import Extent, file_name
-from dray.store.heap_file import missing_file, short_file
+from dray.store.heap.heap import Extent, file_name
+from dray.store.heap.heap_file import missing_file, short_file
 from dray.store.location import refuse_if_moved
 from dray.store.manifest import read_manifest
 

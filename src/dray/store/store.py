@@ -21,13 +21,12 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from dray.errors import StoreFull, StorePoisoned
-from dray.store.checkpoint import Mark, Snapshots
 from dray.store.decisions import LOG_NAME, Act
 from dray.store.disk import Disk, File, ReadableBuffer
-from dray.store.group import SEAL, Range
 from dray.store.guard import GuardedDisk, Health
-from dray.store.heap import Heap
-from dray.store.heap_file import Capture, Extent
+from dray.store.heap.heap import Heap
+from dray.store.heap.heap_file import Capture, Extent
+from dray.store.heap.witness import note_end
 from dray.store.kinds import Kind, kind_of
 from dray.store.limits import (
     EXPRESS_BYTES,
@@ -40,14 +39,15 @@ from dray.store.limits import (
     STATE_BESIDE_BYTES,
     STATE_PER_FACTS,
 )
+from dray.store.log.checkpoint import Mark, Snapshots
+from dray.store.log.group import SEAL, Range
+from dray.store.log.qmlog import Log
 from dray.store.lqs import QueueFiles
-from dray.store.opening import Opening
-from dray.store.pairs import Pairs
-from dray.store.qmlog import Log
-from dray.store.recovery import Load, RecoveryReport
-from dray.store.survey import survey
+from dray.store.recovery.opening import Opening
+from dray.store.recovery.pairs import Pairs
+from dray.store.recovery.recovery import Load, RecoveryReport
+from dray.store.recovery.survey import survey
 from dray.store.syncing import Checkpoint, Draft, LiveMap, Reached, Sync
-from dray.store.witness import note_end
 
 
 class StoreCounters(NamedTuple):

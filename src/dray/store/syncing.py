@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from dray.errors import StoreFull
-from dray.store.checkpoint import Mark, SnapshotWriter
 from dray.store.disk import Disk, File
-from dray.store.heap_file import Capture
+from dray.store.heap.heap_file import Capture
+from dray.store.heap.maps import encode_map
+from dray.store.log.checkpoint import Mark, SnapshotWriter
 from dray.store.lqs import QueueFiles
-from dray.store.maps import encode_map
 
 
 class Sync:

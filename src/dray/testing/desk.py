@@ -26,7 +26,7 @@ from dray.manager.events import (
 from dray.manager.turn import Manager
 from dray.model.queue import QueueInfo
 from dray.store.disk import Disk
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.store.store import Store
 from dray.testing.shadow import BrokenPromiseError
 from dray.testing.storage_model import Key

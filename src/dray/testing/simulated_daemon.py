@@ -36,7 +36,7 @@ from dray.manager.events import (
 from dray.manager.turn import Manager
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync
 from dray.testing.disk import SimDisk

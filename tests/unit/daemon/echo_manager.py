@@ -33,8 +33,8 @@ from dray.manager.events import (
     SessionOpened,
 )
 from dray.manager.notices import Notice
-from dray.store.checkpoint import Snapshots
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
+from dray.store.log.checkpoint import Snapshots
 from dray.store.store import Store
 from dray.wire import file_frames, frames
 from dray.wire.stream import Frame

@@ -7,10 +7,10 @@ import socket
 import pytest
 
 import dray
-from dray.daemon.addresses import own_addresses
 from dray.daemon.config import read_options
 from dray.daemon.embedded import EmbeddedDaemon
-from dray.daemon.listener import listen_tcp
+from dray.daemon.sockets.addresses import own_addresses
+from dray.daemon.sockets.listener import listen_tcp
 from dray.manager.events import Peer
 
 

@@ -8,8 +8,8 @@ from threading import Event, Thread
 
 import pytest
 
-from dray.daemon.backlog import Backlog
 from dray.daemon.limits import BACKLOG_BYTES_MAX, BACKLOG_BYTES_MIN, BACKLOG_RATE_S, BACKLOG_S
+from dray.daemon.pacing.backlog import Backlog
 from dray.errors import StorePoisoned
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.store.limits import FLUSH_SHARE, HEAP_FILE_BYTES, HEAP_OPEN_FILES

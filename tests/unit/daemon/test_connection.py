@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from dray.daemon.connection import tune
 from dray.daemon.limits import OUTBOX_ITEMS_MAX, SPARE_BODIES_MAX
+from dray.daemon.sockets.connection import tune
 from dray.errors import ProtocolError
 from dray.wire import frames
 from tests.unit.daemon.raw_client import RawClient, connected
@@ -129,8 +129,8 @@ def connections(echo):
 def test_while_all_leave_much_unfetched_only_those_are_read_from_who_fetch(
     echo, wait_until, monkeypatch
 ):
-    monkeypatch.setattr("dray.daemon.connection.OUTBOX_TOTAL_BYTES_MAX", 2_000)
-    monkeypatch.setattr("dray.daemon.connection.OUTBOX_BYTES_WHILE_TIGHT", 500)
+    monkeypatch.setattr("dray.daemon.sockets.connection.OUTBOX_TOTAL_BYTES_MAX", 2_000)
+    monkeypatch.setattr("dray.daemon.sockets.connection.OUTBOX_BYTES_WHILE_TIGHT", 500)
     with echo.client() as client, echo.client() as other:
         client.ask(frames.Send(0, 0, [], []), 1, b"x" * 20_000)
         wait_until(lambda: len(connections(echo)) == 2)
@@ -147,7 +147,7 @@ def test_while_all_leave_much_unfetched_only_those_are_read_from_who_fetch(
 
 
 def test_who_hangs_up_leaves_nothing_unsent_behind(echo, wait_until, monkeypatch):
-    monkeypatch.setattr("dray.daemon.connection.OUTBOX_BYTES_MAX", 2_000)
+    monkeypatch.setattr("dray.daemon.sockets.connection.OUTBOX_BYTES_MAX", 2_000)
     with echo.client() as client:
         client.ask(frames.Send(0, 0, [], []), 1, b"x" * 20_000)
         wait_until(lambda: len(connections(echo)) == 1)

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from dray.daemon.copy_threads import CopyThreads, FileHungError
+from dray.daemon.files.copy_threads import CopyThreads, FileHungError
 from dray.daemon.limits import COPIES_STUCK_MAX, COPY_S, COPY_THREADS
 
 PATIENCE_S = 60

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from dray.daemon import descriptors
-from dray.daemon.descriptors import DESCRIPTORS_KEPT, sessions_max
+from dray.daemon.sockets import descriptors
+from dray.daemon.sockets.descriptors import DESCRIPTORS_KEPT, sessions_max
 from dray.model.limits import SESSIONS_MAX
 
 
@@ -29,7 +29,7 @@ def test_callers_never_get_what_the_store_needs(monkeypatch, soft, most):
 
 def _raised(soft: int, hard: int) -> str:
     program = (
-        "import resource; from dray.daemon.descriptors import raise_limit;"
+        "import resource; from dray.daemon.sockets.descriptors import raise_limit;"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}));"
         "raise_limit(); print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     )

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from dray.daemon.backlog import Backlog
-from dray.daemon.flushing import Flushing
+from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.pacing.flushing import Flushing
 from dray.errors import StorePoisoned
 from dray.store.kinds import Kind
 from dray.store.limits import HEAP_FILE_BYTES

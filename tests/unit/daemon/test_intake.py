@@ -6,15 +6,15 @@ from collections import deque
 
 import pytest
 
-from dray.daemon import intake
-from dray.daemon.backlog import Backlog
-from dray.daemon.intake import Intake
 from dray.daemon.limits import (
     BACKLOG_BYTES_MAX,
     FRAME_S,
     INTAKE_BYTES_MAX,
     INTAKE_BYTES_OF_SMALL,
 )
+from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.sockets import intake
+from dray.daemon.sockets.intake import Intake
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.wire import frames
 from dray.wire.stream import READ_BYTES

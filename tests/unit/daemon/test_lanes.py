@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.daemon.lanes import HeapRange, Lanes, Share
 from dray.daemon.limits import (
     SHARE_BYTES_MAX,
     SHARE_BYTES_MIN,
     SHARE_QUICK_TURNS,
     SHARE_SLOW_TURNS,
 )
+from dray.daemon.sockets.lanes import HeapRange, Lanes, Share
 from dray.model.limits import FRAME_CHANNELS_MAX
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.wire.frames import Cut, Data, Done, Piece, encode_frame
 from tests.unit.wire.speech import heard
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from dray.daemon import copy_threads, copying
+from dray.daemon.files import copy_threads, copying
 from dray.daemon.limits import FILES_PER_SESSION
 from dray.errors import ProtocolError, StoreCorrupt, StoreFull, TargetUnwritable
-from dray.store.heap import file_name
+from dray.store.heap.heap import file_name
 from dray.wire import file_frames, frames
 
 BODY = bytes(range(256)) * 40

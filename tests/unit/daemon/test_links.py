@@ -157,7 +157,7 @@ def test_a_frame_without_a_link_is_dropped_with_its_pins(echo):
 
 
 def test_an_attempt_that_is_not_answered_ends_in_time(echo, wait_until, monkeypatch):
-    monkeypatch.setattr("dray.daemon.links.DIAL_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("dray.daemon.sockets.links.DIAL_TIMEOUT_S", 0.05)
     assert DIAL_TIMEOUT_S == 5
     # A listening socket whose backlog is full does not answer further callers.
     server = socket.socket()

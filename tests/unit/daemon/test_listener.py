@@ -9,7 +9,7 @@ import stat
 
 import pytest
 
-from dray.daemon.listener import Listener, listen_tcp, listen_unix
+from dray.daemon.sockets.listener import Listener, listen_tcp, listen_unix
 from dray.errors import AddressInUse, InvalidConfiguration
 
 
@@ -98,7 +98,7 @@ def test_closing_takes_away_our_socket_file_but_not_a_successors(tmp_path):
 
 
 def test_running_out_of_descriptors_delays_callers_and_loses_none(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("dray.daemon.listener.ACCEPT_RETRY_S", 0.01)
+    monkeypatch.setattr("dray.daemon.sockets.listener.ACCEPT_RETRY_S", 0.01)
 
     class Exhausted:
         """A listening socket that has no descriptor to give the first time."""

@@ -17,9 +17,9 @@ from dray.daemon.limits import (
     SHARE_QUICK_TURNS,
     SHARE_S,
 )
-from dray.daemon.outbox import Outbox, keep_unsent_below, merged, pin_all, unpin_all
+from dray.daemon.sockets.outbox import Outbox, keep_unsent_below, merged, pin_all, unpin_all
 from dray.errors import StoreCorrupt
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 
 SCRATCH = memoryview(bytearray(100_000))
 FILE = os.urandom(1 << 20)

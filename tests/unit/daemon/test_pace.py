@@ -15,7 +15,7 @@ from dray.daemon.limits import (
     QUICK_SYNCS,
     STALE_TURN_S,
 )
-from dray.daemon.pace import Gathering, SyncPace
+from dray.daemon.pacing.pace import Gathering, SyncPace
 
 MANY = 64
 

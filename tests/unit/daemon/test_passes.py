@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from dray.daemon.backlog import Backlog
+from dray.daemon.pacing.backlog import Backlog
 from dray.daemon.timekeeper import Timekeeper
 from dray.daemon.turns import Turns
 from dray.manager.events import Answer, ManagerConfig, Request, Tick
@@ -67,9 +67,9 @@ class Desk:
 
 @pytest.fixture
 def desk(monkeypatch):
-    monkeypatch.setattr("dray.daemon.pace.QUICK_SYNC_S", 3600.0)
-    monkeypatch.setattr("dray.daemon.pace.QUICK_SYNCS", 1)
-    monkeypatch.setattr("dray.daemon.pace.STALE_TURN_S", 3600.0)
+    monkeypatch.setattr("dray.daemon.pacing.pace.QUICK_SYNC_S", 3600.0)
+    monkeypatch.setattr("dray.daemon.pacing.pace.QUICK_SYNCS", 1)
+    monkeypatch.setattr("dray.daemon.pacing.pace.STALE_TURN_S", 3600.0)
     desk = Desk()
     yield desk
     desk.end()

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from dray.daemon.plain_callers import SENTENCE, begins_plainly, turn_away
+from dray.daemon.sockets.plain_callers import SENTENCE, begins_plainly, turn_away
 from dray.errors import ConnectionLost
 from dray.wire.frames import Failed, Hello, encode_frame
 from dray.wire.stream import FrameStream
@@ -33,7 +33,7 @@ def test_the_first_byte_tells_a_frame_from_tls_and_stays_unread(ends, said, plai
 
 
 def test_a_caller_that_says_nothing_is_given_up(ends, monkeypatch):
-    monkeypatch.setattr("dray.daemon.plain_callers.HANDSHAKE_S", 0.01)
+    monkeypatch.setattr("dray.daemon.sockets.plain_callers.HANDSHAKE_S", 0.01)
     with pytest.raises(TimeoutError):
         asyncio.run(begins_plainly(ends[1]))
     assert ends[1].fileno() == -1
@@ -59,7 +59,7 @@ def test_a_caller_without_tls_reads_what_to_write(ends):
 
 
 def test_a_caller_that_does_not_hang_up_is_not_waited_for(ends, monkeypatch):
-    monkeypatch.setattr("dray.daemon.plain_callers.LINGER_S", 0.01)
+    monkeypatch.setattr("dray.daemon.sockets.plain_callers.LINGER_S", 0.01)
     ends[1].setblocking(False)
     asyncio.run(turn_away(ends[1]))
     assert ends[1].fileno() == -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.daemon.postponed import Follow, Postponed
+from dray.daemon.pacing.postponed import Follow, Postponed
 from dray.manager.events import LinkFrame, LinkUp, Peer, Request, SessionClosed, Tick
 from dray.wire import frames
 from dray.wire.stream import Frame

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dray.daemon import time_slice
 from dray.daemon.limits import SLICE_S
-from dray.daemon.time_slice import Attributes, read_attributes, request_short_time_slice
+from dray.daemon.pacing import time_slice
+from dray.daemon.pacing.time_slice import Attributes, read_attributes, request_short_time_slice
 
 OURS = {"dray-daemon", "dray-sync-1", "dray-sync-2", "dray-checkpoint"}
 

@@ -76,8 +76,8 @@ def test_what_arrives_during_a_sync_shares_the_next_one(echo):
 @pytest.fixture
 def trusting(monkeypatch):
     """Two syncs, however long they take, and the loop waits for the disk itself."""
-    monkeypatch.setattr("dray.daemon.pace.QUICK_SYNC_S", 3600.0)
-    monkeypatch.setattr("dray.daemon.pace.QUICK_SYNCS", 2)
+    monkeypatch.setattr("dray.daemon.pacing.pace.QUICK_SYNC_S", 3600.0)
+    monkeypatch.setattr("dray.daemon.pacing.pace.QUICK_SYNCS", 2)
 
 
 @pytest.mark.usefixtures("trusting")
@@ -106,7 +106,7 @@ def test_a_sync_of_the_loop_that_fails_fails_the_answer_and_ends_the_daemon(echo
 
 
 def test_where_the_disk_is_slow_the_loop_never_waits_for_it(echo, monkeypatch):
-    monkeypatch.setattr("dray.daemon.pace.QUICK_SYNC_S", -1.0)
+    monkeypatch.setattr("dray.daemon.pacing.pace.QUICK_SYNC_S", -1.0)
     with echo.client() as client:
         echo.gate.threads = []
         for number in range(1, 50):
@@ -116,7 +116,7 @@ def test_where_the_disk_is_slow_the_loop_never_waits_for_it(echo, monkeypatch):
 
 def test_half_of_many_sessions_are_waited_for_and_share_one_sync(echo_daemon, monkeypatch):
     for name, value in (("GATHER_TURNS", 8), ("STALE_TURN_S", 3600.0), ("GATHER_S_MAX", 3600.0)):
-        monkeypatch.setattr(f"dray.daemon.pace.{name}", value)
+        monkeypatch.setattr(f"dray.daemon.pacing.pace.{name}", value)
     with echo_daemon("many") as echo:
         clients = [echo.client() for _ in range(8)]
         clients[0].ask(frames.Send(0, 0, [], []), 1, RECORD)
@@ -137,8 +137,8 @@ def test_half_of_many_sessions_are_waited_for_and_share_one_sync(echo_daemon, mo
 
 
 def test_who_waits_for_others_in_vain_is_served_all_the_same(echo_daemon, monkeypatch):
-    monkeypatch.setattr("dray.daemon.pace.GATHER_TURNS", 8)
-    monkeypatch.setattr("dray.daemon.pace.STALE_TURN_S", 3600.0)
+    monkeypatch.setattr("dray.daemon.pacing.pace.GATHER_TURNS", 8)
+    monkeypatch.setattr("dray.daemon.pacing.pace.STALE_TURN_S", 3600.0)
     with echo_daemon("many") as echo:
         clients = [echo.client() for _ in range(8)]
         for number, client in enumerate(clients):

@@ -16,8 +16,8 @@ from dray.errors import StoreCorrupt, StoreError, StoreLocked
 from dray.store.audit import AUDIT_NAME, read_entries, verify_chain
 from dray.store.manifest import MANIFEST_NAME, read_manifest
 from dray.store.reading import ReadOnlyDisk
+from dray.store.recovery.survey import survey
 from dray.store.store import Store
-from dray.store.survey import survey
 from tests.unit.daemon.conftest import eventually
 
 

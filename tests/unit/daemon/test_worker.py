@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from dray.daemon.worker import Worker
+from dray.daemon.pacing.worker import Worker
 
 
 def test_jobs_run_in_order_in_another_thread_and_outcomes_in_the_loop():

@@ -14,12 +14,12 @@ from dray.errors import StoreCorrupt, StoreError, StoreLocked
 from dray.model.message import Message
 from dray.offline.checking import check_store
 from dray.offline.stopped import Offline
-from dray.store.checkpoint import TRANSACTIONS, examine
 from dray.store.decisions import LOG_NAME
-from dray.store.group import Group, encode, framed
-from dray.store.heap import file_name
+from dray.store.heap.heap import file_name
+from dray.store.heap.maps import MAP_NAMES
+from dray.store.log.checkpoint import TRANSACTIONS, examine
+from dray.store.log.group import Group, encode, framed
 from dray.store.manifest import MANIFEST_NAME
-from dray.store.maps import MAP_NAMES
 from dray.store.reading import ReadOnlyDisk
 from tests.unit.manager.conftest import Desk
 from tests.unit.manager.requests.test_large_messages import send_large

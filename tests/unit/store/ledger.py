@@ -13,10 +13,10 @@ from random import Random
 
 from crc32c import crc32c
 
-from dray.store.checkpoint import Snapshots
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind
-from dray.store.recovery import History
+from dray.store.log.checkpoint import Snapshots
+from dray.store.recovery.recovery import History
 from dray.store.store import Store
 from dray.testing.disk import Fate, SimDisk
 

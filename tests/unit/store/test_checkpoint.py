@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from dray.store.checkpoint import (
+from dray.store.limits import CHECKPOINT_BUFFER_BYTES, CHECKPOINT_BYTES, SECTOR_BYTES
+from dray.store.log.checkpoint import (
     NAMES,
     CheckpointState,
     Mark,
@@ -16,7 +17,6 @@ from dray.store.checkpoint import (
     is_cut,
     read_snapshot,
 )
-from dray.store.limits import CHECKPOINT_BUFFER_BYTES, CHECKPOINT_BYTES, SECTOR_BYTES
 from dray.testing.disk import Fate, SimDisk
 
 NAME = NAMES[0]

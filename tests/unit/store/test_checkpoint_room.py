@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from dray.errors import StoreFull
-from dray.store.checkpoint import TRANSACTIONS
 from dray.store.limits import CHECKPOINT_BYTES, STATE_PER_FACTS
+from dray.store.log.checkpoint import TRANSACTIONS
 from dray.testing.disk import Fate, SimDisk
 from tests.unit.store.ledger import opened, small_store
 

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from dray.errors import StoreCorrupt
-from dray.store.checkpoint import NAMES
+from dray.store.log.checkpoint import NAMES
 from dray.testing.disk import Fate, SimDisk
 from tests.unit.store.ledger import LOG_BYTES, Ledger, busy_turn, opened, small_store
 

@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from dray.errors import StoreCorrupt
-from dray.store.descriptors import Descriptors
 from dray.store.disk import RealDisk
-from dray.store.heap import Heap
-from dray.store.heap_file import HeapFile
+from dray.store.heap.descriptors import Descriptors
+from dray.store.heap.heap import Heap
+from dray.store.heap.heap_file import HeapFile
 from dray.testing.disk import SimDisk
 
 FILE_BYTES = 1000
@@ -26,7 +26,7 @@ def disk():
 
 @pytest.fixture
 def heap(disk, monkeypatch):
-    monkeypatch.setattr("dray.store.descriptors.HEAP_DESCRIPTORS", 6)
+    monkeypatch.setattr("dray.store.heap.descriptors.HEAP_DESCRIPTORS", 6)
     heap = Heap(disk, FILE_BYTES)
     yield heap
     heap.close()
@@ -111,8 +111,8 @@ def changes():
 @pytest.fixture
 def real_heap(tmp_path, changes, monkeypatch):
     """On a real disk, with six files to write to and two to read from."""
-    monkeypatch.setattr("dray.store.descriptors.HEAP_DESCRIPTORS", 6)
-    monkeypatch.setattr("dray.store.descriptors.HEAP_READERS", 2)
+    monkeypatch.setattr("dray.store.heap.descriptors.HEAP_DESCRIPTORS", 6)
+    monkeypatch.setattr("dray.store.heap.descriptors.HEAP_READERS", 2)
     disk = RealDisk(tmp_path, changes=changes)
     heap = Heap(disk, FILE_BYTES)
     yield heap
@@ -160,7 +160,7 @@ def test_what_is_open_to_write_is_read_by_that(real_heap, tmp_path):
 
 
 def test_of_a_file_that_is_given_back_nothing_stays_open(real_heap, monkeypatch, tmp_path):
-    monkeypatch.setattr("dray.store.heap.HEAP_FREE_FILES", 0)
+    monkeypatch.setattr("dray.store.heap.heap.HEAP_FREE_FILES", 0)
     extents = placed(real_heap, 20)
     real_heap.descriptor(extents[0].file)
     real_heap.free(extents[0])

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from dray.errors import StoreFull
-from dray.store.heap import Extent, Heap
+from dray.store.heap.heap import Extent, Heap
 from dray.store.kinds import Kind, file_name, kind_of
 from dray.testing.disk import Fate, SimDisk
 from tests.unit.store.ledger import HEAP_BYTES, LOG_BYTES, Ledger, Store

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.store.group import (
+from dray.store.log.group import (
     HEADER_BYTES,
     SEAL,
     Group,

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from dray.errors import StoreCorrupt, StoreFull
-from dray.store import heap as heap_module
-from dray.store.group import Range
-from dray.store.heap import Extent, Heap, Occupancy
+from dray.store.heap import heap as heap_module
+from dray.store.heap.heap import Extent, Heap, Occupancy
 from dray.store.kinds import Kind
 from dray.store.limits import AHEAD_SHARE, FLUSH_SHARE, HEAP_OPEN_FILES
+from dray.store.log.group import Range
 from dray.testing.disk import Operation, SimDisk, SimFile
 
 FILE_BYTES = 1000
@@ -127,7 +127,7 @@ def test_files_that_are_not_needed_go_back_to_the_file_system(disk, heap, monkey
 
 def test_a_file_without_a_descriptor_goes_back_to_the_file_system_too(disk, heap, monkeypatch):
     monkeypatch.setattr(heap_module, "HEAP_FREE_FILES", 0)
-    monkeypatch.setattr("dray.store.descriptors.HEAP_DESCRIPTORS", 2)
+    monkeypatch.setattr("dray.store.heap.descriptors.HEAP_DESCRIPTORS", 2)
     extents = [heap.place(bytes(1000)) for _ in range(6)]
     heap.free(extents[0])
     heap.trim(1)
@@ -357,8 +357,8 @@ def test_a_file_that_is_used_again_is_not_prepared_again(disk):
 
 @pytest.fixture
 def in_short_pieces(monkeypatch):
-    monkeypatch.setattr("dray.store.heap_file.BEGIN_BYTES_MIN", 200)
-    monkeypatch.setattr("dray.store.heap_file.WRITE_PIECE_BYTES", 300)
+    monkeypatch.setattr("dray.store.heap.heap_file.BEGIN_BYTES_MIN", 200)
+    monkeypatch.setattr("dray.store.heap.heap_file.WRITE_PIECE_BYTES", 300)
 
 
 def done_to(heap: Heap, monkeypatch, length: int, kind: Kind = Kind.RECOVERABLE) -> list[str]:

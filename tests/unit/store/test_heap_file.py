@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.store.heap_file import LiveBlocks
+from dray.store.heap.heap_file import LiveBlocks
 from dray.store.limits import BLOCK_BYTES
 
 BYTES = 6 * BLOCK_BYTES

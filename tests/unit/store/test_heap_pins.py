@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.store.disk import RealDisk
-from dray.store.heap import Extent, Heap
+from dray.store.heap.heap import Extent, Heap
 
 FILE_BYTES = 4096
 

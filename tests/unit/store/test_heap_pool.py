@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dray.store.heap_file import HeapFile
-from dray.store.heap_pool import HeapPool
+from dray.store.heap.heap_file import HeapFile
+from dray.store.heap.heap_pool import HeapPool
 from dray.store.kinds import Kind, heap_file_number
 
 FILE_BYTES = 1000

@@ -7,10 +7,8 @@ from random import Random
 import pytest
 
 from dray.errors import StoreFull
-from dray.store.heap_file import Extent
-from dray.store.kinds import Kind, file_name, heap_file_number
-from dray.store.limits import BLOCK_BYTES
-from dray.store.maps import (
+from dray.store.heap.heap_file import Extent
+from dray.store.heap.maps import (
     MAP_NAMES,
     Disagreement,
     compare,
@@ -18,6 +16,8 @@ from dray.store.maps import (
     map_name,
     read_map,
 )
+from dray.store.kinds import Kind, file_name, heap_file_number
+from dray.store.limits import BLOCK_BYTES
 from dray.store.store import Store
 from dray.testing.disk import Fate, SimDisk
 from tests.unit.store.ledger import LOG_BYTES, Ledger

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from dray.errors import StorePoisoned
-from dray.store import qmlog
-from dray.store.group import OPENING, SEAL, Range
 from dray.store.limits import LOG_AHEAD_BYTES_MIN, LOG_AHEAD_SHARE
-from dray.store.qmlog import Log, LogReader
+from dray.store.log import qmlog
+from dray.store.log.group import OPENING, SEAL, Range
+from dray.store.log.qmlog import Log, LogReader
 from dray.testing.disk import Operation, SimDisk
 
 CAPACITY = 16 << 10

@@ -10,7 +10,11 @@ from random import Random
 import pytest
 
 from dray.errors import StoreCorrupt, StoreLocked
-from dray.store.checkpoint import (
+from dray.store.decisions import TABLE, Act, Finding, LogState, Pair, decide
+from dray.store.disk import RealDisk
+from dray.store.heap.maps import MAP_NAMES
+from dray.store.kinds import file_name
+from dray.store.log.checkpoint import (
     NAMES,
     SEQUENCES,
     TRANSACTIONS,
@@ -18,13 +22,9 @@ from dray.store.checkpoint import (
     birth_mark,
     examine,
 )
-from dray.store.decisions import TABLE, Act, Finding, LogState, Pair, decide
-from dray.store.disk import RealDisk
-from dray.store.kinds import file_name
-from dray.store.maps import MAP_NAMES
 from dray.store.reading import ReadOnlyDisk
-from dray.store.recovery import Loss
-from dray.store.survey import survey
+from dray.store.recovery.recovery import Loss
+from dray.store.recovery.survey import survey
 from dray.testing.disk import Fate, SimDisk
 from tests.unit.store.ledger import (
     HEAP_BYTES,
@@ -550,7 +550,7 @@ def test_bytes_that_were_durable_are_not_read_again_at_the_next_start():
 
 
 def test_an_extent_over_several_verification_pieces_is_verified(monkeypatch):
-    monkeypatch.setattr("dray.store.recovery.LOG_SCAN_BYTES", 100)
+    monkeypatch.setattr("dray.store.recovery.recovery.LOG_SCAN_BYTES", 100)
     disk = SimDisk(Random(1))
     store, ledger = opened(disk)
     ledger.put(store, 1, Random(2).randbytes(950))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dray.errors import StoreCorrupt
-from dray.store.checkpoint import NAMES, SEQUENCES, TRANSACTIONS, CheckpointState, examine
+from dray.store.heap.maps import MAP_NAMES
 from dray.store.limits import CHECKPOINT_BYTES
-from dray.store.maps import MAP_NAMES
+from dray.store.log.checkpoint import NAMES, SEQUENCES, TRANSACTIONS, CheckpointState, examine
 from dray.testing.disk import Fate, SimDisk
 from tests.unit.store.ledger import Ledger, opened, small_store, used
 

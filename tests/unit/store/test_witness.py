@@ -8,12 +8,12 @@ from random import Random
 import pytest
 
 from dray.errors import StoreCorrupt, StorePoisoned
-from dray.store.checkpoint import NAMES
 from dray.store.disk import LOCK_NAME
+from dray.store.heap.maps import MAP_NAMES, encode_map, map_name, read_map
+from dray.store.heap.witness import END_AT, forget_end, note_end, read_end
 from dray.store.limits import SECTOR_BYTES
-from dray.store.maps import MAP_NAMES, encode_map, map_name, read_map
-from dray.store.recovery import Loss
-from dray.store.witness import END_AT, forget_end, note_end, read_end
+from dray.store.log.checkpoint import NAMES
+from dray.store.recovery.recovery import Loss
 from dray.testing.disk import Fate, SimDisk
 from tests.unit.store.ledger import Ledger, busy_turn, opened, small_store
 

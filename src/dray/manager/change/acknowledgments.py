@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dray.manager.change.departures import Wish
     from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
-    from dray.store.heap import Extent
+    from dray.store.heap.heap import Extent
 
 _NEGATIVE = 0x8000
 _OF_RECEIVE = 0x4000

@@ -33,7 +33,7 @@ from dray.manager.queue.index import TAIL_BYTES, at_place, place_of
 from dray.model.classes import Part
 from dray.model.limits import EXPRESS_POSITIONS_RESERVED
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
-from dray.store.heap import file_name
+from dray.store.heap.heap import file_name
 from dray.store.kinds import Kind
 from dray.wire.record import FLAG_RECOVERABLE
 

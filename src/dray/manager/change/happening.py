@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dray.large.join import PartSeen
     from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
-    from dray.store.heap import Extent
+    from dray.store.heap.heap import Extent
 
 
 class Staged(NamedTuple):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dray.manager.context import Context
     from dray.manager.events import Body
-    from dray.store.heap import Extent
+    from dray.store.heap.heap import Extent
 
 _READ_AT_ONCE_BYTES = 64 * KIB
 """Shorter runs are read while the turn lasts; longer ones go from the heap file to the socket."""

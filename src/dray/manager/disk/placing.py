@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from crc32c import crc32c as checksum
 
 from dray.errors import ProtocolError, StoreFull
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header
 

@@ -32,7 +32,7 @@ from dray.model.classes import MessageClass, Part, QueueKind
 from dray.model.limits import DAMAGED_NAMED_MAX
 from dray.model.queue import QueueOptions
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
-from dray.store.heap import Extent, file_name
+from dray.store.heap.heap import Extent, file_name
 from dray.wire.record import COPY_DEAD_LETTER
 
 if TYPE_CHECKING:

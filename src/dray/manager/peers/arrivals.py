@@ -30,7 +30,7 @@ from dray.manager.queue.ways import Way
 from dray.model.classes import MessageClass, QueueKind
 from dray.model.limits import HOPS_MAX
 from dray.model.names import parse_queue_address
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind
 from dray.wire.frames import (
     MARK_LAST,

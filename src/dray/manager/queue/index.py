@@ -29,7 +29,7 @@ from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import NamedTuple
 
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
 from dray.wire.frames import MARK_FIRST, MARK_LAST
 from dray.wire.record import COPY_DEAD_LETTER

@@ -9,14 +9,14 @@ from dray.large.join import PartSeen, SequenceKey
 from dray.manager.queue.index import Entry, unpack
 from dray.model.classes import Part
 from dray.store.disk import MESSAGE_FILE_UNREADABLE
-from dray.store.heap import file_name
+from dray.store.heap.heap import file_name
 from dray.wire.frames import MARK_LAST
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_properties
 
 if TYPE_CHECKING:
     from dray.manager.queue.queues import Queue
     from dray.manager.queue.ways import Ways
-    from dray.store.heap import Extent
+    from dray.store.heap.heap import Extent
 
 
 class Records(Protocol):

@@ -28,7 +28,7 @@ from dray.manager.queue.index import (
 )
 from dray.manager.queue.pages import Pages
 from dray.model.limits import PRIORITY_MAX
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 
 _KEY = struct.Struct(">BQ")
 

@@ -23,8 +23,8 @@ from dray.manager.disk.quarantine import QUARANTINE
 from dray.manager.events import Body
 from dray.manager.queue.index import claims_in, entries_in, place_in, place_of, split_tails
 from dray.model.limits import BACKUP_PIECE_BYTES, BACKUP_PIECE_RECORDS
-from dray.store.heap import Extent
-from dray.store.heap_file import missing_file
+from dray.store.heap.heap import Extent
+from dray.store.heap.heap_file import missing_file
 from dray.store.kinds import KIND_AT, Kind
 from dray.wire.archive import pack_runs
 from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead

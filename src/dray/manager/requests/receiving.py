@@ -43,7 +43,7 @@ from dray.model.limits import (
     PROPERTIES_BYTES_MAX,
     WAITERS_PER_QUEUE_MAX,
 )
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.wire.file_frames import Copied, CopyPart
 from dray.wire.frames import (
     Done,

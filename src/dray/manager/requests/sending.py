@@ -40,7 +40,7 @@ from dray.manager.transactions.transactions import (
 from dray.model.arguments import no_sense
 from dray.model.classes import Part, QueueKind
 from dray.model.limits import BATCH_MESSAGES_MAX
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind, kind_of
 from dray.wire.file_frames import SendFile
 from dray.wire.frames import MARK_SINGLE, Done, Reserve, Send

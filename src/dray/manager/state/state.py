@@ -81,10 +81,10 @@ from dray.manager.state.snapshots import read_state, write_state
 from dray.manager.state.unfinished import Uploads
 from dray.model.classes import QueueKind
 from dray.model.limits import NUMBERS_LEASED
-from dray.store.checkpoint import TRANSACTIONS, Snapshots
 from dray.store.decisions import CHECKPOINTS_LOST, refusal
-from dray.store.heap import Extent
-from dray.store.recovery import History
+from dray.store.heap.heap import Extent
+from dray.store.log.checkpoint import TRANSACTIONS, Snapshots
+from dray.store.recovery.recovery import History
 
 NUMBERS_PER_MICROSECOND = 1 << 10
 """By how much a restore moves the next number ahead: a lease of numbers a millisecond since 1970,

@@ -26,7 +26,7 @@ from dray.manager.facts import (
 from dray.manager.queue.index import extents_of, place_of, split_tails
 
 if TYPE_CHECKING:
-    from dray.store.heap import Extent
+    from dray.store.heap.heap import Extent
 
 
 class Upload(msgspec.Struct, array_like=True):

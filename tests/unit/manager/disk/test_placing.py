@@ -8,9 +8,9 @@ import pytest
 
 from dray.errors import StoreFull
 from dray.manager.disk.placing import Span, place_all, place_batch
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind, kind_of
-from dray.store.recovery import History
+from dray.store.recovery.recovery import History
 from dray.store.store import Store
 from dray.testing.disk import Operation, SimDisk
 

@@ -126,7 +126,7 @@ def _at(lookup_id: int):
 
 def test_empty_files_go_back_to_the_file_system_some_a_step(desk: Desk, monkeypatch):
     """A large message leaves hundreds behind: giving them all back at once held everybody up."""
-    monkeypatch.setattr("dray.store.heap.HEAP_FREE_FILES", 3)
+    monkeypatch.setattr("dray.store.heap.heap.HEAP_FREE_FILES", 3)
     caller = desk.session()
     queue = caller.create("orders")
     for _ in range(40):

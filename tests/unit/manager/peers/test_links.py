@@ -25,7 +25,7 @@ from dray.manager.events import (
 )
 from dray.model.classes import MessageClass
 from dray.model.message import Message
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.wire import frames
 from dray.wire.stream import Frame
 from tests.unit.manager.conftest import Desk

@@ -10,7 +10,7 @@ from dray.manager.queue import index
 from dray.manager.queue.index import entries_in, pack_tail, unpack
 from dray.manager.queue.queue_index import QueueIndex
 from dray.model.classes import Part
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind, heap_file_number
 from dray.wire.record import COPY_DEAD_LETTER, COPY_JOURNAL, WANTS_ACKNOWLEDGMENTS
 

@@ -17,7 +17,7 @@ from dray.offline.backup import back_up_stopped
 from dray.offline.checking import check_store
 from dray.offline.restoring import SUFFIX, restore
 from dray.store.disk import RealDisk
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.wire import backup_frames, frames
 from dray.wire.archive import About, ArchiveWriter
 from tests.unit.manager.conftest import LOG_BYTES, Caller, Desk

@@ -9,7 +9,7 @@ from dray import errors
 from dray.manager.events import Into
 from dray.model.classes import Part
 from dray.model.message import Message
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.wire import file_frames, frames
 from dray.wire.record import PartMark, encode_record
 from tests.unit.manager.conftest import Caller, Desk

@@ -15,9 +15,9 @@ from dray.manager.state.pieces import RUN, array_head, array_in_pieces, bytes_he
 from dray.manager.state.snapshots import read_state, write_state
 from dray.manager.state.state import State
 from dray.model.message import Message
-from dray.store.checkpoint import Snapshots
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
+from dray.store.log.checkpoint import Snapshots
 from tests.unit.manager.conftest import Desk
 
 decode = msgspec.msgpack.decode

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from dray.store.decisions import LOG_NAME, Act
 from dray.store.disk import LOCK_NAME, Disk, File
-from dray.store.group import OPENING
-from dray.store.heap import Heap
+from dray.store.heap.heap import Heap
+from dray.store.heap.maps import MAP_NAMES
+from dray.store.heap.witness import forget_end, note_end
 from dray.store.kinds import file_name
 from dray.store.limits import SECTOR_BYTES
-from dray.store.maps import MAP_NAMES
-from dray.store.pairs import Pairs
-from dray.store.qmlog import Chain, Log
-from dray.store.recovery import Load, RecoveryReport, Replay
-from dray.store.survey import Survey
-from dray.store.witness import forget_end, note_end
+from dray.store.log.group import OPENING
+from dray.store.log.qmlog import Chain, Log
+from dray.store.recovery.pairs import Pairs
+from dray.store.recovery.recovery import Load, RecoveryReport, Replay
+from dray.store.recovery.survey import Survey
 
 
 class Opening:

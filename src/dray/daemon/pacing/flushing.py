@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dray.daemon.backlog import Backlog
-from dray.daemon.worker import Worker
+from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.pacing.worker import Worker
 from dray.store.disk import File
 from dray.store.limits import HEAP_FILE_BYTES
 from dray.store.store import Store

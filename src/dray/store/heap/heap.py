@@ -32,11 +32,17 @@ from functools import partial
 from typing import Final
 
 from dray.errors import StoreFull
-from dray.store.descriptors import Descriptors
 from dray.store.disk import Disk, File, ReadableBuffer
-from dray.store.group import Range
-from dray.store.heap_file import Capture, Extent, HeapFile, LiveBlocks, missing_file, short_file
-from dray.store.heap_pool import HeapPool
+from dray.store.heap.descriptors import Descriptors
+from dray.store.heap.heap_file import (
+    Capture,
+    Extent,
+    HeapFile,
+    LiveBlocks,
+    missing_file,
+    short_file,
+)
+from dray.store.heap.heap_pool import HeapPool
 from dray.store.kinds import (
     Kind,
     express_files,
@@ -50,6 +56,7 @@ from dray.store.limits import (
     HEAP_HANDED_OUT,
     HEAP_OPEN_FILES,
 )
+from dray.store.log.group import Range
 
 __all__ = ["Capture", "Extent", "Heap", "Occupancy", "file_name", "numbers_of"]
 

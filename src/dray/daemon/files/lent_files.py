@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from dray.daemon.copying import Copier, Piece
+from dray.daemon.files.copying import Copier, Piece
 from dray.daemon.limits import FILES_LENT_MANY, FILES_PER_SESSION
 from dray.errors import ProtocolError
 from dray.model.limits import FRAME_BODY_BYTES_MAX

@@ -17,13 +17,6 @@ from typing import Final, NamedTuple, TypeAlias
 from crc32c import crc32c
 
 from dray.errors import StoreCorrupt
-from dray.store.checkpoint import (
-    NAMES,
-    SEQUENCES,
-    TRANSACTIONS,
-    Snapshots,
-    read_snapshot,
-)
 from dray.store.decisions import (
     BRING_IT_BACK,
     HALVES_APART,
@@ -34,13 +27,20 @@ from dray.store.decisions import (
     refusal,
 )
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, Disk, File
-from dray.store.group import Range
-from dray.store.heap import Extent, Occupancy, file_name
+from dray.store.heap.heap import Extent, Occupancy, file_name
+from dray.store.heap.maps import Disagreement, compare, read_map
+from dray.store.heap.witness import NotedEnd, read_end
 from dray.store.limits import LOG_SCAN_BYTES
-from dray.store.maps import Disagreement, compare, read_map
-from dray.store.qmlog import Chain, LogReader
-from dray.store.survey import Survey
-from dray.store.witness import NotedEnd, read_end
+from dray.store.log.checkpoint import (
+    NAMES,
+    SEQUENCES,
+    TRANSACTIONS,
+    Snapshots,
+    read_snapshot,
+)
+from dray.store.log.group import Range
+from dray.store.log.qmlog import Chain, LogReader
+from dray.store.recovery.survey import Survey
 
 
 class History(NamedTuple):

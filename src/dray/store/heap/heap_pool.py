@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dray.store.heap_file import HeapFile
+from dray.store.heap.heap_file import HeapFile
 from dray.store.kinds import NUMBER_MAX, Kind, heap_file_number, kind_of
 
 

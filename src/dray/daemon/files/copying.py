@@ -21,11 +21,11 @@ from functools import partial
 from os import copy_file_range, pread, preadv, pwrite
 from typing import NamedTuple
 
-from dray.daemon.backlog import Backlog
-from dray.daemon.copy_threads import CopyThreads, FileHungError, Freed, Told
+from dray.daemon.files.copy_threads import CopyThreads, FileHungError, Freed, Told
 from dray.daemon.limits import COPY_PIECE_BYTES, FETCH_BUFFERS
+from dray.daemon.pacing.backlog import Backlog
 from dray.model.limits import FRAME_BODY_BYTES_MAX
-from dray.store.heap_file import short_file
+from dray.store.heap.heap_file import short_file
 
 _NOT_HERE = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 """Copying in the kernel is not for these two files; through memory it may go."""

@@ -19,10 +19,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from dray.daemon.backlog import Backlog
-from dray.daemon.copying import Copier, Piece, Source
-from dray.daemon.intake import Intake
-from dray.daemon.lent_files import LentFiles
+from dray.daemon.files.copying import Copier, Piece, Source
+from dray.daemon.files.lent_files import LentFiles
 from dray.daemon.limits import (
     ENOUGH_TO_READ_ON,
     KEEPALIVE_IDLE_S,
@@ -41,12 +39,14 @@ from dray.daemon.limits import (
     SPARE_BODIES_MAX,
     UNIX_BUFFER_BYTES,
 )
-from dray.daemon.outbox import Heap, Outbox, size_of, unpin_all
+from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.sockets.intake import Intake
+from dray.daemon.sockets.outbox import Heap, Outbox, size_of, unpin_all
 from dray.errors import DrayError, ProtocolError, TargetUnwritable
 from dray.forks import keep_from_children
 from dray.manager.events import Into
 from dray.net.tls import carries_files
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.wire.frames import Head, encode_frame, failure
 from dray.wire.stream import READ_BYTES, Frame, FrameStream
 

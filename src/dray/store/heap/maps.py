@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from dray.store.disk import Disk, File
-from dray.store.heap_file import Extent
+from dray.store.heap.heap_file import Extent
 from dray.store.kinds import file_name
 from dray.store.limits import BLOCK_BYTES, SECTOR_BYTES
 

@@ -28,7 +28,7 @@ from dray.daemon.limits import (
     SHARE_SLOW_TURNS,
 )
 from dray.model.limits import FRAME_CHANNELS_MAX
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 from dray.wire.frames import Cut, Piece, encode_frame
 
 

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dray.errors import StoreFull
-from dray.store.checkpoint import (
+from dray.store.decisions import LogState
+from dray.store.disk import Disk, File
+from dray.store.heap.maps import MAP_NAMES, map_name
+from dray.store.heap.witness import note_end
+from dray.store.limits import CHECKPOINT_AHEAD_SHARE, CHECKPOINT_BYTES, SECTOR_BYTES
+from dray.store.log.checkpoint import (
     NAMES,
     ORIGIN,
     PAIRS,
@@ -20,13 +25,8 @@ from dray.store.checkpoint import (
     SnapshotWriter,
     birth_mark,
 )
-from dray.store.decisions import LogState
-from dray.store.disk import Disk, File
-from dray.store.limits import CHECKPOINT_AHEAD_SHARE, CHECKPOINT_BYTES, SECTOR_BYTES
-from dray.store.maps import MAP_NAMES, map_name
-from dray.store.recovery import Replay
-from dray.store.survey import Survey
-from dray.store.witness import note_end
+from dray.store.recovery.recovery import Replay
+from dray.store.recovery.survey import Survey
 
 Pair = tuple[str, ...]
 

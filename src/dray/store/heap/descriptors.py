@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from dray.store.disk import Disk, File
-from dray.store.heap_file import Capture, HeapFile
+from dray.store.heap.heap_file import Capture, HeapFile
 from dray.store.kinds import file_name
 from dray.store.limits import HEAP_DESCRIPTORS, HEAP_READERS
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from dray.daemon.backlog import Backlog
 from dray.daemon.limits import (
     FRAME_S,
     INTAKE_BYTES_MAX,
@@ -23,6 +22,7 @@ from dray.daemon.limits import (
     INTAKE_SMALL_BYTES_MAX,
     READ_BYTES_WHILE_TIGHT,
 )
+from dray.daemon.pacing.backlog import Backlog
 from dray.wire.stream import READ_BYTES
 
 

@@ -8,17 +8,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from dray.store.checkpoint import (
-    NAMES,
-    ORIGIN,
-    PAIRS,
-    SEQUENCES,
-    TRANSACTIONS,
-    CheckpointState,
-    Mark,
-    examine,
-    is_cut,
-)
 from dray.store.decisions import (
     LOG_LOST,
     LOG_NAME,
@@ -33,10 +22,21 @@ from dray.store.decisions import (
     refusal,
 )
 from dray.store.disk import Disk, File
-from dray.store.group import HEADER_BYTES, decode_header
-from dray.store.heap import numbers_of
-from dray.store.maps import MAP_NAMES
-from dray.store.qmlog import LogReader
+from dray.store.heap.heap import numbers_of
+from dray.store.heap.maps import MAP_NAMES
+from dray.store.log.checkpoint import (
+    NAMES,
+    ORIGIN,
+    PAIRS,
+    SEQUENCES,
+    TRANSACTIONS,
+    CheckpointState,
+    Mark,
+    examine,
+    is_cut,
+)
+from dray.store.log.group import HEADER_BYTES, decode_header
+from dray.store.log.qmlog import LogReader
 
 _UNWRITTEN: Final = {CheckpointState.ABSENT, CheckpointState.UNUSED}
 

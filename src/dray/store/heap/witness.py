@@ -22,7 +22,7 @@ from crc32c import crc32c
 
 from dray.errors import StoreCorrupt, StoreFull
 from dray.store.disk import LOCK_NAME, Disk, File
-from dray.store.maps import MAP_NAMES
+from dray.store.heap.maps import MAP_NAMES
 
 END_AT: Final = 64
 _MAGIC: Final = b"DEND"

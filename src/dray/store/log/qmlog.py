@@ -23,7 +23,15 @@ from typing import NamedTuple
 
 from dray.errors import StoreFull, StorePoisoned
 from dray.store.disk import File
-from dray.store.group import (
+from dray.store.limits import (
+    LOG_AHEAD_BYTES_MIN,
+    LOG_AHEAD_SHARE,
+    LOG_RESERVE_SHARE,
+    LOG_SCAN_BYTES,
+    LOG_WINDOW_BYTES,
+    SECTOR_BYTES,
+)
+from dray.store.log.group import (
     HEADER_BYTES,
     MAGIC,
     OPENING,
@@ -38,14 +46,6 @@ from dray.store.group import (
     intact,
     ranges_of,
     watermark_at,
-)
-from dray.store.limits import (
-    LOG_AHEAD_BYTES_MIN,
-    LOG_AHEAD_SHARE,
-    LOG_RESERVE_SHARE,
-    LOG_SCAN_BYTES,
-    LOG_WINDOW_BYTES,
-    SECTOR_BYTES,
 )
 
 

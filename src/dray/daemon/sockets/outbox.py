@@ -21,10 +21,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from dray.daemon.lanes import HeapRange, Lanes, Part
 from dray.daemon.limits import PIECES_PER_CALL, WRITE_BYTES_PER_PASS
+from dray.daemon.sockets.lanes import HeapRange, Lanes, Part
 from dray.errors import StoreCorrupt
-from dray.store.heap import Extent
+from dray.store.heap.heap import Extent
 
 _UNREADABLE = 2083
 

@@ -1,0 +1,1 @@
+"""Files that clients lend: threads copy between them and the heap files."""

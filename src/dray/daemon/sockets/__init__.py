@@ -1,0 +1,1 @@
+"""Sockets of the daemon: callers and links, frames that come in, bytes that go out."""

@@ -1,0 +1,1 @@
+"""What is written at each sync, and the checkpoints that let the log begin anew."""

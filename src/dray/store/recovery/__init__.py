@@ -1,0 +1,1 @@
+"""How a store comes back: what is found, which files go together, the log replayed."""
