@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 _CHARACTERS_MAX = 1000
-"""Of the first sentence of a command's help: all of it."""
+"""Characters of the help sentence that are shown: all of them."""
 
 
 class Group(click.Group):

@@ -1,4 +1,4 @@
-"""What commands print on standard output: a table for people, JSON for programs.
+"""Standard output of commands: a table for people, JSON for programs.
 
 On a terminal a table is drawn; anywhere else its columns are aligned plainly and never cut, so that
 `grep` and `awk` find what they look for.

@@ -2,8 +2,8 @@
 
 A compressed fragment says in its record header how many bytes it has when it is unpacked (where a
 trailer has its count); 0 says that it lies as it is. CRC32C is of what lies there, the digest of
-the whole of what was sent. What is unpacked is bounded before a byte of it is made: by what it
-says, which is bounded by the fragment size, and by the window that a decoder may ask for.
+the whole of what was sent. The size of unpacked data is bounded before a byte of it is made: by the
+size in the record, which the fragment size bounds, and by the window that a decoder may ask for.
 """
 
 from __future__ import annotations

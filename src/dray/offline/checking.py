@@ -95,7 +95,7 @@ def _tell_refusal(error: StoreCorrupt, findings: Findings) -> None:
 
 
 def _check_second_ways(offline: Offline, findings: Findings) -> None:
-    """What no start needs as long as everything else is whole."""
+    """Files that a start does not need if all others are whole."""
     for each in offline.disagreements:
         findings.damage(each.map_name, str(each))
     for name in offline.unused_maps:

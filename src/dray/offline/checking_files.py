@@ -46,7 +46,7 @@ def check_checkpoints(disk: ReadOnlyDisk, findings: Findings) -> None:
 
 
 def _instead_of(name: str, seen: Sight, then: str) -> str:
-    """What a start uses in the place of a checkpoint file or a map, and what becomes of it."""
+    """How a start replaces a checkpoint file or a map."""
     pair = next((pair for pair in PAIRS if name in pair), ())
     whole = [other for other in pair if seen.states[other] is CheckpointState.VALID]
     if not pair:

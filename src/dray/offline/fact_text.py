@@ -25,7 +25,7 @@ _BYTES_SHOWN_MAX = 16
 
 
 def tell(fact: AnyFact, state: State) -> str:
-    """What became so; queues by the names that they have in the end."""
+    """The fact as a sentence; queues by the names that they have in the end."""
     match fact:
         case Committed():
             return _committed(fact, state)
@@ -57,7 +57,7 @@ def tell(fact: AnyFact, state: State) -> str:
 
 
 def queue_name(state: State, number: int) -> str:
-    """What a queue is called in the end, or its number if it has been deleted."""
+    """The name of a queue in the end, or its number if it has been deleted."""
     queue = state.queues.get(number)
     return f"queue {number}, deleted since" if queue is None else repr(queue.name)
 

@@ -1,4 +1,4 @@
-"""What a check has found, for people and for programs."""
+"""Findings of a check, for people and for programs."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Move(NamedTuple):
-    """What to do: from where to where, under which name, at what time."""
+    """A move: source, target, name and time."""
 
     source: Path
     target: Path
@@ -57,7 +57,7 @@ class Move(NamedTuple):
 
 
 class MoveReport(NamedTuple):
-    """What was done. `finished` if an earlier move had happened and only its end was missing."""
+    """The result. `finished` if an earlier move had happened and only its end was missing."""
 
     files: int
     bytes: int

@@ -35,7 +35,7 @@ class Offline:
         self.heap = HeapReader(self.disk)
         self.state = State(DeliverySettings())
         self.doubts: list[str] = []
-        """What the next start will cut off at the end of the log, a sentence each."""
+        """Sentences about the bytes that the next start will cut off at the end of the log."""
         self.disagreements: list[Disagreement] = []
         """Where the map of live blocks says otherwise than the state."""
         self.aside: frozenset[Extent] = frozenset()

@@ -2,8 +2,8 @@
 
 The state as the older checkpoint knew it is taken through the facts again, and before each fact is
 applied it is asked whether it speaks of the message: by its number among what joins, by the
-positions that it has had among what leaves. What happened before the older checkpoint is no longer
-in the log; the story then begins with where the message was.
+positions that it has had among what leaves. The log no longer has the facts before the older
+checkpoint; the story then begins with the place of the message.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Happened(msgspec.Struct, kw_only=True):
 
 
 class Story(msgspec.Struct, kw_only=True):
-    """What is known of one message: what happened to it, and where it is now."""
+    """The history of one message, and its present place."""
 
     message_id: str
     happened: list[Happened]

@@ -24,7 +24,7 @@ QueueKey = tuple[str, str, str]
 
 
 class Examined(NamedTuple):
-    """What a batch comes to. `queues` are all that it touched, also those with nothing new."""
+    """The result of a batch. `queues` are all that it touched, also those with nothing new."""
 
     rows: pa.Table
     reached: Reached

@@ -64,7 +64,7 @@ Report = Callable[["LandingSummary"], None]
 
 
 class Settler(Protocol):
-    """What the driver asks of managers once rows are durable."""
+    """Requests of the driver to managers once rows are durable."""
 
     def settle(self, key: QueueKey, reached: QueueReached) -> QueueReached:
         """Take from the queue what `reached` says is landed; say how far that is. Idempotent.

@@ -1,4 +1,4 @@
-"""What landing and the source ask of queue managers, in the terms of a client like any other.
+"""Requests of landing and source to queue managers, made as an ordinary client.
 
 Everything here only looks, except `ManagerSettler`, which takes from a queue what is durably
 landed. A manager that is being restarted is waited for, for as long as `PATIENCE_S`; a connection
@@ -139,7 +139,7 @@ def _describe_whole(queue: Queue, entry: LargeEntry) -> dict[str, Any]:
 
 
 def _describe_holed(queue: Queue, entry: LargeEntry) -> dict[str, Any]:
-    """What the first part that is there still tells; the label only if that is the header."""
+    """The properties in the first available part; the label only if that is the header."""
     first = _first_message(queue, entry.first_lookup_id - 1)
     if first is None or first.lookup_id != entry.first_lookup_id:
         raise MessageNotFound(
@@ -164,7 +164,7 @@ def _describe_holed(queue: Queue, entry: LargeEntry) -> dict[str, Any]:
 
 
 def _describe_unreadable(entry: LargeEntry) -> dict[str, Any]:
-    """What is known of one that only a newer program can read: nothing that its sender said."""
+    """The row of a message that only a newer program can read: nothing from its sender."""
     return {
         "lookup_ranges": [],
         "label": "",

@@ -46,7 +46,7 @@ class QueuePlace(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What one micro-batch reads of one birth of a queue: positions over `after`, up to `upto`."""
+    """The range of one birth of a queue in a micro-batch: positions over `after`, up to `upto`."""
 
     manager_id: str
     queue: str
@@ -89,7 +89,7 @@ def with_position(offsets: Offsets, birth: QueueBirth, position: int) -> Offsets
 
 
 def spans(start: Offsets, end: Offsets) -> Iterator[Span]:
-    """What lies between two offsets, queue by queue."""
+    """The ranges between two offsets, queue by queue."""
     for manager_id, queues in end.items():
         for queue, offset in queues.items():
             born, upto = offset["born"], offset["lookup_id"]
@@ -99,7 +99,7 @@ def spans(start: Offsets, end: Offsets) -> Iterator[Span]:
 
 
 def lost(start: Offsets, known: Container[tuple[str, str]]) -> list[str]:
-    """What `start` names and nobody knows any more; `known` holds (manager id, queue)."""
+    """Queues in `start` that no longer exist; `known` holds (manager id, queue)."""
     return [
         f"queue {queue!r} of manager {manager_id}"
         for manager_id, queues in start.items()

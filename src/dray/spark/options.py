@@ -35,7 +35,7 @@ _KNOWN = (
 
 
 class Options(NamedTuple):
-    """What a reader was asked for. `starting` is "earliest", "latest" or offsets."""
+    """Options of a reader. `starting` is "earliest", "latest" or offsets."""
 
     urls: tuple[str, ...]
     queues: tuple[str, ...]

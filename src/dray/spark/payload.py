@@ -67,7 +67,7 @@ class Placement:
         """Let `pull` write the bytes and give their digest; put them in place if they are right.
 
         Raises `LargeMessageCorrupt` if they are not, `StoreFull` or `StoreError` for the disk.
-        Whatever goes wrong, nothing is left behind.
+        After any error nothing is left behind.
         """
         chance = secrets.token_hex(6)
         partial = self.path.with_name(f".{self.path.name}.{chance}{PARTIAL_SUFFIX}")

@@ -1,4 +1,4 @@
-"""What the executors do: for each row, pull the payload from its manager into its file.
+"""The work of executors: pull the payload of each row from its manager into its file.
 
 Runs in Spark's Python workers, inside `mapInArrow`: rows of `schema.LARGE` in, rows of
 `schema.PULLED` out. The payload never enters a row. A task that runs again finds what it had

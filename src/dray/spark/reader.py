@@ -71,7 +71,7 @@ class Limits(NamedTuple):
 
 
 class _Reading:
-    """What batch and stream readers share. It goes to the executors, without its connections."""
+    """Shared by batch and stream readers. It goes to the executors, without its connections."""
 
     def __init__(self, options: Options) -> None:
         """Connect to nothing yet."""
@@ -241,7 +241,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
                 return offsets
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options say. Spark has no limit of both kinds; `latestOffset` applies both."""
+        """The read limits. Spark has no limit of both kinds; `latestOffset` applies both."""
         if self.options.rows_max is not None:
             return ReadMaxRows(self.options.rows_max)
         if self.options.bytes_max is not None:

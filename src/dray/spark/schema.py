@@ -74,7 +74,7 @@ PULLED = pa.schema(
         ("landed_time", _TIME),
     ]
 )
-"""What comes out of the executors: the row, and what became of its payload."""
+"""A result of the executors: the row, and the outcome of its payload."""
 
 UNREADABLE = "unreadable"
 """The state of what only a newer program can read; it does not enter the table."""

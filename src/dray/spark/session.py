@@ -1,6 +1,6 @@
-"""A local Spark session, well set up, for whoever has none.
+"""A local Spark session with its settings, for callers that have none.
 
-What has to be set before the first session of a process, and why:
+Set before the first session of a process, with the reason:
 
     JAVA_HOME, PATH       the Java that `dray.spark.java` found
     PYSPARK_PYTHON        workers otherwise take `python3` from PATH, which may be another Python

@@ -15,7 +15,7 @@ class DraySource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """The name for `format(...)`."""
         return "dray"
 
     def schema(self) -> StructType:

@@ -1,4 +1,4 @@
-"""What a landing did, for people and for programs."""
+"""The summary of a landing, for people and for programs."""
 
 from __future__ import annotations
 

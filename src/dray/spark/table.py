@@ -7,9 +7,8 @@ A file is written beside its place, synced, and linked to the next number, which
 number is taken. So a commit is there whole or not at all, rows and progress together, and two
 writers cannot both make the same one. Any Parquet reader may read the directory at any time.
 
-What has been landed is decided by sequence ids, never by Spark's batch ids: a checkpoint that lost
-its last entry plans a batch of the same number over another range, and skipping it would lose
-messages.
+Sequence ids decide what has been landed, never Spark's batch ids: a checkpoint that lost its last
+entry plans a batch of the same number over another range, and skipping it would lose messages.
 """
 
 from __future__ import annotations

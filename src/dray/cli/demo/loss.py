@@ -1,6 +1,7 @@
 """Losing fragments on purpose, as S0-18 asks: taken from the destination queue with a raw handle.
 
-What is taken is remembered, so that the holes the receiving side reports can be compared with it.
+The lost fragments are remembered, so that the holes the receiving side reports can be compared with
+them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the demonstration found, as tables for people and as one value for programs."""
+"""Results of the demonstration, as tables for people and as one value for programs."""
 
 from __future__ import annotations
 

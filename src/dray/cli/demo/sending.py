@@ -60,7 +60,7 @@ class SentFile(NamedTuple):
 
 @dataclass
 class SendingReport:
-    """What the sending leg did."""
+    """Result of the sending leg."""
 
     files: list[SentFile] = field(default_factory=list)
     transactions: int = 0

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Verdict:
-    """What was found. Holds if nothing is wrong and the holes are exactly the expected ones."""
+    """The findings. Holds if nothing is wrong and the holes are exactly the expected ones."""
 
     files: int = 0
     bytes: int = 0
