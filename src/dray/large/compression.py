@@ -69,7 +69,7 @@ def unpacked(packed: Buffer, size: int, size_max: int) -> bytes:
     """Unpack a fragment that says it has `size` bytes; raises `ProtocolError` if it has not."""
     if not 0 < size <= size_max:
         raise ProtocolError(
-            f"it says it unpacks to {size} bytes, a fragment has {size_max} at most"
+            f"it would unpack to {size} bytes, and a fragment has {size_max} at most"
         )
     options = {int(zstd.DecompressionParameter.window_log_max): _WINDOW_LOG_MAX}
     decompressor = zstd.ZstdDecompressor(options=options)
@@ -80,5 +80,5 @@ def unpacked(packed: Buffer, size: int, size_max: int) -> bytes:
     except zstd.ZstdError as error:
         raise ProtocolError(f"it cannot be unpacked: {error}") from error
     if len(body) != size or more or not decompressor.eof or decompressor.unused_data:
-        raise ProtocolError("it does not unpack to what it says")
+        raise ProtocolError("it unpacks to another size than it states")
     return body

@@ -80,7 +80,7 @@ class QueueAddress(NamedTuple):
 def parse_queue_address(text: str) -> QueueAddress:
     """Read any form of a queue's name; raises `InvalidQueueName`."""
     if not isinstance(text, str):
-        raise InvalidQueueName(f"the name of a queue is a text, not {type(text).__name__}")
+        raise InvalidQueueName(f"the name of a queue must be a text, not {type(text).__name__}")
     # The same few names come again and again; the memory for very long ones is not given.
     return _remembered(text) if len(text) <= NAME_CHARACTERS_REMEMBERED_MAX else _taken_apart(text)
 
@@ -103,7 +103,9 @@ def check_new_queue_name(name: str) -> str:
     if address.remote or address.sub_queue:
         raise InvalidQueueName(f"cannot create {shown(name)}: give the plain name of a local queue")
     if address.queue.endswith("$"):
-        raise InvalidQueueName(f"cannot create {shown(name)}: names ending in '$' are the system's")
+        raise InvalidQueueName(
+            f"cannot create {shown(name)}: names ending in '$' belong to the system"
+        )
     return address.queue
 
 
@@ -186,7 +188,11 @@ def _check(name: str, whole: str, longest: int) -> None:
     if not 1 <= len(name) <= longest:
         raise InvalidQueueName(f"{shown(whole)} is not a queue name: use 1 to {longest} characters")
     if name != name.strip():
-        raise InvalidQueueName(f"{shown(whole)} is not a queue name: no blank may begin or end it")
+        raise InvalidQueueName(
+            f"{shown(whole)} is not a queue name: it may not begin or end with a blank"
+        )
     found = _FORBIDDEN.search(name)
     if found:
-        raise InvalidQueueName(f"{shown(whole)} is not a queue name: {found[0]!r} may not be in it")
+        raise InvalidQueueName(
+            f"{shown(whole)} is not a queue name: it may not contain {found[0]!r}"
+        )

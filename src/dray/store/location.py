@@ -85,12 +85,13 @@ def read_mark(path: Path, kind: type[Mark]) -> Mark | None:
         return None
     except PermissionError as error:
         sentence = (
-            f"{path} cannot be looked for: {error.strerror}; give it to the user who runs this"
+            f"this user may not look for {path}: {error.strerror}; give it to the user who runs"
+            " this"
         )
         raise StoreError(sentence, directory=str(path.parent)) from error
     except (OSError, msgspec.DecodeError) as error:
         raise StoreMoved(
-            f"{path} cannot be read, which says where the store is: {error}; look into it, and"
+            f"{path}, which tells where the store is, cannot be read: {error}; look into it, and"
             " remove it only when you know which directory has the store",
             directory=str(path.parent),
             to="",

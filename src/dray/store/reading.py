@@ -85,8 +85,8 @@ class ReadOnlyDisk:
         refuse_if_moved(self.path)
         if not self._folder.is_dir():
             sentence = (
-                f"{self.path} is no data directory: it has no folder {FOLDER_NAME!r}; name the one"
-                " that `dray serve --data` was given"
+                f"{self.path} is not a data directory, because it has no folder {FOLDER_NAME!r};"
+                " name the directory of `dray serve --data`"
             )
             raise StoreError(sentence, directory=str(self.path))
 
@@ -208,4 +208,4 @@ class HeapReader:
 
 
 def _refused(act: str) -> StoreError:
-    return StoreError(f"This folder is only looked at; something wanted to {act}")
+    return StoreError(f"This folder is open for reading only, and something wanted to {act}")

@@ -335,8 +335,8 @@ class Consumer:
         self._spoiled += 1
         if self._spoiled > _SPOILED_MAX:
             corrupt = LargeMessageCorrupt(
-                f"file transfer {self.transfer_id}: what came is not what was offered, also after"
-                " it was fetched anew; look at the disks of both ends",
+                f"file transfer {self.transfer_id}: the received file differs from the offered"
+                " one, even after fetching it again; check the disks of both ends",
                 sequence_id=self.transfer_id,
             )
             self._end(TransferState.FAILED, corrupt)
@@ -412,8 +412,8 @@ class Consumer:
             self._end(TransferState.DONE, None)
             return [Keep()]
         silent = TransferTimeout(
-            f"nothing was heard of the producer of file transfer {self.transfer_id} for"
-            f" {self._silence_s:g} s; what came is kept, resume it when the producer is there, or"
+            f"the producer of file transfer {self.transfer_id} was silent for {self._silence_s:g}"
+            " s; the received data is kept, so resume the transfer when the producer is there, or"
             " cancel it",
             transfer_id=self.transfer_id,
         )

@@ -270,17 +270,19 @@ def read_frame_header(view: bytes | bytearray | memoryview, at: int = 0) -> Fram
     )
     if magic[:2] == _TLS_HANDSHAKE:
         raise ProtocolError(
-            "the other end begins a TLS handshake and this port speaks no TLS: it has to be called"
-            " with dray:// instead of drays://"
+            "the other end began a TLS handshake, but this port does not use TLS; call it with"
+            " dray:// instead of drays://"
         )
     if magic != MAGIC:
         raise ProtocolError(f"the other end does not speak Dray: it began with {bytes(magic)!r}")
     if version != VERSION:
-        raise ProtocolError(f"the other end speaks version {version}, this is {VERSION}")
+        raise ProtocolError(
+            f"the other end speaks version {version}, and this end version {VERSION}"
+        )
     if kind not in FRAME_TYPES or zero:
         raise ProtocolError(f"there is no frame of type {kind}")
     if head_bytes > FRAME_HEAD_BYTES_MAX or body_bytes > FRAME_BODY_BYTES_MAX:
-        raise ProtocolError("a frame says it is longer than a frame may be")
+        raise ProtocolError("a frame is longer than the limit")
     return FrameHeader(kind, request_id, head_bytes, body_bytes, crc)
 
 
@@ -291,7 +293,7 @@ def decode_head(header: FrameHeader, encoded: memoryview, *, lenient: bool = Fal
     """
     head = encoded[FRAME_HEADER_BYTES:]
     if crc32c.crc32c(head, crc32c.crc32c(encoded[:_CRC_AT])) != header.crc:
-        raise ProtocolError("a frame was damaged on the way: its CRC32C does not fit")
+        raise ProtocolError("a frame was damaged in transit: its CRC32C does not match")
     try:
         return _DECODERS[header.type].decode(head)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

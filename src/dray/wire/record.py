@@ -207,7 +207,7 @@ def read_header(view: Buffer, offset: int = 0) -> RecordHeader:
             app_specific, acknowledge, zero, sequence, count, zeros,
         ) = RECORD_HEADER.unpack_from(view, offset)  # fmt: skip
     except struct.error as error:
-        raise ProtocolError(f"a message record is cut short: {error}") from error
+        raise ProtocolError(f"a message record is truncated: {error}") from error
     if magic != MAGIC or version != VERSION:
         raise ProtocolError(f"no message record of version {VERSION} begins here")
     both = flags & _YES_AND_NO == _YES_AND_NO
@@ -221,7 +221,7 @@ def read_header(view: Buffer, offset: int = 0) -> RecordHeader:
     ):
         raise ProtocolError("a message record has a header field out of bounds")
     if properties > PROPERTIES_BYTES_MAX or HEADER_BYTES + properties + body > MESSAGE_BYTES_MAX:
-        raise ProtocolError("a message record says it is longer than a message may be")
+        raise ProtocolError("a message record is longer than the limit")
     return RecordHeader(
         part, priority, flags, properties, body, source, number, app_specific, acknowledge,
         sequence, count,
@@ -289,7 +289,7 @@ def _encoded(properties: _Plain, said: Message | Properties) -> bytes:
     if len(encoded) > PROPERTIES_BYTES_MAX:
         raise MessageTooLarge(
             f"the properties of a message take {len(encoded)} bytes, over {PROPERTIES_BYTES_MAX};"
-            " put what is large into the body, which LargeMessageQueue sends at any size",
+            " put large data into the body, which LargeMessageQueue sends at any size",
             size=len(encoded),
             limit=PROPERTIES_BYTES_MAX,
         )

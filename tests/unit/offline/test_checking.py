@@ -80,7 +80,7 @@ def test_a_copy_of_a_live_directory_can_be_checked_and_the_live_one_cannot(desk:
 
 
 def test_what_is_no_data_directory_is_said_to_be_none(tmp_path: Path):
-    with pytest.raises(StoreError, match="is no data directory"):
+    with pytest.raises(StoreError, match="is not a data directory"):
         check_store(tmp_path)
     (tmp_path / "storage").mkdir()
     with pytest.raises(StoreError, match="never started"):

@@ -90,7 +90,7 @@ def test_pieces_of_a_long_body_are_read_into_its_own_memory():
         (cut(0, encode_frame(Piece(0), 0, 5)), "cannot come in pieces"),
         (cut(0, encode_frame(Cut(0), 0, 5)), "cannot come in pieces"),
         (cut(0, b"HTTP" + BEGIN[4:]), "does not speak Dray"),
-        (cut(0, BEGIN[:8] + b"\xff" + BEGIN[9:]), "CRC32C does not fit"),
+        (cut(0, BEGIN[:8] + b"\xff" + BEGIN[9:]), "CRC32C does not match"),
     ],
 )
 def test_what_cannot_be_a_piece_is_refused_with_its_reason(said, complaint):

@@ -137,12 +137,12 @@ def test_a_head_larger_than_the_buffer_comes_through():
     ("fixed", "complaint"),
     [
         ((b"HTTP", 1, 5, 0, 0, 0, 0, 0), "does not speak Dray"),
-        ((b"\x16\x03\x01\x02", 1, 5, 0, 0, 0, 0, 0), "called with dray:// instead of drays://"),
+        ((b"\x16\x03\x01\x02", 1, 5, 0, 0, 0, 0, 0), "call it with dray:// instead of drays://"),
         ((b"DRAY", 2, 5, 0, 0, 0, 0, 0), "speaks version 2"),
         ((b"DRAY", 1, 250, 0, 0, 0, 0, 0), "no frame of type 250"),
         ((b"DRAY", 1, 5, 1, 0, 0, 0, 0), "no frame of type 5"),
-        ((b"DRAY", 1, 5, 0, 0, FRAME_HEAD_BYTES_MAX + 1, 0, 0), "longer than a frame may be"),
-        ((b"DRAY", 1, 5, 0, 0, 0, FRAME_BODY_BYTES_MAX + 1, 0), "longer than a frame may be"),
+        ((b"DRAY", 1, 5, 0, 0, FRAME_HEAD_BYTES_MAX + 1, 0, 0), "longer than the limit"),
+        ((b"DRAY", 1, 5, 0, 0, 0, FRAME_BODY_BYTES_MAX + 1, 0), "longer than the limit"),
     ],
 )
 def test_a_bad_beginning_is_refused_with_its_reason(fixed, complaint):

@@ -264,12 +264,12 @@ def _write_begun(file: File, data: memoryview, at: int) -> None:
 def missing_file(number: int) -> StoreCorrupt:
     """The error for a missing heap file that has live bytes."""
     name = file_name(number)
-    sentence = f"{name} is missing, in which the log says that messages lie; {BRING_IT_BACK}"
+    sentence = f"{name} is missing, and the log says that messages lie in it; {BRING_IT_BACK}"
     return StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
 
 
 def short_file(number: int) -> StoreCorrupt:
     """The error for a heap file that ends before bytes that are live."""
     name = file_name(number)
-    sentence = f"{name} ends before the bytes that the log says it has; {BRING_IT_BACK}"
+    sentence = f"{name} is shorter than the log says; {BRING_IT_BACK}"
     return StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)
