@@ -10,11 +10,13 @@ a table runs it and reads the difference.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
 
 from dray.machine import Machine, Transition
+from dray.transfer.events import Heard
 
 EXAMPLES_KEPT = 400
 Line = tuple[int, str]
@@ -61,6 +63,11 @@ def outcome(make: Maker, kind: type[Machine], script: tuple[str, ...]) -> str:
     return _said(effects, before, world)
 
 
+def shown(effects: Iterable[object]) -> list[str]:
+    """Effects in few words: messages without what they leave out."""
+    return [re.sub(r", \w+=(None|b''|'')", "", str(each)) for each in effects]
+
+
 def with_table(kind: type[Machine], table: tuple[Transition, ...]) -> type[Machine]:
     """The same core with another table."""
     return type(kind.__name__, (kind,), {"table": table})
@@ -74,11 +81,12 @@ def traced(kind: type[Machine]) -> type[Machine]:
 
         def handle(self, event, now):
             stage = self.stage
+            event_ = event.message if isinstance(event, Heard) else event
             for place, line in enumerate(self.table):
                 if (
                     stage in line.states
-                    and line.event is type(event)
-                    and getattr(type(self), line.when.__name__, line.when)(self, event, now)
+                    and line.event is type(event_)
+                    and getattr(type(self), line.when.__name__, line.when)(self, event_, now)
                 ):
                     self.fired.append((place, stage.name))
                     break
@@ -189,13 +197,15 @@ def write(
     """
     pool = _walked(make, kind, walks, steps)
     chosen: dict[Example, None] = {}
+    found: set[Line] = set()
     for text in more:
         script = tuple(text.split("; "))
         chosen[Example(script, outcome(make, kind, script))] = None
+        found |= fired(make, kind, script)
     for line in sorted(every_line(kind.table)):
         if line in pool:
             chosen[pool[line][0]] = None
-        else:
+        elif line not in found:
             print("no example of", line)
     by_event: dict[type, dict[Example, None]] = {}
     for each in chosen:

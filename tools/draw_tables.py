@@ -12,23 +12,23 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from dray.delivery.incoming import INCOMING, Acceptance
 from dray.delivery.outgoing import OUTGOING
 from dray.delivery.tables import (
     CONFIRMATION,
     ENDED_SHORT,
     ENDING,
     GOING,
-    INCOMING,
-    Judged,
     Row,
 )
 from dray.machine import Transition, always, nothing
 from dray.manager.transactions.tables import TRANSACTION
-from dray.transfer.tables import CONSUMER, PRODUCER, Step
+from dray.transfer.consumer import CONSUMER
+from dray.transfer.copies import PRODUCER
 
 HOUSE = Path(__file__).resolve().parent.parent
 EXPLANATION = HOUSE / "docs" / "explanation"
-TABLES: dict[str, tuple[Transition, ...] | tuple[Row | Judged | Step, ...]] = {
+TABLES: dict[str, tuple[Transition, ...] | tuple[Row | Acceptance, ...]] = {
     "outgoing": OUTGOING,
     "incoming": INCOMING,
     "confirmation": CONFIRMATION,
@@ -62,7 +62,7 @@ def drawn(text: str) -> str:
 def _table(name: str) -> str:
     rows = TABLES[name]
     lines = _rows(("state", "event", "when", "does", "next"), map(_cells, rows))
-    if isinstance(rows[0], Judged):
+    if isinstance(rows[0], Acceptance):
         lines = _rows(rows[0]._fields, (map(_cell, row) for row in rows))
     return "\n".join([*lines, "", *_meanings(rows), *_diagram(rows)])
 
@@ -73,7 +73,7 @@ def _rows(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
     return [lines[0], f"|{'---|' * (lines[0].count(' | ') + 1)}", *lines[1:]]
 
 
-def _cells(row: Transition | Row | Judged | Step) -> list[str]:
+def _cells(row: Transition | Row | Acceptance) -> list[str]:
     """A line as it is read: what holds always, does nothing or changes nothing stays empty."""
     if not isinstance(row, Transition):
         return list(map(_cell, row))
@@ -96,7 +96,7 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _meanings(rows: Iterable[Transition | Row | Judged | Step]) -> list[str]:
+def _meanings(rows: Iterable[Transition | Row | Acceptance]) -> list[str]:
     """The conditions and actions of a table, each with the first line of its docstring."""
     found = {
         function: None
@@ -115,7 +115,7 @@ def _meanings(rows: Iterable[Transition | Row | Judged | Step]) -> list[str]:
     return [*_rows(("name", "meaning"), named), ""]
 
 
-def _diagram(rows: Iterable[Transition | Row | Judged | Step]) -> list[str]:
+def _diagram(rows: Iterable[Transition | Row | Acceptance]) -> list[str]:
     """The ways between states, without those that lead back to where they began."""
     ways: dict[tuple[str, str], dict[str, None]] = {}
     for row in rows:
@@ -131,8 +131,8 @@ def _diagram(rows: Iterable[Transition | Row | Judged | Step]) -> list[str]:
     return [*lines, "```", ""]
 
 
-def _steps(row: Transition | Row | Judged | Step) -> list[tuple[str, str, str]]:
-    if isinstance(row, Judged):
+def _steps(row: Transition | Row | Acceptance) -> list[tuple[str, str, str]]:
+    if isinstance(row, Acceptance):
         return []
     if not isinstance(row, Transition):
         return [(row.state, row.event, row.next)]

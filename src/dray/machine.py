@@ -67,6 +67,11 @@ def on(  # noqa: PLR0917 - a line of a table reads from left to right
     return Transition(states if isinstance(states, tuple) else (states,), event, when, does, next)
 
 
+def but(states: tuple[S, ...], *left_out: S) -> tuple[S, ...]:
+    """The states without some of them."""
+    return tuple(state for state in states if state not in left_out)
+
+
 class Machine(Generic[S, Occurred, Wanted]):
     """A core whose table decides what it does."""
 
@@ -77,7 +82,13 @@ class Machine(Generic[S, Occurred, Wanted]):
         """Compile the table; a subclass may override its conditions and actions."""
         super().__init_subclass__()
         if cls.table:
-            cls._steps = _compiled(cls.table, cls)
+            cls.run(cls.table)
+
+    @classmethod
+    def run(cls, table: tuple[Transition, ...]) -> None:
+        """Take every decision from a table; a state without a line is final."""
+        cls.table = table
+        cls._steps = _compiled(table, cls)
 
     def __init__(self, state: S) -> None:
         """Begin in a state."""
@@ -111,10 +122,13 @@ def _compiled(table: Iterable[Transition], owner: type) -> _Steps:
     table = tuple(table)
     events = dict.fromkeys(line.event for line in table)
     states = type(table[0].states[0])
+    begun = {state for line in table for state in line.states}
     steps: _Steps = {state: {} for state in states}
     for state, by_event in steps.items():
         for event in events:
             lines = [line for line in table if state in line.states and line.event is event]
+            if state not in begun:
+                lines = [on(state, event, always, nothing)]
             last = [line.when is always for line in lines]
             assert last.count(True) == 1, f"{state} on {event.__name__}: not one line holds always"
             assert last[-1], f"{state} on {event.__name__}: a line behind the last one"

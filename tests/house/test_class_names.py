@@ -37,7 +37,6 @@ TWICE = frozenset(
         "Confirmed",
         "Connection",
         "Consumer",
-        "Copy",
         "Cut",
         "End",
         "EndedShort",

@@ -77,10 +77,28 @@ def test_a_subclass_may_override_a_condition_and_an_action():
     assert door.stage is Door.SHUT
 
 
-@pytest.mark.parametrize("left_out", [0, 1, 4])
+def test_a_state_without_a_line_is_final():
+    class Fused(FrontDoor):
+        table = (
+            on(Door.OPEN, Push, always, DoorBase.creak, Door.LOCKED),
+            on(Door.OPEN, Turn, always, nothing),
+        )
+
+    door = Fused(Door.OPEN)
+    assert door.handle(Push(), 0.0) == ["creak"]
+    assert door.handle(Push(), 0.0) == door.handle(Turn("ours"), 0.0) == []
+    assert door.stage is Door.LOCKED
+
+
+@pytest.mark.parametrize("left_out", [0, 1])
 def test_a_table_that_leaves_a_case_open_does_not_compile(left_out):
     with pytest.raises(AssertionError, match="not one line holds always"):
         type("Broken", (DoorBase,), {"table": TABLE[:left_out] + TABLE[left_out + 1 :]})
+
+
+def test_a_case_whose_lines_all_have_conditions_does_not_compile():
+    with pytest.raises(AssertionError, match="not one line holds always"):
+        type("Broken", (DoorBase,), {"table": TABLE[:4]})
 
 
 def test_a_line_behind_the_last_one_of_its_case_does_not_compile():

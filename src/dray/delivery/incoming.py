@@ -16,7 +16,8 @@ stream once its receiver is fast, so it means: was ever accepted, which is what 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from itertools import product
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -60,11 +61,57 @@ class _Visits:
         self.last_access = last_access
 
 
+class Acceptance(NamedTuple):
+    """How a message stands to what was accepted last, and whether it may enter."""
+
+    sequence: str
+    number: str
+    previous: str
+    accepted: bool
+
+
+INCOMING: Final = (
+    Acceptance("lower", "any", "any", accepted=False),
+    Acceptance("same", "not above", "any", accepted=False),
+    Acceptance("same", "above", "above", accepted=False),
+    Acceptance("same", "above", "not above", accepted=True),
+    Acceptance("higher", "any", "not 0", accepted=False),
+    Acceptance("higher", "any", "0", accepted=True),
+)
+"""The predicate of semantics 2.3: `accepts` looks every message up here."""
+
+_SEQUENCES: Final = ("lower", "same", "higher")
+_NUMBERS: Final = (frozenset({"any", "not above"}), frozenset({"any", "above"}))
+_PREVIOUS: Final = (
+    frozenset({"any", "0", "not above"}),
+    frozenset({"any", "not 0", "not above"}),
+    frozenset({"any", "not 0", "above"}),
+)
+"""The words that cover a previous number: of 0, of one up to the remembered one, of one above."""
+
+
+def compiled(table: Iterable[Acceptance]) -> list[bool]:
+    """Whether a message may enter, for each way in which it may stand; one row covers each."""
+    found = []
+    for sequence, number, previous in product(_SEQUENCES, _NUMBERS, _PREVIOUS):
+        rows = [
+            row
+            for row in table
+            if row.sequence == sequence and row.number in number and row.previous in previous
+        ]
+        assert len(rows) == 1, f"{sequence}, {sorted(number)}, {sorted(previous)}: {rows}"
+        found.append(rows[0].accepted)
+    return found
+
+
+_ACCEPTED: Final = compiled(INCOMING)
+
+
 def accepts(at: Position, sequence_id: int, number: int, previous: int) -> bool:
     """Decide about one message by the predicate of semantics 2.3."""
-    if sequence_id == at.sequence_id:
-        return number > at.number and previous <= at.number
-    return sequence_id > at.sequence_id and previous == 0
+    sequence = (sequence_id >= at.sequence_id) + (sequence_id > at.sequence_id)
+    before = 1 + (previous > at.number) if previous else 0
+    return _ACCEPTED[6 * sequence + 3 * (number > at.number) + before]
 
 
 class IncomingStreams:

@@ -19,25 +19,6 @@ class Row(NamedTuple):
     next: str
 
 
-class Judged(NamedTuple):
-    """How a message stands to what was accepted last, and whether it may enter."""
-
-    sequence: str
-    number: str
-    previous: str
-    accepted: bool
-
-
-INCOMING: Final = (
-    Judged("lower", "any", "any", accepted=False),
-    Judged("same", "not above", "any", accepted=False),
-    Judged("same", "above", "above", accepted=False),
-    Judged("same", "above", "not above", accepted=True),
-    Judged("higher", "any", "not 0", accepted=False),
-    Judged("higher", "any", "0", accepted=True),
-)
-"""The predicate of semantics 2.3."""
-
 CONFIRMATION: Final = (
     Row("none", "fact", "the message left, or may not enter", "kept, durably", "kept"),
     Row("kept", "OpenStream", "", "Confirmations, after the order ack", "told"),

@@ -336,7 +336,7 @@ class TransferWorld:
                 continue
             done += 1
             assert end.published, (
-                f"{key} never finished: {end.core and (end.core.phase, end.core.state)}"
+                f"{key} never finished: {end.core and (end.core.stage, end.core.state)}"
             )
             assert end.file == wanted
             assert copy.state is TransferState.DONE, f"{key} is {copy.state} at the producer"

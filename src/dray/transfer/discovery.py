@@ -34,6 +34,12 @@ class Discovery:
 
     def ask(self, now: float) -> str:
         """Admit one more consumer, or give the sentence that refuses it."""
+        sentence = self.refusal(now)
+        self.joined += not sentence
+        return sentence
+
+    def refusal(self, now: float) -> str:
+        """The sentence that refuses one more consumer, if it is refused."""
         self.tick(now)
         if not self.many and self.joined:
             return "the file is offered to one consumer, and another one has it"
@@ -41,7 +47,6 @@ class Discovery:
             return "the time in which consumers may join is over"
         if self.joined >= TRANSFER_CONSUMERS_MAX:
             return f"the file has {TRANSFER_CONSUMERS_MAX} consumers, which is the most"
-        self.joined += 1
         return ""
 
     def tick(self, now: float) -> None:

@@ -392,3 +392,14 @@ def test_what_only_a_producer_says_is_ignored():
 
 def test_a_handshake_beyond_the_file_begins_at_its_beginning():
     assert join(make(), expected=99).start == 0
+
+
+def test_a_copy_resumed_alone_joins_again_after_a_lost_connection_though_the_offer_is_held():
+    producer = make(many=True)
+    begin(producer, "a")
+    producer.handle(Suspend(), 2.0)
+    assert producer.handle(Resume("a"), 3.0) == [Keep(), Tell(Resumed("a"))]
+    producer.handle(WayLost("a"), 4.0)
+    assert isinstance(join(producer, "a", now=5.0), Joined)
+    producer.handle(Heard(Wanted("a", producer.copies["a"].round, 0)), 5.0)
+    assert len(pump(producer, "a")) == 4

@@ -26,6 +26,7 @@ from dray.errors import (
 )
 from dray.model.limits import MIB, RELAY_WINDOW_BYTES, TRANSFER_SILENCE_S
 from dray.model.transfer import TransferState, TransferStatus
+from dray.transfer.copies import ConsumerCopy
 from dray.transfer.discovery import Discovery
 from dray.transfer.events import (
     Cancel,
@@ -43,7 +44,7 @@ from dray.transfer.events import (
     Tick,
     WayLost,
 )
-from dray.transfer.producer import Copy, Producer
+from dray.transfer.producer import Producer
 from dray.wire.frames import Post
 from dray.wire.transfer_frames import (
     AnyMessage,
@@ -307,7 +308,7 @@ class Offering(Engine):
             for copy in copies:
                 self._give(Room(copy.key))
 
-    def _has_room(self, copy: Copy) -> bool:
+    def _has_room(self, copy: ConsumerCopy) -> bool:
         if copy.state is not TransferState.SENDING:
             return False
         connection = self._direct.of(copy.key)
@@ -451,7 +452,7 @@ class Offering(Engine):
             error="" if self.core.error is None else self.core.error.code,
         )
 
-    def _status(self, copy: Copy) -> TransferStatus:
+    def _status(self, copy: ConsumerCopy) -> TransferStatus:
         done = self.core.terms.bytes_before(copy.window.base)
         rate = self._rates.setdefault(copy.key, Rate())
         return TransferStatus(
