@@ -6,14 +6,14 @@ import pytest
 
 from dray.delivery.incoming import IncomingStreams
 from dray.errors import DrayError
+from dray.manager import turn
 from dray.manager.change import departures
 from dray.manager.facts import unpack_lookups
-from dray.manager.queue.accounts import Ledger
 from dray.manager.state import snapshots, state
+from dray.manager.state.ledger import Ledger
 from dray.manager.state.outcomes import Outcomes
 from dray.manager.state.sequences import Sequences
 from dray.manager.state.snapshots import write_state
-from dray.manager.state.state import State
 from dray.store.log.checkpoint import Snapshots
 from dray.store.recovery.recovery import Replay
 from dray.store.store import Store
@@ -57,20 +57,20 @@ def forget_outcomes(self):
     return []
 
 
-def draw_the_state_late(self):
+def draw_the_state_late(whole):
     """In the thread that writes it, when the state has gone on."""
 
     def drawn():
-        yield from write_state(self)
+        yield from write_state(whole)
 
-    return Snapshots(drawn(), self.sequences.snapshot())
+    return Snapshots(drawn(), whole.sequences.snapshot())
 
 
-def draw_the_sequences_late(self):
+def draw_the_sequences_late(whole):
     def drawn():
-        yield from Sequences.snapshot(self.sequences)
+        yield from Sequences.snapshot(whole.sequences)
 
-    return Snapshots(write_state(self), drawn())
+    return Snapshots(write_state(whole), drawn())
 
 
 def take_express_messages_too(queue, taken=snapshots._taken):
@@ -107,8 +107,8 @@ def forget_the_last_position(packed):
         (Sync, "run", sync_only_the_heap),
         (Checkpoint, "run", leave_the_checkpoint_unsynced),
         (Checkpoint, "run", write_the_checkpoint_first),
-        (State, "snapshot", draw_the_state_late),
-        (State, "snapshot", draw_the_sequences_late),
+        (turn, "take_snapshots", draw_the_state_late),
+        (turn, "take_snapshots", draw_the_sequences_late),
         (IncomingStreams, "state", forget_streams),
         (Outcomes, "committed", forget_outcomes),
         (state, "unpack_lookups", forget_the_last_position),

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from dray.manager.disk.lqs import describe, path_of
+from dray.manager.change.lqs import describe, path_of
 from dray.manager.events import ManagerConfig, Request, SessionOpened
 from dray.manager.turn import Manager
 from dray.model.queue import QueueOptions

@@ -10,8 +10,8 @@ from dray.delivery.confirmation import Outbox
 from dray.delivery.incoming import IncomingStreams, Position
 from dray.delivery.outgoing import OutgoingStream
 from dray.manager.change import departures
-from dray.manager.peers.awaiting import Awaiting
 from dray.manager.peers.links import Links
+from dray.manager.state.awaiting import Awaiting
 from dray.model.classes import Acknowledge, MessageClass
 from dray.testing.fate_plan import FatePlan, swarm_plan
 from dray.testing.fate_world import FateWorld, swarm_world

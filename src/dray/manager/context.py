@@ -11,15 +11,16 @@ from dray.manager.disk.disk_room import DiskRoom
 from dray.manager.events import Answer, Body, Effect, Into
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.notices import Notices
-from dray.manager.peers.awaiting import Awaiting
 from dray.manager.peers.missing_queues import MissingQueues
 from dray.manager.peers.untold_ends import UntoldEnds
 from dray.manager.peers.waiting_for_room import WaitingForRoom
 from dray.manager.queue.index import TAIL_BYTES
+from dray.manager.session import Session
+from dray.manager.state.awaiting import Awaiting
 from dray.manager.state.outcomes import Outcomes
 from dray.manager.transactions.barred import Barred
 from dray.model.classes import QueueKind
-from dray.model.ids import Life, ManagerId, TransactionId, join_id
+from dray.model.ids import ManagerId, TransactionId, join_id
 from dray.wire.frames import Head, failure
 
 if TYPE_CHECKING:
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
     from dray.manager.change.purging import Work
     from dray.manager.events import ManagerConfig, Peer
     from dray.manager.peers.repairs import Wanted
-    from dray.manager.queue.accounts import Ledger
     from dray.manager.queue.queues import Queue
     from dray.manager.requests.backup import BackupRun, Preparation
     from dray.manager.requests.relay import Relay
+    from dray.manager.state.ledger import Ledger
     from dray.manager.state.state import State
-    from dray.manager.transactions.transactions import OpenTransaction
+    from dray.manager.transactions.open_transaction import OpenTransaction
     from dray.model.queue import DeliveryInfo
     from dray.store.store import Store
 
@@ -56,40 +57,6 @@ def window_of(log_capacity: int) -> int:
     return max(1, log_capacity // _WINDOWS // TAIL_BYTES)
 
 
-class Session:
-    """One accepted connection. `role` is empty until its Hello."""
-
-    def __init__(self, number: int) -> None:
-        """Begin before the Hello."""
-        self.number = number
-        self.role = ""
-        self.peer_id = ""
-        self.lives: list[Life] = []
-        """Of a peer manager: the lives of its store, the present one last."""
-        self.transactions: dict[int, OpenTransaction] = {}
-        self.streams: dict[int, int] = {}
-        """Streams a peer manager has opened, and the queue each leads to."""
-        self.questions: dict[int, int] = {}
-        """Of streams, the number of the last question that was asked when one was opened."""
-        self.waiting_at: dict[int, None] = {}
-        """Queues, by number, at which a receive waited, and perhaps still waits."""
-        self.told: dict[int, int] = {}
-        """How far the source of each stream was told of its messages on this connection."""
-        self.opened: set[int] = set()
-        """Sub-queues, by number, that were opened on it."""
-        self.ended: set[int] = set()
-        """Streams that have ended on a newer connection: what still comes of them on this one is
-        not taken."""
-        self.backup: BackupRun | None = None
-        self.boxes: set[str] = set()
-        """Boxes of file transfers that are attached on this connection."""
-
-    @property
-    def life(self) -> int:
-        """Of a peer manager: the number of the present life of its store; 0 if it says none."""
-        return self.lives[-1].number if self.lives else 0
-
-
 class Context:
     """The manager's desk. Volatile but for `state`, which only `record` changes."""
 
@@ -104,6 +71,8 @@ class Context:
         self.sessions: dict[int, Session] = {}
         self.transactions: dict[int, OpenTransaction] = {}
         self.barred = Barred()
+        self.backups: dict[int, BackupRun] = {}
+        """Backups under way, by session."""
         self.claims: dict[int, OpenTransaction] = {}
         """Of the transactions, the receives outside of any that are not confirmed, oldest first."""
         self.express_outcomes = Outcomes(certain_from=state.next_number)

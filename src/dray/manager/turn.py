@@ -21,11 +21,11 @@ from dray.delivery.lineage import next_life
 from dray.errors import DrayError, InvalidArgument, ProtocolError, StorePoisoned
 from dray.manager.change import sub_queues
 from dray.manager.change.expiry import expire
+from dray.manager.change.lqs import FileKeeper, FilesReport
 from dray.manager.change.purging import go_on
-from dray.manager.context import MICROSECONDS, Context, Session, window_of
-from dray.manager.disk.lqs import FileKeeper, FilesReport
-from dray.manager.disk.quarantine import damaged_messages, set_aside
-from dray.manager.disk.tidying import Tidier
+from dray.manager.change.quarantine import damaged_messages, set_aside
+from dray.manager.change.tidying import Tidier
+from dray.manager.context import MICROSECONDS, Context, window_of
 from dray.manager.events import (
     CloseSession,
     Effect,
@@ -47,6 +47,7 @@ from dray.manager.queue.accounts import Account
 from dray.manager.queue.parts import find_parts
 from dray.manager.queue.queues import Queue
 from dray.manager.queue.system import created_at_birth
+from dray.manager.queue.waiter import Waiter
 from dray.manager.requests import (
     admin,
     backup,
@@ -58,8 +59,9 @@ from dray.manager.requests import (
     unreadable,
     uploads,
 )
-from dray.manager.requests.receiving import Waiter
-from dray.manager.state.state import State, replay
+from dray.manager.session import Session
+from dray.manager.state.snapshots import replay, take_snapshots
+from dray.manager.state.state import State
 from dray.manager.transactions import prepared, transactions
 from dray.model.ids import ManagerId
 from dray.store.heap.heap import Extent
@@ -231,7 +233,7 @@ class Manager:
 
     def snapshot(self) -> Snapshots:
         """The durable state, for a checkpoint."""
-        return self._context.state.snapshot()
+        return take_snapshots(self._context.state)
 
     def notices(self) -> list[Notice]:
         """What an operator should know since the last call."""
@@ -364,7 +366,8 @@ class Manager:
             return
         backup.end_backup(self._context, session)
         self._context.relay.closed(self._context, session)
-        for transaction in list(session.transactions.values()):
+        for number in list(session.transactions):
+            transaction = self._context.transactions[number]
             if transaction.upload:
                 uploads.leave(self._context, transaction)
             else:

@@ -29,7 +29,7 @@ import msgspec
 from dray.errors import DrayError, ProtocolError, StoreCorrupt
 from dray.large.digests import DIGESTS
 from dray.large.split import read_control
-from dray.manager.disk.quarantine import QUARANTINE_NAME
+from dray.manager.change.quarantine import QUARANTINE_NAME
 from dray.manager.queue.index import Entry, unpack
 from dray.manager.queue.parts import find_parts
 from dray.model.ids import ManagerId, join_id

@@ -25,7 +25,8 @@ import msgspec
 from dray.delivery.events import DeliverySettings
 from dray.errors import DrayError, Misuse, SourceUnreadable, StoreError
 from dray.manager.facts import Restored, encode_fact
-from dray.manager.state.state import State, replay
+from dray.manager.state.snapshots import replay
+from dray.manager.state.state import State
 from dray.model.backup import BackupReport
 from dray.offline.checking import check_store
 from dray.store.disk import File, RealDisk

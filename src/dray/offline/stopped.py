@@ -13,7 +13,8 @@ from dray.delivery.events import DeliverySettings
 from dray.errors import DrayError, StoreCorrupt, StoreError
 from dray.manager.facts import Restored, decode_fact
 from dray.manager.queue.index import Entry
-from dray.manager.state.state import State, replay
+from dray.manager.state.snapshots import replay
+from dray.manager.state.state import State
 from dray.store.decisions import LOG_NAME, Act, LogState
 from dray.store.heap.heap import Extent
 from dray.store.heap.maps import MAP_NAMES, Disagreement

@@ -29,6 +29,7 @@ from dray.manager.facts import (
 )
 from dray.manager.queue.index import lookup_id_of, split_tails, tail_of, unpack, with_key
 from dray.manager.queue.system import ORDER_QUEUE
+from dray.manager.state.snapshots import read_state
 from dray.manager.state.state import State
 from dray.model.ids import split_id
 from dray.offline.fact_text import queue_name
@@ -88,7 +89,7 @@ class _Teller:
         offline, state = self._offline, self._state
         snapshot = offline.oldest_snapshot()
         if snapshot is not None:
-            state.restore(snapshot)
+            read_state(state, snapshot)
         first = offline.oldest.facts
         for queue in state.queues:
             for packed in queue.index.everything():

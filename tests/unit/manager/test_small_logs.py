@@ -6,8 +6,8 @@ import pytest
 
 from dray.errors import ReceiveTimeout, TransactionAborted
 from dray.manager import turn
-from dray.manager.change.costs import cost_of_sending
 from dray.manager.facts import Committed
+from dray.manager.queue.costs import cost_of_sending
 from dray.manager.queue.index import pack_tail
 from dray.model.classes import Acknowledge
 from dray.model.message import Message

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import StoreCorrupt, StoreFull
 from dray.large.split import label_of_whole
-from dray.manager.change.acknowledgments import wanted_by
+from dray.manager.change.acknowledgments import Wish, wanted_by
 from dray.manager.change.ends import KEPT_THERE, is_kept, is_refusal, note_ends, warn_of_end
 from dray.manager.change.express import lasting
 from dray.manager.facts import Confirmation
@@ -84,17 +84,6 @@ _NO_ROOM = (
 REWRITTEN_BYTES_MAX = 64 << 10
 """So much of what one fact has to keep is written to journal files in its own turn: some dozens of
 small messages, read from the page cache. What is more is moved there in quiet moments."""
-
-
-class Wish(NamedTuple):
-    """An acknowledgment message that is to be sent: to which queue, of which class, about what."""
-
-    administration_queue: str
-    message_class: int
-    message_id: str
-    label: str
-    kind: Kind = Kind.RECOVERABLE
-    """It lasts as long as the message that it is about (semantics 1.6)."""
 
 
 class _Subject(NamedTuple):

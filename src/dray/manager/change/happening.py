@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import StoreFull
-from dray.manager.change.acknowledgments import addressed
-from dray.manager.change.departures import RECEIVED, Departures, Wish, entries_at
+from dray.manager.change.acknowledgments import Wish, addressed
+from dray.manager.change.departures import RECEIVED, Departures, entries_at
 from dray.manager.change.express import admit
 from dray.manager.facts import Committed, pack_lookups
 from dray.manager.notices import NoticeKind

@@ -19,11 +19,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dray.errors import DrayError, StorePoisoned
-from dray.manager.change.costs import POSITION_BYTES, cost_of_leaving
 from dray.manager.change.ends import is_refusal
 from dray.manager.change.happening import Happening, forget_parts
 from dray.manager.facts import PurgePending, pack_lookups
 from dray.manager.notices import NoticeKind
+from dray.manager.queue.costs import POSITION_BYTES, cost_of_leaving
 from dray.manager.queue.index import TAIL_BYTES, lookup_id_of
 from dray.model.classes import MessageClass
 

@@ -17,9 +17,10 @@ from dray.manager.facts import PositionsReserved, QueueDeleted
 from dray.model.classes import QueueKind
 
 if TYPE_CHECKING:
-    from dray.manager.context import Context, Session
+    from dray.manager.context import Context
     from dray.manager.facts import Prepared
     from dray.manager.queue.queues import Queue
+    from dray.manager.session import Session
 
 _POSITION_BITS = 32
 

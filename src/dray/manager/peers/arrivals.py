@@ -8,30 +8,29 @@ durations, and the number of managers that have forwarded it is bounded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import AccessDenied, DrayError, QueueNotFound, QuotaExceeded, StoreFull
-from dray.manager.change.costs import cost_of_accepting
 from dray.manager.change.departures import Departures
 from dray.manager.change.ends import KEPT_THERE
-from dray.manager.change.express import admit, kind_in
+from dray.manager.change.express import admit
 from dray.manager.change.happening import bury
-from dray.manager.disk.placing import Span, check_records, place_all
+from dray.manager.disk.placing import check_records, place_all
 from dray.manager.facts import Accepted
 from dray.manager.peers import peers
+from dray.manager.peers.arrival import Arrival, Judged
 from dray.manager.peers.ended_streams import reopen
 from dray.manager.peers.going_on import check_ends, watch_ends, what_goes_on
 from dray.manager.peers.telling import tell_source
 from dray.manager.peers.waiting_for_room import Waiting
+from dray.manager.queue.costs import cost_of_accepting
 from dray.manager.queue.index import TAIL_BYTES, is_express, pack_tail, with_class, with_hops
 from dray.manager.queue.parts import seen_in_record
-from dray.manager.queue.ways import Way
 from dray.model.classes import MessageClass, QueueKind
 from dray.model.limits import HOPS_MAX
 from dray.model.names import parse_queue_address
 from dray.store.heap.heap import Extent
-from dray.store.kinds import Kind
 from dray.wire.frames import (
     MARK_LAST,
     MARK_SINGLE,
@@ -45,10 +44,11 @@ from dray.wire.frames import (
 from dray.wire.record import COPY_DEAD_LETTER, RecordHeader, read_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from dray.manager.context import Context, Session
+    from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
+    from dray.manager.session import Session
 
 NOT_OPEN = "stream-not-open"
 """Why data is refused that comes on a connection that did not open the stream, or not last."""
@@ -218,53 +218,6 @@ def _open_queue(context: Context, session: Session, stream: int) -> Queue | None
         del session.streams[stream]
         _refuse(context, session, stream, QueueNotFound("the queue has been deleted", queue=""))
     return queue
-
-
-class Arrival(NamedTuple):
-    """A Data frame of which everything from `begin` on is new."""
-
-    key: StreamKey
-    head: Data
-    headers: list[RecordHeader]
-    body: memoryview
-    begin: int
-    life: int
-    """The life of its source, 0 if that of the message accepted before."""
-
-    def way(self, at: int, queue: Queue) -> Way:
-        """By which way one of its messages comes."""
-        return Way(self.key.source, self.key.stream, self.headers[at].source.hex(), queue.number)
-
-    def spans(self, judged: Iterable[Judged], queue: Queue) -> list[Span]:
-        """Where in the body the records of some of its messages are, and where they belong.
-
-        What may not enter is among them if it becomes a dead letter here.
-        """
-        envelopes = self.head.envelopes
-        if not queue.takes_express:
-            return [Span(offset, envelopes[at].length) for at, offset, _ in judged]
-        return [
-            Span(offset, envelopes[at].length, self._kind((at, offset, why), queue))
-            for at, offset, why in judged
-        ]
-
-    def _kind(self, judged: Judged, queue: Queue) -> Kind:
-        """What kind of heap file one of its messages belongs into."""
-        if judged[2] is not None:
-            return Kind.JOURNAL
-        return Kind.EXPRESS if self.is_express(judged, queue) else Kind.RECOVERABLE
-
-    def is_express(self, judged: Judged, queue: Queue) -> bool:
-        """Whether one of its messages enters the queue as an express one."""
-        at, _, why = judged
-        envelope = self.head.envelopes[at]
-        in_transaction = bool(envelope.transaction) and not envelope.marks & MARK_SINGLE
-        kind = kind_in(queue, self.headers[at], in_transaction=in_transaction)
-        return why is None and kind is Kind.EXPRESS
-
-
-Judged = tuple[int, int, MessageClass | None]
-"""A message by its place in the frame, where its record begins, and why it may not enter."""
 
 
 def _judge(context: Context, queue: Queue, arrival: Arrival) -> list[Judged]:

@@ -12,7 +12,8 @@ from dray.model.limits import ENDS_REMEMBERED_MAX
 from dray.wire.frames import EndStream, StreamEnded
 
 if TYPE_CHECKING:
-    from dray.manager.context import Context, Session
+    from dray.manager.context import Context
+    from dray.manager.session import Session
 
 
 def handle_end_stream(

@@ -14,8 +14,8 @@ from dray.model.limits import MISSING_QUEUES_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dray.manager.context import Session
     from dray.manager.queue.queues import Queue, QueueTable
+    from dray.manager.session import Session
 
 
 class MissingQueues:

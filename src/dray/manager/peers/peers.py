@@ -57,8 +57,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dray.delivery.incoming import StreamKey
-    from dray.manager.context import Context, Session
+    from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
+    from dray.manager.session import Session
     from dray.model.ids import Life
     from dray.wire.frames import Hello, OpenStream, Welcome
 

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dray.large.join import Assembly, Missing
-    from dray.manager.context import Context, Session
+    from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
+    from dray.manager.session import Session
 
 
 _NOT_KEPT = "its sender did not ask for that (use_dead_letter_queue), so there is no copy of it"

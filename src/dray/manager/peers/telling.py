@@ -17,8 +17,7 @@ import msgspec
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import ProtocolError
-from dray.manager.change.costs import KEPT_BYTES, TOLD_BYTES
-from dray.manager.change.departures import Wish
+from dray.manager.change.acknowledgments import Wish
 from dray.manager.change.ends import (
     KEPT_THERE,
     code_of,
@@ -30,6 +29,7 @@ from dray.manager.change.ends import (
 from dray.manager.change.happening import Happening
 from dray.manager.facts import Confirmation
 from dray.manager.facts import ConfirmationsTaken as FactTaken
+from dray.manager.queue.costs import KEPT_BYTES, TOLD_BYTES
 from dray.manager.queue.index import entries_numbered, lookup_id_of, number_of, tail_of, way_of
 from dray.manager.queue.system import DEAD_TRANSACTIONAL, ORDER_QUEUE
 from dray.model.classes import MessageClass
@@ -45,9 +45,10 @@ from dray.wire.frames import Confirmations, ConfirmationsTaken, Confirmed, EndCo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from dray.manager.context import Context, Session
+    from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
     from dray.manager.queue.ways import Way
+    from dray.manager.session import Session
 
 _HEARD_AT_ONCE = 1_024
 """Confirmations in one fact; each may bring a message of the manager's own and move another."""

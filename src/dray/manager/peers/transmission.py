@@ -6,9 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dray.manager.change.departures import record_of
+from dray.manager.change.quarantine import only_intact
 from dray.manager.context import MICROSECONDS
 from dray.manager.disk.envelopes import stream_bodies_in, stream_envelopes_in
-from dray.manager.disk.quarantine import only_intact
 from dray.manager.queue.index import entries_in, lookup_id_of, positions_in, unpack
 from dray.wire.frames import Data, EndedShort, Going, Passed
 

@@ -25,10 +25,10 @@ from dray.model.limits import ROOM_LOOK_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dray.manager.context import Session
     from dray.manager.disk.disk_room import DiskRoom
-    from dray.manager.queue.accounts import Ledger
     from dray.manager.queue.queues import Queue
+    from dray.manager.session import Session
+    from dray.manager.state.ledger import Ledger
 
 _QUOTA_SHARE: Final = 8
 

@@ -19,7 +19,7 @@ from dray.model.queue import QueueInfo, QueueOptions
 if TYPE_CHECKING:
     from dray.delivery.outgoing import OutgoingStream
     from dray.manager.events import Peer
-    from dray.manager.requests.receiving import Waiter
+    from dray.manager.queue.waiter import Waiter
 
 
 class Route(NamedTuple):

@@ -64,8 +64,9 @@ from dray.wire.frames import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dray.manager.context import Context, Session
+    from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
+    from dray.manager.session import Session
 
 _STATUS_QUEUE_LABEL = "status messages of large messages"
 _TOO_MANY_ENDS = (
@@ -224,9 +225,10 @@ def _delete(context: Context, queue: Queue, answer: Callable[[], None]) -> Itera
     if queue.outgoing and len(context.state.endings) >= ENDS_REMEMBERED_MAX:
         context.notices.add(NoticeKind.END_UNTOLD, queue.name, _TOO_MANY_ENDS)
     held = held_in((queue, *queue.sub_queues))
-    context.record(QueueDeleted(queue.number, context.now_us))
+    # Ways are forgotten with the last message that came by them.
     for (each, way), count in held.items():
         note_ends(context, each, _why_deleted(queue), way=way, count=count)
+    context.record(QueueDeleted(queue.number, context.now_us))
     for each in family:
         gone = QueueNotFound(f"queue {each.name!r} has been deleted", queue=each.name)
         for waiter in each.waiters:

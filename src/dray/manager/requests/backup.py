@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import crc32c
 
 from dray.errors import DrayError, Misuse, StorePoisoned
-from dray.manager.disk.quarantine import QUARANTINE
+from dray.manager.change.quarantine import QUARANTINE
 from dray.manager.events import Body
 from dray.manager.queue.index import claims_in, entries_in, place_in, place_of, split_tails
+from dray.manager.state.snapshots import take_snapshots
 from dray.model.limits import BACKUP_PIECE_BYTES, BACKUP_PIECE_RECORDS
 from dray.store.heap.heap import Extent
 from dray.store.heap.heap_file import missing_file
@@ -32,8 +33,9 @@ from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from dray.manager.context import Context, Session
+    from dray.manager.context import Context
     from dray.manager.queue.parts import Records
+    from dray.manager.session import Session
     from dray.manager.state.state import State
 
 _PLACE: Final = struct.Struct(">III")
@@ -59,7 +61,7 @@ class BackupRun:
 
     def __init__(self, state: State) -> None:
         """Take the state as it is now; `prepare` has to be run through before anything else."""
-        self._snapshots = state.snapshot()
+        self._snapshots = take_snapshots(state)
         self._taken = _taken(state)
         self._state: deque[bytes] = deque()
         self._places: dict[int, bytearray] = {}
@@ -176,9 +178,9 @@ class Preparation(NamedTuple):
 
 def handle_backup(context: Context, session: Session, request_id: int, _head: Backup) -> None:
     """Fix the moment."""
-    if any(each.backup is not None for each in context.sessions.values()):
+    if context.backups:
         raise Misuse("another backup of this queue manager is under way; wait for its end")
-    run = session.backup = BackupRun(context.state)
+    run = context.backups[session.number] = BackupRun(context.state)
     pinned = frozenset(context.store.live_files())
     for file in pinned:
         context.store.pin(file)
@@ -229,20 +231,20 @@ def handle_backup_read(
     context: Context, session: Session, request_id: int, _head: BackupRead
 ) -> None:
     """Give the next piece. Its bytes are durable and pinned, so it waits for no sync."""
-    run = session.backup
+    run = context.backups.get(session.number)
     if run is None or context.preparing is not None:
         raise Misuse("a piece of a backup was asked for, and no backup is under way; begin one")
     for file in run.passed():
         context.store.unpin(file)
     piece, body = run.take()
     if not body:
-        session.backup = None
+        del context.backups[session.number]
     context.answer(session, request_id, piece, body, held=False)
 
 
 def end_backup(context: Context, session: Session) -> None:
     """Let go of everything that a backup still held, because its client is gone."""
-    run, session.backup = session.backup, None
+    run = context.backups.pop(session.number, None)
     preparing = context.preparing
     if preparing is not None and preparing.session is session:
         context.preparing = None

@@ -16,19 +16,14 @@ import crc32c
 
 from dray.errors import LargeMessageHole, MessageNotFound, Misuse, TransactionUsage
 from dray.large.join import PartSeen, SequenceKey
+from dray.manager.change.quarantine import set_aside
 from dray.manager.disk.envelopes import bodies_in, envelopes_in
-from dray.manager.disk.quarantine import set_aside
 from dray.manager.peers.repairs import may_be_filled
 from dray.manager.queue.index import lookup_id_of, part_of, place_in, unpack
-from dray.manager.requests.receiving import (
-    Waiter,
-    check_may_take,
-    entries_of,
-    hold_whole,
-    wait,
-)
+from dray.manager.queue.waiter import Waiter
+from dray.manager.requests.receiving import check_may_take, entries_of, hold_whole, wait
 from dray.manager.requests.statuses import statuses_of
-from dray.manager.transactions.transactions import open_transaction, take
+from dray.manager.transactions.transactions import open_transaction, opened_by, take
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass
 from dray.model.ids import ManagerId, join_id, split_id
@@ -52,9 +47,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dray.large.join import Assembly
-    from dray.manager.context import Context, Session
+    from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
     from dray.manager.requests.statuses import Statuses
+    from dray.manager.session import Session
 
 
 def handle_large_receive(
@@ -165,7 +161,7 @@ def handle_part_damaged(
     """Look at a part that its receiver found damaged; if so it is, put it aside."""
     queue = context.state.queues.numbered(head.queue)
     packed, number = queue.index.held(head.lookup_id) or (b"", 0)
-    owner = session.transactions.get(number)
+    owner = opened_by(context, session, number)
     assembly = None
     if packed and owner is not None and not _intact(context, packed):
         keys = owner.large.get(queue.number, ())

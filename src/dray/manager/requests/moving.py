@@ -5,21 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dray.errors import LargeMessageMixing, MessageNotFound, Misuse, TransactionUsage
-from dray.manager.change.costs import MOVED_BYTES, REJECTED_BYTES, cost_of_receiving
 from dray.manager.change.departures import entries_at
 from dray.manager.change.happening import Happening, forget_parts
 from dray.manager.disk.envelopes import bodies_in, envelopes_in
+from dray.manager.queue.costs import MOVED_BYTES, REJECTED_BYTES, cost_of_receiving
 from dray.manager.queue.index import unpack
 from dray.manager.queue.parts import part_seen
-from dray.manager.requests.receiving import (
-    Waiter,
-    check_may_take,
-    check_transaction,
-    hold_singles,
-    wait,
-)
+from dray.manager.queue.waiter import Waiter
+from dray.manager.requests.receiving import check_may_take, check_transaction, hold_singles, wait
 from dray.manager.transactions.mixing import check_plain_receive
-from dray.manager.transactions.transactions import OpenTransaction, hold_part, open_transaction
+from dray.manager.transactions.open_transaction import OpenTransaction
+from dray.manager.transactions.transactions import hold_part, open_transaction
 from dray.model.classes import Part
 from dray.model.ids import split_id
 from dray.model.limits import FRAME_BODY_BYTES_MAX
@@ -27,8 +23,9 @@ from dray.wire.frames import MARK_LAST, Done, Move, ReceiveTransaction, Reject, 
 from dray.wire.record import HEADER_BYTES, read_header
 
 if TYPE_CHECKING:
-    from dray.manager.context import Context, Session
+    from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
+    from dray.manager.session import Session
 
 _LOOKED_AT_MAX = 10_000
 """Messages among which the rest of a transaction is looked for that ended short: some ms."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice, takewhile
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 from dray.errors import (
     AccessDenied,
@@ -22,18 +22,21 @@ from dray.errors import (
     TransactionUsage,
 )
 from dray.large.join import Assembly
-from dray.manager.change.costs import cost_of_receiving
 from dray.manager.change.purging import carry_on, drop_large, leave, leave_all, portion, purge
-from dray.manager.context import Context, Session
+from dray.manager.change.quarantine import refuse_damaged
+from dray.manager.context import Context
 from dray.manager.disk.envelopes import bodies_in, envelopes_in, piece
-from dray.manager.disk.quarantine import refuse_damaged
 from dray.manager.events import Into
+from dray.manager.queue.costs import cost_of_receiving
 from dray.manager.queue.index import length_of, lookup_id_of, part_of, place_in, unpack
 from dray.manager.queue.parts import part_seen
 from dray.manager.queue.queues import Queue
 from dray.manager.queue.system import INTERNAL
+from dray.manager.queue.waiter import Waiter
+from dray.manager.session import Session
 from dray.manager.transactions.mixing import check_plain_receive
-from dray.manager.transactions.transactions import OpenTransaction, hold_part, open_transaction
+from dray.manager.transactions.open_transaction import OpenTransaction
+from dray.manager.transactions.transactions import hold_part, open_transaction
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, Part
 from dray.model.ids import split_id
@@ -47,13 +50,11 @@ from dray.store.heap.heap import Extent
 from dray.wire.file_frames import Copied, CopyPart
 from dray.wire.frames import (
     Done,
-    LargeReceive,
     Messages,
     PurgeQueue,
     Range,
     ReadPart,
     Receive,
-    ReceiveTransaction,
     SelectAt,
     SelectByCorrelation,
     SelectById,
@@ -65,15 +66,6 @@ from dray.wire.frames import (
 )
 from dray.wire.record import HEADER_BYTES, read_header, read_properties
 from dray.wire.selections import told
-
-
-class Waiter(NamedTuple):
-    """A receive that found nothing yet."""
-
-    session: Session
-    request_id: int
-    head: Receive | LargeReceive | ReceiveTransaction
-    deadline: float | None
 
 
 def handle_receive(context: Context, session: Session, request_id: int, head: Receive) -> None:

@@ -24,7 +24,8 @@ from dray.wire.frames import AttachBox, Credit, Done, Post
 from dray.wire.transfer_frames import size_of_post
 
 if TYPE_CHECKING:
-    from dray.manager.context import Context, Session
+    from dray.manager.context import Context
+    from dray.manager.session import Session
 
 
 class Meter:

@@ -22,21 +22,18 @@ from dray.errors import (
     TransactionUsage,
 )
 from dray.manager.change import express
-from dray.manager.change.costs import cost_of_sending
-from dray.manager.change.departures import Wish, arrival_wish
+from dray.manager.change.acknowledgments import Wish
+from dray.manager.change.departures import arrival_wish
 from dray.manager.change.happening import Staged
-from dray.manager.change.refusals import tell_of_full_queue
 from dray.manager.context import MICROSECONDS
 from dray.manager.disk.placing import place_batch
+from dray.manager.queue.costs import cost_of_sending
 from dray.manager.queue.parts import seen_in_record
+from dray.manager.requests.refusals import tell_of_full_queue
 from dray.manager.transactions.mixing import check_plain_send, note_sent
+from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import check_room, place_of_reserved, promised, reserve
-from dray.manager.transactions.transactions import (
-    OpenTransaction,
-    check_not_barred,
-    commit,
-    open_transaction,
-)
+from dray.manager.transactions.transactions import check_not_barred, commit, open_transaction
 from dray.model.arguments import no_sense
 from dray.model.classes import Part, QueueKind
 from dray.model.limits import BATCH_MESSAGES_MAX
@@ -53,8 +50,9 @@ from dray.wire.record import (
 )
 
 if TYPE_CHECKING:
-    from dray.manager.context import Context, Session
+    from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
+    from dray.manager.session import Session
 
 
 def handle_send(

@@ -20,10 +20,10 @@ import crc32c
 
 from dray.errors import ProtocolError, QuotaExceeded, StatusQueueMissing, StoreFull
 from dray.large.status import Status, read_status, status_message
-from dray.manager.change.costs import POSITION_BYTES
 from dray.manager.change.happening import Happening, Staged
-from dray.manager.disk.quarantine import set_aside
+from dray.manager.change.quarantine import set_aside
 from dray.manager.notices import NoticeKind
+from dray.manager.queue.costs import POSITION_BYTES
 from dray.manager.queue.index import TAIL_BYTES, lookup_id_of, unpack
 from dray.manager.requests.receiving import hold
 from dray.manager.transactions.transactions import take
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.queue.index import Entry
     from dray.manager.queue.queues import Queue
-    from dray.manager.transactions.transactions import OpenTransaction
+    from dray.manager.transactions.open_transaction import OpenTransaction
 
 _HEAD_BYTES = 1_024
 """More than header and properties of a status message take."""

@@ -15,13 +15,15 @@ from dray.manager.facts import LargeMoved, runs_of
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.parts import watch_arrivals
 from dray.manager.requests.statuses import take_back
+from dray.manager.transactions.transactions import opened_by
 from dray.model.classes import QueueKind
 from dray.model.ids import ManagerId, join_id
 from dray.wire.frames import Done, LargeUnreadable
 
 if TYPE_CHECKING:
-    from dray.manager.context import Context, Session
+    from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
+    from dray.manager.session import Session
 
 
 def handle_unreadable(
@@ -33,7 +35,7 @@ def handle_unreadable(
     if target.counted is not queue.counted or target is queue:
         raise Misuse(f"a message moves only between {queue.counted.name!r} and its sub-queues")
     _, number = queue.index.held(head.lookup_id) or (b"", 0)
-    owner = session.transactions.get(number)
+    owner = opened_by(context, session, number)
     keys = owner.large.get(queue.number, []) if owner is not None else []
     found = (queue.parts.get(key) for key in keys)
     assembly = next((each for each in found if each and each.header == head.lookup_id), None)

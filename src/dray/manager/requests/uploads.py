@@ -28,6 +28,7 @@ from dray.manager.notices import NoticeKind
 from dray.manager.queue.index import split_tails
 from dray.manager.requests.admin import outcome_of
 from dray.manager.transactions.mixing import note_large_send
+from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.prepared import staged_from
 from dray.manager.transactions.reservations import (
     NOTHING,
@@ -36,12 +37,7 @@ from dray.manager.transactions.reservations import (
     reserve,
     reserve_again,
 )
-from dray.manager.transactions.transactions import (
-    OpenTransaction,
-    abort,
-    give_back,
-    open_transaction,
-)
+from dray.manager.transactions.transactions import abort, give_back, open_transaction
 from dray.model.arguments import no_sense
 from dray.model.ids import split_id
 from dray.model.limits import UPLOAD_AGE_S_MAX, UPLOAD_SOURCE_BYTES_MAX, UPLOADS_MAX
@@ -58,7 +54,8 @@ from dray.wire.frames import (
 )
 
 if TYPE_CHECKING:
-    from dray.manager.context import Context, Session
+    from dray.manager.context import Context
+    from dray.manager.session import Session
     from dray.manager.state.unfinished import Upload
 
 OPEN = "open"
@@ -120,7 +117,7 @@ def handle_resume(context: Context, session: Session, request_id: int, head: Upl
         return
     leave(context, transaction)
     transaction.session = session
-    session.transactions[number] = transaction
+    session.transactions[number] = None
     transaction.used_at = context.now
     context.answer(session, request_id, _state(context, upload))
 

@@ -18,7 +18,7 @@ import msgspec
 from dray.delivery.events import StreamSnapshot
 from dray.delivery.outgoing import OutgoingStream
 from dray.manager.events import Peer
-from dray.manager.facts import Prepared, QueueCreated, QuotaSet
+from dray.manager.facts import Prepared, QueueCreated, QuotaSet, decode_fact
 from dray.manager.queue.ended_short import EndedShort
 from dray.manager.queue.index import ENTRY_BYTES, entries_in, expiries_in, is_express_entry
 from dray.manager.queue.queues import IndexBacklog, Queue
@@ -28,9 +28,11 @@ from dray.manager.state.identity import IdentitySnapshot
 from dray.manager.state.outcomes import Outcomes
 from dray.manager.state.pieces import array_head, bytes_head, encode
 from dray.manager.state.unfinished import Upload
+from dray.store.log.checkpoint import Snapshots
 
 if TYPE_CHECKING:
     from dray.manager.state.state import State
+    from dray.store.recovery.recovery import History
 
 _LENGTH_BYTES = 8
 
@@ -81,6 +83,27 @@ class _Taken(NamedTuple):
     """Single entries that are in no page, in any order."""
     express: int
     """How many of all these are of express messages, which are left out."""
+
+
+def take_snapshots(state: State) -> Snapshots:
+    """Take the state as it is now, in its two halves."""
+    return Snapshots(write_state(state), state.sequences.snapshot())
+
+
+def replay(state: State, history: History) -> State:
+    """Rebuild a state from the snapshots of its halves and the facts after each."""
+    if history.state is not None:
+        read_state(state, history.state)
+        state.put_aside(frozenset())
+    if history.sequences is not None:
+        state.sequences.restore(history.sequences)
+    for number, packed in enumerate(history.facts):
+        fact = decode_fact(packed)
+        if number >= history.in_state:
+            state.apply_without_sequences(fact)
+        if number >= history.in_sequences:
+            state.sequences.apply(fact)
+    return state
 
 
 def write_state(state: State) -> Iterator[bytes]:

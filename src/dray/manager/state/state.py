@@ -48,11 +48,10 @@ from dray.manager.facts import (
     StreamDiverged,
     StreamEnded,
     StreamRenewed,
-    decode_fact,
     positions_in,
     unpack_lookups,
 )
-from dray.manager.queue.accounts import Account, Ledger
+from dray.manager.queue.accounts import Account
 from dray.manager.queue.index import (
     TAIL_BYTES,
     claims_in,
@@ -75,16 +74,15 @@ from dray.manager.queue.ways import Ways
 from dray.manager.state.endings import Ending, Endings
 from dray.manager.state.expiries import Expiries
 from dray.manager.state.identity import StoreIdentity
+from dray.manager.state.ledger import Ledger
 from dray.manager.state.outcomes import Outcomes
 from dray.manager.state.sequences import Sequences
-from dray.manager.state.snapshots import read_state, write_state
 from dray.manager.state.unfinished import Uploads
 from dray.model.classes import QueueKind
 from dray.model.limits import NUMBERS_LEASED
 from dray.store.decisions import CHECKPOINTS_LOST, refusal
 from dray.store.heap.heap import Extent
-from dray.store.log.checkpoint import TRANSACTIONS, Snapshots
-from dray.store.recovery.recovery import History
+from dray.store.log.checkpoint import TRANSACTIONS
 
 NUMBERS_PER_MICROSECOND = 1 << 10
 """By how much a restore moves the next number ahead: a lease of numbers a millisecond since 1970,
@@ -437,14 +435,6 @@ class State:
         if queue.kind is QueueKind.SUB and queue.parent is not None:
             queue.parent.sub_queues.remove(queue)
 
-    def snapshot(self) -> Snapshots:
-        """Write the state down in its two halves."""
-        return Snapshots(write_state(self), self.sequences.snapshot())
-
-    def restore(self, snapshot: bytes) -> None:
-        """Read what `snapshot` wrote of the manager's own half, into an empty state."""
-        read_state(self, snapshot)
-
     _APPLIERS: ClassVar[dict[type[Fact], Callable[[State, Any], object]]] = {
         ManagerNamed: _name,
         NumbersLeased: _lease,
@@ -476,19 +466,3 @@ class State:
 
 def _let_go(_extent: Extent) -> None:
     """In replay nothing is freed: what is alive at its end decides."""
-
-
-def replay(state: State, history: History) -> State:
-    """Rebuild a state from the snapshots of its halves and the facts after each."""
-    if history.state is not None:
-        state.restore(history.state)
-        state.put_aside(frozenset())
-    if history.sequences is not None:
-        state.sequences.restore(history.sequences)
-    for number, packed in enumerate(history.facts):
-        fact = decode_fact(packed)
-        if number >= history.in_state:
-            state.apply_without_sequences(fact)
-        if number >= history.in_sequences:
-            state.sequences.apply(fact)
-    return state

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dray.manager.change.happening import Staged
     from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
-    from dray.manager.transactions.transactions import OpenTransaction
+    from dray.manager.transactions.open_transaction import OpenTransaction
 
 _EXEMPT = (QueueKind.SYSTEM, QueueKind.JOURNAL)
 

@@ -17,13 +17,14 @@ from dray.manager.facts import Prepared, pack_lookups, unpack_lookups
 from dray.manager.queue.index import split_tails, unpack, with_key
 from dray.manager.queue.parts import part_seen
 from dray.manager.transactions.mixing import note_sent
+from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import give_up_reservations
 from dray.manager.transactions.transactions import (
-    OpenTransaction,
     abort,
     check_not_barred,
     commit_open,
     hold_part,
+    opened_by,
     reason_to_abort,
 )
 from dray.model.classes import Part
@@ -32,19 +33,20 @@ from dray.wire.frames import Done, ListPrepared, Prepare, PreparedList, SettlePr
 from dray.wire.record import WANTS_ACKNOWLEDGMENTS
 
 if TYPE_CHECKING:
-    from dray.manager.context import Context, Session
+    from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
+    from dray.manager.session import Session
 
 
 def handle_prepare(context: Context, session: Session, request_id: int, head: Prepare) -> None:
     """Pass the first phase, or abort and answer why."""
-    transaction = session.transactions.get(head.transaction)
+    transaction = opened_by(context, session, head.transaction)
     if transaction is None:
         check_not_barred(context, head.transaction)
     if transaction is None and head.sends == 0:
         transaction = OpenTransaction(head.transaction, session)
         context.transactions[head.transaction] = transaction
-        session.transactions[head.transaction] = transaction
+        session.transactions[head.transaction] = None
     if transaction is not None and transaction.upload:
         raise TransactionUsage("an upload that can be resumed is committed in one phase")
     if transaction is not None and transaction.claim:

@@ -20,7 +20,7 @@ from dray.model.arguments import no_sense
 if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
-    from dray.manager.transactions.transactions import OpenTransaction
+    from dray.manager.transactions.open_transaction import OpenTransaction
 
 NOTHING = Promise(0)
 

@@ -16,76 +16,25 @@ from __future__ import annotations
 import heapq
 
 from dray.errors import DrayError, TransactionAborted, TransactionSequence
-from dray.large.join import LargeParts, PartSeen, SequenceKey
+from dray.large.join import LargeParts, PartSeen
 from dray.manager.change.departures import entries_at
 from dray.manager.change.happening import Happening, Staged, forget_parts
 from dray.manager.change.purging import carry_on, leave_all
-from dray.manager.context import Context, Session
-from dray.manager.disk.disk_room import Promise
+from dray.manager.context import Context
 from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_lookups
 from dray.manager.queue.index import expires_us_of, is_express_entry, unpack
 from dray.manager.queue.parts import part_seen
 from dray.manager.queue.queues import Queue
+from dray.manager.session import Session
 from dray.manager.transactions.mixing import forget_sends, mixed_at_commit
+from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import give_up_reservations
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import (
     MESSAGE_NUMBER_MAX,
-    TRANSACTION_OPERATIONS_MAX,
 )
 from dray.wire.frames import Abort, Commit, Done, Prepare
-
-
-class OpenTransaction:
-    """What a transaction has gathered."""
-
-    def __init__(self, number: int, session: Session | None, now: float = 0.0) -> None:
-        """Begin empty; without a session once it is prepared."""
-        self.number = number
-        self.used_at = now
-        self.session = session
-        self.sends: dict[int, list[Staged]] = {}
-        self.receives: dict[int, list[int]] = {}
-        self.large: dict[int, list[SequenceKey]] = {}
-        self.singles: dict[int, list[int]] = {}
-        """Of the receives, those that were not taken as large messages."""
-        self.moves: dict[tuple[int, int], list[int]] = {}
-        """Positions by the queues they move from and to."""
-        self.rejected: set[tuple[int, int]] = set()
-        """Queue and position of what was received and marked as rejected."""
-        self.plain_to: set[int] = set()
-        """Queues to which it has sent plain messages that must not mix with large ones."""
-        self.large_to: set[int] = set()
-        """Queues to which it sends large messages."""
-        self.reserved: dict[int, Promise] = {}
-        """Bytes that large messages have reserved and not yet used, by queue."""
-        self.claim = False
-        """Whether it is a receive outside of transactions that its receiver has yet to confirm."""
-        self.upload = False
-        """Whether it keeps what is marked in it (`uploads.py`)."""
-        self.marked = 0
-        """How many of an upload's sends are durable."""
-        self.send_frames = 0
-        self.operations = 0
-        self.fact_bytes = 0
-        """What its commit will take of the log, at the most."""
-        self.doomed: DrayError | None = None
-
-    def note_operations(self, context: Context, count: int, fact_bytes: int) -> None:
-        """Count messages, and the bytes that a fact will take of them (`costs.py`).
-
-        Raises `TransactionAborted` if they would not fit one fact of the log.
-        """
-        self.operations += count
-        self.fact_bytes += fact_bytes
-        most = context.fact_bytes_max
-        if self.operations > TRANSACTION_OPERATIONS_MAX or self.fact_bytes > most:
-            raise TransactionAborted(
-                f"a transaction may be of {TRANSACTION_OPERATIONS_MAX} messages, and what the log"
-                f" has to keep of them may take {most} bytes here; commit more often",
-                transaction_id=context.transaction_id(self.number),
-            )
 
 
 def open_transaction(
@@ -103,7 +52,8 @@ def open_transaction(
             )
         check_not_barred(context, number)
         transaction = OpenTransaction(number, session, context.now)
-        context.transactions[number] = session.transactions[number] = transaction
+        context.transactions[number] = transaction
+        session.transactions[number] = None
         transaction.claim = claim
         if claim:
             context.claims[number] = transaction
@@ -116,6 +66,11 @@ def open_transaction(
         )
     transaction.used_at = context.now
     return transaction
+
+
+def opened_by(context: Context, session: Session, number: int) -> OpenTransaction | None:
+    """The transaction of that number, if it is open on the session."""
+    return context.transactions[number] if number in session.transactions else None
 
 
 def check_not_barred(context: Context, number: int) -> None:
@@ -190,7 +145,7 @@ def _awaits_something(context: Context, transaction: OpenTransaction) -> bool:
 
 def handle_commit(context: Context, session: Session, request_id: int, head: Commit) -> None:
     """Commit, or answer why not."""
-    transaction = session.transactions.get(head.transaction)
+    transaction = opened_by(context, session, head.transaction)
     if transaction is None:
         check_not_barred(context, head.transaction)
     if transaction is None and head.sends == 0:
@@ -210,7 +165,7 @@ def handle_commit(context: Context, session: Session, request_id: int, head: Com
 def handle_abort(context: Context, session: Session, request_id: int, head: Abort) -> None:
     """Abort; a transaction that did nothing is none, but may have a receive that waits."""
     _end_waiting(context, session, head.transaction)
-    transaction = session.transactions.get(head.transaction)
+    transaction = opened_by(context, session, head.transaction)
     if transaction is not None:
         abort(context, transaction)
     context.answer(session, request_id, Done())

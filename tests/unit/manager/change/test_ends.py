@@ -104,7 +104,7 @@ def damage(net: Net, host: str, queue: str) -> None:
     manager = net[host].manager._context
     (packed,) = manager.state.queues.named(queue).index.available()
     from dray.manager.queue.index import unpack
-    from dray.store.heap import file_name
+    from dray.store.heap.heap import file_name
 
     entry = unpack(packed)
     (path,) = net[host].path.rglob(file_name(entry.file))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dray.manager.context import Session
 from dray.manager.peers.missing_queues import MissingQueues
 from dray.manager.queue.queues import Queue, QueueTable
+from dray.manager.session import Session
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueOptions
 

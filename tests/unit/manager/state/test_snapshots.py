@@ -12,7 +12,7 @@ from dray.manager.queue.index import ENTRY_BYTES, pack_tail
 from dray.manager.queue.queue_index import QueueIndex
 from dray.manager.state import snapshots
 from dray.manager.state.pieces import RUN, array_head, array_in_pieces, bytes_head
-from dray.manager.state.snapshots import read_state, write_state
+from dray.manager.state.snapshots import read_state, take_snapshots, write_state
 from dray.manager.state.state import State
 from dray.model.message import Message
 from dray.store.heap.heap import Extent
@@ -59,7 +59,7 @@ def test_a_snapshot_does_not_change_with_what_comes_after_it(desk: Desk) -> None
     queue = caller.create("orders")
     caller.send(queue, *[Message(body=b"%d" % number) for number in range(9)])
     state = desk.manager._context.state
-    taken, before = state.snapshot(), entries(state, "orders")
+    taken, before = take_snapshots(state), entries(state, "orders")
     caller.receive(queue, max_messages=4)
     caller.send(queue, Message(body=b"late"))
     caller.create("another")
@@ -99,7 +99,7 @@ def test_express_and_held_messages_are_in_a_snapshot_as_in_the_state(desk: Desk)
     caller.send(orders, *[Message(body=b"%d" % number) for number in range(5)])
     caller.receive(orders, transaction=caller.number_for(), max_messages=2)
     state = desk.manager._context.state
-    found = again(state.snapshot(), state)
+    found = again(take_snapshots(state), state)
     for name in ("plain", "orders"):
         assert entries(found, name) == entries(state, name)
     counts = [len(entries(found, name)) // ENTRY_BYTES for name in ("plain", "orders")]

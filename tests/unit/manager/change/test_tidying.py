@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.errors import StoreFull
-from dray.manager.disk.tidying import QUIET_S, STEP_FILES
+from dray.manager.change.tidying import QUIET_S, STEP_FILES
 from dray.manager.queue.index import unpack
 from dray.model.message import Message
 from dray.store.kinds import Kind, kind_of
@@ -80,7 +80,7 @@ def test_a_crash_before_the_sync_leaves_copies_where_they_were(desk: Desk):
 
 
 def test_a_step_is_bounded_and_the_rest_follows(desk: Desk, monkeypatch):
-    monkeypatch.setattr("dray.manager.disk.tidying.STEP_BYTES", 1000)
+    monkeypatch.setattr("dray.manager.change.tidying.STEP_BYTES", 1000)
     journaled(desk, 6)
     assert settle(desk) >= 3
     assert kinds(desk, "orders;journal") == [Kind.JOURNAL] * 6

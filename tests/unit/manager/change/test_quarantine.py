@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dray.errors import ReceiveTimeout, StoreCorrupt
-from dray.manager.disk.quarantine import QUARANTINE_NAME
+from dray.manager.change.quarantine import QUARANTINE_NAME
 from dray.manager.queue.index import unpack
 from dray.model.message import Message
 from dray.offline.backup import back_up_stopped

@@ -1,0 +1,65 @@
+"""What came in one frame of a stream: its messages, where their records are, what each may do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.delivery.incoming import StreamKey
+from dray.manager.change.express import kind_in
+from dray.manager.disk.placing import Span
+from dray.manager.queue.ways import Way
+from dray.model.classes import MessageClass
+from dray.store.kinds import Kind
+from dray.wire.frames import MARK_SINGLE, Data
+from dray.wire.record import RecordHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dray.manager.queue.queues import Queue
+
+Judged = tuple[int, int, MessageClass | None]
+"""A message by its place in the frame, where its record begins, and why it may not enter."""
+
+
+class Arrival(NamedTuple):
+    """A Data frame of which everything from `begin` on is new."""
+
+    key: StreamKey
+    head: Data
+    headers: list[RecordHeader]
+    body: memoryview
+    begin: int
+    life: int
+    """The life of its source, 0 if that of the message accepted before."""
+
+    def way(self, at: int, queue: Queue) -> Way:
+        """By which way one of its messages comes."""
+        return Way(self.key.source, self.key.stream, self.headers[at].source.hex(), queue.number)
+
+    def spans(self, judged: Iterable[Judged], queue: Queue) -> list[Span]:
+        """Where in the body the records of some of its messages are, and where they belong.
+
+        What may not enter is among them if it becomes a dead letter here.
+        """
+        envelopes = self.head.envelopes
+        if not queue.takes_express:
+            return [Span(offset, envelopes[at].length) for at, offset, _ in judged]
+        return [
+            Span(offset, envelopes[at].length, self._kind((at, offset, why), queue))
+            for at, offset, why in judged
+        ]
+
+    def _kind(self, judged: Judged, queue: Queue) -> Kind:
+        """What kind of heap file one of its messages belongs into."""
+        if judged[2] is not None:
+            return Kind.JOURNAL
+        return Kind.EXPRESS if self.is_express(judged, queue) else Kind.RECOVERABLE
+
+    def is_express(self, judged: Judged, queue: Queue) -> bool:
+        """Whether one of its messages enters the queue as an express one."""
+        at, _, why = judged
+        envelope = self.head.envelopes[at]
+        in_transaction = bool(envelope.transaction) and not envelope.marks & MARK_SINGLE
+        kind = kind_in(queue, self.headers[at], in_transaction=in_transaction)
+        return why is None and kind is Kind.EXPRESS

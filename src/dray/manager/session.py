@@ -1,0 +1,39 @@
+"""One accepted connection, as the manager knows it."""
+
+from __future__ import annotations
+
+from dray.model.ids import Life
+
+
+class Session:
+    """One accepted connection. `role` is empty until its Hello."""
+
+    def __init__(self, number: int) -> None:
+        """Begin before the Hello."""
+        self.number = number
+        self.role = ""
+        self.peer_id = ""
+        self.lives: list[Life] = []
+        """Of a peer manager: the lives of its store, the present one last."""
+        self.transactions: dict[int, None] = {}
+        """Numbers of those that are open on it, in the order in which they began."""
+        self.streams: dict[int, int] = {}
+        """Streams a peer manager has opened, and the queue each leads to."""
+        self.questions: dict[int, int] = {}
+        """Of streams, the number of the last question that was asked when one was opened."""
+        self.waiting_at: dict[int, None] = {}
+        """Queues, by number, at which a receive waited, and perhaps still waits."""
+        self.told: dict[int, int] = {}
+        """How far the source of each stream was told of its messages on this connection."""
+        self.opened: set[int] = set()
+        """Sub-queues, by number, that were opened on it."""
+        self.ended: set[int] = set()
+        """Streams that have ended on a newer connection: what still comes of them on this one is
+        not taken."""
+        self.boxes: set[str] = set()
+        """Boxes of file transfers that are attached on this connection."""
+
+    @property
+    def life(self) -> int:
+        """Of a peer manager: the number of the present life of its store; 0 if it says none."""
+        return self.lives[-1].number if self.lives else 0

@@ -1,0 +1,89 @@
+"""Quotas: how many bytes may lie where, and who is told when no more fit (S3-1, R60 to R69).
+
+    account     what counts                                        limit
+    computer    users' queues, outgoing queues, queue journals     the manager's quota
+    journal     computer journal, both dead-letter queues          the manager's journal quota
+    exempt      internal queues                                    none
+
+A message counts with its whole record, from the moment it is placed: staged in a transaction, then
+in its queue. The computer's quota is looked at first, then the queue's; sub-queues and parents
+share one. A reservation counts like staged bytes, so that a large message that has begun cannot
+fail for want of room. Arrivals are refused, never what is stored: a quota may be set below what is
+used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.errors import QuotaExceeded
+from dray.manager.queue.accounts import Account, account_of
+
+if TYPE_CHECKING:
+    from dray.manager.queue.queues import Queue
+
+
+class Ledger:
+    """What is used of the manager's quotas, and the quotas themselves. Sizes in bytes.
+
+    `stored` changes by facts only; `staged` is what open transactions have placed or reserved.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing used and no limit."""
+        self.stored = dict.fromkeys(Account, 0)
+        self.staged = dict.fromkeys(Account, 0)
+        self.limits: dict[Account, int | None] = dict.fromkeys(Account, None)
+
+    def check(self, queue: Queue, requested: int) -> None:
+        """Raise `QuotaExceeded` if that many more bytes do not fit, the computer's first (S3-7)."""
+        exceeded = self._exceeded(queue, requested)
+        if exceeded is not None:
+            quota, whose, limit, used = exceeded
+            raise QuotaExceeded(
+                f"the {quota} quota of {whose} would be exceeded: {used} of {limit} bytes are used"
+                f" and {requested} more were asked for; receive messages or raise the quota",
+                quota=quota,
+                limit=limit,
+                used=used,
+                requested=requested,
+            )
+
+    def stage(self, queue: Queue, count: int) -> None:
+        """Count bytes (fewer, if negative) that are placed or reserved, in no queue yet."""
+        self.staged[queue.account] += count
+        queue.counted.staged_bytes += count
+
+    def give_back(self, number: int, queue: Queue | None, count: int) -> None:
+        """Count bytes no longer that were staged for a queue, which may have been deleted since."""
+        self.staged[account_of(number)] -= count
+        if queue is not None:
+            queue.counted.staged_bytes -= count
+
+    def has_account_room(self, queue: Queue, requested: int) -> bool:
+        """Whether the manager's quota that the queue is under has room."""
+        limit, used = self._of_account(queue)
+        return limit is None or used + requested <= limit
+
+    def has_own_room(self, queue: Queue, requested: int) -> bool:
+        """Whether the queue's own quota has room."""
+        limit, used = self._of_queue(queue)
+        return limit is None or used + requested <= limit
+
+    def _exceeded(self, queue: Queue, requested: int) -> tuple[str, str, int, int] | None:
+        if not self.has_account_room(queue, requested):
+            limit, used = self._of_account(queue)
+            return queue.account.value, "this queue manager", limit or 0, used
+        if not self.has_own_room(queue, requested):
+            limit, used = self._of_queue(queue)
+            return queue.counted.quota_name, f"queue {queue.counted.name!r}", limit or 0, used
+        return None
+
+    def _of_account(self, queue: Queue) -> tuple[int | None, int]:
+        account = queue.account
+        return self.limits[account], self.stored[account] + self.staged[account]
+
+    @staticmethod
+    def _of_queue(queue: Queue) -> tuple[int | None, int]:
+        counted = queue.counted
+        return counted.quota, counted.bytes_used + counted.staged_bytes

@@ -1,0 +1,66 @@
+"""What one transaction has gathered, until its commit or abort."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.errors import DrayError, TransactionAborted
+from dray.model.limits import TRANSACTION_OPERATIONS_MAX
+
+if TYPE_CHECKING:
+    from dray.large.join import SequenceKey
+    from dray.manager.change.happening import Staged
+    from dray.manager.context import Context
+    from dray.manager.disk.disk_room import Promise
+    from dray.manager.session import Session
+
+
+class OpenTransaction:
+    """What a transaction has gathered."""
+
+    def __init__(self, number: int, session: Session | None, now: float = 0.0) -> None:
+        """Begin empty; without a session once it is prepared."""
+        self.number = number
+        self.used_at = now
+        self.session = session
+        self.sends: dict[int, list[Staged]] = {}
+        self.receives: dict[int, list[int]] = {}
+        self.large: dict[int, list[SequenceKey]] = {}
+        self.singles: dict[int, list[int]] = {}
+        """Of the receives, those that were not taken as large messages."""
+        self.moves: dict[tuple[int, int], list[int]] = {}
+        """Positions by the queues they move from and to."""
+        self.rejected: set[tuple[int, int]] = set()
+        """Queue and position of what was received and marked as rejected."""
+        self.plain_to: set[int] = set()
+        """Queues to which it has sent plain messages that must not mix with large ones."""
+        self.large_to: set[int] = set()
+        """Queues to which it sends large messages."""
+        self.reserved: dict[int, Promise] = {}
+        """Bytes that large messages have reserved and not yet used, by queue."""
+        self.claim = False
+        """Whether it is a receive outside of transactions that its receiver has yet to confirm."""
+        self.upload = False
+        """Whether it keeps what is marked in it (`uploads.py`)."""
+        self.marked = 0
+        """How many of an upload's sends are durable."""
+        self.send_frames = 0
+        self.operations = 0
+        self.fact_bytes = 0
+        """What its commit will take of the log, at the most."""
+        self.doomed: DrayError | None = None
+
+    def note_operations(self, context: Context, count: int, fact_bytes: int) -> None:
+        """Count messages, and the bytes that a fact will take of them (`costs.py`).
+
+        Raises `TransactionAborted` if they would not fit one fact of the log.
+        """
+        self.operations += count
+        self.fact_bytes += fact_bytes
+        most = context.fact_bytes_max
+        if self.operations > TRANSACTION_OPERATIONS_MAX or self.fact_bytes > most:
+            raise TransactionAborted(
+                f"a transaction may be of {TRANSACTION_OPERATIONS_MAX} messages, and what the log"
+                f" has to keep of them may take {most} bytes here; commit more often",
+                transaction_id=context.transaction_id(self.number),
+            )
