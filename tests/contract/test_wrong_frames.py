@@ -13,7 +13,7 @@ import crc32c
 import msgspec
 import pytest
 
-from dray.manager.turn import FOR_CLIENTS, WITH_BODY
+from dray.manager.dispatch import FOR_CLIENTS, WITH_BODY
 from dray.model.queue import QueueOptions
 from dray.wire import frames
 from dray.wire.stream import FrameStream

@@ -6,13 +6,14 @@ from random import Random
 
 import pytest
 
-from dray.manager.change.lqs import describe, path_of
+from dray.manager.disk.queue_files import describe, path_of
 from dray.manager.events import ManagerConfig, Request, SessionOpened
 from dray.manager.turn import Manager
 from dray.model.queue import QueueOptions
 from dray.store.lqs import FOLDER, decode, encode, file_name
 from dray.store.store import Store
 from dray.testing.disk import CrashState, Fate, SimDisk, crash_states
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.stream import Frame
 
@@ -32,7 +33,7 @@ def call(manager: Manager, store: Store, *heads: frames.Head) -> None:
 
 
 def queues_of(manager: Manager) -> dict[str, QueueOptions]:
-    return {queue.name: queue.options for queue in manager._context.state.queues}
+    return {queue.name: queue.options for queue in look_into(manager).state.queues}
 
 
 def assert_healed(state: CrashState) -> tuple[Manager, SimDisk]:
@@ -42,7 +43,7 @@ def assert_healed(state: CrashState) -> tuple[Manager, SimDisk]:
     disk = state.disk
     expected = {
         file_name(queue.number, path_of(queue)): encode(describe(queue))
-        for queue in manager._context.state.queues
+        for queue in look_into(manager).state.queues
     }
     assert {name: disk.image(f"{FOLDER}/{name}") for name in disk.names(FOLDER)} == expected
     after = disk.after_crash(Fate.LOST)
@@ -88,7 +89,7 @@ def test_mending_heals_whenever_the_power_fails(how):
     manager.handle(SessionOpened(1), NOW)
     call(manager, store, frames.Hello("client"), frames.CreateQueue("a", QueueOptions()))
     store.close(manager.snapshot())
-    ours = f"{FOLDER}/{file_name(16, path_of(manager._context.state.queues.named('a')))}"
+    ours = f"{FOLDER}/{file_name(16, path_of(look_into(manager).state.queues.named('a')))}"
     match how:
         case "damaged":
             disk.damage(ADMIN, 0, b"?")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -15,6 +16,7 @@ from dray.errors import every_error
 
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
+ROOM_MODULES_MAX = 12
 FORBIDDEN_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "misc", "base"})
 CLOCK_AND_CHANCE = frozenset({"time", "random", "secrets"})
 # Calls that read the clock or draw chance without one of the modules above.
@@ -52,6 +54,18 @@ def long_module(path: str, source: str) -> Iterator[str]:
     """A module longer than the wall is two modules."""
     if (lines := len(source.splitlines())) > MODULE_LINES_MAX:
         yield f"{path}: {lines} lines, the wall is {MODULE_LINES_MAX}"
+
+
+def crowded_rooms(paths: list[str]) -> Iterator[str]:
+    """Who opens a folder of the manager sees at a glance what is in it."""
+    rooms = Counter(
+        str(PurePosixPath(path).parent)
+        for path in paths
+        if path.startswith("manager/") and not path.endswith("__init__.py")
+    )
+    for room, count in sorted(rooms.items()):
+        if count > ROOM_MODULES_MAX:
+            yield f"{room}: {count} modules, the wall is {ROOM_MODULES_MAX}"
 
 
 def long_functions(path: str, source: str) -> Iterator[str]:

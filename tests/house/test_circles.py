@@ -10,7 +10,6 @@ from tests.house.imports import circles, imports
 SRC = Path(__file__).parents[2] / "src"
 
 IN_CIRCLES = {
-    "dray/manager": 32,
     "dray/testing": 11,
 }
 """How many files of each folder stand in a circle today. These numbers only fall."""

@@ -119,3 +119,9 @@ def test_weak_error_is_refused(classes, exported):
 def test_package_outside_its_fence_is_refused():
     assert list(ratchets.unfenced({"transfer"}, {"transfer", "wire"}, {"wire"}))
     assert not list(ratchets.unfenced({"wire", "cli"}, {"transfer", "wire"}, {"wire"}))
+
+
+def test_a_folder_of_the_manager_with_too_many_modules_is_refused():
+    full = [f"manager/peers/m{n}.py" for n in range(12)] + ["manager/peers/__init__.py"]
+    assert not list(ratchets.crowded_rooms(full))
+    assert list(ratchets.crowded_rooms([*full, "manager/peers/one_more.py"]))

@@ -67,6 +67,12 @@ def test_source_keeps_the_rule(ratchet):
     assert not complaints, "\n".join(complaints)
 
 
+def test_no_folder_of_the_manager_is_crowded():
+    assert not list(
+        ratchets.crowded_rooms([path.relative_to(SOURCE).as_posix() for path in source_files()])
+    )
+
+
 @pytest.mark.parametrize("ratchet", [ratchets.machine_paths, ratchets.unfinished])
 def test_repository_keeps_the_rule(ratchet):
     complaints = [line for name, text in repository_texts() for line in ratchet(name, text)]

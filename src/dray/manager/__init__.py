@@ -1,15 +1,23 @@
 """The queue manager: decides what every request, message and order ack leads to. Never waits.
 
-    turn             the front: an event goes to the room that decides about it
+    turn             the front: an event comes in, effects go out
+    dispatch         which room decides about a frame, and what it is handed for that
     requests         what a client may ask
     peers            what managers say to each other
+    relay            what two programs pass to each other through managers
     transactions     what is gathered until a commit
     change           what one fact brings with it: copies, dead letters, acknowledgments
-    disk             where records lie, how much room there is, the files of queues
-    context          what the rooms above share during a turn
+    context          what a turn works with: state, store, time, effects
+    works            what is done portion by portion
+    own_messages     what the manager itself sends
+    follow_up        what an event leaves to be done for others
+    untold_ends      ends of messages of which their sources are still to be told
+    disk             where records lie, how much room there is on the disk and in the log
     state            the durable state, made by facts
     queue            one queue: its entries, in order
+    session          one accepted connection
     events, facts, notices    what the manager hears and does, what it logs, what it reports
 
-A room imports from those below it, never from those above.
+A room imports from those below it, never from those above. State that belongs to one subject lives
+in an object of that subject, which `dispatch` makes and hands to the handlers that need it.
 """

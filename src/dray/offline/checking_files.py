@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dray.manager.change.lqs import EDITABLE, EVENTS, changes, check_editable, path_of
+from dray.manager.change.lqs import EDITABLE, EVENTS, changes, check_editable
+from dray.manager.disk.queue_files import path_of
 from dray.store.audit import AUDIT_NAME
 from dray.store.decisions import LogState, Pair
 from dray.store.disk import LOCK_NAME

@@ -22,6 +22,7 @@ from dray.manager.notices import Notice, NoticeKind
 from dray.manager.turn import Manager
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
+from dray.testing.inspection import look_into
 from dray.testing.network import EXPENDABLE, Endpoint, Faults, Link, Schedule, chance_of
 from dray.testing.shadow import BrokenPromiseError, Shadow
 from dray.testing.simulated_client import SimClient
@@ -233,7 +234,7 @@ class World:
 
     def _inspect(self, daemon: SimDaemon) -> None:
         """Nothing is left behind, and a restart finds the same state."""
-        state = daemon.manager._context.state  # noqa: SLF001 - looked at from outside, on purpose
+        state = look_into(daemon.manager).state
         left = {queue.name: len(queue.index) for queue in state.queues if len(queue.index)}
         counted = {**state.ledger.stored, **state.ledger.staged}
         if left or any(state.ledger.stored.values()) or any(state.ledger.staged.values()):

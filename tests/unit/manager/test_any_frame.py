@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from dray import errors
+from dray.manager.dispatch import FOR_CLIENTS
 from dray.manager.events import CloseSession, Request, SessionOpened
-from dray.manager.turn import FOR_CLIENTS
 from dray.model.message import Message
 from dray.wire import frames
 from dray.wire.stream import Frame

@@ -11,6 +11,7 @@ from dray.manager.queue.costs import cost_of_sending
 from dray.manager.queue.index import pack_tail
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import RecordHeader
 from tests.unit.manager import conftest
@@ -83,7 +84,7 @@ LABEL = "ä" * 249
 
 def fill(desk, queue: int, count: int) -> None:
     """Queue a great many messages at once, as a checkpoint would bring them back."""
-    state = desk.manager._context.state
+    state = look_into(desk.manager).state
     extent = desk.store.place(b"")
     tails = [pack_tail(extent, 0, n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0) for n in range(count)]
     state.apply(Committed(0, 0, [(queue, b"".join(tails))], []))
@@ -278,7 +279,7 @@ def test_a_transaction_takes_what_fits_one_fact_and_then_no_more(tmp_path, ackno
     asked = {"acknowledge": acknowledge, "administration_queue": "acks"}
     header = RecordHeader(0, 3, 0, 0, 0, b"", 0, 0, acknowledge, 0, 0)
     cost = cost_of_sending([header], outgoing=False)
-    sent = desk.manager._context.fact_bytes_max // cost
+    sent = look_into(desk.manager).fact_bytes_max // cost
     # No one count fits every message.
     assert (sent > 120) == (acknowledge is Acknowledge.NONE)
     for too_many in (1, 0):

@@ -21,6 +21,7 @@ from dray.store.log.checkpoint import TRANSACTIONS, examine
 from dray.store.log.group import Group, encode, framed
 from dray.store.manifest import MANIFEST_NAME
 from dray.store.reading import ReadOnlyDisk
+from dray.testing.inspection import look_into
 from tests.unit.manager.conftest import Desk
 from tests.unit.manager.requests.test_large_messages import send_large
 
@@ -48,7 +49,7 @@ def bytes_of(path: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def place(desk: Desk, queue: str, at: int):
-    found = desk.manager._context.state.queues.named(queue).index.everything()
+    found = look_into(desk.manager).state.queues.named(queue).index.everything()
     from dray.manager.queue.index import unpack
 
     return unpack(found[at])
@@ -226,7 +227,7 @@ def test_a_log_that_a_start_would_refuse_is_told_with_its_event(path: Path):
 
 def test_a_state_that_does_not_add_up_is_found(desk: Desk, path: Path):
     """Checksums cannot tell what the manager itself got wrong."""
-    state = desk.manager._context.state
+    state = look_into(desk.manager).state
     state.queues.named("orders").next_lookup_id = 3
     shutil.rmtree(path)
     again = Desk(path)

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import crc32c
-
 from dray.errors import DrayError
-from dray.manager.facts import NumbersLeased
+from dray.manager.change.names import resolve
 from dray.manager.notices import NoticeKind
 from dray.model.classes import Acknowledge, MessageClass, QueueKind
-from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
 from dray.store.kinds import Kind
-from dray.wire.record import encode_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,46 +55,12 @@ def wanted_by(asked: Acknowledge, message_class: int) -> bool:
     return bool(asked & wish)
 
 
-class OwnMessages:
-    """Makes the messages that the manager itself sends, with numbers leased to itself."""
-
-    def __init__(self, context: Context) -> None:
-        """Lease nothing before the first message."""
-        self._context = context
-        self._next = self._end = 0
-
-    def number(self) -> int:
-        """A message number nobody else has."""
-        if self._next == self._end:
-            self._next = self._context.state.next_number
-            self._end = self._next + NUMBERS_LEASED
-            self._context.record(NumbersLeased(self._end))
-        self._next += 1
-        return self._next - 1
-
-    def place(self, queue: Queue, wish: Wish) -> tuple[Extent, int, int]:
-        """Write an acknowledgment message into the heap; gives place, CRC32C and number."""
-        recoverable = wish.kind is not Kind.EXPRESS
-        message = Message(label=wish.label, correlation_id=wish.message_id, recoverable=recoverable)
-        kind = Kind.RECOVERABLE if recoverable or not queue.takes_express else Kind.EXPRESS
-        return self.place_message(message, kind)
-
-    def place_message(
-        self, message: Message, kind: Kind = Kind.RECOVERABLE
-    ) -> tuple[Extent, int, int]:
-        """Write a message of the manager's own; gives place, CRC32C and number."""
-        number = self.number()
-        head, body = encode_record(message, self._context.source, number)
-        record = head + bytes(body)
-        return self._context.store.place(record, kind), crc32c.crc32c(record), number
-
-
 def addressed(context: Context, wishes: Iterable[Wish]) -> list[tuple[Queue, Wish]]:
     """Find the administration queues; the operator is told of those that are not there."""
     found = []
     for wish in wishes:
         try:
-            queue = context.resolve(wish.administration_queue)
+            queue = resolve(context, wish.administration_queue)
         except DrayError as error:
             sentence = f"an acknowledgment message was not sent: {error}"
             context.notices.add(_LOST, wish.administration_queue, sentence)
@@ -112,3 +74,11 @@ def addressed(context: Context, wishes: Iterable[Wish]) -> list[tuple[Queue, Wis
             )
             context.notices.add(_LOST, wish.administration_queue, sentence)
     return found
+
+
+def place(context: Context, queue: Queue, wish: Wish) -> tuple[Extent, int, int]:
+    """Write an acknowledgment message into the heap; gives place, CRC32C and number."""
+    recoverable = wish.kind is not Kind.EXPRESS
+    message = Message(label=wish.label, correlation_id=wish.message_id, recoverable=recoverable)
+    kind = Kind.RECOVERABLE if recoverable or not queue.takes_express else Kind.EXPRESS
+    return context.own_messages.place(message, kind)

@@ -363,7 +363,7 @@ def delivered(context: Context, queue: Queue, upto: int) -> tuple[int, bytes]:
     if not any_asks_in(going):
         return upto, b""
     waiting: list[bytes] = []
-    most = context.portion_bytes // TAIL_BYTES
+    most = context.log_room.portion_bytes // TAIL_BYTES
     reached = 0
     for packed in entries_in(going):
         if len(waiting) == most:

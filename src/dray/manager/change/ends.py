@@ -10,7 +10,7 @@ full or of the wrong kind, nobody may send there, or too many managers have forw
 An expiry is what the sender asked for, and a purge, a deletion or a rejection is somebody's will.
 
 The operator of the source reads of every end. A source that is another manager is told of it by a
-confirmation if the sender asked for anything, and else by a count (`peers/untold_ends.py`).
+confirmation if the sender asked for anything, and else by a count (`untold_ends.py`).
 Every case is a row of docs/explanation/negative-ends.md.
 """
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import StoreFull
-from dray.manager.change.acknowledgments import Wish, addressed
+from dray.manager.change.acknowledgments import Wish, addressed, place
 from dray.manager.change.departures import RECEIVED, Departures, entries_at
 from dray.manager.change.express import admit
 from dray.manager.facts import Committed, pack_lookups
@@ -144,10 +144,10 @@ class Happening:
         if self._says_something(fact):
             context.record(fact)
         for source, stream, _ in fact.confirmations:
-            context.to_tell[StreamKey(source, stream)] = None
+            context.follow_up.to_tell[StreamKey(source, stream)] = None
         for queue, _ in self._leaving:
             if queue.kind is QueueKind.SUB:
-                context.perhaps_unused[queue.number] = None
+                context.follow_up.perhaps_unused[queue.number] = None
             # Streams pass over what left, and who waits for a whole transaction may have it now.
             if queue.stream is not None or queue.waiters:
                 context.touch(queue)
@@ -198,7 +198,7 @@ class Happening:
         context = self._context
         for queue, wish in addressed(context, self.departures.wishes):
             try:
-                extent, crc, number = context.own_messages.place(queue, wish)
+                extent, crc, number = place(context, queue, wish)
             except StoreFull as error:
                 sentence = f"an acknowledgment message was not made: {error}"
                 context.notices.add(NoticeKind.ACKNOWLEDGMENT_LOST, queue.name, sentence)

@@ -21,20 +21,17 @@ files, because it is new or a crash ended its first start, writes them all; the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from dray.errors import StoreCorrupt, StoreError
 from dray.large.digests import DIGESTS
+from dray.manager.change.names import journal_of
+from dray.manager.disk.queue_files import FollowedFiles, describe
 from dray.manager.facts import (
-    AnyFact,
-    QueueCreated,
-    QueueDeleted,
     QueueFilesKept,
     QueueOptionsSet,
-    QuotaSet,
 )
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.system import ADMIN_QUEUE, NOTIFY_QUEUE, ORDER_QUEUE
@@ -47,13 +44,11 @@ from dray.store.lqs import (
     NotAFileOfOursError,
     decode,
     encode,
-    file_name,
 )
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
-    from dray.store.lqs import QueueFiles
 
 EVENTS: Final = {ADMIN_QUEUE: 2020, NOTIFY_QUEUE: 2051, ORDER_QUEUE: 2052}
 _FIXED: Final = {
@@ -80,40 +75,15 @@ class FilesReport(msgspec.Struct):
     quarantined: list[str] = []
 
 
-def path_of(queue: Queue) -> str:
-    r"""The path of a queue as its file gives it: `\private$\orders` for a private one."""
-    return f"\\private$\\{queue.name}" if queue.kind is QueueKind.PRIVATE else queue.name
-
-
-def describe(queue: Queue) -> Description:
-    """What the file of a queue says."""
-    return Description(
-        path=path_of(queue),
-        kind=str(queue.kind),
-        label=queue.options.label,
-        quota=queue.quota,
-        journal_quota=queue.options.journal_quota,
-        journal=queue.options.journal,
-        transactional=queue.options.transactional,
-        system=queue.kind is QueueKind.SYSTEM,
-        digest=queue.options.digest,
-    )
-
-
 class FileKeeper:
     """Keeps the files of one manager's queues."""
 
-    def __init__(
-        self, context: Context, files: QueueFiles, create_journal: Callable[[Queue], object]
-    ) -> None:
-        """Look after `files`; `create_journal` is for a queue that begins to keep one."""
+    def __init__(self, context: Context, followed: FollowedFiles) -> None:
+        """Look after the files of `followed`."""
         self._context = context
-        self._files = files
-        self._create_journal = create_journal
-        self._names: dict[int, str] = {}
-        self._parts: dict[int, list[int]] = {}
-        """Journal and sub-queues of a queue; they are gone with it."""
-        self._told_full = False
+        self._followed = followed
+        self._files = followed.files
+        self._names = followed.names
         self.report = FilesReport()
 
     def begin(self, *, rebuild_internal: bool = False) -> None:
@@ -122,58 +92,19 @@ class FileKeeper:
         With `rebuild_internal` the files of internal queues may be missing like any other.
         """
         for queue in self._context.state.queues:
-            self._remember(queue)
+            self._followed.remember(queue)
         if self._context.state.queue_files_kept:
             self._reconcile(rebuild_internal=rebuild_internal)
         else:
             self._give_birth()
-        self._context.followed = self.follow
-
-    def follow(self, fact: AnyFact) -> None:
-        """A fact was recorded: have the files say the same."""
-        refused = self._files.refused
-        if refused is not None and not self._told_full:
-            sentence = f"files of queues wait for room on the disk: {refused}"
-            self._context.notices.add(NoticeKind.QUEUE_FILES_WAIT, FOLDER, sentence)
-        self._told_full = refused is not None
-        match fact:
-            case QueueCreated(number):
-                self._write(self._context.state.queues.numbered(number))
-            case QuotaSet(number) | QueueOptionsSet(number) if number:
-                queue = self._context.state.queues.numbered(number)
-                self._write(queue)
-                if queue.journal is not None:
-                    self._write(queue.journal)
-            case QueueDeleted(number):
-                self._remove(number)
-            case _:
-                pass
-
-    def _remember(self, queue: Queue) -> str:
-        known = self._names.get(queue.number)
-        if known is not None:
-            return known
-        if queue.parent is not None:
-            self._parts.setdefault(queue.parent.number, []).append(queue.number)
-        name = self._names[queue.number] = file_name(queue.number, path_of(queue))
-        return name
-
-    def _write(self, queue: Queue) -> None:
-        self._files.write(self._remember(queue), describe(queue))
-
-    def _remove(self, number: int) -> None:
-        name = self._names.pop(number, None)
-        if name is not None:
-            self._files.remove(name)
-        for part in self._parts.pop(number, ()):
-            self._remove(part)
+        self._followed.begin()
 
     def _give_birth(self) -> None:
         names = set(self._files.names())
         self._check_places(names)
         self._move_strays(names)
         for queue in self._context.state.queues:
-            self._write(queue)
+            self._followed.write(queue)
         self._files.flush(self._files.captured)
         if self._files.refused is not None:
             raise self._files.refused
@@ -192,7 +123,7 @@ class FileKeeper:
         ]
         # What needs no fact is written now; what does follows its fact into the log's sync.
         self._files.flush(self._files.captured)
-        self._context.followed = self.follow
+        self._followed.begin()
         for queue, description in edited:
             self._take_over(queue, description)
 
@@ -274,7 +205,7 @@ class FileKeeper:
         )
         self._context.record(QueueOptionsSet(queue.number, options))
         if options.journal and queue.journal is None:
-            self._create_journal(queue)
+            journal_of(self._context, queue)
         name = self._names[queue.number]
         self.report.taken_over.append(name)
         told = ", ".join(f"{EDITABLE[field]} to {getattr(wanted, field)!r}" for field in changed)

@@ -1,28 +1,13 @@
-"""Work on more messages than one turn may tell of: done portion by portion, each in a fact.
-
-A purge, a deletion or an expiry may be of a million messages, and the log may be of 16 KiB. What a
-turn says must fit one group of the log; so such work goes on with the next tick when the turn has
-said enough, and whoever asked is answered when it has come to its end.
-
-    begun      in the turn that asks for it: as many portions as fit; mostly that is all
-    parked     the group is full: goes on at the next tick at which there is room again
-    ended      answered
-    crash      what was done stays done, the rest stays as it was, and who asked does not know
-
-Works go on in the order in which they were begun. Each looks again, after each of its portions, at
-what has become of its queue.
-"""
+"""Very many messages leave a queue: portion by portion, each in a fact (`works.py`)."""
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from dray.errors import DrayError, StorePoisoned
 from dray.manager.change.ends import is_refusal
 from dray.manager.change.happening import Happening, forget_parts
 from dray.manager.facts import PurgePending, pack_lookups
-from dray.manager.notices import NoticeKind
 from dray.manager.queue.costs import POSITION_BYTES, cost_of_leaving
 from dray.manager.queue.index import TAIL_BYTES, lookup_id_of
 from dray.model.classes import MessageClass
@@ -37,53 +22,6 @@ _AT_ONCE_MAX: Final = 10_000
 """Messages of one portion, however large the log is: a tenth of a second."""
 
 
-class Work(NamedTuple):
-    """Something begun: each of its steps records one fact at the most."""
-
-    steps: Iterator[None]
-    refused: Callable[[DrayError], None] | None
-    """Who is told what it raises once it was parked."""
-
-
-def carry_on(
-    context: Context, steps: Iterator[None], refused: Callable[[DrayError], None] | None = None
-) -> None:
-    """Do a work, now as far as the turn has room, the rest with the next ticks.
-
-    What it raises later is given to `refused`, or noted.
-    """
-    context.works.append(Work(steps, refused))
-    if len(context.works) == 1:
-        _go_on_with_first(context, now=True)
-
-
-def go_on(context: Context) -> None:
-    """Go on with what was parked, as far as there is room."""
-    while context.works and not context.has_said_enough:
-        _go_on_with_first(context)
-
-
-def _go_on_with_first(context: Context, *, now: bool = False) -> None:
-    steps, refused = context.works[0]
-    try:
-        for _ in steps:
-            if context.has_said_enough:
-                return
-    except StorePoisoned:
-        raise
-    except DrayError as error:
-        context.works.popleft()
-        if now:
-            raise
-        if refused is None:
-            sentence = f"work that was done in portions stopped before its end: {error}"
-            context.notices.add(NoticeKind.WORK_STOPPED, "storage", sentence)
-        else:
-            refused(error)
-    else:
-        context.works.popleft()
-
-
 def portion(
     context: Context,
     entries: Iterable[bytes],
@@ -96,7 +34,7 @@ def portion(
     `to_journal` if each goes to a journal; `always_told` as in `cost_of_leaving`.
     """
     found: list[bytes] = []
-    room = context.portion_bytes
+    room = context.log_room.portion_bytes
     for packed in islice(entries, _AT_ONCE_MAX):
         room -= cost_of_leaving(packed, always_told=always_told) + TAIL_BYTES * to_journal
         if room < 0 and found:
@@ -201,4 +139,4 @@ def _held_portion(context: Context, queue: Queue, upto: int) -> list[int]:
         for each in queue.index.held_positions()
         if each < upto and each not in queue.purge_pending
     )
-    return list(islice(held, max(1, context.portion_bytes // POSITION_BYTES)))
+    return list(islice(held, max(1, context.log_room.portion_bytes // POSITION_BYTES)))

@@ -142,7 +142,7 @@ def _move_aside(
     leaving = [(queue.number, pack_lookups(lookup_ids))]
     context.record(Committed(0, context.now_us, [], leaving, [(QUARANTINE, tails)], told))
     for source, stream, _ in told:
-        context.to_tell[StreamKey(source, stream)] = None
+        context.follow_up.to_tell[StreamKey(source, stream)] = None
     _say(context, queue, damaged)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dray.manager.facts import PositionsReserved, QueueDeleted
+from dray.manager.facts import QueueDeleted
 from dray.model.classes import QueueKind
 
 if TYPE_CHECKING:
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from dray.manager.facts import Prepared
     from dray.manager.queue.queues import Queue
     from dray.manager.session import Session
-
-_POSITION_BITS = 32
-
-
-def reserve_positions(context: Context, queue: Queue) -> None:
-    """Begin a new sub-queue's positions where no other one of its name has been."""
-    first = queue.number << _POSITION_BITS
-    context.record(PositionsReserved(queue.number, first, context.now_us))
 
 
 def opened(session: Session, queue: Queue) -> None:
@@ -44,13 +36,13 @@ def closed(context: Context, session: Session) -> None:
         queue = context.state.queues.get(number)
         if queue is not None:
             queue.opened -= 1
-            context.perhaps_unused[number] = None
+            context.follow_up.perhaps_unused[number] = None
 
 
 def drop_unused(context: Context) -> None:
     """Delete the sub-queues that nobody has any use for, as many as the turn can tell of."""
-    candidates = context.perhaps_unused
-    while candidates and not context.has_said_enough:
+    candidates = context.follow_up.perhaps_unused
+    while candidates and not context.log_room.has_said_enough:
         number, _ = candidates.popitem()
         queue = context.state.queues.get(number)
         if queue is not None and _is_unused(context, queue):

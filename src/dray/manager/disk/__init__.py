@@ -1,5 +1,5 @@
-"""How the manager uses its disk beside the log: where records lie, and how much room is left.
+"""The disk as the manager sees it: where records lie, and how much room is left.
 
-It also sets damaged records aside, moves records together in quiet moments, and keeps the text
-files of queues. Every room above asks here; below it are the state and the store.
+Room is left on the disk, and in the log for what one turn says. The text files of queues are
+written here as facts change the queues. Every room above asks here.
 """

@@ -12,8 +12,8 @@ from dray.wire.frames import Envelope
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dray.manager.context import Context
     from dray.manager.events import Body
+    from dray.manager.queue.parts import Records
     from dray.store.heap.heap import Extent
 
 _READ_AT_ONCE_BYTES = 64 * KIB
@@ -60,26 +60,24 @@ def stream_envelopes_in(
     return envelopes
 
 
-def bodies_in(context: Context, packed: bytes) -> Body:
+def bodies_in(store: Records, packed: bytes) -> Body:
     """The records for a client, neighbours joined; short runs and express messages are read now."""
-    return tuple([piece(context, run) for run in runs_in(packed)])
+    return tuple([piece(store, run) for run in runs_in(packed)])
 
 
-def stream_bodies_in(context: Context, packed: bytes) -> Body:
+def stream_bodies_in(store: Records, packed: bytes) -> Body:
     """The records for another manager, neighbours joined; only express messages are read now.
 
     A whole window may wait for a slow line: that must not be memory, also if all runs are short.
     """
-    return tuple([piece(context, run, read_bytes=0) for run in runs_in(packed)])
+    return tuple([piece(store, run, read_bytes=0) for run in runs_in(packed)])
 
 
-def piece(
-    context: Context, run: Extent, *, read_bytes: int = _READ_AT_ONCE_BYTES
-) -> bytes | Extent:
+def piece(store: Records, run: Extent, *, read_bytes: int = _READ_AT_ONCE_BYTES) -> bytes | Extent:
     """What an answer carries: the bytes, or where they lie for as long as it is on its way.
 
     An express message is in memory anyway, and its place is free as soon as it leaves its queue.
     """
     if run.length > read_bytes and kind_of(run.file) is not Kind.EXPRESS:
         return run
-    return context.store.read(run)
+    return store.read(run)

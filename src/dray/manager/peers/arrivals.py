@@ -16,6 +16,7 @@ from dray.manager.change.departures import Departures
 from dray.manager.change.ends import KEPT_THERE
 from dray.manager.change.express import admit
 from dray.manager.change.happening import bury
+from dray.manager.change.names import resolve
 from dray.manager.disk.placing import check_records, place_all
 from dray.manager.facts import Accepted
 from dray.manager.peers import peers
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dray.manager.context import Context
+    from dray.manager.peers.peers import Strangers
+    from dray.manager.peers.telling import Sources
     from dray.manager.queue.queues import Queue
     from dray.manager.session import Session
 
@@ -55,15 +58,16 @@ NOT_OPEN = "stream-not-open"
 
 
 def handle_open_stream(
-    context: Context, session: Session, _request_id: int, head: OpenStream
+    sources: Sources, strangers: Strangers, session: Session, _request_id: int, head: OpenStream
 ) -> None:
     """Say what of a stream is accepted, or why it cannot be taken now.
 
     A stream comes on the newest session that opened it and on no other: what its source said on an
     earlier one may still be on its way, and the answer given here does not count it.
     """
+    context = sources.context
     key = StreamKey(session.peer_id, head.stream)
-    newest = context.confirmed.get(key)
+    newest = sources.confirmed.get(key)
     if (newest and newest.number > session.number) or head.stream in session.ended:
         refusal = peers.overtaken(context, session, newest, head)
         if refusal is not None:
@@ -78,32 +82,32 @@ def handle_open_stream(
         session.streams.pop(head.stream, None)
         _refuse(context, session, head.stream, error)
         if isinstance(error, QueueNotFound):
-            context.missing_queues.add(session, head.stream, head.queue)
+            sources.missing_queues.add(session, head.stream, head.queue)
         # What has come of earlier messages is told all the same, also of a queue that is deleted.
-        _tell_on(context, session, key, newest)
+        _tell_on(sources, session, key, newest)
         return
     session.streams[head.stream] = queue.number
-    context.missing_queues.opened(session, head.stream)
+    sources.missing_queues.opened(session, head.stream)
     if (head.sequence_id, head.acknowledged) > context.state.incoming.position(key):
-        peers.tell_of_own_loss(context, session, head.stream)
+        peers.tell_of_own_loss(strangers, session, head.stream)
     _say_position(context, session, queue, head.stream)
-    _tell_on(context, session, key, newest)
+    _tell_on(sources, session, key, newest)
 
 
-def _tell_on(context: Context, session: Session, key: StreamKey, newest: Session | None) -> None:
+def _tell_on(sources: Sources, session: Session, key: StreamKey, newest: Session | None) -> None:
     """Tell the source on this session what became of its messages, and on no older one."""
     if newest is not None and newest is not session:
         newest.streams.pop(key.stream, None)
     session.told[key.stream] = 0
-    context.confirmed[key] = session
-    context.untold_ends.opened(key)
-    tell_source(context, key)
+    sources.confirmed[key] = session
+    sources.context.untold_ends.opened(key)
+    tell_source(sources, key)
 
 
 def _destination(context: Context, head: OpenStream) -> Queue:
     """The queue that a stream leads to; another manager's is that manager's outgoing queue here."""
     if parse_queue_address(head.queue).remote:
-        queue = context.resolve(head.queue)
+        queue = resolve(context, head.queue)
     else:
         found = context.state.queues.find(head.queue)
         if found is None:
@@ -125,9 +129,10 @@ def _refuse(context: Context, session: Session, stream: int, error: DrayError) -
 
 
 def handle_data(
-    context: Context, session: Session, _request_id: int, head: Data, *, body: memoryview
+    sources: Sources, session: Session, _request_id: int, head: Data, *, body: memoryview
 ) -> None:
     """Admit what the predicate lets in, in the fact that also advances the stream; order ack."""
+    context = sources.context
     queue = _open_queue(context, session, head.stream)
     if queue is None:
         return
@@ -145,15 +150,15 @@ def handle_data(
         except DrayError as error:
             _refuse(context, session, head.stream, error)
             if isinstance(error, QuotaExceeded):
-                context.waiting_for_room.add(_left_out(context, session, queue, head))
+                sources.waiting_for_room.add(_left_out(context, session, queue, head))
             elif isinstance(error, StoreFull):
                 left_out = _left_out(context, session, queue, head)
-                context.waiting_for_room.add_for_disk(left_out, context.now)
+                sources.waiting_for_room.add_for_disk(left_out, context.now)
             return
         if incoming.position(key).number < numbers[-1]:
-            context.waiting_for_room.add(_left_out(context, session, queue, head))
+            sources.waiting_for_room.add(_left_out(context, session, queue, head))
         else:
-            context.waiting_for_room.admitted(session, head.stream)
+            sources.waiting_for_room.admitted(session, head.stream)
     _say_position(context, session, queue, head.stream)
 
 
@@ -164,16 +169,18 @@ def _left_out(context: Context, session: Session, queue: Queue, head: Data) -> W
     return Waiting(session, head.stream, queue, left[0], sum(left))
 
 
-def tell_of_room(context: Context) -> None:
+def tell_of_room(sources: Sources) -> None:
     """Tell sources that there is room again for what was left out."""
-    for session, stream, queue, _, _ in context.waiting_for_room.take(context.now):
+    context = sources.context
+    for session, stream, queue, _, _ in sources.waiting_for_room.take(context.now):
         if session.streams.get(stream) == queue.number:
             _say_position(context, session, queue, stream, room=True)
 
 
-def tell_of_new_queues(context: Context) -> None:
+def tell_of_new_queues(sources: Sources) -> None:
     """Tell sources that there is a queue now that was missing."""
-    for session, stream, queue in context.missing_queues.take():
+    context = sources.context
+    for session, stream, queue in sources.missing_queues.take():
         if stream not in session.streams and stream not in session.ended:
             _say_position(context, session, queue, stream, room=True)
 
@@ -235,7 +242,7 @@ def _judge(context: Context, queue: Queue, arrival: Arrival) -> list[Judged]:
     total = len(arrival.body) - offset
     ledger = context.ledger
     roomy = ledger.has_own_room(queue, total) and ledger.has_account_room(queue, total)
-    left = context.fact_bytes_max
+    left = context.log_room.fact_bytes_max
     for at in range(arrival.begin, len(arrival.headers)):
         envelope = arrival.head.envelopes[at]
         why = _unfit(queue, envelope)
@@ -348,7 +355,7 @@ def _admit_run(context: Context, queue: Queue, arrival: Arrival, judged: list[Ju
     if dead:
         bury(context, dead)
     if told:
-        context.to_tell[key] = None
+        context.follow_up.to_tell[key] = None
     if admitted and queue.index.part_count and not queue.outgoing:
         _watch_parts(context, queue, arrival, admitted)
     if cut_short:

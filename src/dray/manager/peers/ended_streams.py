@@ -13,15 +13,18 @@ from dray.wire.frames import EndStream, StreamEnded
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
+    from dray.manager.peers.repairs import Holes
+    from dray.manager.peers.telling import Sources
     from dray.manager.session import Session
 
 
 def handle_end_stream(
-    context: Context, session: Session, _request_id: int, head: EndStream
+    sources: Sources, holes: Holes, session: Session, _request_id: int, head: EndStream
 ) -> None:
     """End what was going on in a stream, take nothing of it any more, and say so."""
+    context = sources.context
     key = StreamKey(session.peer_id, head.stream)
-    _shut(context, session, head.stream)
+    _shut(sources, session, head.stream)
     outbox = context.state.outbox
     known = context.state.incoming.position(key) != Position() or outbox.last(key) > 0
     if known and not outbox.has_ended(key):
@@ -32,17 +35,18 @@ def handle_end_stream(
             if queue is not None:
                 queue.parts.source_went_on(number, transaction, ended=True)
                 context.touch(queue)
-        give_up_on(context, key)
+        give_up_on(holes, key)
     context.untold_ends.forget(key)
     context.answer(session, 0, StreamEnded(head.stream))
 
 
-def _shut(context: Context, session: Session, stream: int) -> None:
+def _shut(sources: Sources, session: Session, stream: int) -> None:
     """Take nothing of a stream on this connection, nor on those that its source has given up.
 
     Here nothing of it comes any more; there it may still be under way.
     """
-    context.confirmed.pop(StreamKey(session.peer_id, stream), None)
+    context = sources.context
+    sources.confirmed.pop(StreamKey(session.peer_id, stream), None)
     for each in list(context.sessions.values()):
         if each.peer_id != session.peer_id or each.number > session.number:
             continue

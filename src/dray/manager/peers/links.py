@@ -39,7 +39,6 @@ from dray.delivery.events import Event as StreamEvent
 from dray.delivery.events import Tick as StreamTick
 from dray.errors import AccessDenied, QueueNotFound
 from dray.manager.change.departures import delivered
-from dray.manager.change.purging import carry_on
 from dray.manager.context import MICROSECONDS
 from dray.manager.events import Dial, HangUp, LinkSend, Peer
 from dray.manager.facts import (
@@ -87,7 +86,9 @@ from dray.wire.transfer_frames import size_of_post
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
+    from dray.manager.peers.peers import Strangers
     from dray.manager.queue.queues import Queue
+    from dray.manager.relay import Relay
     from dray.model.queue import DeliveryInfo
     from dray.wire.stream import Frame
 
@@ -104,9 +105,11 @@ _OLDER_COPY = NoticeKind.OLDER_COPY
 class Links:
     """All links of a manager."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, strangers: Strangers, relay: Relay) -> None:
         """Dial nothing yet; the first tick does for the queues that have something to deliver."""
-        self._context = context
+        self.context = context
+        self._strangers = strangers
+        self._relay = relay
         self._links: dict[Peer, Link] = {}
         self._suspicious = False
         """Whether a peer has refused something, which may have been a damaged message."""
@@ -122,12 +125,12 @@ class Links:
         stream = queue.stream
         if stream is None or queue.route is None:
             return
-        for effect in stream.handle(event, self._context.now):
+        for effect in stream.handle(event, self.context.now):
             match effect:
                 case Open(question):
                     remote = queue.route.remote_queue
                     head = OpenStream(queue.number, remote, question, *stream.heard)
-                    self._context.effects.append(LinkSend(queue.route.peer, head))
+                    self.context.effects.append(LinkSend(queue.route.peer, head))
                 case Transmit() | PassOver():
                     self._send(queue, effect)
                 case StreamConfirmed():
@@ -137,15 +140,15 @@ class Links:
                         self._hang_up(link, "it has taken more than the log can note at once")
                         return
                 case Renewed(sequence_id, judged):
-                    self._context.record(StreamRenewed(queue.number, sequence_id, judged))
-                    self._context.touch(queue)
+                    self.context.record(StreamRenewed(queue.number, sequence_id, judged))
+                    self.context.touch(queue)
                 case Diverged(sequence_id, upto):
                     self._notice(_DIVERGED, queue, diverged(queue.route.peer, queue.name))
-                    now_us = self._context.now_us
-                    self._context.record(StreamDiverged(queue.number, sequence_id, upto, now_us))
+                    now_us = self.context.now_us
+                    self.context.record(StreamDiverged(queue.number, sequence_id, upto, now_us))
                 case OlderCopy(_, upto):
                     self._notice(_OLDER_COPY, queue, older_copy(queue.route.peer, upto))
-                    peers.went_back(self._context)
+                    peers.went_back(self._strangers)
                 case PeerForgot(_, upto):
                     self._notice(_BEHIND, queue, behind(queue.route.peer, upto))
                 case _:
@@ -168,8 +171,8 @@ class Links:
     def up(self, peer: Peer) -> None:
         """The connection was made; the Welcome is still to come."""
         link = self._link(peer)
-        link.changed(LinkState.CONNECTED, "", self._context.now)
-        link.welcome_by = self._context.now + WELCOME_TIMEOUT_S
+        link.changed(LinkState.CONNECTED, "", self.context.now)
+        link.welcome_by = self.context.now + WELCOME_TIMEOUT_S
 
     def down(self, peer: Peer, reason: str, jitter: float | None = None) -> None:
         """The connection failed or ended: nothing is lost, all is tried again later."""
@@ -177,12 +180,12 @@ class Links:
         link.jitter = link.jitter if jitter is None else jitter
         if link.state is LinkState.DOWN:
             return
-        link.changed(LinkState.DOWN, reason, self._context.now)
+        link.changed(LinkState.DOWN, reason, self.context.now)
         link.told.clear()
-        self._context.relay.down(peer)
-        link.dial_at = link.backoff.failed(self._context.now, link.jitter)
+        self._relay.down(peer)
+        link.dial_at = link.backoff.failed(self.context.now, link.jitter)
         for queue in self._leading_to(link):
-            self._context.awaiting.order_acks.pop(queue.number, None)
+            self.context.awaiting.order_acks.pop(queue.number, None)
             self.steer(queue, LinkLost())
 
     def frame(self, peer: Peer, frame: Frame) -> None:
@@ -193,10 +196,10 @@ class Links:
                 self._welcomed(link, frame.head)
             case Post():
                 credit = Credit(size_of_post(frame.head, frame.body))
-                self._context.effects.append(LinkSend(peer, credit))
-                self._context.relay.post(self._context, frame.head, frame.body)
+                self.context.effects.append(LinkSend(peer, credit))
+                self._relay.post(frame.head, frame.body)
             case Credit(size):
-                self._context.relay.link_credit(peer, size)
+                self._relay.link_credit(peer, size)
             case StreamState():
                 self._stated(peer, frame.head)
             case StreamRefused():
@@ -208,9 +211,9 @@ class Links:
             case RepairWanted():
                 self._repair(peer, frame.head)
             case StreamEnded(stream):
-                ending = self._context.state.endings.get(stream)
+                ending = self.context.state.endings.get(stream)
                 if ending is not None and ending.peer == peer:
-                    self._context.record(EndForgotten(stream))
+                    self.context.record(EndForgotten(stream))
             case Failed(_, sentence):
                 self._suspicious = True
                 self._hang_up(link, sentence)
@@ -219,21 +222,21 @@ class Links:
 
     def _welcomed(self, link: Link, welcome: Welcome) -> None:
         """Go on with the manager that answers, if it is the one that is known at its address."""
-        context, peer = self._context, link.peer
+        context, peer = self.context, link.peer
         why = peers.stranger_at(context, peer, welcome)
         for queue in self._leading_to(link):
             if queue.stream is not None:
                 queue.stream.held = bool(why)
         if why:
-            context.strangers[peer] = welcome.manager_id
+            self._strangers.found[peer] = welcome.manager_id
             context.notices.add(NoticeKind.OTHER_MANAGER, address_of(peer), why)
             self._hang_up(link, why)
             return
-        context.strangers.pop(peer, None)
+        self._strangers.found.pop(peer, None)
         link.past = context.state.identity.past(peer)
         link.changed(LinkState.WELCOMED, "", context.now)
         link.backoff.succeeded()
-        context.relay.up(context, peer)
+        self._relay.up(peer)
         for queue in self._leading_to(link):
             link.told.add(queue.number)
             self.steer(queue, LinkReady(link.past))
@@ -241,15 +244,15 @@ class Links:
 
     def tick(self) -> None:
         """Dial what is due, give up on who does not answer, let streams look at their timers."""
-        now = self._context.now
+        now = self.context.now
         while self._due and self._due[0][0] <= now:
             at, number = heapq.heappop(self._due)
-            queue = self._context.state.queues.get(number)
+            queue = self.context.state.queues.get(number)
             if self._deadlines.get(number) == at:
                 del self._deadlines[number]
             if queue is not None and queue.stream is not None and queue.stream.deadline() == at:
                 self.steer(queue, StreamTick())
-        for peer in self._context.relay.wanted():
+        for peer in self._relay.wanted():
             self._link(peer)
         self._forget_old_ends()
         for link in list(self._links.values()):
@@ -261,7 +264,7 @@ class Links:
 
     def say_ends(self) -> None:
         """Tell of streams that ended in this turn, to whom is connected; others when they are."""
-        endings = self._context.state.endings
+        endings = self.context.state.endings
         for ending in endings.news:
             link = self._link(ending.peer)
             if link.state is LinkState.WELCOMED:
@@ -270,7 +273,7 @@ class Links:
 
     def deadline(self) -> float | None:
         """When the next attempt or resend is due."""
-        for peer in self._context.relay.wanted():
+        for peer in self._relay.wanted():
             self._link(peer)
         while self._due and not self._is_current(*self._due[0]):
             heapq.heappop(self._due)
@@ -296,7 +299,7 @@ class Links:
         return self._link(queue.route.peer).delivery_of(queue)
 
     def _is_current(self, at: float, number: int) -> bool:
-        queue = self._context.state.queues.get(number)
+        queue = self.context.state.queues.get(number)
         if queue is not None and queue.stream is not None and queue.stream.deadline() == at:
             return True
         if self._deadlines.get(number) == at:
@@ -322,24 +325,24 @@ class Links:
     def _link(self, peer: Peer) -> Link:
         link = self._links.get(peer)
         if link is None:
-            link = self._links[peer] = Link(peer, self._context.config.reconnect_delay_s)
+            link = self._links[peer] = Link(peer, self.context.config.reconnect_delay_s)
         return link
 
     def _want(self, link: Link) -> None:
-        if link.state is LinkState.DOWN and link.dial_at <= self._context.now:
+        if link.state is LinkState.DOWN and link.dial_at <= self.context.now:
             link.state = LinkState.DIALLED
-            self._context.effects.append(Dial(link.peer))
+            self.context.effects.append(Dial(link.peer))
 
     def _wanted(self, link: Link) -> bool:
         """Whether a queue has something to send there; messages also leave by other ways.
 
         Or whether a file transfer goes that way, or the peer is to be told that a stream has ended.
         """
-        if self._context.relay.wants(link.peer) or self._context.state.endings.wants(link.peer):
+        if self._relay.wants(link.peer) or self.context.state.endings.wants(link.peer):
             return True
         while link.wanting:
             number = next(iter(link.wanting))
-            queue = self._context.state.queues.get(number)
+            queue = self.context.state.queues.get(number)
             if queue is not None and queue.stream is not None and queue.stream.wants_link:
                 return True
             del link.wanting[number]
@@ -347,14 +350,14 @@ class Links:
 
     def _say_ends(self, link: Link, streams: list[int]) -> None:
         """Tell a peer of streams that have ended."""
-        self._context.effects += [LinkSend(link.peer, EndStream(each)) for each in streams]
+        self.context.effects += [LinkSend(link.peer, EndStream(each)) for each in streams]
 
     def _forget_old_ends(self) -> None:
         """Give up on peers that could not be told for too long."""
-        context = self._context
+        context = self.context
         before_us = context.now_us - int(END_AGE_S_MAX * MICROSECONDS)
         while (old := context.state.endings.oldest_before(before_us)) is not None:
-            if context.has_said_enough:
+            if context.log_room.has_said_enough:
                 return
             sentence = (
                 f"this manager could not be told within {END_AGE_S_MAX / 86400:.0f} days that an"
@@ -368,7 +371,7 @@ class Links:
         """The queues that lead to a peer, in the order of their numbers."""
         found = []
         for number in sorted(link.queues):
-            queue = self._context.state.queues.get(number)
+            queue = self.context.state.queues.get(number)
             if queue is None:
                 link.queues.discard(number)
             else:
@@ -379,7 +382,7 @@ class Links:
         queue = self._of_peer(peer, state.stream)
         if queue is not None:
             queue.destination_transactional = state.transactional
-            if not self._context.awaiting.must_hear_first(state):
+            if not self.context.awaiting.must_hear_first(state):
                 position = state.sequence_id, state.upto
                 said = PeerState(*position, state.question, state.life, state.met)
                 self.steer(queue, said)
@@ -388,7 +391,7 @@ class Links:
 
     def _word_came(self, peer: Peer, stream: int) -> None:
         """Take the order ack that waited, if nothing that it covers is unheard of any more."""
-        ack = self._context.awaiting.order_acks.get(stream)
+        ack = self.context.awaiting.order_acks.get(stream)
         if isinstance(ack, StreamRefused):
             self._refused(peer, ack)
         elif ack is not None:
@@ -396,17 +399,17 @@ class Links:
 
     def _of_peer(self, peer: Peer, stream: int) -> Queue | None:
         """The outgoing queue of a stream; a peer may only speak of its own (KB 830639)."""
-        queue = self._context.state.queues.get(stream)
+        queue = self.context.state.queues.get(stream)
         if queue is None or queue.route is None or queue.route.peer != peer:
             return None
         diverged_already = queue.stream is not None and queue.stream.divergence is not None
         return None if diverged_already else queue
 
     def _notice(self, kind: NoticeKind, queue: Queue, sentence: str) -> None:
-        self._context.notices.add(kind, queue.name, sentence)
+        self.context.notices.add(kind, queue.name, sentence)
 
     def _hang_up(self, link: Link, reason: str) -> None:
-        self._context.effects.append(HangUp(link.peer))
+        self.context.effects.append(HangUp(link.peer))
         self.down(link.peer, reason)
 
     def _delivered(self, queue: Queue, upto: int) -> bool:
@@ -415,15 +418,15 @@ class Links:
         A window of messages always fits; only after a restore it may be more (`State.delivery`).
         """
         assert queue.stream is not None, "only what has a stream delivers"
-        context, reached = self._context, 0
+        context, reached = self.context, 0
         while reached < upto:
-            if reached and context.has_said_enough:
+            if reached and context.log_room.has_said_enough:
                 return False
             reached, awaiting = delivered(context, queue, upto)
             stayed = pack_lookups(queue.index.aside_between(queue.stream.floor, reached))
             context.record(Delivered(queue.number, reached, context.now_us, awaiting, stayed))
             if awaiting:
-                context.await_confirmations()
+                context.awaiting.look()
         return True
 
     def _refused(self, peer: Peer, refusal: StreamRefused) -> None:
@@ -431,7 +434,7 @@ class Links:
         queue = self._of_peer(peer, refusal.stream)
         if queue is None or queue.stream is None:
             return
-        if self._context.awaiting.must_hear_first(refusal):
+        if self.context.awaiting.must_hear_first(refusal):
             return
         asked, why = refusal.question, _UNDELIVERABLE.get(refusal.error)
         position = refusal.sequence_id, refusal.upto
@@ -444,7 +447,7 @@ class Links:
         if why is not None and not queue.stream.is_stale(asked):
             lookup_ids = [lookup_id_of(packed) for packed in queue.index.available()]
             queue.stream.refusals.waiting_refused(len(lookup_ids))
-            take(self._context, queue, lookup_ids, why)
+            take(self.context, queue, lookup_ids, why)
 
     def _confirmed(self, peer: Peer, stream: int, first: int, told: list[Confirmed]) -> None:
         """Act once on what a destination tells of messages it has accepted."""
@@ -453,10 +456,10 @@ class Links:
 
             def finished(heard: int) -> None:
                 taken = ConfirmationsTaken(stream, heard)
-                self._context.effects.append(LinkSend(peer, taken))
+                self.context.effects.append(LinkSend(peer, taken))
                 self._word_came(peer, stream)
 
-            carry_on(self._context, act_on(self._context, queue, first, told, finished=finished))
+            self.context.works.carry_on(act_on(self.context, queue, first, told, finished=finished))
 
     def _counted(self, link: Link, head: EndCounts) -> None:
         """Warn of messages that ended at the destination and that it only counts."""
@@ -464,17 +467,17 @@ class Links:
         if not is_sensible(head.counts):
             self._hang_up(link, "it counted ends of messages that cannot be")
         elif queue is not None:
-            hear_of_ends(self._context, queue, head.counts)
+            hear_of_ends(self.context, queue, head.counts)
 
     def _repair(self, peer: Peer, head: RepairWanted) -> None:
         """Send again what a destination lacks of a large message."""
         queue = self._of_peer(peer, head.stream)
         if queue is not None:
-            self._context.effects.append(LinkSend(peer, answer(self._context, queue, head)))
+            self.context.effects.append(LinkSend(peer, answer(self.context, queue, head)))
 
     def _send(self, queue: Queue, effect: Transmit | PassOver) -> None:
         """Send one frame of a stream, if there is anything to say."""
-        context = self._context
+        context = self.context
         assert queue.route is not None, "an outgoing queue has a route"
         peers.sending(context, queue.route.peer)
         said = (

@@ -20,7 +20,7 @@ from dray.errors import Misuse, ProtocolError, StoreFull
 from dray.manager.change.departures import entries_at
 from dray.manager.change.ends import KEPT_THERE, note_ends, warn_of_end
 from dray.manager.change.happening import Happening
-from dray.manager.change.purging import carry_on, portions
+from dray.manager.change.purging import portions
 from dray.manager.events import CloseSession, Peer
 from dray.manager.facts import (
     DivergenceResolved,
@@ -67,6 +67,18 @@ KNOWN: Final = "known"
 NEED_VALIDATION: Final = "need-validation"
 IN_DOUBT: Final = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
 _ID_DIGITS = 32
+
+
+class Strangers:
+    """What this life found out about who answers at known addresses, and about its own store."""
+
+    def __init__(self, context: Context) -> None:
+        """Begin without any."""
+        self.context = context
+        self.found: dict[Peer, str] = {}
+        """The manager that answered last at an address at which another one is known."""
+        self.skipped_ahead = False
+        """Whether this life found out that the store is an older copy of itself."""
 
 
 def greet(context: Context, session: Session, head: Hello) -> None:
@@ -167,15 +179,17 @@ def _numbers(lives: list[Life]) -> set[int]:
     return {each.number for each in lives}
 
 
-def went_back(context: Context) -> None:
+def went_back(strangers: Strangers) -> None:
     """Give out higher numbers than ever, once a life: this store is an older copy of itself."""
-    if not context.skipped_ahead:
-        context.skipped_ahead = True
+    context = strangers.context
+    if not strangers.skipped_ahead:
+        strangers.skipped_ahead = True
         context.record(Restored(0, context.now_us))
 
 
-def tell_of_own_loss(context: Context, session: Session, stream: int) -> None:
+def tell_of_own_loss(strangers: Strangers, session: Session, stream: int) -> None:
     """A source has order acks for messages of which this store knows nothing."""
+    context = strangers.context
     sentence = (
         "this queue manager had acknowledged messages of it that its store does not have: the data"
         " directory is an older copy, and messages that were received here since are lost; later"
@@ -183,16 +197,17 @@ def tell_of_own_loss(context: Context, session: Session, stream: int) -> None:
     )
     subject = f"stream {stream} of the queue manager {session.peer_id}"
     context.notices.add(NoticeKind.OLDER_COPY, subject, sentence)
-    went_back(context)
+    went_back(strangers)
 
 
 def handle_list_peers(
-    context: Context, session: Session, request_id: int, _head: ListPeers
+    strangers: Strangers, session: Session, request_id: int, _head: ListPeers
 ) -> None:
     """Tell which manager is known at each address, and who answers there instead."""
+    context = strangers.context
     found = []
     for peer, known in context.state.identity.peers.items():
-        other = context.strangers.get(peer, "")
+        other = strangers.found.get(peer, "")
         state = NEED_VALIDATION if other else KNOWN
         since = known.since_us / 1e6
         found.append(
@@ -208,11 +223,12 @@ def handle_list_peers(
 
 
 def handle_accept_peer(
-    context: Context, session: Session, request_id: int, head: AcceptPeer
+    strangers: Strangers, session: Session, request_id: int, head: AcceptPeer
 ) -> None:
     """Deliver to another manager at an address from now on."""
+    context = strangers.context
     peer = Peer(*parse_manager_address(head.address))
-    manager_id = head.manager_id or context.strangers.get(peer, "")
+    manager_id = head.manager_id or strangers.found.get(peer, "")
     if not manager_id:
         raise Misuse(
             f"no other queue manager than the known one has answered at {head.address}: there is"
@@ -220,19 +236,20 @@ def handle_accept_peer(
         )
     if len(manager_id) != _ID_DIGITS or not all(each in "0123456789abcdef" for each in manager_id):
         raise Misuse(f"{manager_id!r} is no id of a queue manager: it has 32 hexadecimal digits")
-    context.strangers.pop(peer, None)
+    strangers.found.pop(peer, None)
     context.record(PeerMet(*peer, manager_id, context.now_us))
     context.answer(session, request_id, Done())
 
 
 def handle_forget_peer(
-    context: Context, session: Session, request_id: int, head: ForgetPeer
+    strangers: Strangers, session: Session, request_id: int, head: ForgetPeer
 ) -> None:
     """Deliver to whichever manager answers at an address next."""
+    context = strangers.context
     peer = Peer(*parse_manager_address(head.address))
     if peer not in context.state.identity.peers:
         raise Misuse(f"no queue manager is known at {head.address}; `dray peer list` shows them")
-    context.strangers.pop(peer, None)
+    strangers.found.pop(peer, None)
     context.record(PeerForgotten(*peer))
     context.answer(session, request_id, Done())
 
@@ -258,7 +275,7 @@ def handle_resolve_outgoing(
         resolved()
         return
     steps = _to_dead_letters(context, queue, resolved)
-    carry_on(context, steps, partial(context.refuse, session, request_id))
+    context.works.carry_on(steps, partial(context.refuse, session, request_id))
 
 
 def _to_dead_letters(

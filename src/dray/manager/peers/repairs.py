@@ -24,6 +24,7 @@ from dray.errors import InvalidQueueName, QuotaExceeded
 from dray.large.join import SequenceKey
 from dray.manager.change.departures import entries_at, record_of
 from dray.manager.change.happening import Happening, forget_parts
+from dray.manager.change.names import known
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.index import as_group, tail_of, unpack
 from dray.manager.queue.parts import part_seen
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from dray.large.join import Assembly, Missing
     from dray.manager.context import Context
+    from dray.manager.peers.telling import Sources
     from dray.manager.queue.queues import Queue
     from dray.manager.session import Session
 
@@ -57,12 +59,23 @@ class Wanted(NamedTuple):
     key: SequenceKey
 
 
-def may_be_filled(context: Context, queue: Queue, assembly: Assembly, *, again: bool) -> bool:
+class Holes:
+    """Holes that receivers want to be filled."""
+
+    def __init__(self, context: Context) -> None:
+        """Begin with none."""
+        self.context = context
+        self.wanted: dict[Wanted, int] = {}
+        """On which session the source of each was asked."""
+
+
+def may_be_filled(holes: Holes, queue: Queue, assembly: Assembly, *, again: bool) -> bool:
     """Whether what a large message lacks may still come, because its source was asked for it.
 
     `again` asks anew. Sent here, it is filled at once or never. What was forwarded cannot be asked
     for: the manager that it came from keeps no copies.
     """
+    context = holes.context
     if assembly.refused:
         return False
     way = context.state.ways.numbered(assembly.way)
@@ -72,31 +85,32 @@ def may_be_filled(context: Context, queue: Queue, assembly: Assembly, *, again: 
             assembly.refused = _NOT_KEPT if not _has_copies(context, queue, assembly) else _GONE
         return False
     wanted = Wanted(StreamKey(way.source, way.stream), queue.number, assembly.key)
-    known = wanted in context.repairs
+    known = wanted in holes.wanted
     if context.state.outbox.has_ended(wanted.stream):
         assembly.refused = _DELETED
     elif way.told_origin:
         assembly.refused = _FORWARDED
     elif not _has_copies(context, queue, assembly):
         assembly.refused = _NOT_KEPT
-    elif not known and len(context.repairs) >= REPAIRS_MAX:
+    elif not known and len(holes.wanted) >= REPAIRS_MAX:
         assembly.refused = _TOO_MANY
     if assembly.refused:
         return False
     if again or not known:
-        context.repairs[wanted] = 0
+        holes.wanted[wanted] = 0
     return True
 
 
-def ask(context: Context) -> None:
+def ask(sources: Sources, holes: Holes) -> None:
     """Ask sources, over the connections that they have made, for what was not asked for on them."""
-    for wanted, asked_on in list(context.repairs.items()):
+    context = sources.context
+    for wanted, asked_on in list(holes.wanted.items()):
         queue = context.state.queues.get(wanted.queue)
         assembly = queue.parts.get(wanted.key) if queue is not None else None
         if assembly is None or assembly.whole or assembly.refused:
-            del context.repairs[wanted]
+            del holes.wanted[wanted]
             continue
-        session = context.confirmed.get(wanted.stream)
+        session = sources.confirmed.get(wanted.stream)
         if session is None or session.number == asked_on:
             continue
         stream = wanted.stream.stream
@@ -105,14 +119,15 @@ def ask(context: Context) -> None:
         if told < outbox.last(wanted.stream):
             # The source has not heard yet that these parts did not arrive.
             continue
-        context.repairs[wanted] = session.number
+        holes.wanted[wanted] = session.number
         head = RepairWanted(stream, wanted.key.sequence, lacking(assembly))
         context.answer(session, 0, head)
 
 
-def handle_answer(context: Context, session: Session, _request_id: int, head: RepairAnswer) -> None:
+def handle_answer(holes: Holes, session: Session, _request_id: int, head: RepairAnswer) -> None:
     """The source says what it does not have: what is lacking of that is given up."""
-    for wanted in list(context.repairs):
+    context = holes.context
+    for wanted in list(holes.wanted):
         if wanted.stream != StreamKey(session.peer_id, head.stream):
             continue
         queue = context.state.queues.get(wanted.queue)
@@ -124,9 +139,10 @@ def handle_answer(context: Context, session: Session, _request_id: int, head: Re
             context.touch(queue)
 
 
-def give_up_on(context: Context, stream: StreamKey) -> None:
+def give_up_on(holes: Holes, stream: StreamKey) -> None:
     """A stream has ended: nothing that is lacking comes by it any more."""
-    for wanted in [each for each in context.repairs if each.stream == stream]:
+    context = holes.context
+    for wanted in [each for each in holes.wanted if each.stream == stream]:
         queue = context.state.queues.get(wanted.queue)
         assembly = queue.parts.get(wanted.key) if queue is not None else None
         if queue is not None and assembly is not None:
@@ -136,7 +152,7 @@ def give_up_on(context: Context, stream: StreamKey) -> None:
 
 def answer(context: Context, queue: Queue, head: RepairWanted) -> RepairAnswer:
     """The source's part: send again what is here, and say what is not."""
-    key = SequenceKey(context.source, head.sequence)
+    key = SequenceKey(context.own_messages.source, head.sequence)
     gone = send_again(context, queue, key, _readable(head.missing))
     return RepairAnswer(head.stream, head.sequence, gone)
 
@@ -183,7 +199,7 @@ def _was_sent_to(context: Context, queue: Queue, packed: bytes) -> bool:
     if properties.destination is None:
         return False
     try:
-        return context.known(properties.destination) is queue
+        return known(context, properties.destination) is queue
     except InvalidQueueName:
         return False
 

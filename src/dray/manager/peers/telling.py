@@ -29,6 +29,8 @@ from dray.manager.change.ends import (
 from dray.manager.change.happening import Happening
 from dray.manager.facts import Confirmation
 from dray.manager.facts import ConfirmationsTaken as FactTaken
+from dray.manager.peers.missing_queues import MissingQueues
+from dray.manager.peers.waiting_for_room import WaitingForRoom
 from dray.manager.queue.costs import KEPT_BYTES, TOLD_BYTES
 from dray.manager.queue.index import entries_numbered, lookup_id_of, number_of, tail_of, way_of
 from dray.manager.queue.system import DEAD_TRANSACTIONAL, ORDER_QUEUE
@@ -52,6 +54,29 @@ if TYPE_CHECKING:
 
 _HEARD_AT_ONCE = 1_024
 """Confirmations in one fact; each may bring a message of the manager's own and move another."""
+
+
+class Sources:
+    """The sources of streams: over which session each is told of its messages, and who waits."""
+
+    def __init__(self, context: Context) -> None:
+        """Begin without any."""
+        self.context = context
+        self.confirmed: dict[StreamKey, Session] = {}
+        """Over which session each incoming stream's source is told of its messages."""
+        self.waiting_for_room = WaitingForRoom(context.state.ledger, context.disk_room)
+        """Streams that the computer's quota or the disk had no room for."""
+        self.missing_queues = MissingQueues(context.state.queues)
+        """Streams that were refused because there is no such queue."""
+
+    def forget(self, session: Session) -> None:
+        """A connection has ended."""
+        self.waiting_for_room.forget(session)
+        self.missing_queues.forget(session)
+        for stream in session.told:
+            key = StreamKey(session.peer_id, stream)
+            if self.confirmed.get(key) is session:
+                del self.confirmed[key]
 
 
 def act_on(
@@ -79,7 +104,7 @@ def act_on(
 
 def _portion(context: Context, news: list[Confirmed]) -> tuple[list[Confirmed], list[Confirmed]]:
     """What of the news one fact can act upon, one at least, and the rest."""
-    room, count = context.portion_bytes, 0
+    room, count = context.log_room.portion_bytes, 0
     for each in news[:_HEARD_AT_ONCE]:
         room -= TOLD_BYTES if each.administration_queue else KEPT_BYTES
         if room < 0 and count:
@@ -211,19 +236,21 @@ def _own(
 
 
 def handle_taken(
-    context: Context, session: Session, _request_id: int, head: ConfirmationsTaken
+    sources: Sources, session: Session, _request_id: int, head: ConfirmationsTaken
 ) -> None:
     """The source has what it was told: forget it, and go on telling."""
+    context = sources.context
     key = StreamKey(session.peer_id, head.stream)
     if head.upto > context.state.outbox.last(key):
         raise ProtocolError("confirmations were taken that were never made")
     context.record(FactTaken(key.source, key.stream, head.upto))
-    tell_source(context, key)
+    tell_source(sources, key)
 
 
-def tell_source(context: Context, key: StreamKey) -> None:
+def tell_source(sources: Sources, key: StreamKey) -> None:
     """Tell a source what became of its messages, a bounded number ahead of what it has taken."""
-    session = context.confirmed.get(key)
+    context = sources.context
+    session = sources.confirmed.get(key)
     if session is None:
         return
     outbox = context.state.outbox
@@ -246,10 +273,11 @@ def tell_source(context: Context, key: StreamKey) -> None:
         context.answer(session, 0, Confirmations(key.stream, first, news))
 
 
-def tell_of_ends(context: Context) -> None:
+def tell_of_ends(sources: Sources) -> None:
     """Tell sources how many of their messages ended, of which their senders asked nothing."""
-    for key, counts in context.untold_ends.take(context.now, context.confirmed):
-        context.answer(context.confirmed[key], 0, EndCounts(key.stream, counts))
+    context = sources.context
+    for key, counts in context.untold_ends.take(context.now, sources.confirmed):
+        context.answer(sources.confirmed[key], 0, EndCounts(key.stream, counts))
 
 
 def is_sensible(counts: Sequence[EndCount]) -> bool:

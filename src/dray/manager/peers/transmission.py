@@ -34,7 +34,7 @@ def data(
     envelopes = stream_envelopes_in(packed, effect.base, partial(_left_us, context))
     short = _ended_short(context, queue, effect, packed) if len(queue.ended_short) else []
     head = Data(queue.number, effect.sequence_id, effect.previous, envelopes, short)
-    return head, stream_bodies_in(context, packed)
+    return head, stream_bodies_in(context.store, packed)
 
 
 def passed(context: Context, queue: Queue, effect: PassOver) -> tuple[Passed, Body] | None:

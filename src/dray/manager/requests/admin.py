@@ -20,9 +20,9 @@ from dray.large.digests import DIGESTS
 from dray.manager.change import sub_queues
 from dray.manager.change.ends import held_in, note_ends
 from dray.manager.change.expiry import give_up
-from dray.manager.change.purging import carry_on, leave_all
-from dray.manager.events import Peer
-from dray.manager.facts import NumbersLeased, QueueCreated, QueueDeleted, QueuePaused, QuotaSet
+from dray.manager.change.names import create, journal_of, resolve, seen_from_here
+from dray.manager.change.purging import leave_all
+from dray.manager.facts import NumbersLeased, QueueDeleted, QueuePaused, QuotaSet
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import peers
 from dray.manager.queue.accounts import Account
@@ -35,9 +35,8 @@ from dray.model.limits import (
     ENDS_REMEMBERED_MAX,
     LABEL_CHARACTERS_MAX,
     NUMBERS_LEASED,
-    QUEUES_MAX,
 )
-from dray.model.names import QueueAddress, check_new_queue_name, parse_queue_address
+from dray.model.names import QueueAddress, check_new_queue_name
 from dray.model.queue import ManagerInfo, QueueInfo, QueueOptions
 from dray.wire.frames import (
     CreateQueue,
@@ -65,8 +64,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dray.manager.context import Context
+    from dray.manager.peers.links import Links
     from dray.manager.queue.queues import Queue
     from dray.manager.session import Session
+    from dray.manager.transactions.transactions import Transactions
 
 _STATUS_QUEUE_LABEL = "status messages of large messages"
 _TOO_MANY_ENDS = (
@@ -112,7 +113,7 @@ def handle_create(context: Context, session: Session, request_id: int, head: Cre
         )
     queue = context.state.queues.find(name)
     if queue is None:
-        queue = _create(context, QueueAddress(name), head.options)
+        queue = create(context, QueueAddress(name), head.options)
         if queue.options.journal:
             journal_of(context, queue)
     elif not head.exist_ok:
@@ -133,7 +134,7 @@ def handle_open(context: Context, session: Session, request_id: int, head: OpenQ
 
 def _status_queue(context: Context, name: str) -> Queue:
     """Find the queue of a name for status messages, or create it; raises `StatusQueueMissing`."""
-    address = _seen_from_here(context, name)
+    address = seen_from_here(context, name)
     if address.remote:
         raise StatusQueueMissing(
             f"{name!r} is on another queue manager and cannot be the status queue; name a queue of"
@@ -150,7 +151,7 @@ def _status_queue(context: Context, name: str) -> Queue:
     try:
         if known is None and not address.sub_queue:
             options = QueueOptions(label=_STATUS_QUEUE_LABEL)
-            return _create(context, QueueAddress(check_new_queue_name(name)), options)
+            return create(context, QueueAddress(check_new_queue_name(name)), options)
         return resolve(context, name)
     except Misuse as error:
         raise StatusQueueMissing(
@@ -158,70 +159,57 @@ def _status_queue(context: Context, name: str) -> Queue:
         ) from error
 
 
-def resolve(context: Context, name: str) -> Queue:
-    """Find the queue of a name; outgoing queues, journals and sub-queues are made when needed."""
-    address = _seen_from_here(context, name)
-    if not address.remote:
-        return _local(context, address)
-    queue = context.state.queues.find(str(address))
-    return queue or _create(context, address, QueueOptions(transactional=True))
-
-
-def known(context: Context, name: str) -> Queue | None:
-    """The queue that a message sent to a name goes into; None if there is none."""
-    return context.state.queues.find(str(_seen_from_here(context, name)))
-
-
-def _seen_from_here(context: Context, name: str) -> QueueAddress:
-    """A name taken apart; the address of a queue of this manager's own is its plain name."""
-    address = parse_queue_address(name)
-    if address.remote and Peer(address.host, address.port) in context.own_addresses:
-        return QueueAddress(address.queue, address.sub_queue)
-    return address
-
-
 def handle_describe_queue(
-    context: Context, session: Session, request_id: int, head: DescribeQueue
+    links: Links, session: Session, request_id: int, head: DescribeQueue
 ) -> None:
     """Tell how a queue stands."""
-    queue = context.state.queues.named(str(_seen_from_here(context, head.name)))
-    info = msgspec.structs.replace(queue.info(), delivery=context.delivery_of(queue))
+    context = links.context
+    queue = context.state.queues.named(str(seen_from_here(context, head.name)))
+    info = msgspec.structs.replace(queue.info(), delivery=links.delivery_of(queue))
     context.answer(session, request_id, QueueState(info))
 
 
-def handle_list(context: Context, session: Session, request_id: int, _head: ListQueues) -> None:
+def handle_list(links: Links, session: Session, request_id: int, _head: ListQueues) -> None:
     """Tell how all queues stand."""
-    infos = [_info(context, queue) for queue in context.state.queues]
+    context = links.context
+    infos = [_info(links, queue) for queue in context.state.queues]
     context.answer(session, request_id, QueueList(infos))
 
 
-def _info(context: Context, queue: Queue) -> QueueInfo:
+def _info(links: Links, queue: Queue) -> QueueInfo:
     """How a queue stands, and why its destination refuses if it does."""
     info = queue.info()
     if queue.stream is None or queue.stream.refusals.current is None:
         return info
-    return msgspec.structs.replace(info, delivery=context.delivery_of(queue))
+    return msgspec.structs.replace(info, delivery=links.delivery_of(queue))
 
 
-def handle_delete(context: Context, session: Session, request_id: int, head: DeleteQueue) -> None:
+def handle_delete(
+    transactions: Transactions,
+    session: Session,
+    request_id: int,
+    head: DeleteQueue,
+) -> None:
     """Delete a queue with its messages; those who wait at it are told."""
-    queue = context.state.queues.named(str(_seen_from_here(context, head.name)))
+    context = transactions.context
+    queue = context.state.queues.named(str(seen_from_here(context, head.name)))
     if queue.kind in (QueueKind.SYSTEM, QueueKind.JOURNAL):
         raise AccessDenied(f"{queue.name!r} belongs to the queue manager and cannot be deleted")
     _check_nothing_prepared(context, [queue, *queue.sub_queues])
-    steps = _delete(context, queue, partial(context.answer, session, request_id, Done()))
-    carry_on(context, steps, partial(context.refuse, session, request_id))
+    steps = _delete(transactions, queue, partial(context.answer, session, request_id, Done()))
+    context.works.carry_on(steps, partial(context.refuse, session, request_id))
 
 
-def _delete(context: Context, queue: Queue, answer: Callable[[], None]) -> Iterator[None]:
+def _delete(transactions: Transactions, queue: Queue, answer: Callable[[], None]) -> Iterator[None]:
     """Work: let go what is in a queue, then delete it."""
+    context = transactions.context
     for each in (queue, *queue.sub_queues):
         yield from _let_go(context, each)
     if context.state.queues.get(queue.number) is not queue:
         raise QueueNotFound(f"queue {queue.name!r} has been deleted", queue=queue.name)
     _check_nothing_prepared(context, [queue, *queue.sub_queues])
     family = [queue, *queue.sub_queues, *([queue.journal] if queue.journal is not None else ())]
-    _drop_uploads(context, family)
+    _drop_uploads(transactions, family)
     if queue.outgoing and len(context.state.endings) >= ENDS_REMEMBERED_MAX:
         context.notices.add(NoticeKind.END_UNTOLD, queue.name, _TOO_MANY_ENDS)
     held = held_in((queue, *queue.sub_queues))
@@ -255,13 +243,14 @@ def _why_deleted(queue: Queue) -> MessageClass:
     return MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_DELETED
 
 
-def _drop_uploads(context: Context, family: list[Queue]) -> None:
+def _drop_uploads(transactions: Transactions, family: list[Queue]) -> None:
     """What is not sent to its end has nowhere to go any more."""
+    context = transactions.context
     numbers = {queue.number for queue in family}
     for upload in [each for each in context.state.uploads if each.queue in numbers]:
-        transaction = context.transactions.get(upload.number)
+        transaction = transactions.open.get(upload.number)
         if transaction is not None:
-            abort(context, transaction)
+            abort(transactions, transaction)
 
 
 def _check_nothing_prepared(context: Context, family: list[Queue]) -> None:
@@ -276,10 +265,11 @@ def _check_nothing_prepared(context: Context, family: list[Queue]) -> None:
             )
 
 
-def handle_describe(context: Context, session: Session, request_id: int, _head: Describe) -> None:
+def handle_describe(links: Links, session: Session, request_id: int, _head: Describe) -> None:
     """Tell how the manager stands."""
+    context = links.context
     counters = context.store.counters
-    outgoing = [_info(context, queue) for queue in context.state.queues if queue.outgoing]
+    outgoing = [_info(links, queue) for queue in context.state.queues if queue.outgoing]
     info = ManagerInfo(
         id=ManagerId(context.state.manager_id),
         name=context.state.name,
@@ -303,14 +293,15 @@ def handle_describe(context: Context, session: Session, request_id: int, _head: 
     context.answer(session, request_id, ManagerState(info))
 
 
-def handle_pause(context: Context, session: Session, request_id: int, head: PauseQueue) -> None:
+def handle_pause(links: Links, session: Session, request_id: int, head: PauseQueue) -> None:
     """Stop the delivery of an outgoing queue, or let it go on."""
-    queue = context.state.queues.named(str(_seen_from_here(context, head.name)))
+    context = links.context
+    queue = context.state.queues.named(str(seen_from_here(context, head.name)))
     if queue.stream is None:
         raise Misuse(f"{queue.name!r} is not an outgoing queue: there is no delivery to pause")
     if queue.paused != head.paused:
         context.record(QueuePaused(queue.number, head.paused))
-        context.steer(queue, Paused() if head.paused else Resumed())
+        links.steer(queue, Paused() if head.paused else Resumed())
     context.answer(session, request_id, Done())
 
 
@@ -343,34 +334,40 @@ def _check_has_quotas(queue: Queue) -> None:
         raise Misuse(f"{queue.name!r} is under the {whose} of {queue.parent.name!r}; set that")
 
 
-def handle_outcome(context: Context, session: Session, request_id: int, head: Outcome) -> None:
+def handle_outcome(
+    transactions: Transactions, session: Session, request_id: int, head: Outcome
+) -> None:
     """Tell what became of a transaction (S2-3); a claim that is open is given up first."""
+    context = transactions.context
     if head.claim:
         manager, number = split_id(head.transaction_id)
         if manager == context.state.manager_id:
-            give_up_claim(context, number)
-    context.answer(session, request_id, OutcomeIs(str(outcome_of(context, head.transaction_id))))
+            give_up_claim(transactions, number)
+    context.answer(
+        session, request_id, OutcomeIs(str(outcome_of(transactions, head.transaction_id)))
+    )
 
 
-def outcome_of(context: Context, transaction_id: str) -> TransactionStatus:
+def outcome_of(transactions: Transactions, transaction_id: str) -> TransactionStatus:
     """What became of a transaction; what is called aborted here will never happen."""
+    context = transactions.context
     manager, number = split_id(transaction_id)
     number, express = number & ~EXPRESS_OUTCOME, number & EXPRESS_OUTCOME
     state = context.state
     if manager != state.manager_id or number >= state.next_number:
         return TransactionStatus.UNKNOWN
-    if state.has_committed(number) or number in context.express_outcomes:
+    if state.has_committed(number) or number in transactions.express_outcomes:
         return TransactionStatus.COMMITTED
     if number in state.prepared:
         return TransactionStatus.PREPARED
-    if number in context.transactions:
+    if number in transactions.open:
         return TransactionStatus.PENDING
     if state.outcomes.may_have_forgotten(number) or (
-        express and context.express_outcomes.may_have_forgotten(number)
+        express and transactions.express_outcomes.may_have_forgotten(number)
     ):
         return TransactionStatus.UNKNOWN
     # Whatever is neither committed nor open was aborted, at the latest by a crash (R3).
-    context.barred.add(number)
+    transactions.barred.add(number)
     return TransactionStatus.ABORTED
 
 
@@ -378,72 +375,3 @@ def _lease(context: Context) -> tuple[int, int]:
     first = context.state.next_number
     context.record(NumbersLeased(first + NUMBERS_LEASED))
     return first, NUMBERS_LEASED
-
-
-def _local(context: Context, address: QueueAddress) -> Queue:
-    queue = context.state.queues.find(address.local_name)
-    if queue is not None or not address.sub_queue:
-        return queue or context.state.queues.named(address.local_name)
-    parent = context.state.queues.named(address.queue)
-    is_journal = address.sub_queue.casefold() == "journal"
-    return part_of(context, parent, QueueKind.JOURNAL if is_journal else QueueKind.SUB, address)
-
-
-def journal_of(context: Context, queue: Queue) -> Queue:
-    """The journal of a queue, made when it is first needed."""
-    return queue.journal or part_of(
-        context, queue, QueueKind.JOURNAL, QueueAddress(queue.name, "journal")
-    )
-
-
-def part_of(context: Context, queue: Queue, kind: QueueKind, address: QueueAddress) -> Queue:
-    """A queue's journal or a sub-queue, made when it is first needed."""
-    if queue.kind is not QueueKind.PRIVATE:
-        raise QueueNotFound(f"{queue.name!r} has no {kind}", queue=queue.name)
-    if kind is QueueKind.SUB:
-        # A journal is owed to its queue; sub-queues are as many as callers think of names.
-        _check_room(context)
-    number, name = context.state.next_queue, f"{queue.name};{address.sub_queue}"
-    options = QueueOptions(transactional=queue.options.transactional)
-    born = context.state.identity.next_birth(context.now_us)
-    created = QueueCreated(
-        number, name, str(kind), options,
-        parent=queue.number, born=born, first_position=context.state.positions_from,
-    )  # fmt: skip
-    context.record(created)
-    part = context.state.queues.numbered(number)
-    if kind is QueueKind.SUB:
-        sub_queues.reserve_positions(context, part)
-    return part
-
-
-def _create(context: Context, address: QueueAddress, options: QueueOptions) -> Queue:
-    state = context.state
-    name = str(address)
-    kind = QueueKind.OUTGOING if address.remote else QueueKind.PRIVATE
-    _check_room(context)
-    peer, remote = next_hop(context, address) if address.remote else (Peer("", 0), "")
-    host, port, secure = peer
-    created = QueueCreated(
-        state.next_queue, name, str(kind), options, host, port, remote, secure=secure,
-        born=state.identity.next_birth(context.now_us), first_position=state.positions_from,
-    )  # fmt: skip
-    context.record(created)
-    return state.queues.named(name)
-
-
-def _check_room(context: Context) -> None:
-    if len(context.state.queues) >= QUEUES_MAX:
-        raise Misuse(
-            f"a queue manager has at most {QUEUES_MAX} queues and sub-queues; delete one first"
-        )
-
-
-def next_hop(context: Context, address: QueueAddress) -> tuple[Peer, str]:
-    """Which manager an outgoing queue delivers to, and what it asks for there.
-
-    Fixed when the queue is made: what was told of its messages comes back by the same way.
-    """
-    goal = Peer(address.host, address.port, address.secure)
-    via = context.config.routes.get(goal, goal)
-    return via, address.local_name if via == goal else str(address)

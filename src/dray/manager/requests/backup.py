@@ -176,22 +176,36 @@ class Preparation(NamedTuple):
     taken_us: int
 
 
-def handle_backup(context: Context, session: Session, request_id: int, _head: Backup) -> None:
+class Backups:
+    """The backups that are under way."""
+
+    def __init__(self, context: Context) -> None:
+        """Begin with none."""
+        self.context = context
+        self.runs: dict[int, BackupRun] = {}
+        """By session."""
+        self.preparing: Preparation | None = None
+        """The backup that was asked for and is not yet answered."""
+
+
+def handle_backup(backups: Backups, session: Session, request_id: int, _head: Backup) -> None:
     """Fix the moment."""
-    if context.backups:
+    context = backups.context
+    if backups.runs:
         raise Misuse("another backup of this queue manager is under way; wait for its end")
-    run = context.backups[session.number] = BackupRun(context.state)
+    run = backups.runs[session.number] = BackupRun(context.state)
     pinned = frozenset(context.store.live_files())
     for file in pinned:
         context.store.pin(file)
     steps = run.prepare(context.store)
-    context.preparing = Preparation(session, request_id, run, steps, pinned, context.now_us)
-    prepare_on(context)
+    backups.preparing = Preparation(session, request_id, run, steps, pinned, context.now_us)
+    prepare_on(backups)
 
 
-def prepare_on(context: Context) -> None:
+def prepare_on(backups: Backups) -> None:
     """Do one more portion for the backup that is being prepared, if one is; the last answers."""
-    preparing = context.preparing
+    context = backups.context
+    preparing = backups.preparing
     if preparing is None:
         return
     try:
@@ -203,10 +217,10 @@ def prepare_on(context: Context) -> None:
     except StorePoisoned:
         raise
     except DrayError as error:
-        end_backup(context, preparing.session)
+        end_backup(backups, preparing.session)
         context.refuse(preparing.session, preparing.request_id, error)
         return
-    context.preparing = None
+    backups.preparing = None
     for file in preparing.pinned.difference(preparing.run.files):
         context.store.unpin(file)
     _answer(context, preparing)
@@ -228,26 +242,28 @@ def _answer(context: Context, prepared: Preparation) -> None:
 
 
 def handle_backup_read(
-    context: Context, session: Session, request_id: int, _head: BackupRead
+    backups: Backups, session: Session, request_id: int, _head: BackupRead
 ) -> None:
     """Give the next piece. Its bytes are durable and pinned, so it waits for no sync."""
-    run = context.backups.get(session.number)
-    if run is None or context.preparing is not None:
+    context = backups.context
+    run = backups.runs.get(session.number)
+    if run is None or backups.preparing is not None:
         raise Misuse("a piece of a backup was asked for, and no backup is under way; begin one")
     for file in run.passed():
         context.store.unpin(file)
     piece, body = run.take()
     if not body:
-        del context.backups[session.number]
+        del backups.runs[session.number]
     context.answer(session, request_id, piece, body, held=False)
 
 
-def end_backup(context: Context, session: Session) -> None:
+def end_backup(backups: Backups, session: Session) -> None:
     """Let go of everything that a backup still held, because its client is gone."""
-    run = context.backups.pop(session.number, None)
-    preparing = context.preparing
+    context = backups.context
+    run = backups.runs.pop(session.number, None)
+    preparing = backups.preparing
     if preparing is not None and preparing.session is session:
-        context.preparing = None
+        backups.preparing = None
         held: Iterable[int] = preparing.pinned
     else:
         held = run.files if run is not None else ()

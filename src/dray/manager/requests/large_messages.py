@@ -48,15 +48,28 @@ if TYPE_CHECKING:
 
     from dray.large.join import Assembly
     from dray.manager.context import Context
+    from dray.manager.peers.repairs import Holes
     from dray.manager.queue.queues import Queue
     from dray.manager.requests.statuses import Statuses
     from dray.manager.session import Session
+    from dray.manager.transactions.transactions import Transactions
+
+
+class LargeReceives:
+    """What a receive of a large message may do: hold it in a transaction, have its holes filled."""
+
+    def __init__(self, transactions: Transactions, holes: Holes) -> None:
+        """Use both of one turn."""
+        self.context = transactions.context
+        self.transactions = transactions
+        self.holes = holes
 
 
 def handle_large_receive(
-    context: Context, session: Session, request_id: int, head: LargeReceive
+    receives: LargeReceives, session: Session, request_id: int, head: LargeReceive
 ) -> None:
     """Answer with a large message, or let the request wait for one."""
+    context = receives.context
     queue = context.state.queues.numbered(head.queue)
     if not queue.options.transactional:
         raise TransactionUsage(f"queue {queue.name!r} is not transactional: no large message in it")
@@ -64,7 +77,7 @@ def handle_large_receive(
         raise no_sense("transaction", "one that takes the large message", head.transaction)
     if not head.peek:
         check_may_take(queue)
-    if large_receive_now(context, session, request_id, head, asked_now=True):
+    if large_receive_now(receives, session, request_id, head, asked_now=True):
         return
     if not isinstance(head.select, SelectFirst) and not head.timeout:
         raise MessageNotFound(f"no large message in {queue.name!r} has {told(head.select)}")
@@ -73,7 +86,7 @@ def handle_large_receive(
 
 
 def large_receive_now(
-    context: Context,
+    receives: LargeReceives,
     session: Session,
     request_id: int,
     head: LargeReceive,
@@ -84,18 +97,21 @@ def large_receive_now(
 
     The status queue is read when a receive is asked for, and when something is there for it.
     """
+    context = receives.context
     queue = context.state.queues.numbered(head.queue)
     if not asked_now and next(queue.parts.ready(), None) is None:
         return False
     statuses = None if head.peek else statuses_of(context, head.status_queue, queue)
     fitting = _fitting(queue, head, statuses)
     if head.repair and not head.peek:
-        fitting = _repaired(context, queue, fitting, again=asked_now)
+        fitting = _repaired(receives.holes, queue, fitting, again=asked_now)
     assembly = next(fitting, None)
     if assembly is None:
         return False
     if head.reject:
-        return _reject(context, session, request_id, head, assembly=assembly, statuses=statuses)
+        return _reject(
+            receives.transactions, session, request_id, head, assembly=assembly, statuses=statuses
+        )
     ends = _damaged_ends(context, queue, assembly) if assembly.whole else []
     if ends and not head.peek:
         _lose(context, queue, assembly, ends)
@@ -106,7 +122,7 @@ def large_receive_now(
     if head.peek:
         packed = entries_of(queue, assembly)
     else:
-        owner = open_transaction(context, session, head.transaction)
+        owner = open_transaction(receives.transactions, session, head.transaction)
         if statuses is not None:
             statuses.place(assembly)
             statuses.hold(assembly, owner)
@@ -120,21 +136,21 @@ def large_receive_now(
         trailer,
         [PartAt(each.lookup_id, each.length, each.crc) for each in map(unpack, packed[1:-1])],
     )
-    context.answer(session, request_id, found, bodies_in(context, both))
+    context.answer(session, request_id, found, bodies_in(context.store, both))
     return True
 
 
 def _repaired(
-    context: Context, queue: Queue, fitting: Iterator[Assembly], *, again: bool
+    holes: Holes, queue: Queue, fitting: Iterator[Assembly], *, again: bool
 ) -> Iterator[Assembly]:
     """Pass over what has a hole that may still be filled."""
     for assembly in list(fitting):
-        if assembly.whole or not may_be_filled(context, queue, assembly, again=again):
+        if assembly.whole or not may_be_filled(holes, queue, assembly, again=again):
             yield assembly
 
 
 def _reject(
-    context: Context,
+    transactions: Transactions,
     session: Session,
     request_id: int,
     head: LargeReceive,
@@ -143,10 +159,11 @@ def _reject(
     statuses: Statuses | None,
 ) -> bool:
     """Take what is there of one with a hole, so that its senders are told when this commits."""
+    context = transactions.context
     if assembly.whole:
         return False
     queue = context.state.queues.numbered(head.queue)
-    owner = open_transaction(context, session, head.transaction)
+    owner = open_transaction(transactions, session, head.transaction)
     if statuses is not None:
         statuses.hold(assembly, owner)
     packed = hold_whole(context, queue, owner, assembly)
@@ -156,12 +173,13 @@ def _reject(
 
 
 def handle_part_damaged(
-    context: Context, session: Session, request_id: int, head: PartDamaged
+    transactions: Transactions, session: Session, request_id: int, head: PartDamaged
 ) -> None:
     """Look at a part that its receiver found damaged; if so it is, put it aside."""
+    context = transactions.context
     queue = context.state.queues.numbered(head.queue)
     packed, number = queue.index.held(head.lookup_id) or (b"", 0)
-    owner = opened_by(context, session, number)
+    owner = opened_by(transactions, session, number)
     assembly = None
     if packed and owner is not None and not _intact(context, packed):
         keys = owner.large.get(queue.number, ())

@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
     from dray.manager.session import Session
+    from dray.manager.transactions.transactions import Transactions
 
 _LOOKED_AT_MAX = 10_000
 """Messages among which the rest of a transaction is looked for that ended short: some ms."""
 
 
-def handle_move(context: Context, session: Session, request_id: int, head: Move) -> None:
+def handle_move(transactions: Transactions, session: Session, request_id: int, head: Move) -> None:
     """Move a message within its family of sub-queues; in a transaction, at commit."""
+    context = transactions.context
     queue = context.state.queues.numbered(head.queue)
     target = context.state.queues.numbered(head.target)
     if target.counted is not queue.counted or target is queue:
@@ -56,7 +58,7 @@ def handle_move(context: Context, session: Session, request_id: int, head: Move)
         happening.move(queue, [head.lookup_id], target)
         happening.record()
     else:
-        owner = open_transaction(context, session, head.transaction)
+        owner = open_transaction(transactions, session, head.transaction)
         owner.note_operations(context, 1, MOVED_BYTES)
         if entry.part != Part.PLAIN:
             hold_part(queue.parts, part_seen(context.store, entry), 1)
@@ -65,10 +67,13 @@ def handle_move(context: Context, session: Session, request_id: int, head: Move)
     context.answer(session, request_id, Done(1))
 
 
-def handle_reject(context: Context, session: Session, request_id: int, head: Reject) -> None:
+def handle_reject(
+    transactions: Transactions, session: Session, request_id: int, head: Reject
+) -> None:
     """Mark what the transaction has received; at commit its sender is told (semantics 1.11)."""
+    context = transactions.context
     queue = context.state.queues.numbered(head.queue)
-    owner = open_transaction(context, session, head.transaction)
+    owner = open_transaction(transactions, session, head.transaction)
     if head.lookup_id not in owner.receives.get(queue.number, ()):
         raise MessageNotFound(
             f"the transaction has not received the message at position {head.lookup_id} of"
@@ -110,28 +115,30 @@ def _with_its_parts(
 
 
 def handle_receive_transaction(
-    context: Context, session: Session, request_id: int, head: ReceiveTransaction
+    transactions: Transactions, session: Session, request_id: int, head: ReceiveTransaction
 ) -> None:
     """Answer with all messages of one transaction, or let the request wait for one to end."""
+    context = transactions.context
     queue = context.state.queues.numbered(head.queue)
     check_may_take(queue)
     if not head.transaction or not queue.options.transactional:
         raise TransactionUsage("a whole transaction is received in a transaction of one's own")
-    if not receive_transaction_now(context, session, request_id, head):
+    if not receive_transaction_now(transactions, session, request_id, head):
         deadline = None if head.timeout is None else context.now + max(0.0, head.timeout)
         wait(context, queue, Waiter(session, request_id, head, deadline))
 
 
 def receive_transaction_now(
-    context: Context, session: Session, request_id: int, head: ReceiveTransaction
+    transactions: Transactions, session: Session, request_id: int, head: ReceiveTransaction
 ) -> bool:
     """Answer if some transaction of which there is something can have no more; tell whether."""
+    context = transactions.context
     queue = context.state.queues.numbered(head.queue)
     check_plain_receive(queue)
     found = _first_ended(context, queue)
     if not found:
         return False
-    owner = open_transaction(context, session, head.transaction)
+    owner = open_transaction(transactions, session, head.transaction)
     cost = cost_of_receiving(context.store, queue, found)
     owner.note_operations(context, len(found), cost)
     entries = [unpack(packed) for packed in found]
@@ -146,7 +153,7 @@ def receive_transaction_now(
         fitting += 1
     envelopes = envelopes_in(b"".join(found))
     answer = TransactionMessages(envelopes[:fitting], envelopes[fitting:], missing)
-    context.answer(session, request_id, answer, bodies_in(context, b"".join(found[:fitting])))
+    context.answer(session, request_id, answer, bodies_in(context.store, b"".join(found[:fitting])))
     hold_singles(context, queue, owner, found)
     return True
 

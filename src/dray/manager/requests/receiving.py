@@ -22,7 +22,7 @@ from dray.errors import (
     TransactionUsage,
 )
 from dray.large.join import Assembly
-from dray.manager.change.purging import carry_on, drop_large, leave, leave_all, portion, purge
+from dray.manager.change.purging import drop_large, leave, leave_all, portion, purge
 from dray.manager.change.quarantine import refuse_damaged
 from dray.manager.context import Context
 from dray.manager.disk.envelopes import bodies_in, envelopes_in, piece
@@ -36,7 +36,7 @@ from dray.manager.queue.waiter import Waiter
 from dray.manager.session import Session
 from dray.manager.transactions.mixing import check_plain_receive
 from dray.manager.transactions.open_transaction import OpenTransaction
-from dray.manager.transactions.transactions import hold_part, open_transaction
+from dray.manager.transactions.transactions import Transactions, hold_part, open_transaction
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, Part
 from dray.model.ids import split_id
@@ -68,11 +68,14 @@ from dray.wire.record import HEADER_BYTES, read_header, read_properties
 from dray.wire.selections import told
 
 
-def handle_receive(context: Context, session: Session, request_id: int, head: Receive) -> None:
+def handle_receive(
+    transactions: Transactions, session: Session, request_id: int, head: Receive
+) -> None:
     """Answer with messages, or let the request wait."""
+    context = transactions.context
     queue = context.state.queues.numbered(head.queue)
     _check_receive(queue, head)
-    if receive_now(context, session, request_id, head):
+    if receive_now(transactions, session, request_id, head):
         return
     if isinstance(head.select, SelectOne) and not head.timeout:
         raise MessageNotFound(f"no available message in {queue.name!r} has {told(head.select)}")
@@ -94,8 +97,11 @@ def nothing_came(queue: Queue, timeout: float | None) -> ReceiveTimeout:
     return ReceiveTimeout(f"no message became available in {queue.name!r} within {timeout} s")
 
 
-def receive_now(context: Context, session: Session, request_id: int, head: Receive) -> bool:
+def receive_now(
+    transactions: Transactions, session: Session, request_id: int, head: Receive
+) -> bool:
     """Answer a receive if it can be answered; tell whether it was."""
+    context = transactions.context
     queue = context.state.queues.numbered(head.queue)
     if head.guarded and not head.peek:
         check_plain_receive(queue)
@@ -106,16 +112,16 @@ def receive_now(context: Context, session: Session, request_id: int, head: Recei
     if not found:
         return False
     packed = b"".join(found)
-    envelopes, body = envelopes_in(packed), bodies_in(context, packed)
+    envelopes, body = envelopes_in(packed), bodies_in(context.store, packed)
     refuse_damaged(context, queue, found, body, thorough=at_once)
     if not head.peek:
         if head.claim:
             # As many as one fact can tell of, so nothing has to be counted.
-            owner = open_transaction(context, session, head.transaction, claim=True)
+            owner = open_transaction(transactions, session, head.transaction, claim=True)
             owner.operations += len(found)
             hold_singles(context, queue, owner, found)
         elif head.transaction:
-            _take(context, queue, open_transaction(context, session, head.transaction), found)
+            _take(context, queue, open_transaction(transactions, session, head.transaction), found)
         else:
             leave(context, queue, _noted(context, queue, found), MessageClass.ACK_RECEIVE)
     # Of a claim nobody sees anything before its commit, and that waits for the sync.
@@ -123,8 +129,11 @@ def receive_now(context: Context, session: Session, request_id: int, head: Recei
     return True
 
 
-def handle_settle(context: Context, session: Session, request_id: int, head: Settle) -> None:
+def handle_settle(
+    transactions: Transactions, session: Session, request_id: int, head: Settle
+) -> None:
     """Receive everything up to a position; of large messages only those that are decided."""
+    context = transactions.context
     queue = context.state.queues.numbered(head.queue)
     check_may_take(queue)
     check_transaction(queue, head.transaction)
@@ -138,14 +147,14 @@ def handle_settle(context: Context, session: Session, request_id: int, head: Set
         )
     plain = _plain_upto(queue, head.upto)
     if head.transaction:
-        owner = open_transaction(context, session, head.transaction)
+        owner = open_transaction(transactions, session, head.transaction)
         _take(context, queue, owner, plain)
         count = len(plain) + _hold_large_upto(context, queue, owner, head.upto)
         context.answer(session, request_id, Done(count))
         return
     leaving = _noted(context, queue, plain) + drop_large(queue, head.upto + 1)
     steps = _settle(context, queue, leaving, partial(context.answer, session, request_id))
-    carry_on(context, steps, partial(context.refuse, session, request_id))
+    context.works.carry_on(steps, partial(context.refuse, session, request_id))
 
 
 def _settle(
@@ -166,7 +175,7 @@ def handle_purge(context: Context, session: Session, request_id: int, head: Purg
         context.answer(session, request_id, Done(count))
 
     steps = purge(context, queue, partial(_is_free, queue), finished)
-    carry_on(context, steps, partial(context.refuse, session, request_id))
+    context.works.carry_on(steps, partial(context.refuse, session, request_id))
 
 
 def _is_free(queue: Queue, packed: bytes) -> bool:
@@ -180,7 +189,7 @@ def handle_read_part(context: Context, session: Session, request_id: int, head: 
     What the asker holds was told to it after a sync, so its bytes need not wait for another.
     """
     extent, own = _range_of(context, session, head)
-    body = (piece(context, extent),) if extent.length else ()
+    body = (piece(context.store, extent),) if extent.length else ()
     context.answer(session, request_id, Range(), body, held=not own)
 
 

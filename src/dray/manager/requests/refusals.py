@@ -47,7 +47,7 @@ def tell_of_full_queue(
     if queue.kind is not QueueKind.PRIVATE or head.transaction:
         return
     refused = list(_without_room(context, queue, head, headers))
-    most = max(1, context.fact_bytes_max // REFUSED_BYTES)
+    most = max(1, context.log_room.fact_bytes_max // REFUSED_BYTES)
     for first in range(0, len(refused), most):
         happening = Happening(context)
         for each in refused[first : first + most]:

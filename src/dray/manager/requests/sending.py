@@ -53,24 +53,26 @@ if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
     from dray.manager.session import Session
+    from dray.manager.transactions.transactions import Transactions
 
 
 def handle_send(
-    context: Context, session: Session, request_id: int, head: Send, *, body: memoryview
+    transactions: Transactions, session: Session, request_id: int, head: Send, *, body: memoryview
 ) -> None:
     """Stage records in a transaction; without one, commit them as one of their own."""
+    context = transactions.context
     if head.transaction == 0:
         if len(body):
             # Without a transaction of its own, a batch goes by the number of its first message.
-            check_not_barred(context, read_header(body).number)
+            check_not_barred(transactions, read_header(body).number)
         queue = context.state.queues.numbered(head.queue)
         staged = _stage(context, queue, head, body)
-        _send_at_once(context, queue, staged)
+        _send_at_once(transactions, queue, staged)
         # Nothing that is durable rests on an express message, so nothing is waited for.
         held = not staged or not all(each.express for each in staged)
         context.answer(session, request_id, Done(len(staged)), held=held)
         return
-    transaction = open_transaction(context, session, head.transaction)
+    transaction = open_transaction(transactions, session, head.transaction)
     transaction.send_frames += 1
     if transaction.doomed is not None:
         return
@@ -82,16 +84,22 @@ def handle_send(
 
 
 def handle_send_file(
-    context: Context, session: Session, request_id: int, head: SendFile, *, body: memoryview
+    transactions: Transactions,
+    session: Session,
+    request_id: int,
+    head: SendFile,
+    *,
+    body: memoryview,
 ) -> None:
     """Stage one record of which the daemon has read the body from the client's file.
 
     An empty `body` says that the file could not be read so far, or not in time. The answer does not
     wait for the disk: it is there so that a client lends no more than is taken.
     """
+    context = transactions.context
     if not head.transaction:
         raise no_sense("transaction", "one that takes the file", head.transaction)
-    transaction = open_transaction(context, session, head.transaction)
+    transaction = open_transaction(transactions, session, head.transaction)
     transaction.send_frames += 1
     if transaction.doomed is None and not len(body):
         transaction.doomed = SourceUnreadable(
@@ -128,8 +136,9 @@ def _stage_in(context: Context, transaction: OpenTransaction, head: Send, body: 
     note_sent(queue, transaction, staged, guarded=head.guarded)
 
 
-def _send_at_once(context: Context, queue: Queue, staged: list[Staged]) -> None:
+def _send_at_once(transactions: Transactions, queue: Queue, staged: list[Staged]) -> None:
     """Commit a batch under the number of its first message, by which its sender asks about it."""
+    context = transactions.context
     if not staged:
         return
     number = staged[0].number
@@ -137,15 +146,18 @@ def _send_at_once(context: Context, queue: Queue, staged: list[Staged]) -> None:
     for is_express, run in groupby(staged, key=attrgetter("express")):
         if is_express:
             commit(context, 0, {queue.number: list(run)})
-            context.express_outcomes.add(number)
+            transactions.express_outcomes.add(number)
         else:
             commit(context, number, {queue.number: list(run)}, marks=marks)
 
 
-def handle_reserve(context: Context, session: Session, request_id: int, head: Reserve) -> None:
+def handle_reserve(
+    transactions: Transactions, session: Session, request_id: int, head: Reserve
+) -> None:
     """Set room aside for a large message, so that it cannot fail for want of it at the end."""
+    context = transactions.context
     queue = context.state.queues.numbered(head.queue)
-    transaction = open_transaction(context, session, head.transaction)
+    transaction = open_transaction(transactions, session, head.transaction)
     more = promised(context, head.size, head.longest)
     check_room(context, queue, more)
     reserve(context, transaction, queue, more)
@@ -181,7 +193,7 @@ def _stage(
     cost = cost_of_sending(headers, outgoing=queue.outgoing)
     if transaction is not None:
         transaction.note_operations(context, len(headers), cost)
-    elif cost > context.fact_bytes_max:
+    elif cost > context.log_room.fact_bytes_max:
         raise Misuse("a batch of so many messages does not fit the log, which is small: send fewer")
     try:
         _make_room(context, queue, transaction, len(body), cost=cost)
@@ -287,7 +299,7 @@ def _check_records(context: Context, head: Send, body: memoryview) -> list[Recor
         raise no_sense("sizes", "as many as crcs, and at most 10,000", len(sizes))
     if sum(sizes) != len(body) or (sizes and min(sizes) < HEADER_BYTES):
         raise no_sense("sizes", "the lengths of the records in the body", sizes)
-    headers, offset, source = [], 0, context.source
+    headers, offset, source = [], 0, context.own_messages.source
     for size in sizes:
         header = read_header(body, offset)
         if header.record_bytes != size or header.source != source:

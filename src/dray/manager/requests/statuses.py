@@ -76,7 +76,7 @@ class Statuses:
         try:
             context.ledger.check(target, message.body_size + _HEAD_BYTES)
             context.disk_room.check(message.body_size + _HEAD_BYTES, fact_bytes=TAIL_BYTES)
-            extent, crc, number = context.own_messages.place_message(message)
+            extent, crc, number = context.own_messages.place(message)
         except (QuotaExceeded, StoreFull):
             return
         staged = Staged(extent, crc, number, 0, 0, context.now_us)

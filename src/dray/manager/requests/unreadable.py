@@ -24,18 +24,20 @@ if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
     from dray.manager.session import Session
+    from dray.manager.transactions.transactions import Transactions
 
 
 def handle_unreadable(
-    context: Context, session: Session, request_id: int, head: LargeUnreadable
+    transactions: Transactions, session: Session, request_id: int, head: LargeUnreadable
 ) -> None:
     """Move a large message that its receiver cannot read out of the way, whole and at once."""
+    context = transactions.context
     queue = context.state.queues.numbered(head.queue)
     target = context.state.queues.numbered(head.target)
     if target.counted is not queue.counted or target is queue:
         raise Misuse(f"a message moves only between {queue.counted.name!r} and its sub-queues")
     _, number = queue.index.held(head.lookup_id) or (b"", 0)
-    owner = opened_by(context, session, number)
+    owner = opened_by(transactions, session, number)
     keys = owner.large.get(queue.number, []) if owner is not None else []
     found = (queue.parts.get(key) for key in keys)
     assembly = next((each for each in found if each and each.header == head.lookup_id), None)
@@ -66,7 +68,7 @@ def _move(context: Context, queue: Queue, lookup_ids: list[int], target: Queue) 
     first = target.next_lookup_id
     context.record(LargeMoved(queue.number, target.number, runs_of(lookup_ids), context.now_us))
     if queue.kind is QueueKind.SUB:
-        context.perhaps_unused[queue.number] = None
+        context.follow_up.perhaps_unused[queue.number] = None
     for each in (queue, target):
         context.touch(each)
     watch_arrivals(context.store, target, first)

@@ -57,17 +57,35 @@ if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.session import Session
     from dray.manager.state.unfinished import Upload
+    from dray.manager.transactions.transactions import Transactions
 
 OPEN = "open"
 
 
-def handle_begin(context: Context, session: Session, request_id: int, head: UploadBegin) -> None:
+class UploadAges:
+    """Uploads are transactions; and when to look whether one that is unfinished is too old."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        """Begin with none."""
+        self.context = transactions.context
+        self.transactions = transactions
+        self.heap: list[tuple[float, int]] = []
+        """Time and number, soonest first."""
+
+
+def handle_begin(
+    ages: UploadAges,
+    session: Session,
+    request_id: int,
+    head: UploadBegin,
+) -> None:
     """Begin an upload: a transaction that keeps what is marked in it."""
+    context, transactions = ages.context, ages.transactions
     queue = context.state.queues.numbered(head.queue)
     room = promised(context, head.reserve, head.longest)
     if len(head.source) > UPLOAD_SOURCE_BYTES_MAX:
         raise no_sense("source", f"at most {UPLOAD_SOURCE_BYTES_MAX} bytes", bytes(head.source))
-    if head.number in context.transactions or context.state.has_committed(head.number):
+    if head.number in transactions.open or context.state.has_committed(head.number):
         raise TransactionSequence(
             "the upload was begun before; resume it",
             transaction_id=context.transaction_id(head.number),
@@ -77,19 +95,22 @@ def handle_begin(context: Context, session: Session, request_id: int, head: Uplo
             f"{UPLOADS_MAX} uploads are unfinished here; resume or drop some of them first"
         )
     check_room(context, queue, room)
-    transaction = open_transaction(context, session, head.number)
+    transaction = open_transaction(transactions, session, head.number)
     reserve(context, transaction, queue, room)
     transaction.upload = True
     note_large_send(queue, transaction)
     source = bytes(head.source)
     context.record(UploadBegun(head.number, queue.number, source, head.reserve, context.now_us))
-    watch_age(context, head.number)
+    watch_age(ages, head.number)
     context.answer(session, request_id, _state(context, context.state.uploads.get(head.number)))
 
 
-def handle_mark(context: Context, session: Session, request_id: int, head: UploadMark) -> None:
+def handle_mark(
+    transactions: Transactions, session: Session, request_id: int, head: UploadMark
+) -> None:
     """Make what was placed so far durable. Like a send, answered only if it fails."""
-    transaction = open_transaction(context, session, head.number)
+    context = transactions.context
+    transaction = open_transaction(transactions, session, head.number)
     upload = context.state.uploads.get(head.number)
     if upload is None:
         raise no_sense("number", "that of an upload", head.number)
@@ -106,13 +127,16 @@ def handle_mark(context: Context, session: Session, request_id: int, head: Uploa
     context.record(UploadMarked(head.number, tails, head.size, bytes(head.digest), context.now_us))
 
 
-def handle_resume(context: Context, session: Session, request_id: int, head: UploadResume) -> None:
+def handle_resume(
+    transactions: Transactions, session: Session, request_id: int, head: UploadResume
+) -> None:
     """Take an upload over, or say what became of it."""
+    context = transactions.context
     manager, number = split_id(head.sequence_id)
     upload = context.state.uploads.get(number)
-    transaction = context.transactions.get(number)
+    transaction = transactions.open.get(number)
     if upload is None or transaction is None or manager != context.state.manager_id:
-        status = str(outcome_of(context, head.sequence_id))
+        status = str(outcome_of(transactions, head.sequence_id))
         context.answer(session, request_id, UploadState(status))
         return
     leave(context, transaction)
@@ -122,14 +146,17 @@ def handle_resume(context: Context, session: Session, request_id: int, head: Upl
     context.answer(session, request_id, _state(context, upload))
 
 
-def handle_drop(context: Context, session: Session, request_id: int, head: UploadDrop) -> None:
+def handle_drop(
+    transactions: Transactions, session: Session, request_id: int, head: UploadDrop
+) -> None:
     """Give an unfinished upload up for good."""
+    context = transactions.context
     manager, number = split_id(head.sequence_id)
-    transaction = context.transactions.get(number)
+    transaction = transactions.open.get(number)
     mine = manager == context.state.manager_id
     if not mine or number not in context.state.uploads or transaction is None:
         raise MessageNotFound(f"there is no unfinished upload {head.sequence_id!r}")
-    abort(context, transaction)
+    abort(transactions, transaction)
     context.answer(session, request_id, Done())
 
 
@@ -171,12 +198,13 @@ def leave(context: Context, transaction: OpenTransaction) -> None:
     _reserve_again(context, transaction, upload)
 
 
-def take_up(context: Context) -> None:
+def take_up(ages: UploadAges) -> None:
     """After a start: count again what uploads have placed and reserved."""
+    context, transactions = ages.context, ages.transactions
     for upload in context.state.uploads:
         transaction = OpenTransaction(upload.number, None)
         transaction.upload = True
-        context.transactions[upload.number] = transaction
+        transactions.open[upload.number] = transaction
         queue = context.state.queues.get(upload.queue)
         if queue is not None:
             note_large_send(queue, transaction)
@@ -189,28 +217,30 @@ def take_up(context: Context) -> None:
             transaction.marked = transaction.operations = len(staged)
             context.ledger.stage(queue, sum(each.extent.length for each in staged))
         _reserve_again(context, transaction, upload)
-        watch_age(context, upload.number)
+        watch_age(ages, upload.number)
 
 
-def watch_age(context: Context, number: int) -> None:
+def watch_age(ages: UploadAges, number: int) -> None:
     """See to it that an upload is looked at when it may be too old."""
+    context = ages.context
     upload = context.state.uploads.get(number)
     if upload is not None:
         at = upload.used_us / MICROSECONDS + UPLOAD_AGE_S_MAX
-        heapq.heappush(context.aging, (at, number))
+        heapq.heappush(ages.heap, (at, number))
 
 
-def drop_old(context: Context) -> None:
+def drop_old(ages: UploadAges) -> None:
     """Give up uploads that nobody has gone on with for too long."""
-    while context.aging and context.aging[0][0] <= context.now:
-        _, number = heapq.heappop(context.aging)
-        upload, transaction = context.state.uploads.get(number), context.transactions.get(number)
+    context, transactions = ages.context, ages.transactions
+    while ages.heap and ages.heap[0][0] <= context.now:
+        _, number = heapq.heappop(ages.heap)
+        upload, transaction = context.state.uploads.get(number), transactions.open.get(number)
         if upload is None or transaction is None:
             continue
         if upload.used_us / MICROSECONDS + UPLOAD_AGE_S_MAX > context.now:
-            watch_age(context, number)
+            watch_age(ages, number)
             continue
-        abort(context, transaction)
+        abort(transactions, transaction)
         name = context.transaction_id(number)
         sentence = (
             f"the unfinished upload {name} was dropped, because nobody went on with it for"

@@ -57,7 +57,7 @@ class OpenTransaction:
         """
         self.operations += count
         self.fact_bytes += fact_bytes
-        most = context.fact_bytes_max
+        most = context.log_room.fact_bytes_max
         if self.operations > TRANSACTION_OPERATIONS_MAX or self.fact_bytes > most:
             raise TransactionAborted(
                 f"a transaction may be of {TRANSACTION_OPERATIONS_MAX} messages, and what the log"

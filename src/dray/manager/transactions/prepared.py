@@ -36,16 +36,20 @@ if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
     from dray.manager.session import Session
+    from dray.manager.transactions.transactions import Transactions
 
 
-def handle_prepare(context: Context, session: Session, request_id: int, head: Prepare) -> None:
+def handle_prepare(
+    transactions: Transactions, session: Session, request_id: int, head: Prepare
+) -> None:
     """Pass the first phase, or abort and answer why."""
-    transaction = opened_by(context, session, head.transaction)
+    context = transactions.context
+    transaction = opened_by(transactions, session, head.transaction)
     if transaction is None:
-        check_not_barred(context, head.transaction)
+        check_not_barred(transactions, head.transaction)
     if transaction is None and head.sends == 0:
         transaction = OpenTransaction(head.transaction, session)
-        context.transactions[head.transaction] = transaction
+        transactions.open[head.transaction] = transaction
         session.transactions[head.transaction] = None
     if transaction is not None and transaction.upload:
         raise TransactionUsage("an upload that can be resumed is committed in one phase")
@@ -54,7 +58,7 @@ def handle_prepare(context: Context, session: Session, request_id: int, head: Pr
     error = reason_to_abort(context, transaction, head)
     if transaction is None or error is not None:
         if transaction is not None:
-            abort(context, transaction)
+            abort(transactions, transaction)
         context.refuse(session, request_id, error or _unknown(context, head.transaction))
         return
     give_up_reservations(context, transaction)
@@ -65,18 +69,19 @@ def handle_prepare(context: Context, session: Session, request_id: int, head: Pr
 
 
 def handle_settle_prepared(
-    context: Context, session: Session, request_id: int, head: SettlePrepared
+    transactions: Transactions, session: Session, request_id: int, head: SettlePrepared
 ) -> None:
     """Pass the second phase. What is already settled that way is settled."""
+    context = transactions.context
     manager, number = split_id(head.transaction_id)
-    transaction = context.transactions.get(number)
+    transaction = transactions.open.get(number)
     if manager != context.state.manager_id or number not in context.state.prepared:
         if head.commit != context.state.has_committed(number):
             raise _unknown(context, number)
     elif transaction is not None and head.commit:
-        commit_open(context, transaction)
+        commit_open(transactions, transaction)
     elif transaction is not None:
-        abort(context, transaction)
+        abort(transactions, transaction)
     context.answer(session, request_id, Done())
 
 
@@ -88,11 +93,12 @@ def handle_list_prepared(
     context.answer(session, request_id, PreparedList(ids))
 
 
-def take_up(context: Context) -> None:
+def take_up(transactions: Transactions) -> None:
     """After a start: hold again what prepared transactions hold, and count what they have sent."""
+    context = transactions.context
     for prepared in context.state.prepared.values():
         transaction = OpenTransaction(prepared.transaction, None)
-        context.transactions[prepared.transaction] = transaction
+        transactions.open[prepared.transaction] = transaction
         for number, tails in prepared.sends:
             queue = context.state.queues.get(number)
             if queue is not None:

@@ -38,7 +38,7 @@ def check_room(context: Context, queue: Queue, more: Promise) -> None:
     records = more.size // more.longest + 2 if more.longest else 1
     footprint = context.disk_room.footprint(more)
     # However tiny the parts are said to be, no more are committed than one fact can tell of.
-    fact_bytes = min(records * TAIL_BYTES, context.fact_bytes_max)
+    fact_bytes = min(records * TAIL_BYTES, context.log_room.fact_bytes_max)
     context.disk_room.check(footprint, fact_bytes=fact_bytes)
 
 

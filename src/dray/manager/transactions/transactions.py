@@ -19,13 +19,15 @@ from dray.errors import DrayError, TransactionAborted, TransactionSequence
 from dray.large.join import LargeParts, PartSeen
 from dray.manager.change.departures import entries_at
 from dray.manager.change.happening import Happening, Staged, forget_parts
-from dray.manager.change.purging import carry_on, leave_all
+from dray.manager.change.purging import leave_all
 from dray.manager.context import Context
 from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_lookups
 from dray.manager.queue.index import expires_us_of, is_express_entry, unpack
 from dray.manager.queue.parts import part_seen
 from dray.manager.queue.queues import Queue
 from dray.manager.session import Session
+from dray.manager.state.outcomes import Outcomes
+from dray.manager.transactions.barred import Barred
 from dray.manager.transactions.mixing import forget_sends, mixed_at_commit
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import give_up_reservations
@@ -37,11 +39,28 @@ from dray.model.limits import (
 from dray.wire.frames import Abort, Commit, Done, Prepare
 
 
+class Transactions:
+    """All that are open, and what is remembered of those that are not."""
+
+    def __init__(self, context: Context) -> None:
+        """Begin with none open."""
+        self.context = context
+        self.open: dict[int, OpenTransaction] = {}
+        self.claims: dict[int, OpenTransaction] = {}
+        """Of these, the receives outside of any that are not confirmed, oldest first."""
+        self.barred = Barred()
+        self.express_outcomes = Outcomes(certain_from=context.state.next_number)
+        """Sends and receives of express messages in this life; of earlier ones nobody knows."""
+        self.idle: list[tuple[float, int]] = []
+        """When to look whether a transaction is idle, soonest first."""
+
+
 def open_transaction(
-    context: Context, session: Session, number: int, *, claim: bool = False
+    transactions: Transactions, session: Session, number: int, *, claim: bool = False
 ) -> OpenTransaction:
     """Find the session's transaction, or begin it; `TransactionSequence` if another's."""
-    transaction = context.transactions.get(number)
+    context = transactions.context
+    transaction = transactions.open.get(number)
     if transaction is None:
         if not 0 < number <= MESSAGE_NUMBER_MAX:
             raise no_sense("transaction", f"a number from 1 to {MESSAGE_NUMBER_MAX}", number)
@@ -50,15 +69,15 @@ def open_transaction(
                 "the transaction is already committed; begin another",
                 transaction_id=context.transaction_id(number),
             )
-        check_not_barred(context, number)
+        check_not_barred(transactions, number)
         transaction = OpenTransaction(number, session, context.now)
-        context.transactions[number] = transaction
+        transactions.open[number] = transaction
         session.transactions[number] = None
         transaction.claim = claim
         if claim:
-            context.claims[number] = transaction
+            transactions.claims[number] = transaction
         else:
-            watch_idleness(context, transaction)
+            watch_idleness(transactions, transaction)
     if transaction.session is not session:
         raise TransactionSequence(
             "the transaction belongs to another connection",
@@ -68,67 +87,71 @@ def open_transaction(
     return transaction
 
 
-def opened_by(context: Context, session: Session, number: int) -> OpenTransaction | None:
+def opened_by(transactions: Transactions, session: Session, number: int) -> OpenTransaction | None:
     """The transaction of that number, if it is open on the session."""
-    return context.transactions[number] if number in session.transactions else None
+    return transactions.open[number] if number in session.transactions else None
 
 
-def check_not_barred(context: Context, number: int) -> None:
+def check_not_barred(transactions: Transactions, number: int) -> None:
     """Raise `TransactionAborted` if that is what was said of the transaction."""
-    why = context.barred.reason(number)
+    context = transactions.context
+    why = transactions.barred.reason(number)
     if why is not None:
         raise TransactionAborted(why, transaction_id=context.transaction_id(number))
 
 
-def watch_idleness(context: Context, transaction: OpenTransaction) -> None:
+def watch_idleness(transactions: Transactions, transaction: OpenTransaction) -> None:
     """See to it that a transaction is looked at when it may have been idle for too long."""
+    context = transactions.context
     patience = context.config.idle_transaction_s
     if patience is not None:
-        heapq.heappush(context.idle, (transaction.used_at + patience, transaction.number))
+        heapq.heappush(transactions.idle, (transaction.used_at + patience, transaction.number))
 
 
-def abort_idle(context: Context) -> None:
+def abort_idle(transactions: Transactions) -> None:
     """Abort what nobody has used for too long; a receive that waits in it uses it."""
-    while context.idle and context.idle[0][0] <= context.now:
-        at, number = heapq.heappop(context.idle)
-        transaction = context.transactions.get(number)
+    context = transactions.context
+    while transactions.idle and transactions.idle[0][0] <= context.now:
+        at, number = heapq.heappop(transactions.idle)
+        transaction = transactions.open.get(number)
         if transaction is None or transaction.session is None or transaction.upload:
             continue
         if _awaits_something(context, transaction):
             transaction.used_at = context.now
         patience = context.config.idle_transaction_s or 0.0
         if transaction.used_at + patience > at:
-            watch_idleness(context, transaction)
+            watch_idleness(transactions, transaction)
             continue
-        _abort_idle(context, transaction, patience)
-    while (ends := oldest_claim_ends(context)) is not None and ends <= context.now:
-        oldest = next(iter(context.claims.values()))
-        _abort_idle(context, oldest, context.config.idle_transaction_s or 0.0)
+        _abort_idle(transactions, transaction, patience)
+    while (ends := oldest_claim_ends(transactions)) is not None and ends <= context.now:
+        oldest = next(iter(transactions.claims.values()))
+        _abort_idle(transactions, oldest, context.config.idle_transaction_s or 0.0)
 
 
-def _abort_idle(context: Context, transaction: OpenTransaction, patience: float) -> None:
-    abort(context, transaction)
-    context.barred.add(
+def _abort_idle(transactions: Transactions, transaction: OpenTransaction, patience: float) -> None:
+    abort(transactions, transaction)
+    transactions.barred.add(
         transaction.number,
         f"the transaction was aborted because nothing happened in it for {patience:g} seconds;"
         " nothing of it is kept, do it again",
     )
 
 
-def oldest_claim_ends(context: Context) -> float | None:
+def oldest_claim_ends(transactions: Transactions) -> float | None:
     """When to look whether the oldest claim is idle for too long."""
+    context = transactions.context
     patience = context.config.idle_transaction_s
-    if patience is None or not context.claims:
+    if patience is None or not transactions.claims:
         return None
-    return next(iter(context.claims.values())).used_at + patience
+    return next(iter(transactions.claims.values())).used_at + patience
 
 
-def give_up_claim(context: Context, number: int) -> None:
+def give_up_claim(transactions: Transactions, number: int) -> None:
     """Put back what was claimed and not confirmed; its receiver says that it has it not."""
-    claim = context.claims.get(number)
+    claim = transactions.claims.get(number)
     if claim is not None:
-        abort(context, claim)
-        context.barred.add(number)
+        abort(transactions, claim)
+        transactions.barred.add(number)
 
 
 def _awaits_something(context: Context, transaction: OpenTransaction) -> bool:
@@ -143,11 +166,14 @@ def _awaits_something(context: Context, transaction: OpenTransaction) -> bool:
     return False
 
 
-def handle_commit(context: Context, session: Session, request_id: int, head: Commit) -> None:
+def handle_commit(
+    transactions: Transactions, session: Session, request_id: int, head: Commit
+) -> None:
     """Commit, or answer why not."""
-    transaction = opened_by(context, session, head.transaction)
+    context = transactions.context
+    transaction = opened_by(transactions, session, head.transaction)
     if transaction is None:
-        check_not_barred(context, head.transaction)
+        check_not_barred(transactions, head.transaction)
     if transaction is None and head.sends == 0:
         # Nothing was done in it, so nothing is to be done.
         context.answer(session, request_id, Done())
@@ -155,19 +181,22 @@ def handle_commit(context: Context, session: Session, request_id: int, head: Com
     error = reason_to_abort(context, transaction, head)
     if transaction is None or error is not None:
         if transaction is not None:
-            abort(context, transaction)
+            abort(transactions, transaction)
         context.refuse(session, request_id, error or _incomplete(context, head.transaction))
         return
-    commit_open(context, transaction)
+    commit_open(transactions, transaction)
     context.answer(session, request_id, Done(transaction.operations))
 
 
-def handle_abort(context: Context, session: Session, request_id: int, head: Abort) -> None:
+def handle_abort(
+    transactions: Transactions, session: Session, request_id: int, head: Abort
+) -> None:
     """Abort; a transaction that did nothing is none, but may have a receive that waits."""
+    context = transactions.context
     _end_waiting(context, session, head.transaction)
-    transaction = opened_by(context, session, head.transaction)
+    transaction = opened_by(transactions, session, head.transaction)
     if transaction is not None:
-        abort(context, transaction)
+        abort(transactions, transaction)
     context.answer(session, request_id, Done())
 
 
@@ -192,9 +221,10 @@ def _end_waiting(context: Context, session: Session, number: int) -> None:
             context.refuse(session, waiter.request_id, error)
 
 
-def abort(context: Context, transaction: OpenTransaction) -> None:
+def abort(transactions: Transactions, transaction: OpenTransaction) -> None:
     """Give up what was placed, put back what was held (R2)."""
-    _forget(context, transaction)
+    context = transactions.context
+    _forget(transactions, transaction)
     _give_up_sends(context, transaction)
     give_up_reservations(context, transaction)
     give_back(context, transaction)
@@ -219,7 +249,7 @@ def give_back(context: Context, transaction: OpenTransaction) -> None:
         queue = context.state.queues.get(source)
         if queue is not None:
             _put_back(context, queue, lookup_ids, lookup_ids)
-    context.perhaps_unused.update((target, None) for _, target in transaction.moves)
+    context.follow_up.perhaps_unused.update((target, None) for _, target in transaction.moves)
     for held in (transaction.large, transaction.receives, transaction.singles, transaction.moves):
         held.clear()
     transaction.rejected.clear()
@@ -243,13 +273,14 @@ def _give_up_sends(context: Context, transaction: OpenTransaction) -> None:
             context.ledger.give_back(number, queue, each.extent.length)
 
 
-def commit_open(context: Context, transaction: OpenTransaction) -> None:
+def commit_open(transactions: Transactions, transaction: OpenTransaction) -> None:
     """Make everything happen that an open or prepared transaction has gathered."""
-    _forget(context, transaction)
+    context = transactions.context
+    _forget(transactions, transaction)
     number = transaction.number
     if transaction.claim and _is_all_express(context, transaction):
         # What is gone after a crash anyway needs no fact.
-        context.express_outcomes.add(number)
+        transactions.express_outcomes.add(number)
         number = 0
     commit(context, number, transaction.sends, transaction)
 
@@ -292,7 +323,7 @@ def take(
 
     Very many are removed with the next ticks (`purging.py`).
     """
-    carry_on(context, leave_all(context, queue, lookup_ids, why))
+    context.works.carry_on(leave_all(context, queue, lookup_ids, why))
 
 
 def _gather_receives(context: Context, happening: Happening, transaction: OpenTransaction) -> None:
@@ -340,7 +371,7 @@ def _put_back(context: Context, queue: Queue, lookup_ids: list[int], singles: li
 def _end_purge(context: Context, queue: Queue, purged: list[int]) -> None:
     """What was purged while it was held leaves; it may take some ticks and is held until then."""
     forget_parts(context, queue, purged, 0)
-    carry_on(context, leave_all(context, queue, purged, MessageClass.NACK_Q_PURGED, held=True))
+    context.works.carry_on(leave_all(context, queue, purged, MessageClass.NACK_Q_PURGED, held=True))
 
 
 def end_purges(context: Context) -> None:
@@ -361,9 +392,10 @@ def hold_part(parts: LargeParts, seen: PartSeen, by: int) -> None:
         assembly.held += by
 
 
-def _forget(context: Context, transaction: OpenTransaction) -> None:
-    del context.transactions[transaction.number]
-    context.claims.pop(transaction.number, None)
+def _forget(transactions: Transactions, transaction: OpenTransaction) -> None:
+    context = transactions.context
+    del transactions.open[transaction.number]
+    transactions.claims.pop(transaction.number, None)
     forget_sends(context, transaction)
     if transaction.session is not None:
         del transaction.session.transactions[transaction.number]

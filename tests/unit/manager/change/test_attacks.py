@@ -8,6 +8,7 @@ from dray import errors
 from dray.manager.events import LinkFrame, SessionClosed
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.stream import Frame
 from tests.unit.manager.change.test_departures import acknowledged, asking, dead
@@ -290,7 +291,7 @@ def test_a_number_out_of_bounds_begins_no_transaction(desk: Desk, number: int) -
     (answer,) = caller.answers(caller.ask(frames.UploadBegin(queue, number, 100, b"")))
     assert answer.head.error == "invalid-argument"
     caller.desk.turn(SessionClosed(caller.number))
-    assert not desk.manager._context.transactions
+    assert not look_into(desk.manager).transactions
 
 
 def test_whoever_calls_a_part_damaged_that_nobody_holds_changes_nothing(desk: Desk) -> None:

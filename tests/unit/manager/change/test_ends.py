@@ -11,10 +11,11 @@ import pytest
 
 from dray.delivery.incoming import StreamKey
 from dray.manager.events import LinkFrame, SessionClosed
-from dray.manager.peers.untold_ends import UntoldEnds
+from dray.manager.untold_ends import UntoldEnds
 from dray.model.classes import MessageClass
 from dray.model.limits import END_COUNTS_MAX, END_STREAMS_MAX, HOPS_MAX
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.stream import Frame
 from tests.unit.manager.conftest import Caller
@@ -95,13 +96,13 @@ def deleted_in_flight(row: Row) -> None:
 
 def discarded(row: Row) -> None:
     row.net.block("a", "d")
-    queue = row.net["a"].manager._context.state.queues.numbered(row.send())
+    queue = look_into(row.net["a"].manager).state.queues.numbered(row.send())
     queue.stream.divergence = (1, 1)
     row.here.call(frames.ResolveOutgoing(row.sent_to, discard=True))
 
 
 def damage(net: Net, host: str, queue: str) -> None:
-    manager = net[host].manager._context
+    manager = look_into(net[host].manager)
     (packed,) = manager.state.queues.named(queue).index.available()
     from dray.manager.queue.index import unpack
     from dray.store.heap.heap import file_name
@@ -120,7 +121,7 @@ def damaged_here(row: Row) -> None:
     row.net.unblock("a", "d")
     row.there.create("orders")
     # Whether it is damaged is looked at once the peer has refused something.
-    row.net["a"].manager._links._suspicious = True
+    look_into(row.net["a"].manager).links._suspicious = True
     row.net.advance(60.0)
 
 
@@ -377,7 +378,7 @@ def test_nothing_is_said_or_written_for_messages_that_are_received(net: Net) -> 
     receiver.receive(receiver.open("orders"))
     net.deliver()
     assert counts_said(net) == []
-    assert net["d"].manager._context.untold_ends.deadline() is None
+    assert look_into(net["d"].manager).untold_ends.deadline() is None
 
 
 def test_a_source_that_was_away_is_told_when_it_opens_the_stream_again(net: Net) -> None:
@@ -466,7 +467,7 @@ def test_counts_go_round_no_circle_of_managers_for_ever(tmp_path: Path) -> None:
     net["d"].session().create("orders")
     purge_one(net)
     net.deliver()
-    context = net["b"].manager._context
+    context = look_into(net["b"].manager)
     (told,) = [each for each in counts_said(net) if each.counts[0].origin]
     last = frames.EndCount(int(PURGED), 1, told.counts[0].origin, HOPS_MAX - 1)
     far = Frame(frames.EndCounts(told.stream, [last]), 0, memoryview(b""))
@@ -496,14 +497,14 @@ def test_nothing_more_is_told_of_a_stream_that_has_ended(net: Net) -> None:
     net.deliver()
     net.advance(2.0)
     assert len(counts_said(net)) == 1
-    assert net["d"].manager._context.untold_ends.deadline() is None
+    assert look_into(net["d"].manager).untold_ends.deadline() is None
 
 
 def test_a_session_that_ended_is_told_nothing(net: Net) -> None:
     purge_one(net)
     line = next(line for line, ends in net.lines.items() if ends == ("a", "d"))
     net["d"].turn(SessionClosed(line))
-    assert net["d"].manager._context.untold_ends.take(1e12, {}) == []
+    assert look_into(net["d"].manager).untold_ends.take(1e12, {}) == []
 
 
 def test_large_numbers_of_messages_that_are_deleted_are_counted_without_being_read(

@@ -13,6 +13,7 @@ from dray.manager.facts import Committed, PositionsReserved, decode_fact
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
 from dray.store.kinds import Kind, kind_of
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.backup_frames import Backup
 from tests.unit.manager.conftest import Caller, Desk
@@ -344,7 +345,7 @@ def test_what_is_kept_of_an_express_message_lasts(desk, caller):
 
 
 def kinds(desk: Desk, queue: int) -> list[Kind]:
-    index = desk.manager._context.state.queues.numbered(queue).index
+    index = look_into(desk.manager).state.queues.numbered(queue).index
     return [kind_of(extent.file) for extent, _ in places(index)]
 
 
@@ -372,7 +373,7 @@ def test_a_dead_letter_of_an_express_message_lasts(desk, caller, queue, how):
 
 def record_extras(desk: Desk, queue: int) -> bytes:
     """The properties of the first record of a queue."""
-    index = desk.manager._context.state.queues.numbered(queue).index
+    index = look_into(desk.manager).state.queues.numbered(queue).index
     extent, _ = next(places(index))
     record = desk.store.read(extent)
     return record[RECORD_BYTES : RECORD_BYTES + int.from_bytes(record[8:12], "little")]

@@ -14,6 +14,7 @@ from dray.model.message import Message
 from dray.offline.backup import back_up_stopped
 from dray.offline.checking import check_store
 from dray.offline.restoring import restore
+from dray.testing.inspection import look_into
 from tests.unit.manager.conftest import LOG_BYTES, Caller, Desk
 from tests.unit.manager.peers.test_links import ADDRESS, Pair
 
@@ -28,7 +29,7 @@ def caller(tmp_path: Path) -> Caller:
 
 def damage(desk: Desk, queue: str, at: int) -> str:
     """Flip a bit of a message's body on the disk; the name of its heap file."""
-    entry = unpack(desk.manager._context.state.queues.named(queue).index.everything()[at])
+    entry = unpack(look_into(desk.manager).state.queues.named(queue).index.everything()[at])
     name = f"p{entry.file:07d}.mq"
     with (desk.path / "storage" / name).open("r+b") as file:
         file.seek(entry.offset + entry.length - 1)
@@ -62,7 +63,7 @@ def test_a_damaged_newest_message_is_named_when_its_killed_manager_starts_again(
     assert again.receive(again.open("orders"), max_messages=2)[1] == [SMALL, SMALL]
     with pytest.raises(StoreCorrupt, match="position 3 of queue 'orders' is damaged"):
         again.receive(again.open("orders"))
-    assert again.desk.manager._context.state.queues.named(QUARANTINE_NAME).index.everything()
+    assert look_into(again.desk.manager).state.queues.named(QUARANTINE_NAME).index.everything()
 
 
 def test_those_around_it_stay_where_they_are(caller: Caller):
@@ -103,7 +104,7 @@ def test_it_is_kept_in_quarantine_over_a_restart_with_its_bytes(caller: Caller):
         caller.receive(queue)
     desk.crash()
     again = desk.session()
-    aside = desk.manager._context.state.queues.named(QUARANTINE_NAME)
+    aside = look_into(desk.manager).state.queues.named(QUARANTINE_NAME)
     (entry,) = map(unpack, aside.index.everything())
     assert entry.number == number
     assert desk.store.read(entry.extent)[-1:] == b"y"
@@ -143,5 +144,5 @@ def test_a_damaged_message_does_not_stop_the_delivery_of_others(tmp_path: Path):
     receiver = pair.destination.session()
     found = receiver.receive(receiver.open("orders"))[1]
     assert found == [SMALL + b"0", SMALL + b"2"]
-    aside = pair.source.manager._context.state.queues.named(QUARANTINE_NAME)
+    aside = look_into(pair.source.manager).state.queues.named(QUARANTINE_NAME)
     assert len(aside.index) == 1

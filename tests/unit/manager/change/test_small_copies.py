@@ -12,6 +12,7 @@ from dray.manager.events import Request
 from dray.manager.queue.index import unpack
 from dray.model.message import Message
 from dray.store.kinds import Kind, file_name, kind_of
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import HEADER_BYTES
 from dray.wire.stream import Frame
@@ -21,7 +22,7 @@ JOURNAL = "orders;journal"
 
 
 def kinds(desk: Desk, queue: str = JOURNAL) -> list[Kind]:
-    index = desk.manager._context.state.queues.named(queue).index
+    index = look_into(desk.manager).state.queues.named(queue).index
     return [kind_of(unpack(packed).file) for packed in index.everything()]
 
 
@@ -99,7 +100,7 @@ def test_of_one_fact_no_more_than_its_share_is_written_at_once(desk: Desk) -> No
 def test_a_disk_without_room_to_spare_keeps_them_where_they_lie(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     queue = sent(desk, b"one")
-    desk.manager._context.disk_room.low_water = 1 << 62
+    look_into(desk.manager).disk_room.low_water = 1 << 62
     assert received(desk, queue) == [b"one"]
     assert kinds(desk) == [Kind.RECOVERABLE]
     assert kept(desk) == [b"one"]
@@ -126,7 +127,7 @@ def test_a_damaged_message_is_kept_as_it_is(desk: Desk) -> None:
     caller = desk.session()
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"late", use_dead_letter_queue=True))
-    entry = unpack(desk.manager._context.state.queues.named("orders").index.everything()[0])
+    entry = unpack(look_into(desk.manager).state.queues.named("orders").index.everything()[0])
     with (desk.path / "storage" / file_name(entry.file)).open("r+b") as file:
         file.seek(entry.offset + entry.length - 1)
         file.write(b"?")

@@ -9,6 +9,7 @@ from dray.manager.change.tidying import QUIET_S, STEP_FILES
 from dray.manager.queue.index import unpack
 from dray.model.message import Message
 from dray.store.kinds import Kind, kind_of
+from dray.testing.inspection import look_into
 from tests.unit.manager.conftest import Desk
 
 
@@ -19,7 +20,7 @@ def nothing_at_once(monkeypatch):
 
 
 def kinds(desk: Desk, queue: str) -> list[Kind]:
-    index = desk.manager._context.state.queues.named(queue).index
+    index = look_into(desk.manager).state.queues.named(queue).index
     return [kind_of(unpack(packed).file) for packed in index.everything()]
 
 
@@ -38,7 +39,7 @@ def bodies(desk: Desk, name: str) -> list[bytes]:
 
 def settle(desk: Desk) -> int:
     steps = 0
-    while desk.manager._tidier.deadline() is not None:
+    while look_into(desk.manager).tidier.deadline() is not None:
         desk.advance(QUIET_S)
         steps += 1
     return steps
@@ -71,8 +72,9 @@ def test_a_crash_before_the_sync_leaves_copies_where_they_were(desk: Desk):
     journaled(desk, 3)
     before = kinds(desk, "orders;journal")
     desk.now += QUIET_S
-    desk.manager._context.now = desk.now
-    desk.manager._tidier.tick()
+    inside = look_into(desk.manager)
+    inside.begin_turn(desk.now)
+    inside.tidier.tick()
     desk.crash()
     assert kinds(desk, "orders;journal") == before
     settle(desk)
@@ -88,7 +90,8 @@ def test_a_step_is_bounded_and_the_rest_follows(desk: Desk, monkeypatch):
 
 def test_a_damaged_copy_stays_where_it_is(desk: Desk):
     journaled(desk, 2)
-    entry = unpack(desk.manager._context.state.queues.named("orders;journal").index.everything()[0])
+    journal = look_into(desk.manager).state.queues.named("orders;journal")
+    entry = unpack(journal.index.everything()[0])
     path = desk.path / "storage" / f"p{entry.file:07d}.mq"
     with path.open("r+b") as file:
         file.seek(entry.offset + entry.length - 1)

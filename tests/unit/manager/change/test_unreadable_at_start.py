@@ -10,6 +10,7 @@ from dray.errors import ReceiveTimeout
 from dray.manager.queue.index import unpack
 from dray.model.message import Message
 from dray.store.kinds import file_name
+from dray.testing.inspection import look_into
 from tests.unit.manager.conftest import Caller, Desk
 from tests.unit.manager.net import Net, address
 
@@ -17,7 +18,7 @@ SIZE = 40_000
 
 
 def place_of(desk: Desk, queue: str, nth: int) -> tuple[Path, int]:
-    packed = desk.manager._context.state.queues.named(queue).index.everything()[nth]
+    packed = look_into(desk.manager).state.queues.named(queue).index.everything()[nth]
     entry = unpack(packed)
     return desk.path / "storage" / file_name(entry.file), entry.offset
 
@@ -50,7 +51,7 @@ def bodies(desk: Desk, count: int) -> list[int]:
 
 
 def info(desk: Desk):
-    return desk.manager._context.state.queues.named("orders").info()
+    return look_into(desk.manager).state.queues.named("orders").info()
 
 
 def test_the_rest_of_the_queue_is_received_and_the_loss_is_told(filled):
@@ -90,14 +91,14 @@ def test_one_for_another_manager_stays_while_what_is_behind_it_is_delivered(tmp_
     for nth in range(3):
         send(caller, caller.open(there), bytes([nth]) * SIZE)
     send(caller, caller.create("here"), b"in a file that is there")
-    outgoing = next(each.name for each in net["a"].manager._context.state.queues if each.outgoing)
+    outgoing = next(each.name for each in look_into(net["a"].manager).state.queues if each.outgoing)
     lose(net["a"], outgoing, 1)
     net["a"].start()
     net.unblock("a", "c")
     net.advance(31.0)
     assert bodies(net["c"], 2) == [0, 2]
     for _ in range(3):
-        kept = net["a"].manager._context.state.queues.named(outgoing).index
+        kept = look_into(net["a"].manager).state.queues.named(outgoing).index
         (entry,) = map(unpack, kept.everything())
         assert (entry.lookup_id, entry.extent.length) == (2, kept.byte_count)
         assert net["a"].store.live_bytes >= SIZE

@@ -13,6 +13,7 @@ from dray.model.message import Message
 from dray.store.disk import RealFile
 from dray.store.limits import CHECKPOINT_BYTES, STATE_PER_FACTS
 from dray.store.log.checkpoint import TRANSACTIONS
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import HEADER_BYTES
 from tests.unit.manager.conftest import HEAP_FILE_BYTES, Caller, Desk
@@ -57,7 +58,7 @@ def part(size: int) -> Message:
 
 def promised(desk: Desk) -> int:
     """What of the disk is promised."""
-    return desk.manager._context.disk_room._promised
+    return look_into(desk.manager).disk_room._promised
 
 
 def test_what_one_large_message_was_promised_no_other_gets(

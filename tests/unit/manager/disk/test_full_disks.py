@@ -12,6 +12,7 @@ from dray import errors
 from dray.manager.queue.accounts import Account
 from dray.model.message import Message
 from dray.store.disk import RealFile
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import HEADER_BYTES, encode_record
 from tests.unit.manager.conftest import Caller, Desk
@@ -34,7 +35,7 @@ def fill_after(monkeypatch: pytest.MonkeyPatch, desk: Desk, pieces: int) -> None
 
 
 def staged(desk: Desk) -> dict[Account, int]:
-    return dict(desk.manager._context.ledger.staged)
+    return dict(look_into(desk.manager).ledger.staged)
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_what_the_disk_had_no_room_for_counts_in_no_quota(
     if reserved:
         caller.call(frames.Abort(transaction))
     assert set(staged(desk).values()) == {0}
-    assert desk.manager._context.state.queues.named("orders").staged_bytes == 0
+    assert look_into(desk.manager).state.queues.named("orders").staged_bytes == 0
 
 
 def nothing_more_fits(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from dray import errors
 from dray.manager.requests import moving
 from dray.model.classes import Part
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import PartMark
 from tests.unit.manager.conftest import Caller, Desk
@@ -72,7 +73,7 @@ def test_a_message_alone_ends_in_its_frame_what_went_on_before_it(net: Net) -> N
     net.advance(31.0)
     receiver = net["c"].session()
     assert whole(receiver, receiver.open("orders")) == ([b"1"], [2])
-    assert not net["c"].manager._context.state.ways.any_going
+    assert not look_into(net["c"].manager).state.ways.any_going
 
 
 def test_what_someone_else_holds_of_a_transaction_is_waited_for(desk: Desk) -> None:
@@ -257,11 +258,11 @@ def test_of_what_was_coming_into_a_queue_nothing_comes_on_when_it_is_deleted(net
     narrow(net, "a")
     send_and_lose_the_last(net, "a")
     assert _carry_first_data(net) == 2
-    assert net["c"].manager._context.state.ways.any_going
+    assert look_into(net["c"].manager).state.ways.any_going
     net["c"].session().call(frames.DeleteQueue("orders"))
-    assert not net["c"].manager._context.state.ways.any_going
+    assert not look_into(net["c"].manager).state.ways.any_going
     net.crash("c")
-    assert not net["c"].manager._context.state.ways.any_going
+    assert not look_into(net["c"].manager).state.ways.any_going
 
 
 @pytest.mark.parametrize("looked_at", [10_000, 3])

@@ -9,6 +9,7 @@ import pytest
 from dray.manager.events import Dial, HangUp, LinkDown, LinkUp
 from dray.model.message import Message
 from dray.model.queue import DeliveryInfo
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from tests.unit.manager.conftest import Caller, Desk
 from tests.unit.manager.peers.test_links import ADDRESS, PEER, Pair, pair  # noqa: F401 - a fixture
@@ -93,7 +94,7 @@ def test_a_tick_costs_nothing_for_queues_that_want_nothing(tmp_path: Path) -> No
     for n in range(50):
         caller.open(f"dray://127.0.0.1:7340/queue{n}")
     looked: list[int] = []
-    for queue in desk.manager._context.state.queues.outgoing():
+    for queue in look_into(desk.manager).state.queues.outgoing():
         queue.stream = _Watched(queue.stream, looked)
     for _ in range(10):
         desk.advance(1.0)

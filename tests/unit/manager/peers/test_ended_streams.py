@@ -26,6 +26,7 @@ from dray.manager.requests import admin
 from dray.manager.state import endings
 from dray.model.limits import END_AGE_S_MAX
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import encode_record
 from dray.wire.stream import Frame
@@ -65,11 +66,11 @@ def deliver_two_of_three(net: Net, source: str = "a", **properties: object) -> N
 
 
 def is_going_on(net: Net, host: str = "c") -> bool:
-    return net[host].manager._context.state.ways.any_going
+    return look_into(net[host].manager).state.ways.any_going
 
 
 def ends_kept(net: Net, host: str = "a") -> int:
-    return len(net[host].manager._context.state.endings)
+    return len(look_into(net[host].manager).state.endings)
 
 
 def delete(net: Net, host: str = "a", name: str = ORDERS) -> None:
@@ -231,10 +232,10 @@ def test_nothing_is_kept_to_be_told_to_who_does_not_hear_it_any_more(net: Net) -
     come_back(net)
     receiver = net["c"].session()
     assert receiver.receive(receiver.open("orders"))[1] == [b"1", b"2"]
-    outbox = net["c"].manager._context.state.outbox
+    outbox = look_into(net["c"].manager).state.outbox
     assert [each.waiting for each in outbox.state()] == [[]]
     net.crash("c")
-    assert [each.ended for each in net["c"].manager._context.state.outbox.state()] == [True]
+    assert [each.ended for each in look_into(net["c"].manager).state.outbox.state()] == [True]
 
 
 def test_a_queue_that_is_made_again_is_another_stream(net: Net) -> None:
@@ -301,7 +302,7 @@ class Source:
 
 
 def position(desk: Desk) -> tuple[int, int]:
-    return tuple(desk.manager._context.state.incoming.position(StreamKey("b" * 32, 7)))
+    return tuple(look_into(desk.manager).state.incoming.position(StreamKey("b" * 32, 7)))
 
 
 def test_what_comes_late_on_a_line_that_was_given_up_begins_nothing_anew(desk: Desk) -> None:
@@ -317,7 +318,7 @@ def test_what_comes_late_on_a_line_that_was_given_up_begins_nothing_anew(desk: D
     assert source.say(old, frames.OpenStream(7, "orders")) == []
     source.say(old, *source.data(1, b"1", b"2"))
     assert position(desk) == (1 << 32, 1)
-    assert not desk.manager._context.state.ways.any_going
+    assert not look_into(desk.manager).state.ways.any_going
 
 
 def test_the_end_of_a_stream_that_never_came_bars_what_comes_of_it_late(desk: Desk) -> None:
@@ -377,7 +378,7 @@ def test_a_source_that_is_restored_with_the_queue_goes_on_and_repeats_nothing(
     caller.send(caller.open(ORDERS), Message(body=b"3"))
     net.deliver()
     assert receiver.receive(orders)[1] == [b"2", b"3"]
-    outbox = net["c"].manager._context.state.outbox
+    outbox = look_into(net["c"].manager).state.outbox
     assert not any(each.ended for each in outbox.state())
 
 
@@ -415,11 +416,11 @@ def test_of_too_many_ends_the_oldest_is_forgotten_and_the_operator_is_told(
         caller.send(numbers[-1], Message())
         net["a"].manager.notices()
         delete(net, name=address("c", name))
-    kept = [each.stream for each in net["a"].manager._context.state.endings]
+    kept = [each.stream for each in look_into(net["a"].manager).state.endings]
     assert kept == numbers[1:]
     assert any("the oldest of these" in str(each) for each in net["a"].manager.notices())
     net.crash("a")
-    assert [each.stream for each in net["a"].manager._context.state.endings] == numbers[1:]
+    assert [each.stream for each in look_into(net["a"].manager).state.endings] == numbers[1:]
 
 
 # --------------------------------------------------------------------------------- the table
@@ -436,7 +437,7 @@ class Walk:
         self.last_event = ""
 
     def state(self) -> str:
-        if self.desk.manager._context.state.endings.get(self.stream) is None:
+        if look_into(self.desk.manager).state.endings.get(self.stream) is None:
             return "none"
         return "told" if self.told else "kept"
 
@@ -508,4 +509,4 @@ def test_a_session_that_has_closed_bars_nothing(desk: Desk) -> None:
     old, new = source.line(), source.line()
     desk.turn(SessionClosed(old))
     source.say(new, frames.EndStream(7))
-    assert all(not each.ended for each in desk.manager._context.sessions.values())
+    assert all(not each.ended for each in look_into(desk.manager).sessions.values())

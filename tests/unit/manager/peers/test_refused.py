@@ -10,6 +10,7 @@ import pytest
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
 from dray.model.queue import QueueInfo
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from tests.unit.manager.conftest import Caller
 from tests.unit.manager.net import Net, address
@@ -282,7 +283,7 @@ class TestMissingQueue:
         refusal = found.delivery.refusal
         assert (refusal.code, refusal.count) == ("queue-not-found", 3)
         assert "there is no queue 'typo'" in refusal.sentence
-        assert refusal.since <= net["a"].manager._context.now
+        assert refusal.since <= look_into(net["a"].manager).now
         (listed,) = [
             each for each in sender.call(frames.ListQueues()).queues if each.name == self.TYPO
         ]

@@ -10,6 +10,7 @@ import pytest
 from dray.manager.events import LinkFrame, LinkSend, SessionClosed
 from dray.model.classes import MessageClass, Part
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import PartMark
 from dray.wire.stream import Frame
@@ -360,7 +361,7 @@ def test_either_end_killed_after_any_exchange(tmp_path: Path, who: str) -> None:
                     assert_whole(caller, [answer], sequence)
             pair.net.advance(60)
         assert set(found) == {sequence, other}, exchanges
-        heavy = pair.net["d"].manager._context.state.queues.find("heavy")
+        heavy = look_into(pair.net["d"].manager).state.queues.find("heavy")
         assert len(heavy.index) == 7 + 3, exchanges
         for desk in pair.net.desks.values():
             desk.disk.close()
@@ -397,7 +398,7 @@ def test_a_link_that_is_cut_resends_no_more_than_its_window(tmp_path: Path) -> N
     pair.net.deliver()
     carried = [each for each in pair.net.said if isinstance(each[2], frames.Data)]
     sent = sum(envelope.length for _, _, head in carried for envelope in head.envelopes)
-    heavy = pair.net["d"].manager._context.state.queues.find("heavy")
+    heavy = look_into(pair.net["d"].manager).state.queues.find("heavy")
     whole = heavy.index.byte_count
     assert len(heavy.index) == 42
     assert cuts == 4

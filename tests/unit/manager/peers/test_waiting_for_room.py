@@ -10,6 +10,7 @@ import pytest
 from dray import errors
 from dray.model.limits import LOW_WATER_BYTES, ROOM_LOOK_S
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from tests.unit.manager.conftest import HEAP_FILE_BYTES, Caller
 from tests.unit.manager.disk.test_full_disks import fill_after
@@ -121,7 +122,7 @@ def test_a_source_that_has_gone_is_forgotten_and_tries_again_when_it_is_back(pai
     there.send(there.open("other"), message(QUOTA - 500))
     here.send(here.open(ADDRESS), message(1_000))
     pair.deliver()
-    waiting = pair.destination.manager._context.waiting_for_room
+    waiting = look_into(pair.destination.manager).waiting_for_room
     assert len(waiting) == 1
     pair.cut()
     assert len(waiting) == 0
@@ -141,7 +142,7 @@ def test_who_tried_again_by_himself_waits_no_more(pair: Pair) -> None:
     pair.source.advance(30.0)
     pair.deliver()
     assert count(pair) == 1
-    assert len(pair.destination.manager._context.waiting_for_room) == 0
+    assert len(look_into(pair.destination.manager).waiting_for_room) == 0
 
 
 def fill(pair: Pair, monkeypatch: pytest.MonkeyPatch, free: int) -> dict[str, int]:
@@ -224,7 +225,7 @@ def test_a_stream_that_found_the_disk_full_and_then_its_quota_is_told_once(
     there.call(frames.SetQuota("", None, None))
     here.send(here.open(ADDRESS), message(1_000))
     pair.deliver()
-    waiting = pair.destination.manager._context.waiting_for_room
+    waiting = look_into(pair.destination.manager).waiting_for_room
     assert len(waiting) == 1
     there.call(frames.SetQuota("", QUOTA, None))
     room["free"] = 1 << 40
@@ -250,5 +251,5 @@ def test_a_source_that_has_gone_is_not_waited_for_with_a_full_disk_either(
     pair.deliver()
     assert there.manager.deadline() is not None
     pair.cut()
-    assert len(there.manager._context.waiting_for_room) == 0
+    assert len(look_into(there.manager).waiting_for_room) == 0
     assert there.manager.deadline() is None

@@ -15,6 +15,7 @@ from dray.manager.queue import ended_short
 from dray.manager.queue.ended_short import EndedShort
 from dray.model.classes import Part
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import PartMark, encode_record
 from dray.wire.stream import Frame
@@ -99,11 +100,11 @@ def told(net: Net, source: str = "b") -> list[frames.EndedShort]:
 
 
 def kept(net: Net, host: str = "b") -> int:
-    return sum(len(queue.ended_short) for queue in net[host].manager._context.state.queues)
+    return sum(len(queue.ended_short) for queue in look_into(net[host].manager).state.queues)
 
 
 def is_going_on(net: Net, host: str = "c") -> bool:
-    return net[host].manager._context.state.ways.any_going
+    return look_into(net[host].manager).state.ways.any_going
 
 
 @pytest.mark.parametrize("crash", ["", "b", "c", "b, with a checkpoint"])
@@ -372,7 +373,7 @@ class Forwarder(Source):
 
 
 def going(desk: Desk) -> set[tuple[str, int]]:
-    ways = desk.manager._context.state.ways
+    ways = look_into(desk.manager).state.ways
     found = ways.going_by("b" * 32, 7)
     return {(way.origin[0], transaction) for _, way, transaction in found}
 
@@ -427,9 +428,9 @@ def test_an_end_of_an_origin_that_never_came_is_nothing(desk: Desk) -> None:
     source = Forwarder(desk)
     source.send(2, "d", 8, first=True, told=[frames.EndedShort(1, "e" * 32)])
     assert going(desk) == {("d", 8)}
-    before = desk.manager._context.state.ways.state()
+    before = look_into(desk.manager).state.ways.state()
     desk.crash()
-    assert desk.manager._context.state.ways.state() == before
+    assert look_into(desk.manager).state.ways.state() == before
 
 
 # --------------------------------------------------------------------------------- the tables
@@ -477,7 +478,7 @@ class Kept:
     def __init__(self, desk: Desk) -> None:
         self.desk, self.caller = desk, desk.session()
         self.number = self.caller.open(ORDERS)
-        self.queue = desk.manager._context.state.queues.numbered(self.number)
+        self.queue = look_into(desk.manager).state.queues.numbered(self.number)
 
     def send(self, *bodies: bytes, late: bytes = b"") -> None:
         """A transaction; the last message, `late`, can expire."""

@@ -10,6 +10,7 @@ from dray import errors
 from dray.manager.events import SessionClosed
 from dray.manager.queue.accounts import Account
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from tests.unit.manager.conftest import Caller, Desk
 
@@ -101,7 +102,7 @@ def test_what_was_staged_for_a_queue_that_was_deleted_is_given_back(desk: Desk, 
         case _:
             desk.turn(SessionClosed(caller.number))
     other.send(remaining, message(1000))
-    assert desk.manager._context.ledger.staged == dict.fromkeys(Account, 0)
+    assert look_into(desk.manager).ledger.staged == dict.fromkeys(Account, 0)
 
 
 def test_a_reservation_holds_room_and_gives_back_what_was_not_used(desk: Desk) -> None:

@@ -9,6 +9,7 @@ from dray.errors import Misuse
 from dray.manager.queue.ways import Way, Ways
 from dray.model.limits import WAYS_MAX
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import encode_record
 from tests.unit.manager.conftest import Desk
@@ -38,7 +39,7 @@ class Forwarder(Source):
 
 
 def ways_of(desk: Desk) -> Ways:
-    return desk.manager._context.state.ways
+    return look_into(desk.manager).state.ways
 
 
 def after_a_crash(desk: Desk) -> list[tuple[int, Way]]:

@@ -18,6 +18,7 @@ from dray.offline.checking import check_store
 from dray.offline.restoring import SUFFIX, restore
 from dray.store.disk import RealDisk
 from dray.store.heap.heap import Extent
+from dray.testing.inspection import look_into
 from dray.wire import backup_frames, frames
 from dray.wire.archive import About, ArchiveWriter
 from tests.unit.manager.conftest import LOG_BYTES, Caller, Desk
@@ -246,8 +247,8 @@ def test_a_restored_manager_has_the_same_queues_messages_positions_and_ids(desk:
         for session in (caller, asks)
     )
     assert after == before
-    state = again.manager._context.state
-    assert state.ledger.limits == desk.manager._context.state.ledger.limits
+    state = look_into(again.manager).state
+    assert state.ledger.limits == look_into(desk.manager).state.ledger.limits
     (message_id,) = (f"{desk.manager_id}\\{numbers[1]}",)
     select = frames.SelectById(message_id)
     assert asks.receive(asks.open("orders"), peek=True, select=select)[1] == [b"two"]
@@ -370,7 +371,7 @@ def test_a_stopped_manager_gives_the_same_backup(desk: Desk, tmp_path: Path):
 def test_a_damaged_record_is_not_backed_up(desk: Desk):
     caller = desk.session()
     caller.send(caller.create("orders"), Message(body=b"x" * 500))
-    ((extent, _),) = desk.manager._context.state.live()
+    ((extent, _),) = look_into(desk.manager).state.live()
     assert isinstance(extent, Extent)
     desk.store.close(desk.manager.snapshot())
     damage(desk.path / "storage" / "p0000001.mq", extent.offset + 100)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dray import errors
+from dray.manager.change import names
 from dray.manager.events import SessionClosed
-from dray.manager.requests import admin
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from tests.unit.manager.conftest import Caller, Desk
 
@@ -46,7 +47,7 @@ def test_sub_queues_are_bounded_like_queues_and_can_be_deleted(desk: Desk, monke
     caller = desk.session()
     queue = caller.create("orders", journal=True)
     caller.open("orders;retry")
-    monkeypatch.setattr(admin, "QUEUES_MAX", len(desk.manager._context.state.queues))
+    monkeypatch.setattr(names, "QUEUES_MAX", len(look_into(desk.manager).state.queues))
     for name in ("orders;another", "dray://127.0.0.1:7340/far"):
         with pytest.raises(errors.Misuse, match="queues and sub-queues; delete one first"):
             caller.open(name)

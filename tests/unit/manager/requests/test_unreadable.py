@@ -16,6 +16,7 @@ from dray.model.classes import Part
 from dray.model.message import Message
 from dray.offline.inspecting import look_at_log
 from dray.offline.story import tell_story
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import PartMark
 from tests.unit.manager import conftest
@@ -71,7 +72,7 @@ def test_it_moves_though_a_fact_could_not_list_its_parts(
     desk = Desk(tmp_path)
     caller = desk.session()
     queue = caller.create("files")
-    most = desk.manager._context.fact_bytes_max
+    most = look_into(desk.manager).fact_bytes_max
     parts = most // MOVED_BYTES + 1
     assert parts * TAIL_BYTES < most, "or it could not even be sent"
     transaction, taking = caller.number_for(), caller.number_for()

@@ -9,6 +9,7 @@ from dray.manager.events import SessionClosed
 from dray.model.classes import Part
 from dray.model.limits import UPLOAD_AGE_S_MAX, UPLOADS_MAX
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import PartMark
 from tests.unit.manager.conftest import Caller, Desk
@@ -159,7 +160,7 @@ def test_an_upload_that_ends_gives_every_byte_back(desk: Desk, sender: Sender, e
     assert desk.store.live_bytes == 0
     desk.crash()
     assert desk.store.live_bytes == 0
-    assert len(desk.manager._context.state.uploads) == 0
+    assert len(look_into(desk.manager).state.uploads) == 0
 
 
 def test_the_age_counts_from_the_last_mark(desk: Desk, sender: Sender) -> None:
@@ -270,7 +271,7 @@ def test_a_restored_store_knows_nothing_of_uploads(desk: Desk, sender: Sender) -
     from dray.manager.facts import Restored
 
     half_way(sender)
-    desk.manager._context.record(Restored(0, int(desk.now * 1e6)))
+    look_into(desk.manager).record(Restored(0, int(desk.now * 1e6)))
     desk.store.sync()
     desk.crash()
     assert desk.store.live_bytes == 0

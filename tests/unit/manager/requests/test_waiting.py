@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 
 
@@ -26,6 +27,6 @@ def test_waits_that_were_answered_leave_nothing_behind(desk):
         waiting = caller.ask(frames.Receive(queue, 0, float(seconds)))
         caller.send(queue, Message(body=b"x"))
         assert caller.answers(waiting)
-    assert len(desk.manager._timeouts) == 1
+    assert len(look_into(desk.manager).waiters._timeouts) == 1
     desk.advance(1500)
     assert desk.manager.deadline() is None

@@ -10,6 +10,7 @@ from dray.delivery.lineage import LIVES_KEPT
 from dray.errors import QueueRecreated
 from dray.manager.facts import Restored
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from tests.unit.manager.conftest import Desk
 
@@ -83,7 +84,7 @@ def test_a_restore_lets_no_new_queue_begin_at_positions_that_the_lost_life_gave_
     desk: Desk,
 ) -> None:
     when_us = int(desk.now * 1e6)
-    desk.manager._context.record(Restored(0, when_us))
+    look_into(desk.manager).record(Restored(0, when_us))
     caller = desk.session()
     queue = caller.create("orders")
     caller.send(queue, Message())

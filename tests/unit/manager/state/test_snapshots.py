@@ -18,6 +18,7 @@ from dray.model.message import Message
 from dray.store.heap.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
 from dray.store.log.checkpoint import Snapshots
+from dray.testing.inspection import look_into
 from tests.unit.manager.conftest import Desk
 
 decode = msgspec.msgpack.decode
@@ -58,7 +59,7 @@ def test_a_snapshot_does_not_change_with_what_comes_after_it(desk: Desk) -> None
     caller = desk.session()
     queue = caller.create("orders")
     caller.send(queue, *[Message(body=b"%d" % number) for number in range(9)])
-    state = desk.manager._context.state
+    state = look_into(desk.manager).state
     taken, before = take_snapshots(state), entries(state, "orders")
     caller.receive(queue, max_messages=4)
     caller.send(queue, Message(body=b"late"))
@@ -98,7 +99,7 @@ def test_express_and_held_messages_are_in_a_snapshot_as_in_the_state(desk: Desk)
     orders = caller.create("orders")
     caller.send(orders, *[Message(body=b"%d" % number) for number in range(5)])
     caller.receive(orders, transaction=caller.number_for(), max_messages=2)
-    state = desk.manager._context.state
+    state = look_into(desk.manager).state
     found = again(take_snapshots(state), state)
     for name in ("plain", "orders"):
         assert entries(found, name) == entries(state, name)
@@ -112,10 +113,10 @@ def test_a_state_is_written_as_it_always_was(desk: Desk) -> None:
     queue = caller.create("orders")
     for _ in range(20):
         caller.send(queue, *[Message(body=b"x")] * 100)
-    image, at, records = b"".join(write_state(desk.manager._context.state)), 0, 0
+    image, at, records = b"".join(write_state(look_into(desk.manager).state)), 0, 0
     while at < len(image):
         length = int.from_bytes(image[at : at + 8], "little")
         record = image[at + 8 : at + 8 + length]
         assert encode(decode(record)) == record
         at, records = at + 8 + length, records + 1
-    assert records == 1 + len(desk.manager._context.state.queues)
+    assert records == 1 + len(look_into(desk.manager).state.queues)

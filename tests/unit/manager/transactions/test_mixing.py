@@ -8,6 +8,7 @@ from dray.errors import LargeMessageMixing, ReceiveTimeout
 from dray.manager.transactions.mixing import check_plain_receive
 from dray.model.classes import QueueKind
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from tests.unit.manager.conftest import Caller, Desk
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
@@ -49,7 +50,7 @@ def test_parts_are_received_singly_from_the_dead_letters(desk: Desk, restarted: 
     caller = desk.session()
     dead = caller.open(DEAD)
     assert caller.receive(dead, max_messages=2)[1][1] == b"\x01"
-    check_plain_receive(desk.manager._context.state.queues.named(DEAD))
+    check_plain_receive(look_into(desk.manager).state.queues.named(DEAD))
     assert len(caller.receive(dead)[0]) == 2
 
 
@@ -302,7 +303,7 @@ def test_a_damaged_part_that_is_put_aside_keeps_no_queue(desk: Desk) -> None:
     caller = desk.session()
     queue = caller.create("files")
     sent_large(caller, queue)
-    index = desk.manager._context.state.queues.named("files").index
+    index = look_into(desk.manager).state.queues.named("files").index
     for packed in list(index.available()):
         index.put_aside(packed)
     caller.send(queue, PLAIN)

@@ -10,6 +10,7 @@ from dray import errors
 from dray.manager.events import SessionClosed
 from dray.manager.transactions.tables import TRANSACTION
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from tests.unit.manager.conftest import Desk
 
@@ -31,10 +32,10 @@ class Walk:
         self.transaction, self.sends = self.caller.number_for(), 0
 
     def state(self) -> str:
-        context = self.desk.manager._context
-        if self.transaction in context.state.prepared:
+        inside = look_into(self.desk.manager)
+        if self.transaction in inside.state.prepared:
             return "prepared"
-        transaction = context.transactions.get(self.transaction)
+        transaction = inside.transactions.get(self.transaction)
         if transaction is None:
             return "none"
         return "open" if transaction.doomed is None else "doomed"

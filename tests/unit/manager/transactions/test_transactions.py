@@ -12,6 +12,7 @@ from dray.manager.events import SessionClosed
 from dray.manager.queue.index import TAIL_BYTES
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import encode_record
 from tests.unit.manager.conftest import Caller, Desk
@@ -271,7 +272,7 @@ def test_a_transaction_that_would_not_fit_the_log_is_refused_and_harms_nobody(de
     caller = desk.session()
     queue = caller.create("orders")
     transaction = caller.number_for()
-    most = desk.manager._context.fact_bytes_max // TAIL_BYTES
+    most = look_into(desk.manager).fact_bytes_max // TAIL_BYTES
     for _ in range(most // 100):
         caller.send(queue, *text(*"x" * 100), transaction=transaction)
     caller.ask(*_send_of(caller, queue, b"one", transaction))
@@ -319,7 +320,7 @@ def test_an_abort_visits_only_the_queues_at_which_its_session_waits(desk: Desk) 
     numbers = [caller.create(name) for name in names]
     visited: list[str] = []
     for name, number in zip(names, numbers, strict=True):
-        desk.manager._context.state.queues.numbered(number).waiters = Watched(name, visited)
+        look_into(desk.manager).state.queues.numbered(number).waiters = Watched(name, visited)
     ended, standing = caller.number_for(), caller.number_for()
     waits = caller.ask(frames.Receive(numbers[3], ended, None))
     caller.ask(frames.Receive(numbers[5], standing, None))

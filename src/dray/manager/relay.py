@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dray.errors import Misuse
+from dray.manager.change.names import next_hop
 from dray.manager.events import LinkSend, Peer
-from dray.manager.requests.admin import next_hop
 from dray.model.arguments import no_sense
 from dray.model.limits import BOX_CHARACTERS_MAX, BOXES_MAX, RELAYED_BYTES_MAX
 from dray.model.names import QueueAddress, parse_queue_address
@@ -50,8 +50,9 @@ class Meter:
 class Relay:
     """Who has which box, and over which links boxes are reached. Volatile."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: Context) -> None:
         """Begin without boxes."""
+        self.context = context
         self._owners: dict[str, tuple[Session, Peer | None, str]] = {}
         """By box: who has it, and the peer and queue under which it is attached further on."""
         self._sessions: dict[int, Meter] = {}
@@ -69,61 +70,63 @@ class Relay:
         leading = self._leading
         return [peer for peer, count in leading.items() if count] if leading else []
 
-    def attach(self, context: Context, session: Session, head: AttachBox) -> None:
+    def attach(self, session: Session, head: AttachBox) -> None:
         """Give a box to a session; raises `Misuse`. The last one to ask has it."""
         if not 0 < len(head.box) <= BOX_CHARACTERS_MAX:
             raise Misuse(f"the name of a box has 1 to {BOX_CHARACTERS_MAX} characters")
         address = parse_queue_address(head.queue)
-        self._drop(context, head.box, tell=False)
+        self._drop(head.box, tell=False)
         if len(self._owners) >= BOXES_MAX:
             raise Misuse(f"a queue manager knows at most {BOXES_MAX} boxes of file transfers")
-        peer, queue = _way(context, address)
+        peer, queue = _way(self.context, address)
         self._owners[head.box] = (session, peer, queue)
         session.boxes.add(head.box)
         if peer is not None:
             self._leading[peer] = self._leading.get(peer, 0) + 1
             if peer in self._links:
-                context.effects.append(LinkSend(peer, AttachBox(head.box, queue)))
+                self.context.effects.append(LinkSend(peer, AttachBox(head.box, queue)))
 
-    def detach(self, context: Context, session: Session, box: str) -> None:
+    def detach(self, session: Session, box: str) -> None:
         """Take a box back from a session, if it is still its."""
         owner = self._owners.get(box)
         if owner is not None and owner[0] is session:
-            self._drop(context, box, tell=True)
+            self._drop(box, tell=True)
 
-    def closed(self, context: Context, session: Session) -> None:
+    def closed(self, session: Session) -> None:
         """A session is over, and with it its boxes."""
         for box in sorted(session.boxes):
-            self.detach(context, session, box)
+            self.detach(session, box)
         self._sessions.pop(session.number, None)
 
-    def up(self, context: Context, peer: Peer) -> None:
+    def up(self, peer: Peer) -> None:
         """A link is welcome: attach there what is reached over it."""
         self._links[peer] = Meter()
         for box, (_, leading, queue) in self._owners.items():
             if leading == peer:
-                context.effects.append(LinkSend(peer, AttachBox(box, queue)))
+                self.context.effects.append(LinkSend(peer, AttachBox(box, queue)))
 
     def down(self, peer: Peer) -> None:
         """A link is down; what was on it is lost."""
         self._links.pop(peer, None)
 
-    def post(self, context: Context, head: Post, body: memoryview) -> None:
+    def post(self, head: Post, body: memoryview) -> None:
         """Pass something on towards its box, or drop it."""
-        peer, queue = _way(context, parse_queue_address(head.queue)) if head.queue else (None, "")
+        peer, queue = (
+            _way(self.context, parse_queue_address(head.queue)) if head.queue else (None, "")
+        )
         size = size_of_post(head, body)
         if peer is not None:
             meter = self._links.get(peer)
             if meter is not None and meter.spend(size):
                 further = Post(head.box, head.message, queue)
-                context.effects.append(LinkSend(peer, further, _kept(body)))
+                self.context.effects.append(LinkSend(peer, further, _kept(body)))
             return
         owner = self._owners.get(head.box)
         if owner is not None:
             session = owner[0]
             if self._sessions.setdefault(session.number, Meter()).spend(size):
                 last = Post(head.box, head.message)
-                context.answer(session, 0, last, _kept(body), held=False)
+                self.context.answer(session, 0, last, _kept(body), held=False)
 
     def credit(self, session: Session, size: int) -> None:
         """A session has taken what was passed on to it."""
@@ -137,7 +140,7 @@ class Relay:
         if meter is not None:
             meter.gain(size)
 
-    def _drop(self, context: Context, box: str, *, tell: bool) -> None:
+    def _drop(self, box: str, *, tell: bool) -> None:
         owner = self._owners.pop(box, None)
         if owner is None:
             return
@@ -148,33 +151,35 @@ class Relay:
             if not self._leading[peer]:
                 del self._leading[peer]
             if tell and peer in self._links:
-                context.effects.append(LinkSend(peer, AttachBox(box, queue, attached=False)))
+                self.context.effects.append(LinkSend(peer, AttachBox(box, queue, attached=False)))
 
 
-def handle_attach(context: Context, session: Session, request_id: int, head: AttachBox) -> None:
+def handle_attach(relay: Relay, session: Session, request_id: int, head: AttachBox) -> None:
     """Attach or detach a box."""
+    context = relay.context
     if head.attached:
-        context.relay.attach(context, session, head)
+        relay.attach(session, head)
     else:
-        context.relay.detach(context, session, head.box)
+        relay.detach(session, head.box)
     if session.role == "client":
         context.answer(session, request_id, Done(), held=False)
 
 
 def handle_post(
-    context: Context, session: Session, _request_id: int, head: Post, *, body: memoryview
+    relay: Relay, session: Session, _request_id: int, head: Post, *, body: memoryview
 ) -> None:
     """Pass on what a client or a manager that called has posted."""
+    context = relay.context
     if session.role == "manager":
         context.answer(session, 0, Credit(size_of_post(head, body)), held=False)
-    context.relay.post(context, head, body)
+    relay.post(head, body)
 
 
-def handle_credit(context: Context, session: Session, _request_id: int, head: Credit) -> None:
+def handle_credit(relay: Relay, session: Session, _request_id: int, head: Credit) -> None:
     """Note that a session has taken what was passed on to it."""
     if head.size < 0:
         raise no_sense("size", "a number of bytes from 0 on", head.size)
-    context.relay.credit(session, head.size)
+    relay.credit(session, head.size)
 
 
 def _kept(body: memoryview) -> tuple[bytes, ...]:

@@ -7,6 +7,7 @@ import pytest
 from dray.errors import InvalidArgument, Misuse
 from dray.manager.events import Answer, SessionClosed, Tick
 from dray.model.limits import BOX_CHARACTERS_MAX, MIB, RELAYED_BYTES_MAX
+from dray.testing.inspection import look_into
 from dray.wire.frames import AttachBox, Credit, Done, Post
 from tests.unit.manager.conftest import Caller
 from tests.unit.manager.net import Net, address
@@ -123,12 +124,12 @@ def test_the_boxes_of_a_program_go_with_it_also_further_on(tmp_path):
     net = Posts(tmp_path, "ab")
     producer = net.client("a")
     attach(net, producer, "t", address("b", "reports"))
-    session = net["a"].manager._context.sessions[producer.number]
+    session = look_into(net["a"].manager).sessions[producer.number]
     assert session.boxes == {"t"}
     net["a"].turn(SessionClosed(producer.number))
     net.deliver()
     for host in "ab":
-        relay = net[host].manager._context.relay
+        relay = look_into(net[host].manager).relay
         assert (relay._owners, relay.wanted()) == ({}, [])
 
 
@@ -169,7 +170,7 @@ def test_the_name_of_a_box_is_bounded(tmp_path, box):
 
 
 def test_the_number_of_boxes_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("dray.manager.requests.relay.BOXES_MAX", 2)
+    monkeypatch.setattr("dray.manager.relay.BOXES_MAX", 2)
     net = Posts(tmp_path, "a")
     caller = net.client("a")
     for box in "ab":

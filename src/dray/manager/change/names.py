@@ -1,0 +1,117 @@
+"""Queues by name: found, or made when somebody first uses the name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.errors import Misuse, QueueNotFound
+from dray.manager.events import Peer
+from dray.manager.facts import PositionsReserved, QueueCreated
+from dray.model.classes import QueueKind
+from dray.model.limits import QUEUES_MAX
+from dray.model.names import QueueAddress, parse_queue_address
+from dray.model.queue import QueueOptions
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context
+    from dray.manager.queue.queues import Queue
+
+_POSITION_BITS = 32
+
+
+def resolve(context: Context, name: str) -> Queue:
+    """Find the queue of a name; outgoing queues, journals and sub-queues are made when needed."""
+    address = seen_from_here(context, name)
+    if not address.remote:
+        return _local(context, address)
+    queue = context.state.queues.find(str(address))
+    return queue or create(context, address, QueueOptions(transactional=True))
+
+
+def known(context: Context, name: str) -> Queue | None:
+    """The queue that a message sent to a name goes into; None if there is none."""
+    return context.state.queues.find(str(seen_from_here(context, name)))
+
+
+def seen_from_here(context: Context, name: str) -> QueueAddress:
+    """A name taken apart; the address of a queue of this manager's own is its plain name."""
+    address = parse_queue_address(name)
+    if address.remote and Peer(address.host, address.port) in context.own_addresses:
+        return QueueAddress(address.queue, address.sub_queue)
+    return address
+
+
+def _local(context: Context, address: QueueAddress) -> Queue:
+    queue = context.state.queues.find(address.local_name)
+    if queue is not None or not address.sub_queue:
+        return queue or context.state.queues.named(address.local_name)
+    parent = context.state.queues.named(address.queue)
+    is_journal = address.sub_queue.casefold() == "journal"
+    return part_of(context, parent, QueueKind.JOURNAL if is_journal else QueueKind.SUB, address)
+
+
+def journal_of(context: Context, queue: Queue) -> Queue:
+    """The journal of a queue, made when it is first needed."""
+    return queue.journal or part_of(
+        context, queue, QueueKind.JOURNAL, QueueAddress(queue.name, "journal")
+    )
+
+
+def part_of(context: Context, queue: Queue, kind: QueueKind, address: QueueAddress) -> Queue:
+    """A queue's journal or a sub-queue, made when it is first needed."""
+    if queue.kind is not QueueKind.PRIVATE:
+        raise QueueNotFound(f"{queue.name!r} has no {kind}", queue=queue.name)
+    if kind is QueueKind.SUB:
+        # A journal is owed to its queue; sub-queues are as many as callers think of names.
+        _check_room(context)
+    number, name = context.state.next_queue, f"{queue.name};{address.sub_queue}"
+    options = QueueOptions(transactional=queue.options.transactional)
+    born = context.state.identity.next_birth(context.now_us)
+    created = QueueCreated(
+        number, name, str(kind), options,
+        parent=queue.number, born=born, first_position=context.state.positions_from,
+    )  # fmt: skip
+    context.record(created)
+    part = context.state.queues.numbered(number)
+    if kind is QueueKind.SUB:
+        _reserve_positions(context, part)
+    return part
+
+
+def create(context: Context, address: QueueAddress, options: QueueOptions) -> Queue:
+    """Make a queue, durably."""
+    state = context.state
+    name = str(address)
+    kind = QueueKind.OUTGOING if address.remote else QueueKind.PRIVATE
+    _check_room(context)
+    peer, remote = next_hop(context, address) if address.remote else (Peer("", 0), "")
+    host, port, secure = peer
+    created = QueueCreated(
+        state.next_queue, name, str(kind), options, host, port, remote, secure=secure,
+        born=state.identity.next_birth(context.now_us), first_position=state.positions_from,
+    )  # fmt: skip
+    context.record(created)
+    return state.queues.named(name)
+
+
+def _check_room(context: Context) -> None:
+    if len(context.state.queues) >= QUEUES_MAX:
+        raise Misuse(
+            f"a queue manager has at most {QUEUES_MAX} queues and sub-queues; delete one first"
+        )
+
+
+def next_hop(context: Context, address: QueueAddress) -> tuple[Peer, str]:
+    """Which manager an outgoing queue delivers to, and what it asks for there.
+
+    Fixed when the queue is made: what was told of its messages comes back by the same way.
+    """
+    goal = Peer(address.host, address.port, address.secure)
+    via = context.config.routes.get(goal, goal)
+    return via, address.local_name if via == goal else str(address)
+
+
+def _reserve_positions(context: Context, queue: Queue) -> None:
+    """Begin a new sub-queue's positions where no other one of its name has been."""
+    first = queue.number << _POSITION_BITS
+    context.record(PositionsReserved(queue.number, first, context.now_us))

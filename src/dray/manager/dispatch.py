@@ -1,0 +1,152 @@
+"""Which room decides about a frame, and what it is handed for that.
+
+The state that belongs to one subject (transactions, uploads, links, ...) lives in an object of its
+own. They are made here, once for each manager, and each handler gets the one that it works with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dray.manager import relay
+from dray.manager.peers import arrivals, ended_streams, links, peers, repairs, telling
+from dray.manager.relay import Relay
+from dray.manager.requests import (
+    admin,
+    backup,
+    large_messages,
+    moving,
+    receiving,
+    sending,
+    unreadable,
+    uploads,
+)
+from dray.manager.transactions import prepared, transactions
+from dray.wire import backup_frames, file_frames, frames
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context
+    from dray.manager.session import Session
+
+Subject = TypeVar("Subject")
+Handler = Callable[["Session", int, Any], None]
+BodyHandler = Callable[..., None]
+_Table = dict[type[frames.Head], Callable[[Subject, "Session", int, Any], None]]
+
+_CONTEXT: _Table[Context] = {
+    frames.Lease: admin.handle_lease,
+    frames.CreateQueue: admin.handle_create,
+    frames.OpenQueue: admin.handle_open,
+    frames.SetQuota: admin.handle_set_quota,
+    frames.ResolveOutgoing: peers.handle_resolve_outgoing,
+    frames.ListPrepared: prepared.handle_list_prepared,
+    frames.PurgeQueue: receiving.handle_purge,
+    frames.ReadPart: receiving.handle_read_part,
+    file_frames.CopyPart: receiving.handle_copy_part,
+    frames.LargeList: large_messages.handle_large_list,
+    frames.ListUploads: uploads.handle_list,
+}
+_TRANSACTIONS: _Table[transactions.Transactions] = {
+    frames.DeleteQueue: admin.handle_delete,
+    frames.Outcome: admin.handle_outcome,
+    frames.Reserve: sending.handle_reserve,
+    frames.Commit: transactions.handle_commit,
+    frames.Abort: transactions.handle_abort,
+    frames.Prepare: prepared.handle_prepare,
+    frames.SettlePrepared: prepared.handle_settle_prepared,
+    frames.Move: moving.handle_move,
+    frames.Reject: moving.handle_reject,
+    frames.ReceiveTransaction: moving.handle_receive_transaction,
+    frames.Receive: receiving.handle_receive,
+    frames.Settle: receiving.handle_settle,
+    frames.PartDamaged: large_messages.handle_part_damaged,
+    frames.LargeUnreadable: unreadable.handle_unreadable,
+    frames.UploadResume: uploads.handle_resume,
+    frames.UploadMark: uploads.handle_mark,
+    frames.UploadDrop: uploads.handle_drop,
+}
+_UPLOADS: _Table[uploads.UploadAges] = {frames.UploadBegin: uploads.handle_begin}
+_RECEIVES: _Table[large_messages.LargeReceives] = {
+    frames.LargeReceive: large_messages.handle_large_receive
+}
+_LINKS: _Table[links.Links] = {
+    frames.DescribeQueue: admin.handle_describe_queue,
+    frames.ListQueues: admin.handle_list,
+    frames.Describe: admin.handle_describe,
+    frames.PauseQueue: admin.handle_pause,
+}
+_STRANGERS: _Table[peers.Strangers] = {
+    frames.ListPeers: peers.handle_list_peers,
+    frames.AcceptPeer: peers.handle_accept_peer,
+    frames.ForgetPeer: peers.handle_forget_peer,
+}
+_BACKUPS: _Table[backup.Backups] = {
+    backup_frames.Backup: backup.handle_backup,
+    backup_frames.BackupRead: backup.handle_backup_read,
+}
+_RELAY: _Table[Relay] = {
+    frames.AttachBox: relay.handle_attach,
+    frames.Credit: relay.handle_credit,
+}
+FOR_CLIENTS = frozenset().union(
+    _CONTEXT, _TRANSACTIONS, _UPLOADS, _RECEIVES, _LINKS, _STRANGERS, _BACKUPS, _RELAY
+)
+"""What a client may send without a body."""
+WITH_BODY = frozenset(
+    {
+        ("client", frames.Send),
+        ("client", frames.Post),
+        ("client", file_frames.SendFile),
+        ("manager", frames.Data),
+        ("manager", frames.Post),
+    }
+)
+"""What a client or a manager may send with one."""
+
+
+class Subjects:
+    """What a manager keeps of each subject besides its state."""
+
+    def __init__(self, context: Context) -> None:
+        """Make them all; those that need others are handed these."""
+        self.context = context
+        self.transactions = transactions.Transactions(context)
+        self.uploads = uploads.UploadAges(self.transactions)
+        self.holes = repairs.Holes(context)
+        self.receives = large_messages.LargeReceives(self.transactions, self.holes)
+        self.sources = telling.Sources(context)
+        self.strangers = peers.Strangers(context)
+        self.relay = Relay(context)
+        self.links = links.Links(context, self.strangers, self.relay)
+        self.backups = backup.Backups(context)
+        self.for_clients = {
+            **_bound(_CONTEXT, context),
+            **_bound(_TRANSACTIONS, self.transactions),
+            **_bound(_UPLOADS, self.uploads),
+            **_bound(_RECEIVES, self.receives),
+            **_bound(_LINKS, self.links),
+            **_bound(_STRANGERS, self.strangers),
+            **_bound(_BACKUPS, self.backups),
+            **_bound(_RELAY, self.relay),
+        }
+        self.for_managers: dict[type[frames.Head], Handler] = {
+            frames.OpenStream: partial(arrivals.handle_open_stream, self.sources, self.strangers),
+            frames.Passed: partial(arrivals.handle_passed, context),
+            frames.EndStream: partial(ended_streams.handle_end_stream, self.sources, self.holes),
+            frames.ConfirmationsTaken: partial(telling.handle_taken, self.sources),
+            frames.RepairAnswer: partial(repairs.handle_answer, self.holes),
+            **_bound(_RELAY, self.relay),
+        }
+        self.with_body: dict[tuple[str, type[frames.Head]], BodyHandler] = {
+            ("client", frames.Send): partial(sending.handle_send, self.transactions),
+            ("client", frames.Post): partial(relay.handle_post, self.relay),
+            ("client", file_frames.SendFile): partial(sending.handle_send_file, self.transactions),
+            ("manager", frames.Data): partial(arrivals.handle_data, self.sources),
+            ("manager", frames.Post): partial(relay.handle_post, self.relay),
+        }
+
+
+def _bound(table: _Table[Subject], subject: Subject) -> Mapping[type[frames.Head], Handler]:
+    return {kind: partial(handler, subject) for kind, handler in table.items()}

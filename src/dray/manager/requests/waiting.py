@@ -1,0 +1,103 @@
+"""Receives that wait: who is served when something comes, and who is told that nothing came."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import TYPE_CHECKING
+
+from dray.errors import DrayError, StorePoisoned
+from dray.manager.requests.large_messages import large_receive_now
+from dray.manager.requests.moving import receive_transaction_now
+from dray.manager.requests.receiving import nothing_came, receive_now
+from dray.wire.frames import Receive, ReceiveTransaction
+
+if TYPE_CHECKING:
+    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.waiter import Waiter
+    from dray.manager.requests.large_messages import LargeReceives
+    from dray.manager.session import Session
+
+
+class Waiters:
+    """Those who wait stand at their queues; this knows when the first of them gives up."""
+
+    def __init__(self, receives: LargeReceives) -> None:
+        """Begin with nobody waiting."""
+        self._receives = receives
+        self._context = receives.context
+        self._timeouts: list[tuple[float, int]] = []
+        self._noted: dict[int, float] = {}
+        """By queue, the earliest of its entries among the timeouts: one is enough."""
+
+    def deadline(self) -> float | None:
+        """When the first wait may be over."""
+        return self._timeouts[0][0] if self._timeouts else None
+
+    def note_last(self, number: int) -> None:
+        """Look at a queue again when the wait is over that was begun there last, if one was."""
+        queue = self._context.state.queues.get(number)
+        if queue is not None and queue.waiters:
+            self._note_timeout(queue, queue.waiters[-1])
+
+    def serve(self, queue: Queue) -> None:
+        """Something became available in a queue: let those go on who waited for it."""
+        for waiter in list(queue.waiters):
+            if not queue.index.available_count:
+                return
+            if self._serve_one(waiter):
+                queue.waiters.remove(waiter)
+
+    def tick(self) -> None:
+        """Tell those whose time is over."""
+        while self._timeouts and self._timeouts[0][0] <= self._context.now:
+            at, number = heapq.heappop(self._timeouts)
+            if self._noted.get(number) == at:
+                del self._noted[number]
+            queue = self._context.state.queues.get(number)
+            if queue is not None:
+                self._expire(queue)
+                self._note_timeout(queue)
+
+    def forget(self, session: Session) -> None:
+        """A connection has ended: wait for it no longer."""
+        for number in session.waiting_at:
+            queue = self._context.state.queues.get(number)
+            if queue is not None and queue.waiters:
+                kept = [waiter for waiter in queue.waiters if waiter.session is not session]
+                queue.waiters.clear()
+                queue.waiters.extend(kept)
+
+    def _expire(self, queue: Queue) -> None:
+        for waiter in list(queue.waiters):
+            if waiter.deadline is not None and waiter.deadline <= self._context.now:
+                queue.waiters.remove(waiter)
+                error = nothing_came(queue, waiter.head.timeout)
+                self._context.refuse(waiter.session, waiter.request_id, error)
+
+    def _note_timeout(self, queue: Queue, waiter: Waiter | None = None) -> None:
+        """Look at a queue again when the first wait is over: of all its waiters, or of one more.
+
+        Waits that were answered leave nothing behind, however long they might have lasted.
+        """
+        waiting = queue.waiters if waiter is None else (waiter,)
+        deadline = min(
+            (each.deadline for each in waiting if each.deadline is not None), default=None
+        )
+        if deadline is not None and deadline < self._noted.get(queue.number, math.inf):
+            self._noted[queue.number] = deadline
+            heapq.heappush(self._timeouts, (deadline, queue.number))
+
+    def _serve_one(self, waiter: Waiter) -> bool:
+        receives, (session, request_id, head, _) = self._receives, waiter
+        try:
+            if isinstance(head, Receive):
+                return receive_now(receives.transactions, session, request_id, head)
+            if isinstance(head, ReceiveTransaction):
+                return receive_transaction_now(receives.transactions, session, request_id, head)
+            return large_receive_now(receives, session, request_id, head)
+        except StorePoisoned:
+            raise
+        except DrayError as error:
+            self._context.refuse(session, request_id, error)
+            return True

@@ -1,0 +1,86 @@
+"""Work on more messages than one turn may tell of: done portion by portion, each in a fact.
+
+A purge, a deletion or an expiry may be of a million messages, and the log may be of 16 KiB. What a
+turn says must fit one group of the log; so such work goes on with the next tick when the turn has
+said enough, and whoever asked is answered when it has come to its end.
+
+    begun      in the turn that asks for it: as many portions as fit; mostly that is all
+    parked     the group is full: goes on at the next tick at which there is room again
+    ended      answered
+    crash      what was done stays done, the rest stays as it was, and who asked does not know
+
+Works go on in the order in which they were begun. Each looks again, after each of its portions, at
+what has become of its queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.errors import DrayError, StorePoisoned
+from dray.manager.notices import NoticeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dray.manager.disk.log_room import LogRoom
+    from dray.manager.notices import Notices
+
+
+class Work(NamedTuple):
+    """Something begun: each of its steps records one fact at the most."""
+
+    steps: Iterator[None]
+    refused: Callable[[DrayError], None] | None
+    """Who is told what it raises once it was parked."""
+
+
+class Works:
+    """What was begun and has not come to its end, in the order in which it was begun."""
+
+    def __init__(self, log_room: LogRoom, notices: Notices) -> None:
+        """Begin with none."""
+        self._log_room = log_room
+        self._notices = notices
+        self._begun: deque[Work] = deque()
+
+    def __bool__(self) -> bool:
+        """Whether any is parked."""
+        return bool(self._begun)
+
+    def carry_on(
+        self, steps: Iterator[None], refused: Callable[[DrayError], None] | None = None
+    ) -> None:
+        """Do a work, now as far as the turn has room, the rest with the next ticks.
+
+        What it raises later is given to `refused`, or noted.
+        """
+        self._begun.append(Work(steps, refused))
+        if len(self._begun) == 1:
+            self._go_on_with_first(now=True)
+
+    def go_on(self) -> None:
+        """Go on with what was parked, as far as there is room."""
+        while self._begun and not self._log_room.has_said_enough:
+            self._go_on_with_first()
+
+    def _go_on_with_first(self, *, now: bool = False) -> None:
+        steps, refused = self._begun[0]
+        try:
+            for _ in steps:
+                if self._log_room.has_said_enough:
+                    return
+        except StorePoisoned:
+            raise
+        except DrayError as error:
+            self._begun.popleft()
+            if now:
+                raise
+            if refused is None:
+                sentence = f"work that was done in portions stopped before its end: {error}"
+                self._notices.add(NoticeKind.WORK_STOPPED, "storage", sentence)
+            else:
+                refused(error)
+        else:
+            self._begun.popleft()

@@ -1,0 +1,101 @@
+"""What tests and worlds see of a manager from inside: the one place that knows where it is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dray.manager.change.tidying import Tidier
+    from dray.manager.disk.disk_room import DiskRoom
+    from dray.manager.facts import AnyFact
+    from dray.manager.peers.links import Links
+    from dray.manager.peers.waiting_for_room import WaitingForRoom
+    from dray.manager.relay import Relay
+    from dray.manager.requests.waiting import Waiters
+    from dray.manager.session import Session
+    from dray.manager.state.ledger import Ledger
+    from dray.manager.state.state import State
+    from dray.manager.transactions.open_transaction import OpenTransaction
+    from dray.manager.turn import Manager
+    from dray.manager.untold_ends import UntoldEnds
+
+
+class Inside:
+    """A manager, looked into. Nothing but `record` changes anything."""
+
+    def __init__(self, manager: Manager) -> None:
+        """Look into `manager`."""
+        self._context = manager._context  # noqa: SLF001 - looked at from outside, on purpose
+        self._subjects = manager._subjects  # noqa: SLF001 - likewise
+        self.tidier: Tidier = manager._tidier  # noqa: SLF001 - likewise
+        self.waiters: Waiters = manager._waiters  # noqa: SLF001 - likewise
+
+    @property
+    def state(self) -> State:
+        """What is durable."""
+        return self._context.state
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is used of the quotas."""
+        return self._context.ledger
+
+    @property
+    def now(self) -> float:
+        """The time of the last turn."""
+        return self._context.now
+
+    @property
+    def sessions(self) -> Mapping[int, Session]:
+        """Connections that were accepted."""
+        return self._context.sessions
+
+    @property
+    def transactions(self) -> Mapping[int, OpenTransaction]:
+        """Those that are open."""
+        return self._subjects.transactions.open
+
+    @property
+    def disk_room(self) -> DiskRoom:
+        """What of the disk may be taken."""
+        return self._context.disk_room
+
+    @property
+    def waiting_for_room(self) -> WaitingForRoom:
+        """Streams that found no room."""
+        return self._subjects.sources.waiting_for_room
+
+    @property
+    def links(self) -> Links:
+        """Connections that this manager makes."""
+        return self._subjects.links
+
+    @property
+    def untold_ends(self) -> UntoldEnds:
+        """Ends of messages of which their sources are still to be told."""
+        return self._context.untold_ends
+
+    @property
+    def relay(self) -> Relay:
+        """Who has which box."""
+        return self._subjects.relay
+
+    @property
+    def fact_bytes_max(self) -> int:
+        """How many bytes one fact may take."""
+        return self._context.log_room.fact_bytes_max
+
+    def record(self, fact: AnyFact) -> None:
+        """Make a fact true that no event brings about in a test."""
+        self._context.record(fact)
+
+    def begin_turn(self, now: float) -> None:
+        """Let it be another time without an event."""
+        self._context.begin_turn(now)
+
+
+def look_into(manager: Manager) -> Inside:
+    """See a manager from inside."""
+    return Inside(manager)
