@@ -37,7 +37,6 @@ TWICE = frozenset(
         "Confirmed",
         "Connection",
         "Consumer",
-        "Cut",
         "End",
         "EndedShort",
         "Expected",

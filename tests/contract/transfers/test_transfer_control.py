@@ -214,7 +214,7 @@ def test_an_offer_that_is_cancelled_by_its_id_serves_nobody_before_it_is(
     offer.close()
     (folder,) = kept.iterdir()
     savings, meanwhile = [], []
-    withdraw = transfers._withdraw
+    withdraw = transfers.withdraw
 
     def late(*arguments):
         savings.append(Saving(incoming, tmp_path / "out"))
@@ -223,7 +223,7 @@ def test_an_offer_that_is_cancelled_by_its_id_serves_nobody_before_it_is(
         meanwhile.append(incoming.status.state)
         return withdraw(*arguments)
 
-    monkeypatch.setattr(transfers, "_withdraw", late)
+    monkeypatch.setattr(transfers, "withdraw", late)
     manager.cancel_transfer(offer.transfer_id)
     with pytest.raises(dray.TransferCancelled):
         savings[0].join()

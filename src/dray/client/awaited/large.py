@@ -17,7 +17,7 @@ import msgspec
 
 from dray.client.awaited.fragments import Origin
 from dray.client.awaited.large_message import LargeMessage, open_found
-from dray.client.awaited.lending import lender_of
+from dray.client.awaited.large_sending import Fragmentation, LargeSend, send_whole
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.transaction import (
     InTransaction,
@@ -26,38 +26,30 @@ from dray.client.awaited.transaction import (
     transaction_of,
 )
 from dray.client.awaited.unreadable import Unreadable
-from dray.client.awaited.upload import Cut, Upload, What
+from dray.client.awaited.upload import Upload
 from dray.client.calls.messages import (
-    Record,
     SendProperties,
     addressed,
     check_sendable,
-    record_of,
     spells_out_properties,
 )
 from dray.client.calls.public_calls import public
 from dray.client.calls.requests import check_timeout, wait_for
-from dray.client.files.digest import RollingDigest
-from dray.client.files.progress import Progress, Reporter
-from dray.client.files.sources import PIECES_ALIVE, AwaitedChunkSource, Source, pieces_of, source_of
+from dray.client.files.progress import Progress
+from dray.client.files.sources import AwaitedChunkSource, Source, source_of
 from dray.client.files.steps import reached
 from dray.client.files.upload_state import UnfinishedUpload, unfinished_from
 from dray.errors import (
-    DrayError,
     LargeMessageHole,
     MessageNotFound,
     NotTransactional,
     StatusQueueMissing,
-    TransactionAborted,
     TransactionUsage,
 )
-from dray.large.compression import Compressor, check_compression
+from dray.large.compression import check_compression
 from dray.large.digests import check_digest_kind
 from dray.large.split import (
-    SIZE_UNKNOWN,
     LargeMessageParameters,
-    PartMessage,
-    Split,
     check_fragment_size,
 )
 from dray.model.ids import ManagerId, MessageId, join_id
@@ -70,7 +62,6 @@ from dray.wire.frames import (
     LargeReceive,
     ListUploads,
     OpenQueue,
-    Reserve,
     SelectByCorrelation,
     SelectBySequence,
     SelectFirst,
@@ -242,9 +233,8 @@ class LargeMessageQueue:
         connection = await self._handle.link.connection()
         queue = await self._checked_to_send(connection)
         upload = Upload(self._handle.link, connection, queue, self._handle.name)
-        kind = await self._digest_for(connection, digest)
-        cut = Cut(self._parameters, self.fragment_size, kind, self._compression)
-        return await upload.send(resume, What(message, source, cut, progress))
+        sending = await self._sending(connection, message, source, progress, digest)
+        return await upload.send(resume, sending)
 
     async def _send_in(  # noqa: PLR0917 - the arguments of send
         self,
@@ -256,62 +246,24 @@ class LargeMessageQueue:
     ) -> MessageId:
         connection = connection_in(transaction, self._handle)
         queue = await self._checked_to_send(connection)
-        digest_kind = await self._digest_for(connection, digest)
-        first = await connection.numbers()
-        split = Split(
+        sending = await self._sending(connection, message, source, progress, digest)
+        return await send_whole(self._handle.link.runtime, transaction, queue, sending)
+
+    async def _sending(  # noqa: PLR0917 - the arguments of send
+        self,
+        connection: Connection,
+        message: Message,
+        source: Source | AwaitedChunkSource,
+        progress: Progress | None,
+        digest: str | None,
+    ) -> LargeSend:
+        kind = await self._digest_for(connection, digest)
+        return LargeSend(
             message,
-            ManagerId(connection.manager_id),
-            first,
-            parameters=self._parameters,
-            fragment_size=self.fragment_size,
-            digest_kind=digest_kind,
+            source,
+            Fragmentation(self._parameters, self.fragment_size, kind, self._compression),
+            progress,
         )
-
-        async def send(part: PartMessage, number: int) -> None:
-            record = await made(part, number)
-            await transaction.send_large(queue, record)
-
-        async def made(part: PartMessage, number: int) -> Record:
-            message, size = part.message, part.message.body_size
-            return await runtime.work(
-                size, record_of, message, connection.source, number, part.mark
-            )
-
-        runtime = self._handle.link.runtime
-        compressor = Compressor(self._compression)
-        lender = lender_of(source, transaction, connection)
-        report = Reporter(progress, None if source.size == SIZE_UNKNOWN else source.size)
-        try:
-            if source.size != SIZE_UNKNOWN and split.fragments_of(source.size) > 1:
-                # What there is no room for fails now, not at its last fragment.
-                _, number = await transaction.join()
-                await connection.ask(Reserve(queue, number, *split.room_for(source.size)), Done)
-            async with RollingDigest(runtime, behind=PIECES_ALIVE - 1, kind=digest_kind) as rolling:
-                await send(split.header(source.size), first)
-                reached("header-sent")
-                async for piece in pieces_of(source, self.fragment_size, runtime):
-                    await rolling.add(piece)
-                    offset = split.size
-                    packed = await runtime.work(len(piece), compressor.packed, piece)
-                    part = split.fragment(piece, packed)
-                    record = await made(part, await connection.numbers())
-                    # What was compressed has to pass through here.
-                    if lender is None or packed is not None:
-                        await transaction.send_large(queue, record)
-                    else:
-                        await lender.send(queue, record, offset)
-                    reached("fragment-sent")
-                    report.advance(len(piece))
-                if lender is not None:
-                    await lender.settle()
-                await send(split.trailer(await rolling.digest()), await connection.numbers())
-                reached("trailer-sent")
-        except BaseException as error:
-            # Half a large message must never be committed, whatever the caller does next.
-            transaction.doom(_doom_for(error, transaction))
-            raise
-        report.finish()
-        return MessageId(split.sequence_id)
 
     async def _receive(
         self,
@@ -450,13 +402,3 @@ class LargeMessageQueue:
 
 def _checked_digest(kind: str | None) -> str | None:
     return None if kind is None else check_digest_kind(kind)
-
-
-def _doom_for(error: BaseException, transaction: Transaction) -> DrayError:
-    if isinstance(error, DrayError):
-        return error
-    return TransactionAborted(
-        f"sending a large message failed ({error!r}), so transaction {transaction.id} can only be"
-        " aborted; repeat the transaction",
-        transaction_id=transaction.id,
-    )

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from dray.client.awaited.backup import back_up
+from dray.client.awaited.offers import OfferRequest
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
-from dray.client.awaited.transfers import Asked, Manner, Transfers
+from dray.client.awaited.transfers import Manner, Transfers
 from dray.client.calls.public_calls import public
 from dray.client.connections.link import Link
 from dray.client.transfer.direct import AUTOMATIC
@@ -262,7 +263,7 @@ class Manager:
         `digest` is "blake3" or "sha256", by default the digest of the queue, else "blake3". Raises
         `SourceUnreadable`, `TransferSourceChanged`.
         """
-        asked = Asked(
+        asked = OfferRequest(
             Path(path),
             str(parse_queue_address(to)),
             fragment_size,

@@ -8,15 +8,21 @@ import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dray.client.awaited.given import Given
+from dray.client.awaited.offers import (
+    ID_BYTES,
+    OfferRequest,
+    offered_file,
+    refer,
+    source_of,
+    withdraw,
+)
 from dray.client.awaited.queue import Queue
-from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
 from dray.client.calls.requests import check_seconds, check_timeout
 from dray.client.connections.link import Link, QueueHandle
-from dray.client.connections.threads import BlockingRuntime, run
 from dray.client.files.steps import reached
 from dray.client.transfer.board import Told
 from dray.client.transfer.direct import AUTOMATIC, listen_at
@@ -32,33 +38,24 @@ from dray.client.transfer.reference import (
     Reference,
     check_terms,
     read_reference,
-    reference_message,
 )
-from dray.client.transfer.source import Identity, SourceFile, changed
+from dray.client.transfer.source import SourceFile
 from dray.client.transfer.state import IN, OUT, Offered, StateFile, folder_of, is_run
 from dray.client.transfer.state import Incoming as KeptIncoming
 from dray.errors import (
-    AccessDenied,
-    InDoubt,
     MessageNotFound,
     Misuse,
-    QueueNotFound,
     ReceiveTimeout,
     TransferSourceChanged,
 )
 from dray.forks import Process, tell_of_forks
-from dray.model.classes import TransactionStatus
-from dray.model.limits import LABEL_CHARACTERS_MAX, TRANSFER_SILENCE_S
+from dray.model.limits import TRANSFER_SILENCE_S
 from dray.model.names import parse_queue_address
 from dray.model.transfer import TransferState, TransferStatus
 from dray.transfer.events import ProducerEvent, SourceBroke, Suspend
-from dray.wire.frames import Outcome, OutcomeIs
 
 if TYPE_CHECKING:
-    from dray.client.connections.runtime import Dialer
     from dray.model.message import Message
-
-_ID_BYTES: Final = 16
 
 
 class Manner(NamedTuple):
@@ -69,19 +66,6 @@ class Manner(NamedTuple):
     told: Told | None = None
     direct: bool | None = None
     """Whether a consumer may connect to its producer; None: unless that is less safe than here."""
-
-
-class Asked(NamedTuple):
-    """The request of an offer."""
-
-    path: Path
-    queue: str
-    fragment_size: int
-    window_size: int
-    wait_s: float | None
-    consumers: str
-    digest_kind: str | None
-    """None: the digest of the queue."""
 
 
 class Transfers:
@@ -99,7 +83,7 @@ class Transfers:
         self._running = []
         self._given_here = Given()
 
-    async def offer(self, asked: Asked, manner: Manner) -> Offer:
+    async def offer(self, asked: OfferRequest, manner: Manner) -> Offer:
         """Offer a file, or go on with the unfinished offer of that file to that queue."""
         if asked.wait_s is not None:
             check_seconds("request_timeout", asked.wait_s)
@@ -115,7 +99,7 @@ class Transfers:
         source = await self._link.runtime.offload(SourceFile, asked.path)
         try:
             kind = asked.digest_kind or await QueueHandle(self._link, asked.queue).digest_kind()
-            kept = await self._link.runtime.offload(_offered, asked, source, kind)
+            kept = await self._link.runtime.offload(offered_file, asked, source, kind)
             reached("offer-scanned")
             state = await self._link.runtime.offload(
                 StateFile, folder, kept.reference.transfer, OUT
@@ -248,7 +232,7 @@ class Transfers:
         """Go on with an offer of an earlier life of a program; the file must be what it was."""
         runtime = self._link.runtime
         try:
-            source = await runtime.offload(_source_of, kept)
+            source = await runtime.offload(source_of, kept)
         except TransferSourceChanged as error:
             await self._give_up(kept, state, error)
             raise
@@ -265,7 +249,7 @@ class Transfers:
         """End an offer of what there is no more, and tell whoever has its reference."""
         runtime = self._link.runtime
         try:
-            was_there = await runtime.offload(_withdraw, self._link.dialer, kept)
+            was_there = await runtime.offload(withdraw, self._link.dialer, kept)
             if was_there and kept.reference.consumers == "one":
                 await runtime.offload(state.remove)
                 return
@@ -284,7 +268,7 @@ class Transfers:
         try:
             if listener is not None and listener != AUTOMATIC:
                 listener = await runtime.offload(listen_at, manner.listen)
-            await self._refer(kept, state)
+            await refer(self._link, kept, state)
         except BaseException:
             if isinstance(listener, socket.socket):
                 listener.close()
@@ -310,7 +294,7 @@ class Transfers:
             source=source,
             listener=listener,
             silence_s=manner.silence_s,
-            withdraw=partial(_withdraw, self._link.dialer, kept),
+            withdraw=partial(withdraw, self._link.dialer, kept),
             told=manner.told,
         )
         if first is not None and not engine.core.state.final:
@@ -337,42 +321,6 @@ class Transfers:
             return
         await given.cancel()
 
-    async def _refer(self, kept: Offered, state: StateFile) -> None:
-        """Have the reference in the queue, once: its transaction is known before it is sent."""
-        runtime = self._link.runtime
-        if kept.consumers or await self._was_sent(kept):
-            return
-        queue = Queue(self._link, kept.queue)
-        message = reference_message(kept.reference, kept.request_timeout)
-        kept.offered_at = time.time()
-        if not (await queue.handle.opened()).transactional:
-            await runtime.offload(state.write, kept)
-            reached("offer-kept")
-            try:
-                await queue.send(message)
-            except InDoubt as error:
-                # The next call asks what became of it, and does not send another one.
-                kept.transaction = error.transaction_id
-                await runtime.offload(state.write, kept)
-                raise
-        else:
-            async with await Transaction.begin(self._link) as transaction:
-                kept.transaction = transaction.id
-                await runtime.offload(state.write, kept)
-                reached("offer-kept")
-                await queue.send(message, transaction=transaction)
-        reached("offer-sent")
-
-    async def _was_sent(self, kept: Offered) -> bool:
-        """Whether a reference of an earlier life of the program can still be in the queue."""
-        if not kept.transaction:
-            return False
-        live_s = kept.request_timeout
-        if live_s is not None and time.time() >= kept.offered_at + live_s:
-            return False
-        outcome = await self._link.ask(Outcome(kept.transaction), OutcomeIs)
-        return TransactionStatus(outcome.status) is TransactionStatus.COMMITTED
-
     # ------------------------------------------------------------------------------- accepting
 
     async def _accepted(
@@ -380,7 +328,7 @@ class Transfers:
     ) -> Incoming | None:
         """Take a message that is a reference; None if another consumer was first."""
         folder = await self._folder()
-        kept = KeptIncoming(reference=reference, queue=queue.name, key=secrets.token_hex(_ID_BYTES))
+        kept = KeptIncoming(reference=reference, queue=queue.name, key=secrets.token_hex(ID_BYTES))
         state = await self._link.runtime.offload(StateFile, folder, kept.key, IN)
         try:
             # Kept before it is received: a kill in between leaves both, never neither.
@@ -440,60 +388,5 @@ class Transfers:
 _OVER = (TransferState.DONE, TransferState.CANCELLED, TransferState.FAILED)
 
 
-def _offered(asked: Asked, source: SourceFile, digest_kind: str) -> Offered:
-    """Read the whole file: what is known of it before it moves."""
-    size = source.identity.size
-    check_terms(size, asked.fragment_size, asked.window_size, asked.consumers)
-    reference = Reference(
-        transfer=secrets.token_hex(_ID_BYTES),
-        label=asked.path.name[:LABEL_CHARACTERS_MAX],
-        size=size,
-        digest=str(source.scan(asked.fragment_size, digest_kind)),
-        fragment_size=asked.fragment_size,
-        window_size=asked.window_size,
-        consumers="many" if asked.consumers == "many" else "one",
-    )
-    return Offered(
-        reference=reference,
-        queue=asked.queue,
-        path=str(asked.path),
-        mtime_ns=source.identity.mtime_ns,
-        inode=source.identity.inode,
-        request_timeout=asked.wait_s,
-    )
-
-
-def _source_of(kept: Offered) -> SourceFile:
-    """The file of an earlier life's offer, read anew.
-
-    Raises `SourceUnreadable`, `TransferSourceChanged`.
-    """
-    source, reference = SourceFile(Path(kept.path)), kept.reference
-    try:
-        then, wanted = Identity(reference.size, kept.mtime_ns, kept.inode), reference.fingerprint
-        if source.identity != then or wanted != source.scan(reference.fragment_size, wanted.kind):
-            raise changed(source.path, reference.transfer)
-    except BaseException:
-        source.close()
-        raise
-    return source
-
-
 def _not_unfinished(transfer_id: str) -> Misuse:
     return Misuse(f"there is no unfinished file transfer {transfer_id!r}; see `dray transfer list`")
-
-
-def _withdraw(dialer: Dialer, kept: Offered) -> bool:
-    """Take the reference out of its queue, over a connection of its own; whether it was there.
-
-    Raises `ConnectionLost`.
-    """
-    link = Link(dialer, BlockingRuntime())
-    try:
-        run(Queue(link, kept.queue).receive_by_correlation_id(kept.reference.transfer))
-    except (MessageNotFound, QueueNotFound, AccessDenied):
-        # Somebody was first, the queue has gone with it, or it is on its way to another one.
-        return False
-    finally:
-        run(link.close())
-    return True

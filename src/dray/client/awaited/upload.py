@@ -17,10 +17,11 @@ import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from dray.client.awaited.large_sending import Fragmentation, LargeSend
 from dray.client.awaited.lending import Lender, lender_of
 from dray.client.awaited.transaction import Transaction
 from dray.client.calls.messages import record_of
@@ -40,7 +41,7 @@ from dray.client.files.upload_state import (
 )
 from dray.errors import InDoubt, Misuse
 from dray.large.compression import Compressor
-from dray.large.split import SIZE_UNKNOWN, LargeMessageParameters, PartMessage, Split
+from dray.large.split import SIZE_UNKNOWN, PartMessage, Split
 from dray.model.classes import TransactionStatus
 from dray.model.ids import ManagerId, MessageId, join_id, split_id
 from dray.model.limits import UPLOAD_MARK_BYTES, UPLOAD_MARK_PARTS
@@ -49,30 +50,11 @@ from dray.wire.frames import UploadBegin, UploadMark, UploadResume, UploadState
 if TYPE_CHECKING:
     from dray.client.connections.connection import Connection
     from dray.client.connections.link import Link
-    from dray.client.files.progress import Progress
     from dray.client.files.sources import AwaitedChunkSource, Source
     from dray.client.files.upload_state import Origin
     from dray.model.message import Message
 
 _OPEN = "open"
-
-
-class Cut(NamedTuple):
-    """How a large message is cut."""
-
-    parameters: LargeMessageParameters
-    fragment_size: int
-    digest_kind: str
-    compression: str | None = None
-
-
-class What(NamedTuple):
-    """The message to send."""
-
-    message: Message
-    source: Source | AwaitedChunkSource
-    cut: Cut
-    progress: Progress | None
 
 
 class Upload:
@@ -85,7 +67,7 @@ class Upload:
         self._queue = queue
         self._queue_name = queue_name
 
-    async def send(self, resume: str | Path, what: What) -> MessageId:
+    async def send(self, resume: str | Path, what: LargeSend) -> MessageId:
         """Send what is not there yet, and commit; raises as `LargeMessageQueue.send` does."""
         offload, cut = self._link.runtime.offload, what.cut
         said = _said(what.message, cut)
@@ -129,7 +111,7 @@ class Upload:
             transaction_id=sequence_id,
         )
 
-    async def _begin(self, file: StateFile, what: What, origin: Origin) -> UploadState:
+    async def _begin(self, file: StateFile, what: LargeSend, origin: Origin) -> UploadState:
         number = await self._connection.numbers()
         manager = ManagerId(self._connection.manager_id)
         note = Note(VERSION, join_id(manager, number), self._queue_name, origin)
@@ -143,7 +125,7 @@ class Upload:
         reached("upload-begun")
         return begun
 
-    async def _go_on(self, state: UploadState, what: What) -> None:
+    async def _go_on(self, state: UploadState, what: LargeSend) -> None:
         _, number = split_id(state.sequence_id)
         transaction = Transaction(self._link, self._connection, number)
         size = what.source.size
@@ -159,7 +141,7 @@ class Upload:
             # What was marked stays for whoever resumes it.
             transaction.let_go()
 
-    def _split(self, what: What, number: int) -> Split:
+    def _split(self, what: LargeSend, number: int) -> Split:
         return Split(
             what.message,
             ManagerId(self._connection.manager_id),
@@ -207,7 +189,7 @@ class Upload:
         """The body in pieces."""
         return pieces_of(source, size, self._link.runtime)
 
-    def rolling(self, cut: Cut) -> RollingDigest:
+    def rolling(self, cut: Fragmentation) -> RollingDigest:
         """The digest of the body."""
         return RollingDigest(self._link.runtime, behind=PIECES_ALIVE - 1, kind=cut.digest_kind)
 
@@ -225,7 +207,7 @@ class _Sending:
         self._compressor = Compressor(None)
         self._lender: Lender | None = None
 
-    async def all_of(self, state: UploadState, what: What, report: Reporter) -> None:
+    async def all_of(self, state: UploadState, what: LargeSend, report: Reporter) -> None:
         """Send what is not there yet."""
         source, cut = what.source, what.cut
         self._compressor = Compressor(cut.compression)
@@ -296,7 +278,7 @@ def _is_id(resume: str | Path) -> bool:
     return True
 
 
-def _said(message: Message, cut: Cut) -> str:
+def _said(message: Message, cut: Fragmentation) -> str:
     """A digest of everything that goes into the header besides its number."""
     said = (msgspec.structs.replace(message, body=b""), cut.parameters)
     try:

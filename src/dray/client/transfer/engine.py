@@ -18,19 +18,17 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from dray.client.connections.session import error_of
 from dray.client.transfer.board import settle
+from dray.client.transfer.box_connection import BoxConnection
 from dray.client.transfer.control import ControlSocket, Order
 from dray.client.transfer.frame_socket import SOCKET_ERRORS, FileRange, FrameSocket
 from dray.errors import DrayError, ProtocolError
 from dray.forks import Process, this_process
-from dray.model.limits import KIB
-from dray.wire.frames import AttachBox, Credit, Done, Failed, Hello, Post, Welcome
+from dray.wire.frames import Post
 from dray.wire.transfer_frames import (
     AnyMessage,
     decode_message,
     encode_message,
-    size_of_post,
 )
 
 if TYPE_CHECKING:
@@ -40,9 +38,6 @@ if TYPE_CHECKING:
 
 _RECONNECT_S: Final = 0.1
 _RECONNECT_S_MAX: Final = 2.0
-_CREDIT_BYTES: Final = 512 * KIB
-"""So much is taken before the queue manager is told of it; a fraction of what it lets wait."""
-_HELLO, _ATTACH = 1, 2
 _BUFFER_BYTES: Final = 4096
 _STOP_WITHIN_S: Final = 20.0
 _LAST_WORDS_S: Final = 5.0
@@ -61,15 +56,6 @@ class Dialled:
         self._take(self.sock)
 
 
-class Relay:
-    """The connection to the queue manager: from Hello to the answer that the box is attached."""
-
-    def __init__(self, connection: FrameSocket) -> None:
-        self.connection = connection
-        self.ready = False
-        self.taken = 0
-
-
 class Engine(ABC):
     """Runs one end of one transfer until it is over or stopped."""
 
@@ -79,7 +65,7 @@ class Engine(ABC):
         """Have `box` attached at the queue manager of `queue`; `start` begins."""
         self.board = board
         self.control = control
-        self.relay: Relay | None = None
+        self.relay: BoxConnection | None = None
         self._dialer = dialer
         self._box, self._queue = box, queue
         self._offset = time.time() - time.monotonic()
@@ -399,37 +385,22 @@ class Engine(ABC):
     def _dialled(self, sock: socket.socket) -> None:
         self._dialling = False
         connection = FrameSocket(sock)
-        self.relay = Relay(connection)
+        self.relay = BoxConnection(connection, self._box, self._queue)
         self.open(connection, self._relayed)
-        connection.put(Hello("client"), request_id=_HELLO)
         self.reachable(sock)
 
     def _relayed(self, frame: Frame) -> None:
         relay = self.relay
         assert relay is not None
-        match frame.head:
-            case Welcome():
-                relay.connection.put(AttachBox(self._box, self._queue), request_id=_ATTACH)
-            case Done():
-                relay.ready = True
-                self._reconnect_s = _RECONNECT_S
-                for box, message in self._last_words:
-                    self.post(box, message)
-                self.attached()
-            case Failed():
-                error = error_of(frame.head)
-                if not error.retryable:
-                    raise error
-                raise ProtocolError(str(error))
-            case Post():
-                relay.taken += size_of_post(frame.head, frame.body)
-                if relay.taken >= _CREDIT_BYTES:
-                    relay.connection.put(Credit(relay.taken))
-                    relay.taken = 0
-                self.heard(None, decode_message(frame.head.message), frame.body)
-                relay.connection.give_back(frame.body)
-            case _:
-                raise ProtocolError(f"{type(frame.head).__name__} has no place in a file transfer")
+        post = relay.take(frame)
+        if post is not None:
+            self.heard(None, decode_message(post.message), frame.body)
+            relay.connection.give_back(frame.body)
+        elif relay.ready:
+            self._reconnect_s = _RECONNECT_S
+            for box, message in self._last_words:
+                self.post(box, message)
+            self.attached()
 
     def message_of(self, frame: Frame) -> AnyMessage:
         """The message in a frame of the other program; raises `ProtocolError`."""

@@ -53,11 +53,16 @@ class FrameSocket:
 
     def put(self, head: Head, request_id: int = 0) -> None:
         """Send a frame without a body after all else."""
-        self._put(encode_frame(head, request_id, 0))
+        self.put_encoded(encode_frame(head, request_id, 0))
+
+    def put_encoded(self, frame: bytes) -> None:
+        """The same with a frame that is encoded already."""
+        self._pieces.append(memoryview(frame))
+        self.backlog += len(frame)
 
     def put_range(self, head: Head, piece: FileRange) -> None:
         """Send a frame whose body is a range of a file, moved by the kernel."""
-        self._put(encode_frame(head, 0, piece.left))
+        self.put_encoded(encode_frame(head, 0, piece.left))
         self._pieces.append(piece)
         self.backlog += piece.left
 
@@ -110,10 +115,6 @@ class FrameSocket:
         self._pieces.clear()
         self.backlog = 0
         self.sock.close()
-
-    def _put(self, data: bytes) -> None:
-        self._pieces.append(memoryview(data))
-        self.backlog += len(data)
 
     def _send_range(self, piece: FileRange) -> None:
         sent = os.sendfile(self.sock.fileno(), piece.descriptor, piece.offset, piece.left)

@@ -10,22 +10,21 @@ from typing import TYPE_CHECKING, Final
 
 from dray.client.files.progress import INTERVAL_S
 from dray.client.files.steps import reached
-from dray.client.transfer.board import Board, Rate, Told
+from dray.client.transfer.board import Board, Told
 from dray.client.transfer.control import ControlSocket, Order
 from dray.client.transfer.direct import DirectConnections
 from dray.client.transfer.engine import Engine
 from dray.client.transfer.frame_socket import FileRange, FrameSocket
+from dray.client.transfer.offer_status import OfferStatuses, error_of_offer, no_consumer
 from dray.client.transfer.source import SourceFile, changed
 from dray.client.transfer.state import KeptConsumer, Offered, StateFile, status_of_offer
 from dray.errors import (
     DrayError,
     Misuse,
-    TransferCancelled,
     TransferSourceChanged,
-    TransferTimeout,
 )
 from dray.model.limits import MIB, RELAY_WINDOW_BYTES, TRANSFER_SILENCE_S
-from dray.model.transfer import TransferState, TransferStatus
+from dray.model.transfer import TransferState
 from dray.transfer.copies import ConsumerCopy
 from dray.transfer.discovery import Discovery
 from dray.transfer.events import (
@@ -113,7 +112,7 @@ class Offering(Engine):
         self._was_over = self.core.state.final
         self._direct = DirectConnections(self, listener)
         self._checking: set[str] = set()
-        self._rates: dict[str, Rate] = {}
+        self._statuses = OfferStatuses(kept)
         self._posted_at = 0.0
         self._over_at: float | None = None
         self._refused_at: float | None = None
@@ -432,69 +431,4 @@ class Offering(Engine):
 
     def _tell_board(self) -> None:
         self._posted_at = self.now
-        consumers = [self._status(copy) for copy in self.core.copies.values()]
-        left = [each for each in consumers if not each.state.final] or consumers
-        slowest = min(left, key=lambda each: each.bytes_done, default=None)
-        whole = self._whole(slowest, sum(each.fragments_resent for each in consumers))
-        self.board.post(whole, consumers)
-
-    def _whole(self, slowest: TransferStatus | None, resent: int) -> TransferStatus:
-        return TransferStatus(
-            state=self._state_now(),
-            bytes_done=0 if slowest is None else slowest.bytes_done,
-            bytes_total=self.core.terms.size,
-            fragments_resent=resent,
-            rate_bytes_s=0.0 if slowest is None else slowest.rate_bytes_s,
-            transfer_id=self._reference.transfer,
-            label=self._reference.label,
-            queue=self.kept.queue,
-            path=self.kept.path,
-            error="" if self.core.error is None else self.core.error.code,
-        )
-
-    def _status(self, copy: ConsumerCopy) -> TransferStatus:
-        done = self.core.terms.bytes_before(copy.window.base)
-        rate = self._rates.setdefault(copy.key, Rate())
-        return TransferStatus(
-            state=copy.state,
-            consumer_id=copy.consumer_id,
-            bytes_done=done,
-            bytes_total=self.core.terms.size,
-            fragments_resent=copy.window.resent,
-            rate_bytes_s=rate.of(done, moving=not copy.state.final),
-            transfer_id=self._reference.transfer,
-            label=self._reference.label,
-            queue=self.kept.queue,
-            path=self.kept.path,
-            error="" if copy.error is None else copy.error.code,
-        )
-
-
-def error_of_offer(core: Producer, transfer_id: str, kept: Offered) -> DrayError | None:
-    """The error of an offer that is over; None if it is done."""
-    if core.error is not None:
-        return core.error
-    match core.state:
-        case TransferState.TIMED_OUT:
-            assert kept.request_timeout is not None
-            return TransferTimeout(
-                f"no consumer asked for {kept.path} within {kept.request_timeout:g} s; offer it"
-                " again when there is a consumer",
-                transfer_id=transfer_id,
-            )
-        case TransferState.CANCELLED:
-            return TransferCancelled(
-                f"the offer of {kept.path} was cancelled, here or by its consumer",
-                transfer_id=transfer_id,
-            )
-        case TransferState.FAILED:
-            errors = [copy.error for copy in core.copies.values() if copy.error is not None]
-            return errors[0] if errors else None
-    return None
-
-
-def no_consumer(transfer_id: str, consumer_id: str) -> Misuse:
-    """Say that an offer has no such consumer."""
-    return Misuse(
-        f"file transfer {transfer_id} has no consumer {consumer_id!r}; see `dray transfer list`"
-    )
+        self.board.post(*self._statuses.of(self.core, self._state_now()))
