@@ -16,8 +16,8 @@ from pathlib import Path
 from benches.processes import client
 from benches.results import Result
 from dray.cli.demo.processes import ManagerProcess
-from dray.store.disk import RealDisk
 from dray.store.limits import HEAP_FILE_BYTES
+from dray.store.real_disk import RealDisk
 from dray.store.store import Store
 
 SIZES = (1_000_000, 2_000_000, 4_000_000)

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from dray.store.disk import RealDisk
+from dray.store.real_disk import RealDisk
 from dray.store.store import Store
 from tests.crash.victim import HEAP_BYTES, LOG_BYTES
 from tests.unit.store.ledger import Ledger

@@ -22,7 +22,8 @@ import pytest
 from dray.errors import DrayError, StoreCorrupt
 from dray.manager.notices import Notice, NoticeKind
 from dray.model.queue import QueueOptions
-from dray.store.disk import FOLDER_NAME, LOCK_NAME, Disk, RealDisk
+from dray.store.disk import FOLDER_NAME, LOCK_NAME, Disk
+from dray.store.real_disk import RealDisk
 from dray.testing.desk import Desk, Refused, Sizes
 from dray.testing.disk import Fate, SimDisk
 from dray.testing.storage_model import Known

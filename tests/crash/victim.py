@@ -11,7 +11,7 @@ import sys
 from random import Random
 from threading import Thread
 
-from dray.store.disk import RealDisk
+from dray.store.real_disk import RealDisk
 from dray.store.store import Store
 from tests.unit.store.ledger import Ledger, busy_turn
 

@@ -18,7 +18,8 @@ from random import Random
 from dray.manager.events import LinkUp, Peer, Tick
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
-from dray.store.disk import FOLDER_NAME, LOCK_NAME, RealDisk
+from dray.store.disk import FOLDER_NAME, LOCK_NAME
+from dray.store.real_disk import RealDisk
 from dray.testing.desk import PEER_ID, Desk, Sizes
 from dray.testing.storage_model import Known
 from dray.testing.storage_peer import SEQUENCE, STREAM

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dray.store.disk import RealDisk
 from dray.store.log.checkpoint import NAMES, CheckpointState, examine
 from dray.store.reading import ReadOnlyDisk
+from dray.store.real_disk import RealDisk
 from dray.testing.desk import MANAGER_ID, PEER_ID, Desk
 from dray.testing.storage_peer import SEQUENCE, STREAM
 from dray.wire import frames

@@ -14,7 +14,7 @@ import msgspec
 from dray.daemon.config import ServeOptions
 from dray.daemon.pacing.time_slice import request_short_time_slice
 from dray.daemon.server import Server
-from dray.daemon.sockets.connection import tune
+from dray.daemon.sockets.tuning import tune
 from dray.errors import ConnectionLost
 from dray.forks import check_process, is_here, keep_from_children, this_process
 

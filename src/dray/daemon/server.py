@@ -57,8 +57,9 @@ from dray.model.ids import ManagerId
 from dray.model.names import DEFAULT_PORT
 from dray.net.tls import presenting, trusting
 from dray.net.tunnels import Tunnels
-from dray.store.disk import Disk, RealDisk
+from dray.store.disk import Disk
 from dray.store.heap.heap import Extent
+from dray.store.real_disk import RealDisk
 from dray.store.store import Store
 from dray.wire.frames import Hello, failure
 from dray.wire.stream import Frame

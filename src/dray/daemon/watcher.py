@@ -33,7 +33,7 @@ from watchdog.observers.polling import PollingObserver
 from dray.daemon.timekeeper import Timekeeper
 from dray.errors import StoreError
 from dray.store.audit import SEE_TO_IT, SEE_TO_IT_OR_TURN_IT_OFF, AuditLog, breaks, read_entries
-from dray.store.disk import FOLDER_NAME, LOCK_NAME, NO_ROOM, RealDisk
+from dray.store.disk import FOLDER_NAME, LOCK_NAME, NO_ROOM
 from dray.store.lqs import FOLDER, QUARANTINE
 from dray.store.manifest import (
     FileMark,
@@ -48,6 +48,7 @@ from dray.store.manifest import (
     was_moved,
     write_manifest,
 )
+from dray.store.real_disk import RealDisk
 
 _log = logging.getLogger(__name__)
 _NOT_WRITTEN: Final = "the manifest cannot be written"

@@ -29,7 +29,7 @@ from dray.errors import StoreCorrupt, StoreError, StoreFull
 from dray.folders import sync_folder
 from dray.store.audit import AUDIT_NAME, AuditLog
 from dray.store.decisions import LOG_NAME
-from dray.store.disk import FOLDER_NAME, LOCK_NAME, MESSAGE_FILE_UNREADABLE, NO_ROOM, RealDisk
+from dray.store.disk import FOLDER_NAME, LOCK_NAME, MESSAGE_FILE_UNREADABLE, NO_ROOM
 from dray.store.location import MOVED_NAME, MOVING_NAME, Moved, Moving, read_mark
 from dray.store.manifest import (
     MANIFEST_NAME,
@@ -40,6 +40,7 @@ from dray.store.manifest import (
     take_stock,
     write_manifest,
 )
+from dray.store.real_disk import RealDisk
 
 _PIECE: Final = 1 << 20
 

@@ -29,10 +29,11 @@ from dray.manager.state.snapshots import replay
 from dray.manager.state.state import State
 from dray.model.backup import BackupReport
 from dray.offline.checking import check_store
-from dray.store.disk import File, RealDisk
+from dray.store.disk import File
 from dray.store.heap.heap import file_name
 from dray.store.limits import LOG_BYTES
 from dray.store.log.checkpoint import Snapshots
+from dray.store.real_disk import RealDisk
 from dray.store.recovery.recovery import History
 from dray.store.store import Store
 from dray.wire.archive import ArchiveReader

@@ -19,7 +19,6 @@ from dray.store.disk import (
     MESSAGE_FILE_UNREADABLE,
     NO_ACCESS,
     ReadableBuffer,
-    fill,
     no_access,
     translated,
 )
@@ -27,6 +26,7 @@ from dray.store.heap.heap import Extent, file_name
 from dray.store.heap.heap_file import missing_file, short_file
 from dray.store.location import refuse_if_moved
 from dray.store.manifest import read_manifest
+from dray.store.real_disk import fill
 
 _DESCRIPTORS_MAX: Final = 64
 

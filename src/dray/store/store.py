@@ -16,54 +16,35 @@ the store (`guard`). Before `checkpoint_due` the owner need not think of checkpo
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from dray.errors import StoreFull, StorePoisoned
+from dray.store.counters import StoreCounters
 from dray.store.decisions import LOG_NAME, Act
 from dray.store.disk import Disk, File, ReadableBuffer
 from dray.store.guard import GuardedDisk, Health
 from dray.store.heap.heap import Heap
 from dray.store.heap.heap_file import Capture, Extent
+from dray.store.heap.releases import Releases
 from dray.store.heap.witness import note_end
-from dray.store.kinds import Kind, kind_of
+from dray.store.kinds import Kind
 from dray.store.limits import (
     EXPRESS_BYTES,
     HEAP_FILE_BYTES,
     LOG_BYTES,
     LOG_BYTES_MIN,
-    LOG_CHECKPOINT_SHARE,
-    LOG_RETRY_SHARE,
     SECTOR_BYTES,
-    STATE_BESIDE_BYTES,
-    STATE_PER_FACTS,
 )
 from dray.store.log.checkpoint import Mark, Snapshots
 from dray.store.log.group import SEAL, Range
 from dray.store.log.qmlog import Log
+from dray.store.log.schedule import CheckpointSchedule
 from dray.store.lqs import QueueFiles
 from dray.store.recovery.opening import Opening
 from dray.store.recovery.pairs import Pairs
 from dray.store.recovery.recovery import Load, RecoveryReport
 from dray.store.recovery.survey import survey
 from dray.store.syncing import Checkpoint, Draft, LiveMap, Reached, Sync
-
-
-class StoreCounters(NamedTuple):
-    """Counters since the store was opened, and how many heap files it has now."""
-
-    syncs: int
-    groups: int
-    heap_bytes: int
-    log_bytes: int
-    checkpoints: int
-    heap_files: int
-    free_heap_files: int
-    express_memory: int
-    """How many bytes of express messages stay in memory."""
-    express_in_memory: int
-    """How many are there now."""
 
 
 class Store:
@@ -98,13 +79,9 @@ class Store:
         self._witness: File
         self._opened_files: list[File] = []
         self._pairs = Pairs(self._disk)
-        self._due_at = 0
         self._checkpoint: Checkpoint | None = None
-        # Of `stated_bytes` of the log, what the newest checkpoint and the one under way contain.
-        self._stated_in_newest = self._stated_in_next = 0
-        # Released since the last group, and with each group whose sync has not ended.
-        self._released: list[Extent] = []
-        self._leaving: deque[tuple[int, list[Extent]]] = deque()
+        self._schedule = CheckpointSchedule()
+        self._releases = Releases(self._heap)
         self._handed_out: dict[str, Capture] = {}
         self._facts_durable = 0
         self._marked_at = -1
@@ -137,10 +114,9 @@ class Store:
         self._log, self._witness, self.report = opening.run(load)
         self._facts_durable = self._log.next_fact
         self._marked_at = self._log.head
-        # No less than the facts that were followed beyond it.
-        self._stated_in_newest = self._pairs.newest.lsn - self._log.head
-        # Until then a checkpoint may be the only one of its pair, or the last one is not whole.
-        self._due_at = 0 if opening.checkpoint_is_wanted else self._next_due()
+        self._schedule.opened(
+            self._pairs.newest.lsn, self._log, wanted=opening.checkpoint_is_wanted
+        )
         self._open = True
         return self.report
 
@@ -167,17 +143,12 @@ class Store:
 
         So that it has it also when somebody else has filled the disk. Raises StoreFull.
         """
-        stated = self._log.stated_bytes - self._stated_in_newest + fact_bytes
-        growth = int(stated * STATE_PER_FACTS) + STATE_BESIDE_BYTES
+        growth = self._schedule.growth(self._log, fact_bytes)
         self._pairs.have_room(self._pairs.newest.length + growth)
 
     def release(self, extent: Extent) -> None:
         """The state no longer names `extent`, as of the facts appended up to the next sync."""
-        # Its bytes stay until those are durable; no crash brings express messages back.
-        if kind_of(extent.file) is Kind.EXPRESS:
-            self._heap.free(extent)
-        else:
-            self._released.append(extent)
+        self._releases.add(extent)
 
     def discard(self, extent: Extent) -> None:
         """No fact ever named `extent` (its transaction was aborted); reuse it at once."""
@@ -214,8 +185,7 @@ class Store:
         if not self._log.pending:
             if self._log.durable < self._log.head:
                 return self._captured()
-            if self._released or self._leaving:
-                self._free_leaving()
+            self._free_released()
             return None
         ranges = self._heap.dirty_ranges()
         if not self._log.fits(len(ranges)):
@@ -246,7 +216,7 @@ class Store:
             note_end(self._witness, self._log.durable)
         self._facts_durable = max(self._facts_durable, sync.reached.facts)
         self._syncs += 1
-        self._free_leaving()
+        self._free_released()
 
     def sync(self) -> None:
         """Make everything durable here and now. Raises StoreFull, StorePoisoned."""
@@ -276,20 +246,15 @@ class Store:
         for file in files:
             self._heap.hand_back(self._handed_out.pop(file.name))
 
-    def _free_leaving(self) -> None:
-        if self._released and not self._log.pending:
-            self._leaving.append((self._log.next_fact, self._released))
-            self._released = []
-        while self._leaving and self._leaving[0][0] <= self._facts_durable:
-            for extent in self._leaving.popleft()[1]:
-                self._heap.free(extent)
+    def _free_released(self) -> None:
+        if not self._log.pending:
+            self._releases.close_group(self._log.next_fact)
+        self._releases.free(self._facts_durable)
 
     def _write_group(self, ranges: list[Range]) -> None:
         self._log.write_group(ranges)
         self._groups += 1
-        if self._released:
-            self._leaving.append((self._log.next_fact, self._released))
-            self._released = []
+        self._releases.close_group(self._log.next_fact)
 
     def _captured(self) -> Sync:
         made = self._heap.names_made
@@ -318,10 +283,7 @@ class Store:
         """
         if self._log.pending and not self._log.fits(self._heap.dirty_files):
             return True
-        return self._checkpoint is None and self._log.head >= self._due_at
-
-    def _next_due(self) -> int:
-        return self._pairs.newest.lsn + self._log.capacity // LOG_CHECKPOINT_SHARE
+        return self._checkpoint is None and self._schedule.is_due(self._log)
 
     def begin_checkpoint(self, snapshots: Snapshots | Iterable[bytes]) -> Checkpoint | None:
         """A checkpoint of the owner's state, as of the facts appended so far; None if one runs.
@@ -350,7 +312,7 @@ class Store:
             epoch=self._log.epoch,
             waiting=self._log.pending,
         )
-        self._stated_in_next = self._log.stated_bytes
+        self._schedule.begun(self._log)
         self._checkpoint = Checkpoint(self._captured(), drafts, mark, live_map)
         return self._checkpoint
 
@@ -360,12 +322,11 @@ class Store:
         self.end_sync(checkpoint.sync)
         self._checkpoint = None
         if checkpoint.refused is not None:
-            self._due_at = self._log.head + self._log.capacity // LOG_RETRY_SHARE
+            self._schedule.refused(self._log)
             return
         self._pairs.written(checkpoint.marks)
-        self._stated_in_newest = self._stated_in_next
         self._log.tail = self._pairs.tail
-        self._due_at = self._next_due()
+        self._schedule.written(self._pairs.newest.lsn, self._log)
         self._checkpoints += 1
 
     def checkpoint(self, snapshots: Snapshots | Iterable[bytes]) -> None:
@@ -386,10 +347,7 @@ class Store:
 
     def read(self, extent: Extent, *, offset: int = 0, length: int | None = None) -> bytes:
         """The bytes of `extent`, or `length` of them from `offset`. Raises StoreCorrupt."""
-        rest = extent.length - offset
-        image = bytearray(rest if length is None else min(length, rest))
-        self._heap.read_into(extent, memoryview(image), offset)
-        return bytes(image)
+        return self._heap.read(extent, offset, length)
 
     def read_into(self, extent: Extent, view: memoryview, *, offset: int = 0) -> int:
         """Fill `view` with bytes of `extent` from `offset`; say how many. Raises StoreCorrupt."""

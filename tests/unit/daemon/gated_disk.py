@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 
 from dray.errors import StoreFull, StorePoisoned
-from dray.store.disk import ReadableBuffer, RealDisk, RealFile
+from dray.store.disk import ReadableBuffer
+from dray.store.real_disk import RealDisk, RealFile
 
 
 class Gate:

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from dray.daemon.limits import OUTBOX_ITEMS_MAX, SPARE_BODIES_MAX
-from dray.daemon.sockets.connection import tune
+from dray.daemon.sockets.tuning import tune
 from dray.errors import ProtocolError
 from dray.wire import frames
 from tests.unit.daemon.raw_client import RawClient, connected

@@ -23,9 +23,9 @@ from dray.manager.events import (
 from dray.manager.turn import Manager
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
-from dray.store.disk import RealDisk, RealFile
 from dray.store.heap.heap import Extent
 from dray.store.limits import EXPRESS_BYTES
+from dray.store.real_disk import RealDisk, RealFile
 from dray.store.store import Store
 from dray.wire import frames
 from dray.wire.record import PLAIN, PartMark, encode_record

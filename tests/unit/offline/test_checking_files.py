@@ -8,8 +8,8 @@ import pytest
 
 from dray.model.queue import QueueOptions
 from dray.offline.checking import check_store
-from dray.store.disk import RealDisk
 from dray.store.lqs import FOLDER, file_name
+from dray.store.real_disk import RealDisk
 from dray.testing.desk import Desk, Sizes
 from dray.wire import frames
 

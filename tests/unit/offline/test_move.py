@@ -12,10 +12,10 @@ from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreM
 from dray.offline import move as module
 from dray.offline.move import Move, move_store
 from dray.store.audit import AUDIT_NAME, read_entries, verify_chain
-from dray.store.disk import RealDisk
 from dray.store.location import MOVED_NAME, MOVING_NAME
 from dray.store.manifest import MANIFEST_NAME
 from dray.store.reading import ReadOnlyDisk
+from dray.store.real_disk import RealDisk
 from dray.store.store import Store
 
 NOW = 1_700_000_000.0

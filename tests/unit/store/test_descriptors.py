@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from dray.errors import StoreCorrupt
-from dray.store.disk import RealDisk
 from dray.store.heap.descriptors import Descriptors
 from dray.store.heap.heap import Heap
 from dray.store.heap.heap_file import HeapFile
+from dray.store.real_disk import RealDisk
 from dray.testing.disk import SimDisk
 
 FILE_BYTES = 1000

@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StorePoisoned
-from dray.store.disk import RealDisk
 from dray.store.reading import ReadOnlyDisk
+from dray.store.real_disk import RealDisk
 from dray.testing.disk import Fate, SimDisk
 
 
@@ -199,7 +199,7 @@ def test_a_data_directory_that_cannot_be_made_is_one_clear_error(tmp_path):
 
 def test_the_system_is_told_to_begin_writing_and_not_waited_for(tmp_path, monkeypatch):
     told = []
-    monkeypatch.setattr("dray.store.disk._sync_file_range", lambda *call: told.append(call))
+    monkeypatch.setattr("dray.store.real_disk._sync_file_range", lambda *call: told.append(call))
     file = RealDisk(tmp_path).open("f", size=10)
     file.begin_writing()
     write_and_do_not_wait = 2
@@ -208,7 +208,7 @@ def test_the_system_is_told_to_begin_writing_and_not_waited_for(tmp_path, monkey
 
 
 def test_where_the_system_cannot_begin_writing_nothing_is_missed(tmp_path, monkeypatch):
-    monkeypatch.setattr("dray.store.disk._sync_file_range", None)
+    monkeypatch.setattr("dray.store.real_disk._sync_file_range", None)
     file = RealDisk(tmp_path).open("f", size=10)
     file.write(b"x", 0)
     file.begin_writing()

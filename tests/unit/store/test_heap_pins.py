@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.store.disk import RealDisk
 from dray.store.heap.heap import Extent, Heap
+from dray.store.real_disk import RealDisk
 
 FILE_BYTES = 4096
 

@@ -11,7 +11,6 @@ import pytest
 
 from dray.errors import StoreCorrupt, StoreLocked
 from dray.store.decisions import TABLE, Act, Finding, LogState, Pair, decide
-from dray.store.disk import RealDisk
 from dray.store.heap.maps import MAP_NAMES
 from dray.store.kinds import file_name
 from dray.store.log.checkpoint import (
@@ -23,6 +22,7 @@ from dray.store.log.checkpoint import (
     examine,
 )
 from dray.store.reading import ReadOnlyDisk
+from dray.store.real_disk import RealDisk
 from dray.store.recovery.recovery import Loss
 from dray.store.recovery.survey import survey
 from dray.testing.disk import Fate, SimDisk

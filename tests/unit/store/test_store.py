@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from dray.errors import StoreCorrupt, StoreFull, StorePoisoned
-from dray.store.disk import RealDisk
 from dray.store.heap.heap import Extent
+from dray.store.real_disk import RealDisk
 from dray.store.store import Store
 from dray.testing.disk import Fate, SimDisk, SimFile
 from tests.unit.store.ledger import HEAP_BYTES, LOG_BYTES, Ledger, busy_turn, opened, small_store

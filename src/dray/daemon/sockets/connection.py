@@ -23,9 +23,6 @@ from dray.daemon.files.copying import Copier, Piece, Source
 from dray.daemon.files.lent_files import LentFiles
 from dray.daemon.limits import (
     ENOUGH_TO_READ_ON,
-    KEEPALIVE_IDLE_S,
-    KEEPALIVE_INTERVAL_S,
-    KEEPALIVE_PROBES,
     KEPT_BODY_BYTES_MIN,
     LINGER_S,
     OUTBOX_BYTES_MAX,
@@ -37,12 +34,13 @@ from dray.daemon.limits import (
     READ_FRAMES_PER_PASS,
     SCRATCH_BYTES,
     SPARE_BODIES_MAX,
-    UNIX_BUFFER_BYTES,
 )
 from dray.daemon.pacing.backlog import Backlog
 from dray.daemon.sockets.intake import Intake
 from dray.daemon.sockets.outbox import Heap, Outbox, size_of, unpin_all
-from dray.errors import DrayError, ProtocolError, TargetUnwritable
+from dray.daemon.sockets.reasons import reason_of, uncopied
+from dray.daemon.sockets.tuning import tune
+from dray.errors import DrayError, ProtocolError
 from dray.forks import keep_from_children
 from dray.manager.events import Into
 from dray.net.tls import carries_files
@@ -206,7 +204,7 @@ class Connection:
             if error is None:
                 self.send(head, request_id, (bytes(before),))
             else:
-                self.send(failure(_uncopied(error)), request_id)
+                self.send(failure(uncopied(error)), request_id)
             self.flush()
 
         try:
@@ -442,35 +440,3 @@ class Connection:
         if self._lent is not None:
             self._lent.close()
         self._owner.connection_closed(self, reason)
-
-
-def tune(sock: socket.socket) -> None:
-    """Set what every connection wants of its socket."""
-    sock.setblocking(False)
-    if sock.family == socket.AF_UNIX:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNIX_BUFFER_BYTES)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNIX_BUFFER_BYTES)
-        return
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A machine that vanished would otherwise hold its transactions open for ever.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
-
-
-def _uncopied(error: BaseException) -> DrayError:
-    """Say why nothing was copied into a client's file."""
-    if isinstance(error, DrayError):
-        return error
-    if not isinstance(error, OSError):
-        raise error
-    reason = reason_of(error)
-    return TargetUnwritable(f"the file cannot be written: {reason}", path="", reason=reason)
-
-
-def reason_of(error: OSError) -> str:
-    """The error in the words of the system."""
-    if error.errno and error.errno > 0:
-        return os.strerror(error.errno)
-    return error.strerror or str(error)

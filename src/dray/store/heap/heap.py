@@ -218,6 +218,13 @@ class Heap:
         if heap_file.position:
             self._reuse_if_empty(heap_file)
 
+    def read(self, extent: Extent, offset: int, length: int | None) -> bytes:
+        """The bytes of `extent`, or `length` of them from `offset`. Raises StoreCorrupt."""
+        rest = extent.length - offset
+        image = bytearray(rest if length is None else min(length, rest))
+        self.read_into(extent, memoryview(image), offset)
+        return bytes(image)
+
     def read_into(self, extent: Extent, view: memoryview, offset: int = 0) -> int:
         """Fill `view` with the bytes of `extent` from `offset`. Raises StoreCorrupt."""
         length = min(len(view), extent.length - offset)

@@ -12,8 +12,9 @@ from dray.manager.turn import Manager
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.offline.checking import check_store
-from dray.store.disk import RealDisk, no_access
+from dray.store.disk import no_access
 from dray.store.lqs import decode, file_name
+from dray.store.real_disk import RealDisk
 from dray.store.store import Store
 from dray.testing.disk import SimDisk
 from dray.wire import frames

@@ -10,9 +10,9 @@ from dray import errors
 from dray.manager.disk.disk_room import DiskRoom, Promise
 from dray.manager.events import SessionClosed
 from dray.model.message import Message
-from dray.store.disk import RealFile
 from dray.store.limits import CHECKPOINT_BYTES, STATE_PER_FACTS
 from dray.store.log.checkpoint import TRANSACTIONS
+from dray.store.real_disk import RealFile
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import HEADER_BYTES

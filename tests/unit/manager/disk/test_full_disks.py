@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dray import errors
 from dray.manager.queue.accounts import Account
 from dray.model.message import Message
-from dray.store.disk import RealFile
+from dray.store.real_disk import RealFile
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import HEADER_BYTES, encode_record

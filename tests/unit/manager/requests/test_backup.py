@@ -16,8 +16,8 @@ from dray.model.message import Message
 from dray.offline.backup import back_up_stopped
 from dray.offline.checking import check_store
 from dray.offline.restoring import SUFFIX, restore
-from dray.store.disk import RealDisk
 from dray.store.heap.heap import Extent
+from dray.store.real_disk import RealDisk
 from dray.testing.inspection import look_into
 from dray.wire import backup_frames, frames
 from dray.wire.archive import About, ArchiveWriter

@@ -1,0 +1,303 @@
+"""The disk of the operating system: files by descriptor, the folder `storage`, its lock."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, cast
+
+from dray.errors import StoreError, StoreLocked, StorePoisoned
+from dray.folders import sync_folder
+from dray.forks import keep_from_children
+from dray.store.disk import (
+    FOLDER_NAME,
+    LOCK_NAME,
+    LOOK_AT_THE_DISK,
+    NO_DESCRIPTORS,
+    OwnChanges,
+    ReadableBuffer,
+    translated,
+    translation,
+    unreadable,
+)
+from dray.store.location import check_location
+
+_PID_CHARACTERS: Final = 31
+
+
+def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """Linux has a call for which Python has no function."""
+    try:
+        found = ctypes.CDLL(None).sync_file_range
+    except (AttributeError, OSError):
+        return None
+    found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return cast("Callable[[int, int, int, int], int]", found)
+
+
+_sync_file_range = _find_sync_file_range()
+_BEGIN_WRITING: Final = 2
+"""SYNC_FILE_RANGE_WRITE."""
+
+
+class RealFile:
+    """A file of the operating system, by descriptor."""
+
+    def __init__(self, name: str, descriptor: int, changes: OwnChanges | None = None) -> None:
+        """Own the `descriptor` of the file called `name`."""
+        self.name = name
+        self._descriptor = descriptor
+        self._changes = changes
+        keep_from_children(self)
+
+    def write(self, data: ReadableBuffer, offset: int) -> None:
+        """Write all of `data`; the system may take it in several bites."""
+        try:
+            written = os.pwrite(self._descriptor, data, offset)
+            while written < len(data):
+                rest = memoryview(data)[written:]
+                written += os.pwrite(self._descriptor, rest, offset + written)
+        except OSError as error:
+            raise translation(error, self.name, "write") from error
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        """Fill `view`; fewer bytes only at the end of the file."""
+        return fill(view, self._descriptor, offset, name=self.name)
+
+    def begin_writing(self) -> None:
+        """Hand dirty pages to the disk, where the system can do so without waiting for it.
+
+        An error stays with the file until `sync`, which the store calls in any case.
+        """
+        if _sync_file_range is not None:
+            _sync_file_range(self._descriptor, 0, 0, _BEGIN_WRITING)
+
+    def sync(self) -> None:
+        """Flush with fdatasync, which lets other threads run."""
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            # For want of room too: what the kernel could not place it may have dropped.
+            sentence = f"Could not sync {self.name}: {error.strerror}; {LOOK_AT_THE_DISK}"
+            raise StorePoisoned(sentence, file=self.name) from error
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend to `size`."""
+        with translated(self.name, "truncate"):
+            os.ftruncate(self._descriptor, size)
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return os.fstat(self._descriptor).st_size
+
+    def descriptor(self) -> int:
+        """Give the descriptor, good until the store is called next."""
+        return self._descriptor
+
+    def fileno(self) -> int:
+        """The same; below 0 once it is closed."""
+        return self._descriptor
+
+    def close(self) -> None:
+        """Close once; later calls do nothing."""
+        if self._descriptor >= 0:
+            if self._changes is not None:
+                self._changes.closes(self.name)
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+class RealDisk:
+    """The folder `storage` under a data directory, made if missing."""
+
+    def __init__(self, path: str | os.PathLike[str], *, changes: OwnChanges | None = None) -> None:
+        """Take the data directory at `path`, telling `changes`. Raises StoreMoved, StoreError."""
+        self.path = Path(path)
+        self._folder = self.path / FOLDER_NAME
+        self._changes = changes
+        self._lock = -1
+        check_location(self.path)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            sync_folder(self.path)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def lock(self) -> None:
+        """Hold an exclusive lock on `storage/lock`, with the process id inside for people."""
+        try:
+            descriptor = os.open(self._folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o640)
+        except OSError as error:
+            raise self._unusable(error) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            told = os.pread(descriptor, _PID_CHARACTERS, 0).decode("ascii", "replace")
+            owner = told.strip() or "unknown"
+            os.close(descriptor)
+            sentence = f"{self.path} belongs to process {owner}, which is alive; stop it first"
+            raise StoreLocked(sentence, directory=str(self.path), pid=owner) from error
+        try:
+            # The store may have been moved away while we waited at the door.
+            check_location(self.path)
+        except StoreError:
+            os.close(descriptor)
+            raise
+        try:
+            # As long each time, over the one before: a full disk keeps nobody out of his store.
+            os.pwrite(descriptor, b"%-*d\n" % (_PID_CHARACTERS, os.getpid()), 0)
+        except OSError as error:
+            os.close(descriptor)
+            raise translation(error, LOCK_NAME, "write") from error
+        self._lock = descriptor
+        # A child that held it, too, would keep the store locked when this process has ended.
+        keep_from_children(self)
+
+    def fileno(self) -> int:
+        """The descriptor of the lock; below 0 without one."""
+        return self._lock
+
+    def open(self, name: str, *, size: int = 0) -> RealFile:
+        """Open for reading and writing; what found no room leaves nothing behind."""
+        path = self._folder / name
+        with translated(name, "open"):
+            try:
+                descriptor, known = os.open(path, os.O_RDWR), True
+            except FileNotFoundError:
+                self._make_folder(name)
+                self._tell(comes=name)
+                descriptor, known = os.open(path, os.O_RDWR | os.O_CREAT, 0o640), False
+            file = RealFile(name, descriptor, self._changes)
+            before = file.size() if size else 0
+            try:
+                if before < size:
+                    os.posix_fallocate(descriptor, 0, size)
+            except OSError:
+                if known:
+                    # What room there was has been taken before the error.
+                    os.ftruncate(descriptor, before)
+                file.close()
+                if not known:
+                    self._tell(goes=name)
+                    path.unlink()
+                raise
+        return file
+
+    def open_to_read(self, name: str) -> int:
+        """Open a file that is there; nothing is told to the audit, which sees no such opening."""
+        try:
+            return os.open(f"{self._folder}/{name}", os.O_RDONLY)
+        except OSError as error:
+            if error.errno in NO_DESCRIPTORS:
+                raise translation(error, name, "open") from error
+            raise unreadable(error, name) from error
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        with translated(name, "look for"):
+            return (self._folder / name).exists()
+
+    def names(self, folder: str = "") -> list[str]:
+        """The files of a folder; none if there is no such folder yet."""
+        with translated(folder or FOLDER_NAME, "list"):
+            if folder and not (self._folder / folder).exists():
+                return []
+            with os.scandir(self._folder / folder) as entries:
+                return sorted(entry.name for entry in entries if entry.is_file())
+
+    def not_files(self) -> list[str]:
+        """Names in the folder that are not files."""
+        with translated(FOLDER_NAME, "list"), os.scandir(self._folder) as entries:
+            return sorted(entry.name for entry in entries if not entry.is_file())
+
+    def had_store(self) -> bool:
+        """Nothing tells: this one keeps no manifest."""
+        return False
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename, also into another folder."""
+        with translated(old, "rename"):
+            self._make_folder(new)
+            self._tell(goes=old, comes=new)
+            (self._folder / old).rename(self._folder / new)
+
+    def remove(self, name: str) -> None:
+        """Unlink."""
+        with translated(name, "remove"):
+            self._tell(goes=name)
+            (self._folder / name).unlink()
+
+    def sync_directory(self, folder: str = "") -> None:
+        """Flush the folder itself."""
+        with translated(folder or FOLDER_NAME, "sync"):
+            self._make_folder(f"{folder}/")
+            sync_folder(self._folder / folder)
+
+    def _unusable(self, error: OSError) -> StoreError:
+        """Nothing of a store was touched yet: another user's, read-only, no folder..."""
+        within = os.path.relpath(error.filename or self.path, self.path)
+        what = "" if within == os.curdir else f" {within}:"
+        sentence = (
+            f"{self.path} cannot be used as data directory:{what} {error.strerror}; name another,"
+            " or give it to the user who runs this, to read and to write"
+        )
+        return StoreError(sentence, directory=str(self.path))
+
+    def _make_folder(self, name: str) -> None:
+        folder = self._folder / os.path.dirname(name)
+        if not folder.exists():
+            self._tell(comes=os.path.dirname(name))
+            folder.mkdir(exist_ok=True)
+            sync_folder(self._folder)
+
+    def _tell(self, *, goes: str = "", comes: str = "") -> None:
+        if self._changes is not None:
+            if goes:
+                self._changes.goes(goes)
+            if comes:
+                self._changes.comes(comes)
+
+    def free_bytes(self) -> int:
+        """Room the file system gives to ordinary users."""
+        status = self._status()
+        return status.f_bavail * status.f_frsize
+
+    def size_bytes(self) -> int:
+        """How large the file system is."""
+        status = self._status()
+        return status.f_blocks * status.f_frsize
+
+    def _status(self) -> os.statvfs_result:
+        try:
+            # Asked for with every message: by descriptor, where there is one.
+            return os.statvfs(self._folder if self._lock < 0 else self._lock)
+        except OSError as error:
+            raise translation(error, FOLDER_NAME, "measure") from error
+
+    def close(self) -> None:
+        """Give up the lock; the file stays, because removing it would race with the next owner."""
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            # A child that has just been forked holds the lock too, until it closes its copy.
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            os.close(lock)
+
+
+def fill(view: memoryview, descriptor: int, offset: int, *, name: str) -> int:
+    """Read into `view` until it is full or the file called `name` ends; give how much came.
+
+    Raises StoreCorrupt if the system cannot read there.
+    """
+    done = 0
+    try:
+        while done < len(view):
+            got = os.preadv(descriptor, [view[done:]], offset + done)
+            if not got:
+                break
+            done += got
+    except OSError as error:
+        raise unreadable(error, name) from error
+    return done
