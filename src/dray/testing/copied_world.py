@@ -3,8 +3,11 @@
 A stream world in which nobody says `restore`: a node's disk is replaced by an earlier copy of it
 (put back), loses the end of what it had synced (a flipped bit in what is newest), or comes up as
 the copy of another moment while its peers were served by the first (a clone that takes over, and
-the first one that comes back). Streams that diverge wait for a person, who accepts them a little
-later: then some messages may come twice, and still none may be lost.
+the first one that comes back). A copy of a running node runs beside it, both deliver what their
+clients send, and one of them goes for good (a twin). A node starts over an empty disk at its known
+address, as if its disk were not mounted, until the true one is back. Streams that diverge wait for
+a person, who accepts them a little later: then some messages may come twice, and still none may be
+lost.
 
 `python -m dray.testing.copied_world SEED` runs one world again.
 """
@@ -12,15 +15,28 @@ later: then some messages may come twice, and still none may be lost.
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
+from collections import Counter
+from functools import partial
+from typing import Any, NamedTuple
 
 from dray.delivery.events import Grown
 from dray.testing.network import Link
-from dray.testing.stream_node import STREAMS, BrokenPromiseError, Canary, Node, inbox_of
+from dray.testing.stream_node import (
+    EMPTY,
+    STREAMS,
+    BrokenPromiseError,
+    Canary,
+    Node,
+    NodeDisk,
+    inbox_of,
+)
 from dray.testing.stream_world import NODES, TROUBLED_S, StreamWorld
 from dray.wire.frames import Head
 
 COPIES, TROUBLES = 12, 6
+EMPTY_DISKS, TWINS = 4, 4
+TWIN_STAYS = 0.5
+"""Share of two copies at once of which the later one stays."""
 PERSON_S = 1.0
 """How long it takes until a person resolves a stream that has diverged."""
 
@@ -28,8 +44,7 @@ PERSON_S = 1.0
 class _Copy(NamedTuple):
     """A node's disk at one moment, and how much its clients had been told by then."""
 
-    checkpoint: bytes | None
-    synced: tuple[tuple[object, ...], ...]
+    disk: NodeDisk
     snapshot: bytes
     told: dict[tuple[str, str], int]
 
@@ -41,18 +56,33 @@ class CopiedWorld(StreamWorld):
         """Draw its troubles."""
         super().__init__(seed, canary)
         self.troubles = self.troubles._replace(stall=self.rng.choice([0, 0.05]))
-        self.put_back_count = self.cut_count = self.clone_count = self.diverged_count = 0
+        self.met = Counter[str]()
+        """How often each trouble came."""
+        self._twins: dict[str, Node] = {}
+        self._told_by_twins: dict[tuple[str, str], list[bytes]] = {pair: [] for pair in STREAMS}
         self._copies: dict[str, list[_Copy]] = {name: [] for name in NODES}
         self._forgiven: set[bytes] = set()
         self._twice: set[tuple[str, str]] = set()
-        self._branch: dict[str, int] = dict.fromkeys(NODES, 0)
+        self._branches = 0
+        self._branch: dict[Node, int] = dict.fromkeys(self.nodes.values(), 0)
         self._sent_in: dict[bytes, int] = {}
         """In which branch of its source's past each message was sent; each copy begins one."""
+        for node in self.nodes.values():
+            # Whoever meets a node for the first time takes any manager for it.
+            node.life.known = {peer: peer for peer in node.peers}
+            node.disk = NodeDisk(node.life.snapshot(), ())
 
     def run(self) -> str:
         """Live through the troubles, with copies among them."""
-        acts = ((self.copy, COPIES), (self.put_back, TROUBLES), (self.cut_off, TROUBLES))
-        for act, count in (*acts, (self.clone, TROUBLES)):
+        acts = (
+            (self.copy, COPIES),
+            (self.put_back, TROUBLES),
+            (self.cut_off, TROUBLES),
+            (self.clone, TROUBLES),
+            (self.empty, EMPTY_DISKS),
+            (self.run_twice, TWINS),
+        )
+        for act, count in acts:
             for _ in range(count):
                 node = self.nodes[self.rng.choice(NODES)]
                 at = self.rng.uniform(0, TROUBLED_S)
@@ -60,58 +90,95 @@ class CopiedWorld(StreamWorld):
         return super().run()
 
     def submit(self, source: str, peer: str, count: int) -> None:
+        """Send to a node and to its twin; clients do not find their queues over an empty disk."""
+        if self.nodes[source].is_itself:
+            super().submit(source, peer, count)
+        twin = self._twins.get(source)
+        if twin is not None and twin.up:
+            self._told_by_twins[source, peer] += self.commit(twin, peer, count)
+
+    def commit(self, node: Node, peer: str, count: int) -> list[bytes]:
         """Note the branch of what is sent: there is an order within a branch, and none between."""
-        before = len(self.submitted[source, peer])
-        super().submit(source, peer, count)
-        for body in self.submitted[source, peer][before:]:
-            self._sent_in[body] = self._branch[source]
+        journal = self.submitted[node.name, peer]
+        before = len(journal)
+        told = super().commit(node, peer, count)
+        for body in journal[before:]:
+            self._sent_in[body] = self._branch[node]
+        return told
 
     def copy(self, node: Node) -> None:
         """Copy a node's disk between two turns, while the node runs."""
-        if node.up:
+        if _is_up(node):
             self._copies[node.name].append(self._copy_of(node))
 
     def put_back(self, node: Node) -> None:
         """Put an earlier copy of the disk in its place; nobody tells the node."""
         copies = self._copies[node.name]
-        if not node.up or not copies or not self.troubled:
+        if not _is_up(node) or not copies or not self.troubled:
             return
         copy = self.rng.choice(copies)
-        self.put_back_count += 1
+        self.met["put back"] += 1
         self.schedule.happened("put back", node.name)
         self._replace(node, copy)
 
     def cut_off(self, node: Node) -> None:
         """Lose the last fact that was synced, as by a flipped bit in what is newest."""
-        if not node.up or not node.synced or not self.troubled:
+        if not _is_up(node) or not node.synced or not self.troubled:
             return
-        self.cut_count += 1
+        self.met["cut off"] += 1
         self.schedule.happened("cut off", node.name)
-        before = self._copy_of(node)
-        node.synced.pop()
-        after = self._copy_of(node)._replace(told=self._told_without_last(node, before))
-        self._replace(node, after)
+        copy = self._copy_of(node)
+        self._forgive_fact(node.synced[-1])
+        self._replace(node, copy._replace(disk=NodeDisk(node.checkpoint, tuple(node.synced[:-1]))))
 
     def clone(self, node: Node) -> None:
         """Let a copy take the node's place for a while, then let the first one come back."""
-        if not node.up or not self.troubled:
+        if not _is_up(node) or not self.troubled:
             return
-        self.clone_count += 1
+        self.met["clone"] += 1
         self.schedule.happened("clone", node.name)
         first = self._copy_of(node)
         told = {pair: len(bodies) for pair, bodies in self.told.items()}
         node.kill()
-        node.checkpoint, node.synced = first.checkpoint, list(first.synced)
+        node.disk = first.disk
 
         def comes_back() -> None:
-            if node.up and self.troubled:
+            if _is_up(node) and self.troubled:
                 self._replace(node, first._replace(told=told))
 
         self.schedule.after(self.rng.uniform(1.2, 4.0), comes_back)
 
+    def empty(self, node: Node) -> None:
+        """Start a node over an empty disk, as another manager, until its own disk is back."""
+        if not _is_up(node) or not self.troubled:
+            return
+        self.met["empty"] += 1
+        self.schedule.happened("empty", node.name)
+        node.kill()
+        true_disk, node.disk = node.disk, EMPTY
+        node.manager_id = f"not {node.name}"
+
+        def comes_back() -> None:
+            if node.up:
+                node.kill()
+            node.disk = true_disk
+            node.manager_id = node.name
+
+        self.schedule.after(self.rng.uniform(1.2, 4.0), comes_back)
+
+    def run_twice(self, node: Node) -> None:
+        """Run a copy of a running node beside it, until one of the two goes for good."""
+        if not _is_up(node) or not self.troubled or node.name in self._twins:
+            return
+        self.met["two at once"] += 1
+        self.schedule.happened("two at once", node.name)
+        twin = self._twins[node.name] = Node(node.name, self, self._copy_of(node).disk)
+        self._branch[twin] = self._next_branch()
+        self.schedule.after(self.rng.uniform(0.5, 4.0), lambda: self._run_once(node))
+
     def diverged(self, node: Node, peer: str) -> None:
         """A stream stops; a person resolves it a little later."""
-        self.diverged_count += 1
+        self.met["diverged"] += 1
         self.schedule.after(PERSON_S, lambda: self._resolve(node, peer))
 
     def check(self) -> None:
@@ -133,8 +200,12 @@ class CopiedWorld(StreamWorld):
         """End the troubles; a person looks once more at what has diverged."""
         super().heal()
         for node in self.nodes.values():
-            for peer in node.peers:
-                self.schedule.after(PERSON_S, lambda n=node, p=peer: self._resolve(n, p))  # type: ignore[misc]
+            self._look_at(node)
+
+    def _look_at(self, node: Node) -> None:
+        """Let a person resolve what has diverged at a node."""
+        for peer in node.peers:
+            self.schedule.after(PERSON_S, partial(self._resolve, node, peer))
 
     def _resolve(self, node: Node, peer: str) -> None:
         def decide() -> list[tuple[Link, Head, bytes]]:
@@ -144,46 +215,75 @@ class CopiedWorld(StreamWorld):
             node.append("resolved", peer)
             return node.outgoing(peer, Grown())
 
-        if node.up:
+        if _is_up(node):
             node.turn(decide)
-        else:
+        elif not node.gone:
             self.schedule.after(PERSON_S, lambda: self._resolve(node, peer))
+
+    def _run_once(self, node: Node) -> None:
+        """End a node or its twin for good; what only that one held is lost with it.
+
+        A message is in the queue of its copy until it is delivered, so what is no longer there must
+        have arrived. The twin has received nothing, for it is not the one that others call.
+        """
+        twin = self._twins.pop(node.name)
+        twin.gone = True
+        twin_stays = _is_up(node) and self.rng.random() < TWIN_STAYS
+        stays, goes = (twin, node) if twin_stays else (node, twin)
+        self._forgiven |= _waiting(goes) - _waiting(stays)
+        for (source, peer), told in self._told_by_twins.items():
+            if source == node.name:
+                self.told[source, peer] += told
+                told.clear()
+        for each in (goes, twin):
+            if each.up:
+                each.kill()
+        if stays is twin:
+            self._forgive_received(node, twin.life.inbox)
+            self._branch[node] = self._branch[twin]
+            node.disk = twin.disk
+            self._look_at(node)
+
+    def _next_branch(self) -> int:
+        self._branches += 1
+        return self._branches
 
     def _copy_of(self, node: Node) -> _Copy:
         told = {pair: len(bodies) for pair, bodies in self.told.items()}
-        return _Copy(node.checkpoint, tuple(node.synced), node.life.snapshot(), told)
+        return _Copy(node.disk, node.life.snapshot(), told)
 
-    def _told_without_last(self, node: Node, before: _Copy) -> dict[tuple[str, str], int]:
-        """How much clients had been told before the fact that is lost: at most that many fewer."""
-        lost = before.synced[-1]
-        told = dict(before.told)
-        if lost[0] == "admitted":
-            pair = (node.name, str(lost[1]))
-            bodies = lost[4]
-            assert isinstance(bodies, list)
-            told[pair] = max(0, told[pair] - len(bodies))
-        elif lost[0] == "accepted":
-            received = lost[5]
-            assert isinstance(received, list)
-            self._forgiven.update(received)
-        return told
+    def _forgive_fact(self, lost: tuple[Any, ...]) -> None:
+        """Clients may miss the messages of a fact that is lost."""
+        if lost[0] in ("admitted", "accepted"):
+            self._forgiven.update(lost[-1])
 
     def _replace(self, node: Node, copy: _Copy) -> None:
-        self._branch[node.name] += 1
+        self._branch[node] = self._next_branch()
         node.kill()
-        node.checkpoint, node.synced = copy.checkpoint, list(copy.synced)
+        node.disk = copy.disk
         self._forgive(node, copy)
 
     def _forgive(self, node: Node, copy: _Copy) -> None:
         """Clients of a lost past may miss what was sent or received in it."""
-        inbox = inbox_of(copy.snapshot)
         for source, peer in STREAMS:
             if source == node.name:
                 self._forgiven.update(self.told[source, peer][copy.told[source, peer] :])
-            if peer == node.name:
-                kept = set(inbox.get(source, []))
-                had = node.life.inbox.get(source, [])
-                self._forgiven.update(each for each in had if each not in kept)
+        self._forgive_received(node, inbox_of(copy.snapshot))
+
+    def _forgive_received(self, node: Node, inbox: dict[str, list[bytes]]) -> None:
+        for source, had in node.life.inbox.items():
+            kept = set(inbox.get(source, []))
+            self._forgiven.update(each for each in had if each not in kept)
+
+
+def _is_up(node: Node) -> bool:
+    """Whether a node runs over its own disk."""
+    return node.up and node.is_itself
+
+
+def _waiting(node: Node) -> set[bytes]:
+    """What the outgoing queues of a node hold."""
+    return {body for queue in node.life.queues.values() for body in queue.bodies.values()}
 
 
 if __name__ == "__main__":

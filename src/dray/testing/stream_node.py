@@ -59,6 +59,10 @@ class Canary(NamedTuple):
     """Defences that can be taken out, to see that the worlds would notice."""
 
     speak_first: bool = False
+    sends_to_strangers: bool = False
+    """Whether a node sends to whichever manager answers where it knew another one."""
+    takes_from_every_copy: bool = False
+    """Whether a node takes a stream on every link, whichever copy of its source has called last."""
     incoming: type[IncomingStreams] = IncomingStreams
     outgoing: type[OutgoingStream] = OutgoingStream
 
@@ -81,6 +85,7 @@ class _Stored(msgspec.Struct, array_like=True):
     age: int
     sent_in: dict[str, int]
     met: dict[str, list[list[Life]]]
+    known: dict[str, str]
     outgoing: list[StreamSnapshot]
     queues: list[tuple[dict[int, bytes], int]]
     incoming: list[IncomingSnapshot]
@@ -100,6 +105,8 @@ class _Life:
         self.age = stored.age if stored else 0
         self.sent_in: dict[str, int] = stored.sent_in if stored else {}
         self.met: dict[str, list[list[Life]]] = stored.met if stored else {}
+        self.known: dict[str, str] = stored.known if stored else {}
+        """The id of the manager that was met at each address."""
         self.incoming = canary.incoming(stored.incoming if stored else ())
         self.inbox: dict[str, list[bytes]] = stored.inbox if stored else {}
         self.queues = {peer: _Queue() for peer in peers}
@@ -150,6 +157,8 @@ class _Life:
                 self.sent_in[peer] = life
             case ("met", source, lives):
                 self.met[source] = met_with(self.met.get(source, ()), lives)
+            case ("found", peer, manager_id):
+                self.known[peer] = manager_id
             case ("diverged", peer, sequence_id, upto):
                 self.streams[peer].diverge(sequence_id, upto)
             case ("resolved", peer):
@@ -162,6 +171,7 @@ class _Life:
                 self.age,
                 self.sent_in,
                 self.met,
+                self.known,
                 [stream.state() for stream in self.streams.values()],
                 [(queue.bodies, queue.last) for queue in self.queues.values()],
                 self.incoming.state(),
@@ -170,22 +180,50 @@ class _Life:
         )
 
 
+class NodeDisk(NamedTuple):
+    """What a node finds when it starts."""
+
+    checkpoint: bytes | None
+    synced: tuple[tuple[Any, ...], ...]
+
+
+EMPTY = NodeDisk(None, ())
+
+
 class Node:
     """One machine: a disk, a life, links."""
 
-    def __init__(self, name: str, world: StreamWorld) -> None:
-        """Begin with an empty disk."""
+    def __init__(self, name: str, world: StreamWorld, disk: NodeDisk | None = None) -> None:
+        """Begin with a disk; without one it is empty."""
         self.name = name
+        self.manager_id = name
         self.world = world
+        self.gone = False
+        """Whether it never starts again."""
         self.peers = [to for source, to in STREAMS if source == name]
-        self.checkpoint: bytes | None = None
-        self.synced: list[tuple[Any, ...]] = []
+        self.disk = disk or EMPTY
         self.dirty: list[tuple[Any, ...]] = []
         self.up = False
         self.start()
 
+    @property
+    def disk(self) -> NodeDisk:
+        """The checkpoint and the facts that were synced since; a copy of a store is this."""
+        return NodeDisk(self.checkpoint, tuple(self.synced))
+
+    @disk.setter
+    def disk(self, disk: NodeDisk) -> None:
+        self.checkpoint, self.synced = disk.checkpoint, list(disk.synced)
+
+    @property
+    def is_itself(self) -> bool:
+        """Whether it runs over its own disk; over an empty one it is another manager."""
+        return self.manager_id == self.name
+
     def start(self) -> None:
-        """Recover from the disk, dial every peer."""
+        """Recover from the disk, dial every peer. A node that is up already goes on."""
+        if self.gone or self.up:
+            return
         stored = msgspec.msgpack.decode(self.checkpoint, type=_Stored) if self.checkpoint else None
         self.life = _Life(self.peers, self.world.canary, stored)
         for fact in self.synced:
@@ -220,15 +258,14 @@ class Node:
 
     def dial(self, peer: str) -> None:
         """Try to connect to a peer; again later if it is down."""
-        if not self.up:
+        if not self.up or not self.is_itself:
             return
         world, listener = self.world, self.world.nodes.get(peer)
         if listener is None or not listener.up:
-            at = self.backoffs[peer].failed(world.schedule.now)
-            life = self.life
-            world.schedule.after(
-                at - world.schedule.now, lambda: self.dial(peer) if self.life is life else None
-            )
+            self.dial_later(peer)
+            return
+        if self.is_stranger(peer, listener):
+            self.dial_later(peer)
             return
         self.backoffs[peer].succeeded()
         ends: tuple[Endpoint, Endpoint] = (self, listener)
@@ -238,7 +275,25 @@ class Node:
         listener.links.append(link)
         listener.callers[link] = list(self.life.lives)
         past = Past(tuple(self.life.lives), self.life.sent_in.get(peer, 0))
-        self.turn(lambda: self.outgoing(peer, LinkReady(past)))
+        met = listener.manager_id
+
+        def decide() -> list[tuple[Link, Head, bytes]]:
+            if self.life.known.get(peer) != met:
+                self.append("found", peer, met)
+            return self.outgoing(peer, LinkReady(past))
+
+        self.turn(decide)
+
+    def dial_later(self, peer: str) -> None:
+        """Try again after a pause, unless this life has ended by then."""
+        now, life = self.world.schedule.now, self.life
+        at = self.backoffs[peer].failed(now)
+        self.world.schedule.after(at - now, lambda: self.dial(peer) if self.life is life else None)
+
+    def is_stranger(self, peer: str, listener: Node) -> bool:
+        """Whether another manager answers where this one has met one; it is sent nothing."""
+        known = self.life.known.get(peer, listener.manager_id)
+        return known != listener.manager_id and not self.world.canary.sends_to_strangers
 
     def broken(self, link: Link) -> None:
         """Dial again if the link was ours."""
@@ -346,19 +401,24 @@ class Node:
                 if self.world.unlucky(self.world.chances.refuse):
                     return [(link, StreamRefused(stream, "full", "no", question=question), b"")]
                 if not self.is_newest(other.name, link):
-                    return []
+                    if not self.is_other_copy(other.name, link):
+                        return []
+                    why = "another copy has called later"
+                    return [
+                        (link, StreamRefused(stream, "other-copy", why, question=question), b"")
+                    ]
                 key = StreamKey(other.name, stream)
                 self.questions[link, key] = question
                 return [(link, self.position(link, key), b"")]
             case Data():
-                if self.newest.get(other.name) is not link:
-                    return []
+                if not self.takes(other.name, link):
+                    return self.not_open(link, StreamKey(other.name, head.stream))
                 return [
                     (link, self.data(link, StreamKey(other.name, head.stream), head, frame), b"")
                 ]
             case Passed():
-                if self.newest.get(other.name) is not link:
-                    return []
+                if not self.takes(other.name, link):
+                    return self.not_open(link, StreamKey(other.name, head.stream))
                 return [(link, self.passed(link, StreamKey(other.name, head.stream), head), b"")]
             case StreamState():
                 said = PeerState(head.sequence_id, head.upto, head.question, head.life, head.met)
@@ -370,10 +430,25 @@ class Node:
     def is_newest(self, source: str, link: Link) -> bool:
         """Let a source's stream come on this link only, unless a newer one has it already."""
         newest = self.newest.get(source)
-        if newest in self.links and self.links.index(newest) > self.links.index(link):
+        later = newest in self.links and self.links.index(newest) > self.links.index(link)
+        if later and not self.world.canary.takes_from_every_copy:
             return False
         self.newest[source] = link
         return True
+
+    def is_other_copy(self, source: str, link: Link) -> bool:
+        """Whether the copy of a source that has opened its stream last is not the one here."""
+        newest = self.callers[self.newest[source]]
+        return self.callers[link][-1] not in newest
+
+    def takes(self, source: str, link: Link) -> bool:
+        """Whether messages of a source are taken on this link."""
+        return self.newest.get(source) is link or self.world.canary.takes_from_every_copy
+
+    def not_open(self, link: Link, key: StreamKey) -> list[tuple[Link, Head, bytes]]:
+        """Tell a source that its stream is not open on this link, so that it asks again."""
+        question = self.questions.get((link, key), 0)
+        return [(link, StreamRefused(key.stream, "not-open", "not open", question=question), b"")]
 
     def data(self, link: Link, key: StreamKey, head: Data, frame: Frame) -> StreamState:
         """Let in what the predicate lets in, in one fact with the position; say where we are."""

@@ -67,7 +67,7 @@ class StreamWorld:
         self.submitted: dict[tuple[str, str], list[bytes]] = {pair: [] for pair in STREAMS}
         self.told: dict[tuple[str, str], list[bytes]] = {pair: [] for pair in STREAMS}
         self.expired: set[bytes] = set()
-        self.reminders: dict[tuple[str, str], float] = {}
+        self.reminders: dict[tuple[Node, str], float] = {}
         self.nodes: dict[str, Node] = {}
         for name in NODES:
             self.nodes[name] = Node(name, self)
@@ -84,25 +84,28 @@ class StreamWorld:
     def remind(self, node: Node, peer: str, stream: OutgoingStream) -> None:
         """See to it that a stream gets a Tick at its deadline."""
         at = stream.deadline()
-        if at is None or self.reminders.get((node.name, peer)) == at:
+        if at is None or self.reminders.get((node, peer)) == at:
             return
-        self.reminders[node.name, peer] = at
+        self.reminders[node, peer] = at
         self.schedule.after(max(0.0, at - self.schedule.now), lambda: self.tick(node, peer, at))
 
     def tick(self, node: Node, peer: str, at: float) -> None:
         """Send the Tick, if the node still lives and waits for it."""
-        if self.reminders.get((node.name, peer)) == at:
-            del self.reminders[node.name, peer]
+        if self.reminders.get((node, peer)) == at:
+            del self.reminders[node, peer]
             if node.up:
                 node.turn(lambda: node.outgoing(peer, Tick()))
 
     def submit(self, source: str, peer: str, count: int) -> None:
         """A client commits messages to one outgoing queue; it is told only if the node survives."""
         node = self.nodes[source]
-        if not node.up:
-            return
-        journal = self.submitted[source, peer]
-        bodies = [f"{source}{peer}{len(journal) + n:06}".encode() for n in range(count)]
+        if node.up:
+            self.told[source, peer] += self.commit(node, peer, count)
+
+    def commit(self, node: Node, peer: str, count: int) -> list[bytes]:
+        """Commit messages at a node; gives those of which the client is told."""
+        journal = self.submitted[node.name, peer]
+        bodies = [f"{node.name}{peer}{len(journal) + n:06}".encode() for n in range(count)]
         journal += bodies
         life = node.life
 
@@ -112,8 +115,7 @@ class StreamWorld:
             return node.outgoing(peer, Grown())
 
         node.turn(decide)
-        if node.up:
-            self.told[source, peer] += bodies
+        return bodies if node.up else []
 
     def trouble(self, source: str, peer: str) -> None:
         """Perhaps expire a message, pause or resume a stream."""
