@@ -17,10 +17,10 @@ from typing import Any
 from benches.limits import make_payload, write_fresh_mb_s
 from benches.processes import ClientProcess, client
 from benches.results import Result
-from dray.cli.demo.processes import ManagerProcess
 from dray.errors import DrayError
 from dray.model.limits import LINK_WINDOW_BYTES
-from dray.testing.bad_line import BadLine
+from dray.testing.processes import ManagerProcess
+from tests.lines.bad_line import BadLine
 
 SMALL_BYTES, SMALL_COUNT, BATCH = 1024, 50_000, 100
 BIG_BYTES, BIG_BATCH = 4_000_000, 10

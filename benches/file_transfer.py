@@ -18,11 +18,11 @@ from pathlib import Path
 from benches.limits import make_payload
 from benches.processes import ClientProcess
 from benches.results import Result
-from dray.cli.demo.processes import ManagerProcess
 from dray.errors import DrayError
-from dray.testing.bad_line import BadLine
-from dray.testing.cable import Faults
-from dray.testing.namespaces import Place, cabled, why_not
+from dray.testing.processes import ManagerProcess
+from tests.lines.bad_line import BadLine
+from tests.lines.cable import Faults
+from tests.lines.namespaces import Place, cabled, why_not
 
 BAR, DELAY_BAR = 0.5, 0.8
 DELAY_S = 0.05

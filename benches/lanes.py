@@ -20,8 +20,8 @@ from pathlib import Path
 from benches.limits import make_payload
 from benches.processes import ClientProcess, client
 from benches.results import Result
-from dray.cli.demo.processes import ManagerProcess
-from dray.testing.bad_line import BadLine
+from dray.testing.processes import ManagerProcess
+from tests.lines.bad_line import BadLine
 
 BAR_MS = 50
 EVERY_S = 0.02

@@ -20,8 +20,8 @@ from pathlib import Path
 from benches.limits import copy_mb_s, digest_mb_s, make_payload, write_again_mb_s, write_fresh_mb_s
 from benches.processes import client
 from benches.results import Result
-from dray.cli.demo.processes import ManagerProcess
 from dray.large.digests import DIGEST_KIND_DEFAULT, SHA256
+from dray.testing.processes import ManagerProcess
 
 SEND_BAR = 0.7
 RECEIVE_BAR = 0.5

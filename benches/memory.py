@@ -12,8 +12,8 @@ from benches.limits import make_payload
 from benches.processes import client, peak, reset_peak
 from benches.results import Result
 from benches.transfer import await_arrival
-from dray.cli.demo.processes import ManagerProcess
 from dray.model.limits import MIB
+from dray.testing.processes import ManagerProcess
 
 BAR_MIB = 64
 SIZE_FACTOR = 2

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from dray.cli.demo.interrupts import uninterrupted
 from dray.errors import DrayError
+from dray.testing.interrupts import uninterrupted
 
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 30.0

@@ -29,8 +29,8 @@ from benches.limits import copy_mb_s, make_payload, write_fresh_mb_s
 from benches.peer_servers import SYNC_ALWAYS, missing, nats, rabbitmq
 from benches.processes import client
 from benches.results import Result
-from dray.cli.demo.processes import ManagerProcess
 from dray.errors import DrayError
+from dray.testing.processes import ManagerProcess
 
 OBJECT_STORE_BAR, RABBITMQ_BAR = 5, 3
 ALONE = "the machine alone"

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dray.cli.demo.interrupts import uninterrupted
 from dray.errors import DrayError
-from dray.testing.namespaces import Place
+from dray.testing.interrupts import uninterrupted
+from tests.lines.namespaces import Place
 
 CLIENT_WITHIN_S = 1800
 _RESET_PEAK = "5"

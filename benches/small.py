@@ -12,7 +12,7 @@ from pathlib import Path
 from benches.limits import syncs_per_s
 from benches.processes import client
 from benches.results import Result
-from dray.cli.demo.processes import ManagerProcess
+from dray.testing.processes import ManagerProcess
 
 MESSAGE_BYTES = 1024
 BATCH = 100

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benches.processes import client
 from benches.results import Result
-from dray.cli.demo.processes import ManagerProcess
+from dray.testing.processes import ManagerProcess
 
 MESSAGE_BYTES = 1024
 CLIENTS = 64

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benches.processes import client, memory
 from benches.results import Result
-from dray.cli.demo.processes import ManagerProcess
+from dray.testing.processes import ManagerProcess
 
 SHALLOW, DEEP = 1_000, 1_000_000
 TURNS = 5

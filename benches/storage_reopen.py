@@ -11,8 +11,8 @@ from pathlib import Path
 from benches.limits import make_payload
 from benches.processes import client
 from benches.results import Result
-from dray.cli.demo.processes import ManagerProcess
 from dray.model.limits import GIB
+from dray.testing.processes import ManagerProcess
 
 COPIES = 8
 BAR_S = 5

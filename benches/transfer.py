@@ -12,9 +12,9 @@ from pathlib import Path
 from benches.limits import make_payload, write_fresh_mb_s
 from benches.processes import client
 from benches.results import Result
-from dray.cli.demo.processes import ManagerProcess
 from dray.errors import DrayError
 from dray.model.limits import FRAGMENT_BYTES_MAX
+from dray.testing.processes import ManagerProcess
 
 ARRIVAL_WITHIN_S = 600.0
 

@@ -13,7 +13,7 @@ import dray
 from dray.wire.frames import Commit, Receive, Send
 from tests.contract.conftest import DOORS
 from tests.contract.faces import inside
-from tests.losing_line import LosingLine
+from tests.lines.losing_line import LosingLine
 
 PIECE = bytes(3 << 20)
 KINDS = pytest.mark.parametrize(

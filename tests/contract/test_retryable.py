@@ -18,7 +18,7 @@ from dray.errors import every_error
 from dray.wire import backup_frames
 from dray.wire import frames as said
 from tests.contract.faces import inside
-from tests.losing_line import LosingLine
+from tests.lines.losing_line import LosingLine
 
 PEER = "dray://127.0.0.1:1"
 OUTGOING = f"{PEER}/there"

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 import dray
-from dray.cli.demo.processes import ManagerProcess
+from dray.testing.processes import ManagerProcess
 from tests.integration.commands import COMMAND, WITHIN_S, environment
 from tests.integration.commands import dray as run
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import click
 import pytest
 
-from dray.cli.demo.processes import READY_WITHIN_S
 from dray.cli.program import program
 from dray.manager.notices import NoticeKind
+from dray.testing.processes import READY_WITHIN_S
 from tests.integration.commands import until
 from tools.check_docs import FENCE
 from tools.write_reference import REFERENCE, command_line_page, errors_page

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dray.testing.cable import Faults
-from dray.testing.namespaces import DEVICE, cabled, why_not
 from tests.integration.commands import environment, until
+from tests.lines.cable import Faults
+from tests.lines.namespaces import DEVICE, cabled, why_not
 from tools.check_docs import FENCE
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "connect-two-machines.md"

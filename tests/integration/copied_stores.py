@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Self
 
-from dray.cli.demo.processes import ManagerProcess
+from dray.testing.processes import ManagerProcess
 from tests.integration.commands import until
 
 QUICK = "reconnect_delay_s = 0.1\nresend_schedule_s = [0.3]\n"

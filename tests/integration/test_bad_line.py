@@ -8,9 +8,9 @@ import threading
 import pytest
 
 import dray
-from dray.cli.demo.processes import ManagerProcess
-from dray.testing.bad_line import BadLine, Inward, Outward
+from dray.testing.processes import ManagerProcess
 from tests.integration.commands import until
+from tests.lines.bad_line import BadLine, Inward, Outward
 
 DELAY_S = 0.05
 BATCH = 100

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dray import LargeMessageQueue
-from dray.cli.demo.processes import ManagerProcess
 from dray.large.digests import DIGESTS
+from dray.testing.processes import ManagerProcess
 from tests.integration.commands import dray, environment, finish, started, until, words
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from dray.cli.demo.processes import ManagerProcess
 from dray.model.limits import MESSAGE_BYTES_MAX
+from dray.testing.processes import ManagerProcess
 from dray.wire.record import HEADER_BYTES
 from tests.integration.commands import COMMAND, dray, environment, finish, started
 from tests.integration.small_disk import may_mount, on_small_disk

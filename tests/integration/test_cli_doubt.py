@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from dray.cli.demo.processes import ManagerProcess
 from dray.cli.doubt import was_committed
 from dray.errors import DrayError, InDoubt
 from dray.model.classes import TransactionStatus
+from dray.testing.processes import ManagerProcess
 from tests.integration.commands import finish, started, until
 
 pytestmark = pytest.mark.slow

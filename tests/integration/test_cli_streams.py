@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import dray
-from dray.cli.demo.processes import ManagerProcess
 from dray.errors import TargetUnwritable
+from dray.testing.processes import ManagerProcess
 from tests.integration.commands import COMMAND, environment
 
 pytestmark = pytest.mark.slow

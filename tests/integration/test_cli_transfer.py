@@ -10,9 +10,9 @@ import subprocess
 import pytest
 
 import dray
-from dray.cli.demo.processes import ManagerProcess
 from dray.large.digests import DIGESTS
 from dray.model.transfer import TransferState
+from dray.testing.processes import ManagerProcess
 from tests.integration.commands import COMMAND, WITHIN_S, environment, until
 
 pytestmark = pytest.mark.slow

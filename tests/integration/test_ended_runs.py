@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.cli.demo.processes import ManagerProcess
+from dray.testing.processes import ManagerProcess
 
 HERE = Path(__file__).parent
 

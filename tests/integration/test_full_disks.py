@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import dray
-from dray.cli.demo.processes import ManagerProcess
 from dray.model.classes import QueueKind
+from dray.testing.processes import ManagerProcess
 from tests.integration.commands import until
 from tests.integration.small_disk import may_mount, on_small_disk
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.cli.demo.processes import ManagerProcess
+from dray.testing.processes import ManagerProcess
 from tests.integration.commands import until
 from tests.integration.kill_loop_journal import committed, read
 from tests.integration.kill_loop_sender import LARGE_EVERY, NUMBERS_PER_BATCH, large_body

@@ -12,8 +12,8 @@ import time
 import pytest
 
 import dray
-from dray.cli.demo.processes import ManagerProcess
-from dray.testing.bad_line import BadLine
+from dray.testing.processes import ManagerProcess
+from tests.lines.bad_line import BadLine
 
 FRAGMENT_BYTES = 4_000_000
 WAITS_S = 60.0

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dray.cli.demo.processes import ManagerProcess
 from dray.model.limits import MIB
 from dray.store.limits import HEAP_FILE_BYTES
+from dray.testing.processes import ManagerProcess
 from tests.integration.commands import COMMAND, dray, environment, finish, until
 
 GROWTH_BYTES_MAX = 64 * MIB

@@ -7,11 +7,11 @@ from contextlib import suppress
 import pytest
 
 import dray
-from dray.cli.demo.processes import ManagerProcess
 from dray.client.connections.address import parse_address
+from dray.testing.processes import ManagerProcess
 from dray.wire.frames import Commit, Receive, Send
 from tests.integration.commands import dray as command
-from tests.losing_line import WAIT_S, LosingLine
+from tests.lines.losing_line import WAIT_S, LosingLine
 
 pytestmark = pytest.mark.slow
 COMMITTED, ABORTED = dray.TransactionStatus.COMMITTED, dray.TransactionStatus.ABORTED

@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 
 import dray
-from dray.cli.demo.processes import ManagerProcess
 from dray.client.connections.address import parse_address
+from dray.testing.processes import ManagerProcess
 from dray.wire.frames import Commit, Receive, Send
-from tests.losing_line import WAIT_S, LosingLine
+from tests.lines.losing_line import WAIT_S, LosingLine
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(900)]
 

@@ -1,7 +1,7 @@
 """Two real queue managers, each in a network namespace, over a cable that is bad and is cut.
 
 It is the kernel's own TCP that meets delay, loss, repetition and reordering of packets; see
-`dray.testing.namespaces`. The test reaches both managers through their Unix sockets.
+`tests.lines.namespaces`. The test reaches both managers through their Unix sockets.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import msgspec
 import pytest
 
 import dray
-from dray.testing.cable import Faults
-from dray.testing.namespaces import cabled, why_not
 from tests.integration.test_bad_line import BATCH, numbered
+from tests.lines.cable import Faults
+from tests.lines.namespaces import cabled, why_not
 
 BAD = Faults(delay_s=0.05, loss=0.01, repetition=0.002, reordering=0.01, late_s=0.02)
 """50 ms each way; one packet in a hundred is lost, and one is overtaken."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.cli.demo.processes import ManagerProcess
+from dray.testing.processes import ManagerProcess
 from tests.integration.commands import dray as command
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(900)]

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from dray.cli.demo.processes import ManagerProcess
 from dray.testing.kills import KillLoop, KillTally
-from dray.testing.shadow import BrokenPromiseError
+from dray.testing.processes import ManagerProcess
+from dray.testing.promises import BrokenPromiseError
 from tests.integration.commands import dray
 
 

@@ -6,8 +6,7 @@ from collections import Counter
 
 import pytest
 
-from dray.testing.copied_world import CopiedWorld
-from dray.testing.stream_node import BrokenPromiseError, Canary
+from dray.testing.promises import BrokenPromiseError
 from tests.simulation.defences import (
     CountsNewMessagesAsOld,
     HealsUnsaid,
@@ -15,6 +14,8 @@ from tests.simulation.defences import (
     SendsTheWholeCopy,
     TrustsEveryPosition,
 )
+from tests.worlds.copied_world import CopiedWorld
+from tests.worlds.stream_node import Canary
 
 WORLDS = 400
 
@@ -40,7 +41,7 @@ def test_copies_of_stores_lose_no_message_and_double_none_unless_a_person_decide
         try:
             world.run()
         except Exception:
-            print(f"\nrun it again: python -m dray.testing.copied_world {seed}")
+            print(f"\nrun it again: python -m tests.worlds.copied_world {seed}")
             raise
         met += world.met
         went_through["worlds of streams with copied stores"] += 1

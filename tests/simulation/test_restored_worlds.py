@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dray.testing.restored_world import RestoredWorld
-from dray.testing.stream_node import BrokenPromiseError, Canary
+from dray.testing.promises import BrokenPromiseError
 from tests.simulation.defences import (
     CountsNewMessagesAsOld,
     MarksNoLife,
     SendsTheWholeCopy,
     TrustsEveryPosition,
 )
+from tests.worlds.restored_world import RestoredWorld
+from tests.worlds.stream_node import Canary
 
 WORLDS = 400
 
@@ -37,7 +38,7 @@ def test_a_restore_in_the_middle_of_traffic_duplicates_nothing_and_loses_only_wh
         try:
             world.run()
         except Exception:
-            print(f"\nrun it again: python -m dray.testing.restored_world {seed}")
+            print(f"\nrun it again: python -m tests.worlds.restored_world {seed}")
             raise
         restores += world.restores
         went_through["worlds of streams with restores"] += 1

@@ -7,9 +7,10 @@ import pytest
 from dray.delivery.events import Transmit
 from dray.delivery.incoming import IncomingStreams, Position
 from dray.delivery.outgoing import OutgoingStream
-from dray.testing.stream_node import BrokenPromiseError, Canary
-from dray.testing.stream_world import StreamWorld
+from dray.testing.promises import BrokenPromiseError
 from tests.simulation.hash_seeds import digests_of
+from tests.worlds.stream_node import Canary
+from tests.worlds.stream_world import StreamWorld
 
 WORLDS = 300
 CANARY_WORLDS = 80
@@ -78,7 +79,7 @@ def test_streams_deliver_exactly_once_in_order_through_every_trouble(block, went
         try:
             StreamWorld(seed).run()
         except Exception:
-            print(f"\nrun it again: python -m dray.testing.stream_world {seed}")
+            print(f"\nrun it again: python -m tests.worlds.stream_world {seed}")
             raise
         went_through["worlds of streams"] += 1
 
@@ -102,6 +103,6 @@ def test_worlds_notice_when_a_defence_is_out(canary, share):
 
 @pytest.mark.slow
 def test_a_seed_lives_the_same_world_under_any_hash_seed():
-    digests = digests_of("dray.testing.stream_world", 7)
+    digests = digests_of("tests.worlds.stream_world", 7)
     assert digests[0] == digests[1]
     assert len(digests[0].strip()) == 16

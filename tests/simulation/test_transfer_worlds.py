@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from dray.testing.transfer_world import TransferWorld
 from dray.transfer.consumer import Consumer
 from dray.transfer.events import PieceCame, Store
 from dray.transfer.producer import Producer
 from dray.transfer.window import Window
+from tests.worlds.transfer_world import TransferWorld
 
 SHORT, LONG, BLOCK = 400, 20_000, 50
 
@@ -56,7 +56,7 @@ def test_the_worlds_are_bad_enough_to_mean_something():
 
 def test_the_same_seed_is_the_same_world_whatever_the_hashes():
     code = (
-        "from dray.testing.transfer_world import TransferWorld\n"
+        "from tests.worlds.transfer_world import TransferWorld\n"
         "for seed in range(20):\n"
         "    world = TransferWorld(seed); world.run(); print(world.digest.hexdigest())"
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dray.delivery.incoming import IncomingStreams, Position
-from dray.testing.shadow import BrokenPromiseError
-from dray.testing.world import Canary, World
+from dray.testing.promises import BrokenPromiseError
 from tests.simulation.hash_seeds import digests_of
+from tests.worlds.world import Canary, World
 
 WORLDS = 500
 BLOCKS = 10
@@ -52,15 +52,15 @@ def test_managers_that_accept_whatever_comes_are_found_out(monkeypatch):
 
 
 def test_a_failing_world_says_how_to_run_it_again(monkeypatch):
-    monkeypatch.setattr("dray.testing.world.STEPS_MAX", 10)
+    monkeypatch.setattr("tests.worlds.world.STEPS_MAX", 10)
     with pytest.raises(BrokenPromiseError) as failure:
         World(3).run()
-    assert failure.value.__notes__ == ["run it again: python -m dray.testing.world 3"]
+    assert failure.value.__notes__ == ["run it again: python -m tests.worlds.world 3"]
 
 
 @pytest.mark.slow
 def test_a_seed_lives_the_same_world_under_any_hash_seed():
-    digests = digests_of("dray.testing.world", 11)
+    digests = digests_of("tests.worlds.world", 11)
     assert digests[0] == digests[1]
     assert len(digests[0].strip()) == 16
 

@@ -92,8 +92,8 @@ def _goes_on(done: int, wanted: int | None, until: float) -> bool:
 
 
 def _kill(seed: int, work: Path, until: float) -> KillTally:
-    from dray.cli.demo.processes import ManagerProcess
     from dray.testing.kills import KillLoop, KillTally
+    from dray.testing.processes import ManagerProcess
 
     tally = KillTally()
     if not work.is_dir():

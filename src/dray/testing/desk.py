@@ -28,7 +28,7 @@ from dray.model.queue import QueueInfo
 from dray.store.disk import Disk
 from dray.store.heap.heap import Extent
 from dray.store.store import Store
-from dray.testing.shadow import BrokenPromiseError
+from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_model import Key
 from dray.wire import frames
 from dray.wire.record import read_header

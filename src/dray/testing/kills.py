@@ -19,7 +19,7 @@ from threading import Timer
 from typing import TYPE_CHECKING, Protocol
 
 import dray
-from dray.testing.shadow import BrokenPromiseError
+from dray.testing.promises import BrokenPromiseError
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager

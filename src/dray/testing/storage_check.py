@@ -15,12 +15,12 @@ from dray.model.classes import QueueKind
 from dray.model.ids import ManagerId, join_id, split_id
 from dray.model.message import Message
 from dray.testing.desk import MANAGER_ID, PEER_ID, Desk
-from dray.testing.shadow import BrokenPromiseError
+from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_consequences import LARGE, SUB, SYSTEM, Consequences
 from dray.testing.storage_model import Contents, Frozen, Key, Known, classed, keys_of
 from dray.testing.storage_peer import STREAM
+from dray.testing.storage_recording import Recording
 from dray.testing.storage_records import Letters, sizes_and_crcs
-from dray.testing.storage_workload import Recording
 from dray.wire import frames
 
 if TYPE_CHECKING:

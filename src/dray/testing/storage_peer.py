@@ -13,7 +13,7 @@ from dray.manager.events import LinkFrame, LinkSend, LinkUp
 from dray.manager.events import Peer as Address
 from dray.model.classes import MessageClass
 from dray.testing.desk import PEER_ID, Desk
-from dray.testing.shadow import BrokenPromiseError
+from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_consequences import LARGE, ORDERS, OUTGOING, RECEIVED, Consequences
 from dray.testing.storage_records import Letters
 from dray.wire import frames
@@ -21,7 +21,7 @@ from dray.wire.stream import Frame
 
 if TYPE_CHECKING:
     from dray.testing.storage_model import Contents
-    from dray.testing.storage_workload import Recording
+    from dray.testing.storage_recording import Recording
 
 STREAM, SEQUENCE = 77, 1_700_000_000 << 32
 REPEATS, CONFIRMS = 0.2, 0.5

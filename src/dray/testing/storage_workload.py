@@ -12,7 +12,6 @@ what lasts after each turn.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
 
 from dray.errors import StoreFull
@@ -22,9 +21,9 @@ from dray.model.ids import ManagerId, join_id
 from dray.model.queue import QueueOptions
 from dray.store.disk import File
 from dray.store.syncing import Checkpoint, Sync
-from dray.testing.desk import MANAGER_ID, Desk, Refused, Seen, Sizes, refused_exactly
+from dray.testing.desk import MANAGER_ID, Desk, Refused, Seen, refused_exactly
 from dray.testing.disk import Fate, Operation, SimDisk
-from dray.testing.shadow import BrokenPromiseError
+from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_consequences import (
     ACKNOWLEDGMENTS,
     COMPUTER_JOURNAL,
@@ -44,12 +43,12 @@ from dray.testing.storage_consequences import (
     TIMED,
     Consequences,
 )
-from dray.testing.storage_model import Contents, Frozen, Gathered, Key, Known
+from dray.testing.storage_model import Contents, Gathered, Key
 from dray.testing.storage_peer import Peer
+from dray.testing.storage_recording import BEGUN, ENDED, Recording
 from dray.testing.storage_records import Letters, sizes_and_crcs
 from dray.wire import frames
 
-BEGUN, ENDED = "begun", "ended"
 GUEST = "guest"
 """A queue that comes and goes."""
 GONE = "a queue that the transaction sent to or received from has been deleted"
@@ -70,35 +69,6 @@ OPTIONS = {
 SENT_TO = (PLAIN, JOURNALED, TIGHT, LARGE, OUTGOING, GUEST)
 TAKEN_FROM = (PLAIN, JOURNALED, TIGHT, SUB)
 PURGED = (PRIORITIES, JOURNAL, COMPUTER_JOURNAL, DEAD, DEAD_TRANSACTIONAL, ACKNOWLEDGMENTS)
-
-
-@dataclass
-class Recording:
-    """What was done to the disk, and the contents after each turn."""
-
-    known: Known
-    sizes: Sizes
-    base: SimDisk | None = None
-    first: Frozen | None = None
-    operations: list[Operation] = field(default_factory=list)
-    turns: dict[int, Frozen] = field(default_factory=dict)
-    peers: list[tuple[int, tuple[int, int, int]]] = field(default_factory=list)
-    """What the peer has accepted, from how many operations on."""
-    told: list[int] = field(default_factory=list)
-    """Behind how many operations the peer has made each of its confirmations in this life."""
-
-    def told_at(self, done: int) -> int:
-        """How many confirmations the peer had made behind so many operations."""
-        before = len(self.known.told) - len(self.told)
-        return before + sum(1 for at in self.told if at <= done)
-
-    def note_peer(self) -> None:
-        """From here on the peer knows what it knows now."""
-        self.peers.append((len(self.operations), self.known.peer))
-
-    def peer_at(self, done: int) -> tuple[int, int, int]:
-        """What the peer had accepted behind so many operations."""
-        return [peer for at, peer in self.peers if at <= done][-1]
 
 
 class Workload:

@@ -19,7 +19,8 @@ from dray.testing.crash_points import CrashPoint, crash_points
 from dray.testing.desk import Sizes
 from dray.testing.storage_check import check_recovered
 from dray.testing.storage_model import Frozen, Known
-from dray.testing.storage_workload import BEGUN, ENDED, Recording, record_life
+from dray.testing.storage_recording import BEGUN, ENDED, Recording
+from dray.testing.storage_workload import record_life
 
 TURNS = 90
 TURNS_OF_A_SECOND_LIFE = 8

@@ -17,10 +17,8 @@ from pathlib import Path
 
 import click
 
-from dray.cli.demo.interrupts import interrupted_once
 from dray.cli.demo.landing import land
 from dray.cli.demo.loss import Hole, lose, plan
-from dray.cli.demo.processes import ManagerProcess
 from dray.cli.demo.report import Report
 from dray.cli.demo.sending import Origin, Sender, SentFile, find_origins, in_transactions
 from dray.cli.demo.verdict import judge, read_rows
@@ -29,6 +27,8 @@ from dray.cli.placing import directory
 from dray.cli.progress import Progress, progress
 from dray.cli.settings import Settings, takes_json
 from dray.errors import DrayError, InvalidConfiguration
+from dray.testing.interrupts import interrupted_once
+from dray.testing.processes import ManagerProcess
 
 QUEUE = "landing"
 WORK = "demo-out"

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dray.cli.demo.interrupts import uninterrupted
 from dray.errors import DrayError, every_error
+from dray.testing.interrupts import uninterrupted
 
 LANDING_WITHIN_S = 900.0
 STOP_WITHIN_S = 20.0

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dray.cli.demo.processes import ManagerProcess
 from dray.cli.doubt import connect_again, was_committed
 from dray.cli.progress import Progress
 from dray.errors import (
@@ -24,6 +23,7 @@ from dray.errors import (
     TransactionAborted,
 )
 from dray.model.limits import FRAGMENT_BYTES_MAX, LABEL_CHARACTERS_MAX
+from dray.testing.processes import ManagerProcess
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager

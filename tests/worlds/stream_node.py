@@ -33,12 +33,13 @@ from dray.delivery.incoming import IncomingSnapshot, IncomingStreams, StreamKey
 from dray.delivery.lineage import Past, lineage_of, met_with, next_life
 from dray.delivery.outgoing import OutgoingStream
 from dray.model.ids import Life
-from dray.testing.network import Endpoint, Link
+from dray.testing.promises import BrokenPromiseError
 from dray.wire.frames import Data, Envelope, Head, OpenStream, Passed, StreamRefused, StreamState
 from dray.wire.stream import Frame
+from tests.worlds.network import Endpoint, Link
 
 if TYPE_CHECKING:
-    from dray.testing.stream_world import StreamWorld
+    from tests.worlds.stream_world import StreamWorld
 
 STREAMS = (("a", "c"), ("b", "c"), ("c", "a"), ("a", "b"))
 SETTINGS = DeliverySettings(
@@ -49,10 +50,6 @@ SETTINGS = DeliverySettings(
     frame_bytes_untried=25,
     resend_schedule_s=(0.5, 0.5, 2.0),
 )
-
-
-class BrokenPromiseError(AssertionError):
-    """A promise was broken in a world."""
 
 
 class Canary(NamedTuple):
@@ -336,7 +333,7 @@ class Node:
         for link, head, body in sayings:
             link.send(self, head, body=body)
 
-    def append(self, *fact: Any) -> None:  # noqa: ANN401 - a fact is any plain tuple
+    def append(self, *fact: Any) -> None:
         """Decide a fact: true at once in memory, durable by the next sync."""
         self.dirty.append(fact)
         self.life.apply(fact)

@@ -17,7 +17,6 @@ from functools import partial
 from typing import NamedTuple
 
 from dray.model.transfer import TransferState
-from dray.testing.network import chance_of
 from dray.transfer.consumer import Consumer
 from dray.transfer.discovery import Discovery
 from dray.transfer.events import (
@@ -45,6 +44,7 @@ from dray.transfer.events import (
 )
 from dray.transfer.producer import Producer
 from dray.wire.transfer_frames import AnyMessage, Cancelled, Handshake, Piece
+from tests.worlds.network import chance_of
 
 _STEPS_MAX = 60_000
 _QUIET_S = 200.0

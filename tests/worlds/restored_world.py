@@ -5,7 +5,7 @@ good and come back from a backup: as a source, as a destination, more than once,
 the same one. What a restore may lose is what the backup did not hold; all else must arrive, once
 and in order.
 
-`python -m dray.testing.restored_world SEED` runs one world again.
+`python -m tests.worlds.restored_world SEED` runs one world again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-from dray.testing.stream_node import STREAMS, Canary, Node, inbox_of
-from dray.testing.stream_world import NODES, TROUBLED_S, StreamWorld
+from tests.worlds.stream_node import STREAMS, Canary, Node, inbox_of
+from tests.worlds.stream_world import NODES, TROUBLED_S, StreamWorld
 
 BACKUPS, RESTORES = 12, 6
 AGAIN = 0.5

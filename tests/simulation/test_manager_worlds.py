@@ -13,12 +13,12 @@ from dray.manager.change import departures
 from dray.manager.peers.links import Links
 from dray.manager.state.awaiting import Awaiting
 from dray.model.classes import Acknowledge, MessageClass
-from dray.testing.fate_plan import FatePlan, swarm_plan
-from dray.testing.fate_world import FateWorld, swarm_world
-from dray.testing.network import Faults
-from dray.testing.shadow import BrokenPromiseError
-from dray.testing.world import Chances
+from dray.testing.promises import BrokenPromiseError
 from tests.simulation.hash_seeds import digests_of
+from tests.worlds.manager_plan import Plan, swarm_plan
+from tests.worlds.manager_world import ManagerWorld, swarm_world
+from tests.worlds.network import Faults
+from tests.worlds.world import Chances
 
 LARGE, SWARM = 50, 200
 """Worlds of a block: enough to reach every end."""
@@ -52,8 +52,8 @@ def some_world_notices(world_of=swarm_world, worlds=CANARY_WORLDS):
 @pytest.mark.parametrize(
     ("world_of", "seeds"),
     [
-        (FateWorld, range(LARGE)),
-        (FateWorld, range(LARGE, 2 * LARGE)),
+        (ManagerWorld, range(LARGE)),
+        (ManagerWorld, range(LARGE, 2 * LARGE)),
         (swarm_world, range(SWARM)),
     ],
     ids=["large", "more that are large", "swarm"],
@@ -63,8 +63,8 @@ def test_every_message_ends_once_and_its_sender_is_told_exactly_that(world_of, s
     for seed in seeds:
         world = world_of(seed)
         world.run()
-        known += world.fates.known
-        went_through["worlds of fates"] += 1
+        known += world.message_ends.known
+        went_through["worlds of managers in a swarm"] += 1
     reached = {end.name for end in ENDS} | {"kept unasked"}
     assert not reached - set(known), "the worlds do not reach every end"
 
@@ -121,7 +121,7 @@ def wants_link_only_to_send(stream):
 def test_the_swarm_notices_when_a_defence_is_out(monkeypatch, broken):
     for target, name, instead in broken:
         monkeypatch.setattr(target, name, instead)
-    monkeypatch.setattr("dray.testing.world.STEPS_MAX", 15_000)
+    monkeypatch.setattr("tests.worlds.world.STEPS_MAX", 15_000)
     assert some_world_notices()
 
 
@@ -165,7 +165,7 @@ def test_the_swarm_notices_at_length_when_a_defence_is_out(monkeypatch, target, 
     ],
 )
 def test_a_seed_that_once_failed_stays_mended(seed, what_went_wrong):
-    FateWorld(seed).run()
+    ManagerWorld(seed).run()
 
 
 @pytest.mark.torture
@@ -173,10 +173,10 @@ def test_worlds_notice_when_a_manager_that_forwards_does_not_say_whose_transacti
     monkeypatch,
 ):
     monkeypatch.setattr(Links, "_ended_short", lambda *_: [])
-    assert some_world_notices(FateWorld, 2_000)
+    assert some_world_notices(ManagerWorld, 2_000)
 
 
-OVERTAKEN_QUESTIONS = FatePlan(
+OVERTAKEN_QUESTIONS = Plan(
     names=("a", "b"),
     depot="",
     queues=("plain", "small", "passing"),
@@ -202,7 +202,7 @@ OVERTAKEN_QUESTIONS = FatePlan(
 )
 
 
-HELD_UP_NEWS = FatePlan(
+HELD_UP_NEWS = Plan(
     names=("a", "b", "c"),
     depot="",
     queues=("plain", "small", "passing"),
@@ -245,13 +245,13 @@ HELD_UP_NEWS = FatePlan(
 )
 def test_a_seed_of_the_swarm_that_once_failed_stays_mended(seed, plan, what_went_wrong):
     """Kept with their plans: the swarm may draw others one day."""
-    FateWorld(seed, plan).run()
+    ManagerWorld(seed, plan).run()
 
 
 @pytest.mark.slow
 def test_large_worlds_are_the_worlds_that_their_seeds_were_kept_for():
     """Their plans: what is drawn differently makes another world of every seed."""
-    plans = [FateWorld(seed).plan for seed in (41, 63, 278, 283, 43, 116)]
+    plans = [ManagerWorld(seed).plan for seed in (41, 63, 278, 283, 43, 116)]
     assert [(len(each.names), each.depot, each.remade, each.closes) for each in plans] == [
         (4, "b", False, False),
         (4, "a", True, False),
@@ -264,7 +264,7 @@ def test_large_worlds_are_the_worlds_that_their_seeds_were_kept_for():
 
 def test_the_swarm_has_large_worlds_and_every_size():
     plans = [swarm_plan(seed) for seed in range(500)]
-    small = [each for each in plans if isinstance(each, FatePlan)]
+    small = [each for each in plans if isinstance(each, Plan)]
     assert 5 <= len(plans) - len(small) <= 50
     assert {len(each.names) for each in small} == {2, 3, 4}
     assert all(
@@ -276,6 +276,6 @@ def test_the_swarm_has_large_worlds_and_every_size():
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--swarm",)], ids=["large", "swarm"])
 def test_a_seed_lives_the_same_world_under_any_hash_seed(options):
-    digests = digests_of("dray.testing.fate_world", 5, *options)
+    digests = digests_of("tests.worlds.manager_world", 5, *options)
     assert digests[0] == digests[1]
     assert len(digests[0].strip()) == 16

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dray.errors import DrayError
-from dray.testing.cable import Faults
-from dray.testing.tun_relay import Asked
+from tests.lines.cable import Faults
+from tests.lines.tun_relay import Asked
 
 DEVICE: Final = "dray0"
 _ETHERNET_BYTES: Final = 1500
@@ -53,7 +53,7 @@ class Cable:
         self.counts: list[dict[str, int]] = []
         """What became of packets, each way; known when it has ended."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dray.testing.tun_relay", msgspec.json.encode(asked).decode()],
+            [sys.executable, "-m", "tests.lines.tun_relay", msgspec.json.encode(asked).decode()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -5,9 +5,9 @@ a word; clocks that disagree and jump; messages that expire, are purged, rejecte
 sent to queues that are full, missing or of the other kind; transactions in two phases that another
 client settles. Some managers reach others over one that forwards, some have a queue that is
 deleted and made again under traffic, and some delete the outgoing queues that lead to one.
-`fates` predicts what must become of every message.
+`message_ends` predicts what must become of every message.
 
-    python -m dray.testing.fate_world SEED [--swarm]
+    python -m tests.worlds.manager_world SEED [--swarm]
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from dray.manager.events import Peer
 from dray.manager.notices import Notice
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
-from dray.testing.fate_bystanders import Auditor, Closer, Meddler, Remaker, Settler
-from dray.testing.fate_plan import FatePlan, large_plan, swarm_plan
-from dray.testing.fate_workload import FateProducer, Taker, Target
-from dray.testing.fates import Fates
-from dray.testing.network import Endpoint, Faults, Link
-from dray.testing.shadow import BrokenPromiseError
-from dray.testing.simulated_client import Script, SimClient
-from dray.testing.simulated_daemon import SimDaemon
-from dray.testing.world import OF_COPIES, World
+from dray.testing.promises import BrokenPromiseError
 from dray.wire.frames import Data, ListQueues, OpenStream, Passed, QueueList
+from tests.worlds.bystanders import Auditor, Closer, Meddler, Remaker, Settler
+from tests.worlds.manager_plan import Plan, large_plan, swarm_plan
+from tests.worlds.manager_workload import ManagerProducer, Taker, Target
+from tests.worlds.message_ends import MessageEnds
+from tests.worlds.network import Endpoint, Faults, Link
+from tests.worlds.simulated_client import Script, SimClient
+from tests.worlds.simulated_daemon import SimDaemon
+from tests.worlds.world import OF_COPIES, World
 
 SMALL_QUOTA = 1200
 SMALL_STEPS_MAX = 10_000
@@ -38,7 +38,7 @@ OWN_QUEUES = ("acks", "system$;deadxact", "system$;deadletter", "system$;journal
 """What managers put messages into themselves; auditors read it."""
 
 
-class FateWorld(World):
+class ManagerWorld(World):
     """One world."""
 
     # What is to expire by a clock that was set back, and then read anew at a start, waits longer.
@@ -46,7 +46,7 @@ class FateWorld(World):
     # Which ends the worlds of a test meet hangs on every write.
     queue_files_every = 0
 
-    def __init__(self, seed: int, plan: FatePlan | None = None) -> None:
+    def __init__(self, seed: int, plan: Plan | None = None) -> None:
         """Populate it after a plan; without one it is a large world, and draws its own."""
         self._given = plan
         self.run_with = " --swarm" if plan else ""
@@ -55,8 +55,8 @@ class FateWorld(World):
     def populate(self) -> None:
         """Set up the machines and those who use them."""
         self.plan = plan = self._given or large_plan(self.rng, self.seed)
-        self.fates = Fates()
-        self.fates.clocks_jump = plan.jumps > 0
+        self.message_ends = MessageEnds()
+        self.message_ends.clocks_jump = plan.jumps > 0
         self.doubts = 0
         """Takers whose transaction may be prepared."""
         self.tight = False
@@ -202,14 +202,14 @@ class FateWorld(World):
             "clocks that disagree": any(each.skew_s for each in self.daemons.values()),
             "a manager that forwards": bool(plan.depot),
             "a queue made again": plan.remade,
-            "a deleted outgoing queue": bool(self.fates.abandoned),
+            "a deleted outgoing queue": bool(self.message_ends.abandoned),
             "two phases": plan.prepares,
         }
         return super().troubles() | {trouble for trouble, is_there in there.items() if is_there}
 
     def judge(self) -> None:
         """Hold what clients saw against what must become of messages."""
-        self.fates.check()
+        self.message_ends.check()
 
     def _may_close(self, name: str) -> bool:
         """Whether a manager deletes outgoing queues: not one that forwards.
@@ -251,8 +251,8 @@ class FateWorld(World):
         there = [*near, *far] if name in plan.receivers else far
         return [each for each in there if each.queue in plan.queues]
 
-    def _producer(self, name: str, targets: list[Target]) -> FateProducer:  # type: ignore[override]
-        return FateProducer(self, name, targets, self.plan.transactions)
+    def _producer(self, name: str, targets: list[Target]) -> ManagerProducer:  # type: ignore[override]
+        return ManagerProducer(self, name, targets, self.plan.transactions)
 
     # ------------------------------------------------------------------------------- troubles
 
@@ -300,24 +300,24 @@ class FateWorld(World):
         self._dammed.remove(way)
         for link, ends in list(self._ends.items()):
             if set(ends) == set(way):
-                if self.rng.random() < 0.5:  # noqa: PLR2004 - a share
+                if self.rng.random() < 0.5:
                     link.cut()
                 link.open_dams()
                 self._dam(link)
 
 
-def swarm_world(seed: int) -> FateWorld:
+def swarm_world(seed: int) -> ManagerWorld:
     """The world of the swarm that has this seed; some are large ones."""
-    return FateWorld(seed, swarm_plan(seed))
+    return ManagerWorld(seed, swarm_plan(seed))
 
 
 def main() -> None:
     """Live one world."""
-    parser = argparse.ArgumentParser(prog="python -m dray.testing.fate_world")
+    parser = argparse.ArgumentParser(prog="python -m tests.worlds.manager_world")
     parser.add_argument("seed", type=int)
     parser.add_argument("--swarm", action="store_true", help="the world of the swarm, not a large")
     options = parser.parse_args()
-    world = (swarm_world if options.swarm else FateWorld)(options.seed)
+    world = (swarm_world if options.swarm else ManagerWorld)(options.seed)
     sys.stdout.write(f"{world.run()}\n")
 
 

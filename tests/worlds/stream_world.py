@@ -6,7 +6,7 @@ every manager: decide, append, sync once, and only then speak. Worlds lose, repe
 frames, break links, kill nodes before and after their sync, let messages expire, pause and refuse
 streams. In the end the faults stop, and what was promised must have arrived: once, in order.
 
-`python -m dray.testing.stream_world SEED` runs one world again.
+`python -m tests.worlds.stream_world SEED` runs one world again.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from dray.delivery.events import (
     Tick,
 )
 from dray.delivery.outgoing import OutgoingStream
-from dray.testing.network import Faults, Link, Schedule
-from dray.testing.stream_node import STREAMS, BrokenPromiseError, Canary, Node
+from dray.testing.promises import BrokenPromiseError
 from dray.wire.frames import Head
+from tests.worlds.network import Faults, Link, Schedule
+from tests.worlds.stream_node import STREAMS, Canary, Node
 
 START = 1_700_000_000.0
 NODES = ("a", "b", "c")

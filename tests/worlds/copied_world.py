@@ -9,7 +9,7 @@ address, as if its disk were not mounted, until the true one is back. Streams th
 a person, who accepts them a little later: then some messages may come twice, and still none may be
 lost.
 
-`python -m dray.testing.copied_world SEED` runs one world again.
+`python -m tests.worlds.copied_world SEED` runs one world again.
 """
 
 from __future__ import annotations
@@ -20,18 +20,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from dray.delivery.events import Grown
-from dray.testing.network import Link
-from dray.testing.stream_node import (
-    EMPTY,
-    STREAMS,
-    BrokenPromiseError,
-    Canary,
-    Node,
-    NodeDisk,
-    inbox_of,
-)
-from dray.testing.stream_world import NODES, TROUBLED_S, StreamWorld
+from dray.testing.promises import BrokenPromiseError
 from dray.wire.frames import Head
+from tests.worlds.network import Link
+from tests.worlds.stream_node import EMPTY, STREAMS, Canary, Node, NodeDisk, inbox_of
+from tests.worlds.stream_world import NODES, TROUBLED_S, StreamWorld
 
 COPIES, TROUBLES = 12, 6
 EMPTY_DISKS, TWINS = 4, 4

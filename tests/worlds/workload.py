@@ -16,8 +16,7 @@ from dray.large.split import LargeMessageParameters, Split
 from dray.model.ids import ManagerId, join_id
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
-from dray.testing.shadow import BrokenPromiseError, Expected, Large, Sent, Shadow
-from dray.testing.simulated_client import LinkBroken, Refusal, Reply, Script, SimClient
+from dray.testing.promises import BrokenPromiseError
 from dray.wire.frames import (
     Abort,
     Commit,
@@ -35,6 +34,8 @@ from dray.wire.frames import (
     Settle,
 )
 from dray.wire.record import PLAIN, PartMark, encode_record, read_header
+from tests.worlds.shadow import Expected, Large, Sent, Shadow
+from tests.worlds.simulated_client import LinkBroken, Refusal, Reply, Script, SimClient
 
 Steps = Generator[float | None, Reply, Any]
 FRAGMENT_BYTES = 3000
@@ -91,7 +92,7 @@ class Producer:
     def _transaction(self, client: SimClient, numbers: dict[str, int]) -> Steps:
         rng, number = client.rng, client.number()
         sent = self._shadow.begin(client.name, client.manager_id, number)
-        fate = rng.random()
+        drawn = rng.random()
         sends = 0
         try:
             for _ in range(rng.randint(1, 3)):
@@ -103,9 +104,9 @@ class Producer:
                     crcs = [crc32c.crc32c(record) for record in batch]
                     client.say(Send(numbers[name], number, sizes, crcs), b"".join(batch))
                     sends += 1
-            if client.world.troubled and fate < VANISH:
+            if client.world.troubled and drawn < VANISH:
                 client.vanish()
-            if fate < ABORT:
+            if drawn < ABORT:
                 yield from client.call(Abort(number))
                 self._shadow.settled(sent, committed=False)
                 return
@@ -295,10 +296,10 @@ class Consumer:
     def _finish(self, client: SimClient, number: int, message_ids: list[str], first: int) -> Steps:
         """Commit, abort or vanish."""
         self._expected_first = 0
-        fate = client.rng.random() if client.world.troubled else 1.0
-        if fate < VANISH:
+        drawn = client.rng.random() if client.world.troubled else 1.0
+        if drawn < VANISH:
             client.vanish()
-        if fate < ABORT:
+        if drawn < ABORT:
             yield from client.call(Abort(number))
             self._expected_first = first
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from dray.testing.cable import Faults, Lane
+from tests.lines.cable import Faults, Lane
 
 PACKETS = [number.to_bytes(4, "little") for number in range(2_000)]
 

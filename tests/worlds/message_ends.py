@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
-from dray.testing.shadow import BrokenPromiseError, Sent
+from dray.testing.promises import BrokenPromiseError
+from tests.worlds.shadow import Sent
 
 RECEIVED = MessageClass.ACK_RECEIVE
 REJECTED = MessageClass.NACK_RECEIVE_REJECTED
@@ -68,7 +69,7 @@ class Asked(NamedTuple):
         return f"{self.destination}/{self.queue}"
 
 
-class Fates:
+class MessageEnds:
     """The observer."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a world of fates is made of, drawn apart from what then happens in it.
+"""What a world of managers is made of, drawn apart from what then happens in it.
 
 Two mixes of worlds. In a *large* one everybody sends to everybody and everything may go wrong: its
 plan is drawn from the world's own chance, as it always was, so that a seed stays the world it was
@@ -13,8 +13,8 @@ from __future__ import annotations
 from random import Random
 from typing import Final, NamedTuple
 
-from dray.testing.network import Faults
-from dray.testing.world import TROUBLED_S_MAX, Chances
+from tests.worlds.network import Faults
+from tests.worlds.world import TROUBLED_S_MAX, Chances
 
 NAMES: Final = ("a", "b", "c", "d")
 SMALLEST: Final = 2
@@ -30,7 +30,7 @@ _PACE: Final = 0.3
 _LIFE_S_MAX: Final = 3.0
 
 
-class FatePlan(NamedTuple):
+class Plan(NamedTuple):
     """What there is in a world. What is left out here is as in a large one."""
 
     names: tuple[str, ...]
@@ -85,19 +85,19 @@ class FatePlan(NamedTuple):
         return [each for each in self.names if each != name]
 
 
-def large_plan(rng: Random, seed: int) -> FatePlan:
+def large_plan(rng: Random, seed: int) -> Plan:
     """Draw the plan of a large world from its own chance."""
     names = NAMES[: rng.randint(SMALLEST, len(NAMES))]
-    purges = rng.random() < 0.3  # noqa: PLR2004 - a share
-    jumps = rng.random() < 0.3  # noqa: PLR2004 - a share
+    purges = rng.random() < 0.3
+    jumps = rng.random() < 0.3
     depot = rng.choice([*names, "", ""]) if len(names) > SMALLEST else ""
-    remade = rng.random() < 0.3  # noqa: PLR2004 - a share
+    remade = rng.random() < 0.3
     closes = seed % CLOSING == CLOSING - 1
-    return FatePlan(
+    return Plan(
         names=names,
         depot=depot,
         queues=(*ORDINARY, *["passing"] * remade, *["leaving"] * closes),
-        acks_transactional=rng.random() < 0.5,  # noqa: PLR2004 - a share
+        acks_transactional=rng.random() < 0.5,
         purges=purges,
         jumps=2 * jumps,
         senders=names,
@@ -105,7 +105,7 @@ def large_plan(rng: Random, seed: int) -> FatePlan:
     )
 
 
-def swarm_plan(seed: int) -> FatePlan | None:
+def swarm_plan(seed: int) -> Plan | None:
     """Draw the plan of a world of the swarm from a chance beside its own; None is a large one."""
     rng = Random(f"the plan of {seed}")
 
@@ -128,7 +128,7 @@ def swarm_plan(seed: int) -> FatePlan | None:
     senders = tuple(each for each in names if each == first or has(0.3))
     receivers = tuple(each for each in names if each == second or has(0.25))
     jumps = has(0.3)
-    return FatePlan(
+    return Plan(
         names=names,
         depot=depot,
         queues=tuple(queues or ["plain"]),

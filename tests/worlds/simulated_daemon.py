@@ -40,12 +40,12 @@ from dray.store.heap.heap import Extent
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync
 from dray.testing.disk import SimDisk
-from dray.testing.network import Link
 from dray.wire.frames import CreateQueue, Hello
 from dray.wire.stream import Frame
+from tests.worlds.network import Link
 
 if TYPE_CHECKING:
-    from dray.testing.world import World
+    from tests.worlds.world import World
 
 HEAP_FILE_BYTES = 64 << 10
 LOG_BYTES = 48 << 10

@@ -13,8 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from dray.cli.demo.interrupts import uninterrupted
+import dray
 from dray.errors import DrayError, every_error
+from dray.testing.interrupts import uninterrupted
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager
@@ -78,8 +79,6 @@ class ManagerProcess:
 
     def connect(self) -> Manager:
         """A connection to it."""
-        import dray
-
         return dray.connect(self.url)
 
     def kill(self) -> None:

@@ -13,14 +13,11 @@ from typing import Any, NamedTuple
 import crc32c
 
 from dray.model.ids import ManagerId, join_id
+from dray.testing.promises import BrokenPromiseError
 from dray.wire.frames import Envelope
 from dray.wire.record import read_header
 
 MARK_FIRST, MARK_LAST = 1, 2
-
-
-class BrokenPromiseError(AssertionError):
-    """A promise was broken in a world."""
 
 
 class Sent:

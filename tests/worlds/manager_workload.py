@@ -1,8 +1,8 @@
-"""What clients do in worlds that ask for everything: see `fates` for what must come of it.
+"""What clients do in worlds that ask for everything: see `message_ends` for what must come of it.
 
 Producers ask for acknowledgments, dead letters, journals and limits of time; takers receive,
 reject, move aside, take whole transactions; either may end with two phases. Who else is there:
-`fate_bystanders`.
+`bystanders`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from dray.errors import QuotaExceeded
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.ids import ManagerId, join_id
 from dray.model.message import Message
-from dray.testing.fates import RECEIVED, REJECTED, Asked
-from dray.testing.shadow import BrokenPromiseError, Sent
-from dray.testing.simulated_client import LinkBroken, Refusal, Reply, Script, SimClient
+from dray.testing.promises import BrokenPromiseError
 from dray.wire.frames import (
     Abort,
     Commit,
@@ -37,9 +35,12 @@ from dray.wire.frames import (
     TransactionMessages,
 )
 from dray.wire.record import encode_record, read_header
+from tests.worlds.message_ends import RECEIVED, REJECTED, Asked
+from tests.worlds.shadow import Sent
+from tests.worlds.simulated_client import LinkBroken, Refusal, Reply, Script, SimClient
 
 if TYPE_CHECKING:
-    from dray.testing.fate_world import FateWorld
+    from tests.worlds.manager_world import ManagerWorld
 
 Steps = Generator[float | None, Reply, Any]
 BODY_BYTES_MAX = 700
@@ -64,11 +65,11 @@ class Target(NamedTuple):
     queue: str
 
 
-class FateProducer:
+class ManagerProducer:
     """Sends messages that ask for everything."""
 
     def __init__(
-        self, world: FateWorld, manager: str, targets: Sequence[Target], count: int
+        self, world: ManagerWorld, manager: str, targets: Sequence[Target], count: int
     ) -> None:
         """Send `count` transactions to any of the targets."""
         self._world = world
@@ -118,7 +119,7 @@ class FateProducer:
         """Send outside any transaction: a transaction of its own, if the queue is transactional."""
         target = client.rng.choice(self._targets)
         queue = yield from number_of(client, numbers, target.name)
-        sent = self._world.fates.begin(client.name, client.manager_id, client.number())
+        sent = self._world.message_ends.begin(client.name, client.manager_id, client.number())
         message_id, record = self._make(client, sent, target, transactional=False)
         sent.status = "committing"
         # The batch goes by the number of its first message.
@@ -135,7 +136,7 @@ class FateProducer:
 
     def _transaction(self, client: SimClient, numbers: dict[str, int]) -> Steps:
         rng, number = client.rng, client.number()
-        sent = self._world.fates.begin(client.name, client.manager_id, number)
+        sent = self._world.message_ends.begin(client.name, client.manager_id, number)
         targets = [
             each for each in self._targets if each.queue != "loose" or each.manager != self._manager
         ]
@@ -150,10 +151,10 @@ class FateProducer:
                 ]
                 client.say(_send(queue, number, batch), b"".join(batch))
                 sends += 1
-            fate = rng.random()
-            if client.world.troubled and fate < VANISH:
+            drawn = rng.random()
+            if client.world.troubled and drawn < VANISH:
                 client.vanish()
-            if fate < ABORT:
+            if drawn < ABORT:
                 yield from client.call(Abort(number))
                 sent.status = "aborted"
                 return
@@ -162,7 +163,7 @@ class FateProducer:
             raise
         sent.status = "committing"
         self._doubt = sent
-        phase = Prepare if fate < PREPARE and self._world.plan.prepares else Commit
+        phase = Prepare if drawn < PREPARE and self._world.plan.prepares else Commit
         try:
             yield from client.call(phase(number, sends))
         except Refusal:
@@ -184,7 +185,7 @@ class FateProducer:
             acknowledge=acknowledge,
             administration_queue=world.administration_queue(self._manager, told_at),
             use_dead_letter_queue=_DEAD_LETTERS[int(rng.random() * len(_DEAD_LETTERS))],
-            use_journal_queue=rng.random() < 0.3,  # noqa: PLR2004 - a share
+            use_journal_queue=rng.random() < 0.3,
             time_to_reach_queue=_life(rng, life_s_max) if rng.random() < timed else None,
             time_to_be_received=_life(rng, life_s_max) if rng.random() < timed else None,
         )
@@ -193,7 +194,7 @@ class FateProducer:
         record = head + bytes(body)
         message_id = join_id(ManagerId(client.manager_id), number)
         when = world.schedule.now
-        world.fates.add(
+        world.message_ends.add(
             message_id,
             Asked(
                 sent,
@@ -213,7 +214,7 @@ class FateProducer:
 class Taker:
     """Takes everything out of one queue and its sub-queue, in every way there is."""
 
-    def __init__(self, world: FateWorld, place: str, name: str) -> None:
+    def __init__(self, world: ManagerWorld, place: str, name: str) -> None:
         """Take from queue `name`, which the observer calls `place`."""
         self._world = world
         self._place = place
@@ -258,7 +259,7 @@ class Taker:
 
     def _ended(self, ends: dict[str, MessageClass]) -> None:
         for message_id, end in ends.items():
-            self._world.fates.ended(message_id, end)
+            self._world.message_ends.ended(message_id, end)
 
     def _take(self, client: SimClient, numbers: dict[str, int]) -> Steps:
         rng, number = client.rng, client.number()
@@ -270,7 +271,7 @@ class Taker:
             if self._world.plan.moves and way > 1 - MOVES:
                 yield from self._move(client, numbers, number)
                 return True
-            whole = way > 0.5 and ";" not in self._name  # noqa: PLR2004 - a share
+            whole = way > 0.5 and ";" not in self._name
             # Outside of transactions a receive claims, and its commit says that it has come.
             claim = not whole and number % CLAIMS == 0
             queue = numbers[self._name]
@@ -308,7 +309,7 @@ class Taker:
         positions = {}
         groups = set()
         for message_id, record, envelope in cut_apart(reply.body, head.envelopes):
-            asked = self._world.fates.saw(self._place, message_id, record)
+            asked = self._world.message_ends.saw(self._place, message_id, record)
             groups.add(asked.sent.id)
             positions[message_id] = envelope.lookup_id
         if isinstance(head, TransactionMessages):
@@ -319,7 +320,7 @@ class Taker:
         """A transaction is complete, but for what it says is missing."""
         if len(groups) != 1:
             raise BrokenPromiseError(f"{self._place} gave {groups} as one transaction")
-        sent = self._world.fates.asked[next(iter(here))].sent
+        sent = self._world.message_ends.asked[next(iter(here))].sent
         everything = sent.groups[self._place.partition(";")[0]]
         absent = [at for at, each in enumerate(everything, 1) if each not in here]
         if head.missing != absent:
@@ -334,7 +335,7 @@ class Taker:
         reply = yield from client.call(Receive(queue, 0, 0.0, 3, peek=True))
         _, positions = self._shown(reply)
         lookup_id = rng.choice(list(positions.values()))
-        within = number if rng.random() < 0.5 else 0  # noqa: PLR2004 - a share
+        within = number if rng.random() < 0.5 else 0
         yield from client.call(Move(queue, lookup_id, sub, within))
         if within:
             yield from self._finish(client, number, {})
@@ -347,15 +348,15 @@ class Taker:
         *,
         claim: bool = False,
     ) -> Steps:
-        fate = client.rng.random() if client.world.troubled else 1.0
-        if fate < VANISH:
+        drawn = client.rng.random() if client.world.troubled else 1.0
+        if drawn < VANISH:
             client.vanish()
-        if fate < ABORT:
+        if drawn < ABORT:
             yield from client.call(Abort(number))
             return
         self._doubt = (join_id(ManagerId(client.manager_id), number), ends)
         self._world.doubts += 1
-        if fate < PREPARE and self._world.plan.prepares and not claim:
+        if drawn < PREPARE and self._world.plan.prepares and not claim:
             yield from client.call(Prepare(number, 0))
             return
         yield from client.call(Commit(number, 0))

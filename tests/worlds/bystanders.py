@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 
 from dray.model.classes import MessageClass
 from dray.model.queue import QueueOptions
-from dray.testing.fate_workload import Steps, cut_apart, open_all
-from dray.testing.fates import RECEIVED
-from dray.testing.simulated_client import LinkBroken, Refusal, Reply, Script, SimClient
 from dray.wire.frames import (
     CreateQueue,
     DeleteQueue,
@@ -28,15 +25,18 @@ from dray.wire.frames import (
     SettlePrepared,
 )
 from dray.wire.record import read_header, read_properties
+from tests.worlds.manager_workload import Steps, cut_apart, open_all
+from tests.worlds.message_ends import RECEIVED
+from tests.worlds.simulated_client import LinkBroken, Refusal, Reply, Script, SimClient
 
 if TYPE_CHECKING:
-    from dray.testing.fate_world import FateWorld
+    from tests.worlds.manager_world import ManagerWorld
 
 
 class Settler:
     """Passes the second phase of what others have prepared, whoever they were."""
 
-    def __init__(self, world: FateWorld) -> None:
+    def __init__(self, world: ManagerWorld) -> None:
         """Begin without decisions."""
         self._world = world
         self._decided: dict[str, bool] = {}
@@ -56,14 +56,14 @@ class Settler:
         reply = yield from client.call(ListPrepared())
         assert isinstance(reply.head, PreparedList)
         for transaction_id in reply.head.transaction_ids:
-            commit = self._decided.setdefault(transaction_id, client.rng.random() < 0.7)  # noqa: PLR2004
+            commit = self._decided.setdefault(transaction_id, client.rng.random() < 0.7)
             yield from client.call(SettlePrepared(transaction_id, commit))
 
 
 class Meddler:
     """Purges queues and pauses deliveries, a few times."""
 
-    def __init__(self, world: FateWorld, manager: str, outgoing: Sequence[str]) -> None:
+    def __init__(self, world: ManagerWorld, manager: str, outgoing: Sequence[str]) -> None:
         """Meddle with the queues of one manager."""
         self._world = world
         self._manager = manager
@@ -82,7 +82,7 @@ class Meddler:
                     if self._world.plan.pauses and self._outgoing:
                         yield from self._pause(client)
                     if self._world.plan.purges:
-                        self._world.fates.purged.add(f"{self._manager}/plain")
+                        self._world.message_ends.purged.add(f"{self._manager}/plain")
                         yield from client.call(PurgeQueue(numbers["plain"]))
             except LinkBroken:
                 yield from client.sleep(client.rng.uniform(0.0, 0.3))
@@ -103,7 +103,7 @@ class Meddler:
 class Remaker:
     """Deletes a queue to which others send, and makes it again, a few times."""
 
-    def __init__(self, manager: str, world: FateWorld) -> None:
+    def __init__(self, manager: str, world: ManagerWorld) -> None:
         """Do it to the queue `passing` of one manager."""
         self._world = world
         self._manager = manager
@@ -142,7 +142,9 @@ class Remaker:
 class Closer:
     """Deletes outgoing queues under traffic, a few times."""
 
-    def __init__(self, world: FateWorld, manager: str, outgoing: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self, world: ManagerWorld, manager: str, outgoing: Sequence[tuple[str, str]]
+    ) -> None:
         """Do it at one manager, to the queues of these names that lead to these managers."""
         self._world = world
         self._manager = manager
@@ -158,7 +160,7 @@ class Closer:
                     yield from client.sleep(client.rng.uniform(0.1, 3.0) * self._world.plan.pace)
                     self._left -= 1
                     name, far = client.rng.choice(self._outgoing)
-                    self._world.fates.abandoned.add((self._manager, f"{far}/leaving"))
+                    self._world.message_ends.abandoned.add((self._manager, f"{far}/leaving"))
                     yield from self._delete(client, name)
             except LinkBroken:
                 yield from client.sleep(client.rng.uniform(0.0, 0.3))
@@ -176,7 +178,7 @@ class Closer:
 class Auditor:
     """Reads everything out of a queue of the manager's own, once the troubles are over."""
 
-    def __init__(self, world: FateWorld, manager: str, name: str) -> None:
+    def __init__(self, world: ManagerWorld, manager: str, name: str) -> None:
         """Read queue `name` of a manager."""
         self._world = world
         self._where = f"{manager}/{name}"
@@ -206,14 +208,14 @@ class Auditor:
         return len(reply.head.envelopes)
 
     def _note(self, message_id: str, record: bytes, envelope: Envelope) -> None:
-        fates, what = self._world.fates, MessageClass(envelope.message_class)
+        ends, what = self._world.message_ends, MessageClass(envelope.message_class)
         if self._name == "acks":
             about = read_properties(record, read_header(record)).correlation_id
-            fates.found_told(self._where, about or "", what)
+            ends.found_told(self._where, about or "", what)
         elif self._name == "system$;journal":
-            fates.found_journaled(self._where, message_id)
+            ends.found_journaled(self._where, message_id)
         elif self._name == "loose":
-            fates.saw(self._where, message_id, record)
-            fates.ended(message_id, RECEIVED)
+            ends.saw(self._where, message_id, record)
+            ends.ended(message_id, RECEIVED)
         else:
-            fates.found_dead(self._where, message_id, what, self._world.schedule.now)
+            ends.found_dead(self._where, message_id, what, self._world.schedule.now)

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from dray.testing.network import NO_FAULTS, Faults, Link, Schedule
 from dray.wire.frames import Done, OpenStream, Range
 from dray.wire.stream import READ_BYTES
+from tests.worlds.network import NO_FAULTS, Faults, Link, Schedule
 
 
 class Ear:

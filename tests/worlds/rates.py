@@ -1,6 +1,6 @@
 """Worlds by the thousand: seed after seed of one kind, in several processes, and how many a minute.
 
-    python -m dray.testing.worlds fates --seconds 60 --processes 2
+    python -m tests.worlds swarm --seconds 60 --processes 2
 
 Each process lives one world at a time, so what is counted is worlds of one kind by the whole
 machine. The processes are forks, for all that they need has been imported. Worlds of whole managers
@@ -22,11 +22,11 @@ from itertools import combinations
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
-from dray.testing.copied_world import CopiedWorld
-from dray.testing.fate_world import FateWorld, swarm_world
-from dray.testing.restored_world import RestoredWorld
-from dray.testing.stream_world import StreamWorld
-from dray.testing.world import World
+from tests.worlds.copied_world import CopiedWorld
+from tests.worlds.manager_world import ManagerWorld, swarm_world
+from tests.worlds.restored_world import RestoredWorld
+from tests.worlds.stream_world import StreamWorld
+from tests.worlds.world import World
 
 _BATCH = 4
 """Worlds between two looks at the clock."""
@@ -37,9 +37,9 @@ class _World(Protocol):
 
 
 KINDS: dict[str, Callable[[int], _World]] = {
-    "managers": World,
-    "fates": swarm_world,
-    "large-fates": FateWorld,
+    "pairs": World,
+    "swarm": swarm_world,
+    "large": ManagerWorld,
     "streams": StreamWorld,
     "restored": RestoredWorld,
     "copied": CopiedWorld,
@@ -122,8 +122,8 @@ def _live_batch(work: tuple[str, int]) -> Lived:
 
 def main(arguments: list[str] | None = None) -> int:
     """Live worlds for a while; print how many a minute and what failed."""
-    parser = argparse.ArgumentParser(prog="python -m dray.testing.worlds")
-    parser.add_argument("kind", choices=[*KINDS], nargs="?", default="managers")
+    parser = argparse.ArgumentParser(prog="python -m tests.worlds")
+    parser.add_argument("kind", choices=[*KINDS], nargs="?", default="swarm")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--first", type=int, default=0, help="the first seed")

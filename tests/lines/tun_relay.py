@@ -1,6 +1,6 @@
 """The cable between two network namespaces, as a process with a TUN device in each.
 
-    python -m dray.testing.tun_relay '{"ends": [NAMESPACE, NAMESPACE], "device": "dray0", ...}'
+    python -m tests.lines.tun_relay '{"ends": [NAMESPACE, NAMESPACE], "device": "dray0", ...}'
 
 The kernel's own TCP in either namespace speaks to the other over it, and gets to feel all that
 `cable` can do. Says `ready` when both devices are there, hears `cut` and `mend` line by line, and
@@ -24,7 +24,7 @@ from typing import Final
 
 import msgspec
 
-from dray.testing.cable import Faults, Lane
+from tests.lines.cable import Faults, Lane
 
 _NAMESPACES: Final = Path("/run/netns")
 _TUN: Final = "/dev/net/tun"

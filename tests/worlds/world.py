@@ -5,7 +5,7 @@ that loses, repeats, reorders and breaks; producers and consumers that abort and
 that lose their power or their process at any point of a turn. Everything is drawn from one seed and
 happens in simulated time, so a failing world fails again:
 
-    python -m dray.testing.world SEED
+    python -m tests.worlds.world SEED
 
 When the producers are done the troubles end, and everything must come to rest with every promise
 kept (`shadow`), nothing left behind in queue or heap, and the same state after one more restart.
@@ -23,11 +23,12 @@ from dray.manager.turn import Manager
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
 from dray.testing.inspection import look_into
-from dray.testing.network import EXPENDABLE, Endpoint, Faults, Link, Schedule, chance_of
-from dray.testing.shadow import BrokenPromiseError, Shadow
-from dray.testing.simulated_client import SimClient
-from dray.testing.simulated_daemon import SimDaemon, opened_store
-from dray.testing.workload import Consumer, Producer
+from dray.testing.promises import BrokenPromiseError
+from tests.worlds.network import EXPENDABLE, Endpoint, Faults, Link, Schedule, chance_of
+from tests.worlds.shadow import Shadow
+from tests.worlds.simulated_client import SimClient
+from tests.worlds.simulated_daemon import SimDaemon, opened_store
+from tests.worlds.workload import Consumer, Producer
 
 START = 1_700_000_000.0
 TROUBLED_S_MAX = 20.0

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dray.testing.network import Link
 from dray.wire.frames import Failed, Head, Hello, Outcome, OutcomeIs, Welcome
 from dray.wire.stream import Frame
+from tests.worlds.network import Link
 
 if TYPE_CHECKING:
-    from dray.testing.world import World
+    from tests.worlds.world import World
 
 
 class Reply(NamedTuple):

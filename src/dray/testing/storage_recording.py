@@ -1,0 +1,40 @@
+"""What one life of a manager did to its disk, and what it held after each turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dray.testing.desk import Sizes
+from dray.testing.disk import Operation, SimDisk
+from dray.testing.storage_model import Frozen, Known
+
+BEGUN, ENDED = "begun", "ended"
+
+
+@dataclass
+class Recording:
+    """What was done to the disk, and the contents after each turn."""
+
+    known: Known
+    sizes: Sizes
+    base: SimDisk | None = None
+    first: Frozen | None = None
+    operations: list[Operation] = field(default_factory=list)
+    turns: dict[int, Frozen] = field(default_factory=dict)
+    peers: list[tuple[int, tuple[int, int, int]]] = field(default_factory=list)
+    """What the peer has accepted, from how many operations on."""
+    told: list[int] = field(default_factory=list)
+    """Behind how many operations the peer has made each of its confirmations in this life."""
+
+    def told_at(self, done: int) -> int:
+        """How many confirmations the peer had made behind so many operations."""
+        before = len(self.known.told) - len(self.told)
+        return before + sum(1 for at in self.told if at <= done)
+
+    def note_peer(self) -> None:
+        """From here on the peer knows what it knows now."""
+        self.peers.append((len(self.operations), self.known.peer))
+
+    def peer_at(self, done: int) -> tuple[int, int, int]:
+        """What the peer had accepted behind so many operations."""
+        return [peer for at, peer in self.peers if at <= done][-1]
