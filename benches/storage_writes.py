@@ -15,10 +15,10 @@ from pathlib import Path
 
 from benches.processes import client
 from benches.results import Result
-from dray.cli.demo.processes import ManagerProcess
 from dray.store.limits import HEAP_FILE_BYTES
 from dray.store.real_disk import RealDisk
 from dray.store.store import Store
+from dray.testing.processes import ManagerProcess
 
 SIZES = (1_000_000, 2_000_000, 4_000_000)
 COUNT = 120

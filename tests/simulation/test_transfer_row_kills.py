@@ -14,7 +14,6 @@ from typing import NamedTuple
 import pytest
 
 from dray.model.transfer import TransferState
-from dray.testing.transfer_world import End, Faults, TransferWorld
 from dray.transfer.consumer import CONSUMER, Consumer
 from dray.transfer.copies import PRODUCER, ConsumerCopy
 from dray.transfer.discovery import Discovery
@@ -39,6 +38,7 @@ from tests.unit.transfer.events_at_random import (
     producer_event,
     producer_state,
 )
+from tests.worlds.transfer_world import End, Faults, TransferWorld
 
 WALKS, STEPS, TIMES = 3_000, 40, 2
 CALM_S = 200.0
