@@ -83,6 +83,7 @@ PACKAGES = (
     ("net", "Connections: TLS, tunnels, send buffers"),
     ("manager", "The queue manager"),
     ("manager/requests", "The queue manager: what a client may ask"),
+    ("manager/incoming", "The queue manager: what comes by the streams of others"),
     ("manager/peers", "The queue manager: what managers say to each other"),
     ("manager/transactions", "The queue manager: transactions"),
     ("manager/change", "The queue manager: what a change brings with it"),

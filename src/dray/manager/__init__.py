@@ -3,6 +3,7 @@
     turn             the front: an event comes in, effects go out
     dispatch         which room decides about a frame, and what it is handed for that
     requests         what a client may ask
+    incoming         what comes from other managers by their streams
     peers            what managers say to each other
     relay            what two programs pass to each other through managers
     transactions     what is gathered until a commit

@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dray.manager import relay
-from dray.manager.peers import arrivals, ended_streams, links, peers, repairs, telling
+from dray.manager.incoming import arrivals, ended_streams
+from dray.manager.peers import links, peers, repairs, telling
 from dray.manager.relay import Relay
 from dray.manager.requests import (
     admin,

@@ -39,8 +39,9 @@ from dray.manager.events import (
     Tick,
 )
 from dray.manager.facts import AnyFact, LifeBegan, ManagerNamed, encode_fact
+from dray.manager.incoming import arrivals
 from dray.manager.notices import Notice, NoticeKind, Notices
-from dray.manager.peers import arrivals, repairs, telling
+from dray.manager.peers import repairs, telling
 from dray.manager.queue.accounts import Account
 from dray.manager.queue.parts import find_parts
 from dray.manager.queue.queues import Queue
@@ -206,8 +207,7 @@ class Manager:
         context = self._context
         subjects = self._subjects
         self._serve()
-        if context.disk_room.was_refused:
-            context.disk_room.was_refused = False
+        if context.disk_room.take_refusal():
             self._tidier.room_was_refused()
         to_tell = context.follow_up.to_tell
         for key in to_tell:

@@ -34,9 +34,14 @@ class DiskRoom:
         """Begin with nothing promised."""
         self.low_water = low_water
         self.was_refused = False
-        """Whether something was refused since this was last set to False."""
+        """Whether something was refused since `take_refusal`."""
         self._store = store
         self._promised = 0
+
+    def take_refusal(self) -> bool:
+        """Whether something was refused since the last call."""
+        refused, self.was_refused = self.was_refused, False
+        return refused
 
     @property
     def free(self) -> int:

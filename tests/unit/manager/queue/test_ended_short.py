@@ -20,15 +20,15 @@ from dray.wire import frames
 from dray.wire.record import PartMark, encode_record
 from dray.wire.stream import Frame
 from tests.unit.manager.conftest import Caller, Desk
-from tests.unit.manager.net import Net, address, peer
-from tests.unit.manager.peers.test_cut_transactions import (
+from tests.unit.manager.incoming.test_cut_transactions import (
     LATE,
     narrow,
     send_whole,
     wait_for_whole,
     whole,
 )
-from tests.unit.manager.peers.test_ended_streams import Source, position
+from tests.unit.manager.incoming.test_ended_streams import Source, position
+from tests.unit.manager.net import Net, address, peer
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
 
 ORDERS = address("c", "orders")

@@ -13,7 +13,7 @@ from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import encode_record
 from tests.unit.manager.conftest import Desk
-from tests.unit.manager.peers.test_ended_streams import Source
+from tests.unit.manager.incoming.test_ended_streams import Source
 
 FIRST, SECOND = Way("b" * 32, 7, "a" * 32, 2), Way("b" * 32, 7, "d" * 32, 3)
 

@@ -15,7 +15,7 @@ from dray.wire.frames import MARK_FIRST, MARK_LAST
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.peers.arrival import Arrival, Judged
+    from dray.manager.incoming.arrival import Arrival, Judged
     from dray.manager.queue.queues import Queue
     from dray.wire.frames import Data
 

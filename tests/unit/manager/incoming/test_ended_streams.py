@@ -31,14 +31,14 @@ from dray.wire import frames
 from dray.wire.record import encode_record
 from dray.wire.stream import Frame
 from tests.unit.manager.conftest import Desk
-from tests.unit.manager.net import Net, address, peer
-from tests.unit.manager.peers.test_cut_transactions import (
+from tests.unit.manager.incoming.test_cut_transactions import (
     _carry_first_data,
     narrow,
     send_whole,
     wait_for_whole,
     whole,
 )
+from tests.unit.manager.net import Net, address, peer
 from tests.unit.manager.peers.test_repairs import answers_to
 from tests.unit.manager.requests.test_backup import begin, draw, restored
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
@@ -348,7 +348,7 @@ def test_an_end_that_is_said_twice_changes_nothing_and_costs_no_fact(desk: Desk)
 def test_ends_on_a_line_that_was_given_up_are_bounded(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dray.manager.peers.ended_streams.ENDS_REMEMBERED_MAX", 3)
+    monkeypatch.setattr("dray.manager.incoming.ended_streams.ENDS_REMEMBERED_MAX", 3)
     source = Source(desk)
     old, new = source.line(), source.line()
     for stream in range(4):

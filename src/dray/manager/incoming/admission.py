@@ -1,0 +1,254 @@
+"""Which new messages of a frame enter a queue, in the one fact that also advances their stream.
+
+What may not enter is consumed all the same, and its source is told why. Express messages stand
+before those that the fact names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.manager.change.departures import Departures
+from dray.manager.change.ends import KEPT_THERE
+from dray.manager.change.express import admit
+from dray.manager.change.happening import bury
+from dray.manager.disk.placing import place_all
+from dray.manager.facts import Accepted
+from dray.manager.incoming.arrival import Arrival, Judged
+from dray.manager.incoming.going_on import watch_ends, what_goes_on
+from dray.manager.queue.costs import cost_of_accepting
+from dray.manager.queue.index import TAIL_BYTES, is_express, pack_tail, with_class, with_hops
+from dray.manager.queue.parts import seen_in_record
+from dray.model.classes import MessageClass
+from dray.model.limits import HOPS_MAX
+from dray.store.heap.heap import Extent
+from dray.wire.frames import (
+    MARK_LAST,
+    MARK_SINGLE,
+    Envelope,
+)
+from dray.wire.record import COPY_DEAD_LETTER, RecordHeader, read_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dray.manager.context import Context
+    from dray.manager.queue.queues import Queue
+
+
+def admit_new(context: Context, queue: Queue, arrival: Arrival) -> None:
+    """Admit what may enter; what may not is consumed all the same, and its source told (R63)."""
+    judged = _judge(context, queue, arrival)
+    for run in _runs(queue, arrival, judged):
+        _admit_run(context, queue, arrival, run)
+
+
+def _judge(context: Context, queue: Queue, arrival: Arrival) -> list[Judged]:
+    """Say of each new message where its record begins and why it may not enter, if it may not.
+
+    What the computer's quota has no room for, and all behind it, is left out: it is not refused,
+    and its source sends it again (S3-3); so is what a small log could not hold in one fact. A frame
+    is cut where the source liked, so what fits enters. Raises `QuotaExceeded` if not even the first
+    is judged.
+    """
+    judged: list[Judged] = []
+    offset = sum(envelope.length for envelope in arrival.head.envelopes[: arrival.begin])
+    size = 0
+    # Mostly there is room for all, and then not every message need be asked about.
+    total = len(arrival.body) - offset
+    ledger = context.ledger
+    roomy = ledger.has_own_room(queue, total) and ledger.has_account_room(queue, total)
+    left = context.log_room.fact_bytes_max
+    for at in range(arrival.begin, len(arrival.headers)):
+        envelope = arrival.head.envelopes[at]
+        why = _unfit(queue, envelope)
+        if why is None and not roomy:
+            if not (queue.outgoing or ledger.has_own_room(queue, size + envelope.length)):
+                why = MessageClass.NACK_Q_EXCEED_QUOTA
+            elif not ledger.has_account_room(queue, size + envelope.length):
+                break
+            else:
+                size += envelope.length
+        left -= cost_of_accepting(arrival.headers[at], refused=why is not None)
+        if left < 0 and judged:
+            break
+        judged.append((at, offset, why))
+        offset += envelope.length
+    if not judged:
+        ledger.check(queue, arrival.head.envelopes[arrival.begin].length)
+    return judged
+
+
+def _unfit(queue: Queue, envelope: Envelope) -> MessageClass | None:
+    """Why a message may not enter a queue, however much room there is."""
+    implicit = envelope.marks & MARK_SINGLE
+    if queue.outgoing:
+        over = envelope.move_count >= HOPS_MAX
+        return MessageClass.NACK_HOP_COUNT_EXCEEDED if over else None
+    if envelope.transaction and not implicit and not queue.options.transactional:
+        return MessageClass.NACK_NOT_TRANSACTIONAL_Q
+    if not envelope.transaction and queue.options.transactional:
+        return MessageClass.NACK_NOT_TRANSACTIONAL_MSG
+    return None
+
+
+def _runs(queue: Queue, arrival: Arrival, judged: list[Judged]) -> Iterator[list[Judged]]:
+    """Cut a frame where an express message follows another: express ones stand before a fact's."""
+    if not queue.takes_express:
+        yield judged
+        return
+    express = [arrival.is_express(each, queue) for each in judged]
+    start = 0
+    for here in range(1, len(judged)):
+        if express[here] and not express[here - 1]:
+            yield judged[start:here]
+            start = here
+    yield judged[start:]
+
+
+def _admit_run(context: Context, queue: Queue, arrival: Arrival, judged: list[Judged]) -> None:
+    """Admit express messages and those that follow, in one fact, which names only the latter."""
+    key, head, headers, body, _, life = arrival
+    kept_here = {
+        at
+        for at, _, why in judged
+        if why is not None and _stays(queue, headers[at], head.envelopes[at])
+    }
+    spans = arrival.spans(
+        [each for each in judged if each[2] is None or each[0] in kept_here], queue
+    )
+    size = sum(span.length for span in spans)
+    context.disk_room.check(size, fact_bytes=len(spans) * TAIL_BYTES)
+    context.state.ways.check_room(arrival.way(at, queue) for at, _, _ in judged)
+    # What cannot be read is refused before anything is placed for it.
+    properties = {at: read_properties(body, headers[at], offset) for at, offset, _ in judged}
+    places = iter(place_all(context.store, body, spans))
+    departures = Departures(context)
+    tails: list[bytes] = []
+    dead: list[bytes] = []
+    express: list[bytes] = []
+    admitted: list[tuple[int, int]] = []
+    ways = _Numbering(context, queue, arrival)
+    tail_of = _tails(context, queue, arrival, ways)
+    for at, offset, why in judged:
+        header = headers[at]
+        if why is not None and at not in kept_here:
+            departures.tell(header, properties[at], why, way=arrival.way(at, queue))
+            continue
+        tail = tail_of(at, next(places))
+        if why is not None:
+            way = arrival.way(at, queue)
+            departures.tell(header, properties[at], why | KEPT_THERE, way=way)
+            dead.append(with_class(tail, why))
+            continue
+        if is_express(tail):
+            express.append(tail)
+        else:
+            tails.append(tail)
+            admitted.append((at, offset))
+        if header.acknowledge and not queue.outgoing:
+            arrived = MessageClass.ACK_REACH_QUEUE
+            way = arrival.way(at, queue)
+            departures.tell(header, properties[at], arrived, way=way, final=False)
+    told = [each for _, _, confirmations in departures.confirmations() for each in confirmations]
+    upto = head.envelopes[judged[-1][0]].number
+    going, cut_short = what_goes_on(context, queue, arrival, judged)
+    if express:
+        admit(context, queue, b"".join(express))
+    context.record(
+        Accepted(
+            key.source, key.stream, head.sequence_id, upto, queue.number, context.now_us,
+            b"".join(tails), told, ways.new_origins, going, queue.outgoing and cut_short, life,
+        )
+    )  # fmt: skip
+    if dead:
+        bury(context, dead)
+    if told:
+        context.follow_up.to_tell[key] = None
+    if admitted and queue.index.part_count and not queue.outgoing:
+        _watch_parts(context, queue, arrival, admitted)
+    if cut_short:
+        watch_ends(context, queue, arrival, going, judged)
+    if admitted or cut_short:
+        context.touch(queue)
+
+
+def _stays(queue: Queue, header: RecordHeader, envelope: Envelope) -> bool:
+    """Whether what may not enter becomes a dead letter here, and not at its source.
+
+    What is outside transactions has its dead letters where it could not be delivered
+    (semantics 1.8).
+    """
+    outside = envelope.marks & MARK_SINGLE and not (queue.options.transactional or queue.outgoing)
+    return bool(outside and header.copies & COPY_DEAD_LETTER)
+
+
+class _Numbering:
+    """Numbers of ways, also of those that the fact to be recorded is the first to use."""
+
+    def __init__(self, context: Context, queue: Queue, arrival: Arrival) -> None:
+        self._known = context.state.ways
+        self._queue = queue
+        self._arrival = arrival
+        self._numbers: dict[bytes, int] = {}
+        self.new_origins: list[str] = []
+
+    def number(self, at: int) -> int:
+        """The number of the way by which a message of the frame comes."""
+        source = self._arrival.headers[at].source
+        number = self._numbers.get(source)
+        if number is None:
+            way = self._arrival.way(at, self._queue)
+            number = self._known.number(way)
+            if not number:
+                self.new_origins.append(way.origin)
+                number = self._known.last + len(self.new_origins)
+            self._numbers[source] = number
+        return number
+
+
+def _tails(
+    context: Context, queue: Queue, arrival: Arrival, ways: _Numbering
+) -> Callable[[int, Extent], bytes]:
+    """How to make the tail of a message of the frame that is placed."""
+    envelopes, headers, now_us = arrival.head.envelopes, arrival.headers, context.now_us
+    transactional, outgoing = queue.options.transactional, queue.outgoing
+
+    def tail(at: int, place: Extent) -> bytes:
+        envelope, header = envelopes[at], headers[at]
+        left_us = envelope.reaching_us if outgoing else envelope.remaining_us
+        made = pack_tail(
+            place,
+            envelope.crc,
+            header.number,
+            envelope.transaction if transactional else 0,
+            envelope.sent_us,
+            now_us,
+            max(1, now_us + left_us) if left_us >= 0 else 0,
+            ways.number(at),
+            envelope.ordinal if transactional else 0,
+            envelope.marks if transactional else 0,
+            envelope.message_class,
+            header.part,
+            0 if transactional else header.priority,
+            header.copies,
+            envelope.following if transactional else 0,
+        )
+        return with_hops(made, envelope.move_count + 1) if outgoing else made
+
+    return tail
+
+
+def _watch_parts(
+    context: Context, queue: Queue, arrival: Arrival, admitted: list[tuple[int, int]]
+) -> None:
+    first = queue.next_lookup_id - len(admitted)
+    for lookup_id, (at, offset) in enumerate(admitted, first):
+        envelope, header = arrival.head.envelopes[at], arrival.headers[at]
+        way = context.state.ways.number(arrival.way(at, queue))
+        if header.part:
+            seen = seen_in_record(header, arrival.body, offset)
+            transaction = envelope.transaction
+            queue.parts.added(seen._replace(lookup_id=lookup_id, transaction=transaction, way=way))
+        ended = bool(envelope.marks & MARK_LAST)
+        queue.parts.source_went_on(way, envelope.transaction, ended=ended)

@@ -1,0 +1,226 @@
+"""The destination's half of delivery: streams opened by other managers, and what comes by them.
+
+What may enter is admitted in the fact that also advances the stream; what may not is consumed all
+the same, and its source told why. A stream may lead to an outgoing queue: then this manager
+forwards. The message keeps its record, its transaction and its place in it; its times go on as
+durations, and the number of managers that have forwarded it is bounded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.delivery.incoming import StreamKey
+from dray.errors import AccessDenied, DrayError, QueueNotFound, QuotaExceeded, StoreFull
+from dray.manager.change.names import resolve
+from dray.manager.disk.placing import check_records
+from dray.manager.facts import Accepted
+from dray.manager.incoming.admission import admit_new
+from dray.manager.incoming.arrival import Arrival
+from dray.manager.incoming.ended_streams import reopen
+from dray.manager.incoming.going_on import check_ends
+from dray.manager.peers import peers
+from dray.manager.peers.telling import tell_source
+from dray.manager.peers.waiting_for_room import Waiting
+from dray.model.classes import QueueKind
+from dray.model.names import parse_queue_address
+from dray.wire.frames import (
+    Data,
+    OpenStream,
+    Passed,
+    StreamRefused,
+    StreamState,
+)
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context
+    from dray.manager.peers.peers import Strangers
+    from dray.manager.peers.telling import Sources
+    from dray.manager.queue.queues import Queue
+    from dray.manager.session import Session
+
+NOT_OPEN = "stream-not-open"
+"""Why data is refused that comes on a connection that did not open the stream, or not last."""
+
+
+def handle_open_stream(
+    sources: Sources, strangers: Strangers, session: Session, _request_id: int, head: OpenStream
+) -> None:
+    """Say what of a stream is accepted, or why it cannot be taken now.
+
+    A stream comes on the newest session that opened it and on no other: what its source said on an
+    earlier one may still be on its way, and the answer given here does not count it.
+    """
+    context = sources.context
+    key = StreamKey(session.peer_id, head.stream)
+    newest = sources.confirmed.get(key)
+    if (newest and newest.number > session.number) or head.stream in session.ended:
+        refusal = peers.overtaken(context, session, newest, head)
+        if refusal is not None:
+            context.answer(session, 0, refusal)
+        return
+    # Streams do not lean on the line: one question may overtake another, and its answer counts.
+    session.questions[head.stream] = max(head.question, session.questions.get(head.stream, 0))
+    reopen(context, key)
+    try:
+        queue = _destination(context, head)
+    except DrayError as error:
+        session.streams.pop(head.stream, None)
+        _refuse(context, session, head.stream, error)
+        if isinstance(error, QueueNotFound):
+            sources.missing_queues.add(session, head.stream, head.queue)
+        # What has come of earlier messages is told all the same, also of a queue that is deleted.
+        _tell_on(sources, session, key, newest)
+        return
+    session.streams[head.stream] = queue.number
+    sources.missing_queues.opened(session, head.stream)
+    if (head.sequence_id, head.acknowledged) > context.state.incoming.position(key):
+        peers.tell_of_own_loss(strangers, session, head.stream)
+    _say_position(context, session, queue, head.stream)
+    _tell_on(sources, session, key, newest)
+
+
+def _tell_on(sources: Sources, session: Session, key: StreamKey, newest: Session | None) -> None:
+    """Tell the source on this session what became of its messages, and on no older one."""
+    if newest is not None and newest is not session:
+        newest.streams.pop(key.stream, None)
+    session.told[key.stream] = 0
+    sources.confirmed[key] = session
+    sources.context.untold_ends.opened(key)
+    tell_source(sources, key)
+
+
+def _destination(context: Context, head: OpenStream) -> Queue:
+    """The queue that a stream leads to; another manager's is that manager's outgoing queue here."""
+    if parse_queue_address(head.queue).remote:
+        queue = resolve(context, head.queue)
+    else:
+        found = context.state.queues.find(head.queue)
+        if found is None:
+            raise QueueNotFound(f"there is no queue {head.queue!r} here", queue=head.queue)
+        queue = found
+    if queue.kind is not QueueKind.PRIVATE and not queue.outgoing:
+        raise AccessDenied(f"only the queue manager itself sends to {queue.name!r}")
+    return queue
+
+
+def _refuse(context: Context, session: Session, stream: int, error: DrayError) -> None:
+    """Refuse a stream, and say how far it had come."""
+    key = StreamKey(session.peer_id, stream)
+    position, refused = context.state.incoming.position(key), context.state.outbox.refused(key)
+    asked = session.questions.get(stream, 0)
+    sent_in = peers.sent_in(context, session, key)
+    refusal = StreamRefused(stream, error.code, str(error), *position, asked, refused, *sent_in)
+    context.answer(session, 0, refusal)
+
+
+def handle_data(
+    sources: Sources, session: Session, _request_id: int, head: Data, *, body: memoryview
+) -> None:
+    """Admit what the predicate lets in, in the fact that also advances the stream; order ack."""
+    context = sources.context
+    queue = _open_queue(context, session, head.stream)
+    if queue is None:
+        return
+    headers = check_records(head, body)
+    check_ends(head)
+    key = StreamKey(session.peer_id, head.stream)
+    numbers = [envelope.number for envelope in head.envelopes]
+    incoming = context.state.incoming
+    begin = incoming.admissible(key, head.sequence_id, head.previous, numbers)
+    incoming.visited(key, begin, context.now)
+    if begin < len(numbers):
+        try:
+            life = peers.meet(context, session, incoming.life(key))
+            admit_new(context, queue, Arrival(key, head, headers, body, begin, life))
+        except DrayError as error:
+            _refuse(context, session, head.stream, error)
+            if isinstance(error, QuotaExceeded):
+                sources.waiting_for_room.add(_left_out(context, session, queue, head))
+            elif isinstance(error, StoreFull):
+                left_out = _left_out(context, session, queue, head)
+                sources.waiting_for_room.add_for_disk(left_out, context.now)
+            return
+        if incoming.position(key).number < numbers[-1]:
+            sources.waiting_for_room.add(_left_out(context, session, queue, head))
+        else:
+            sources.waiting_for_room.admitted(session, head.stream)
+    _say_position(context, session, queue, head.stream)
+
+
+def _left_out(context: Context, session: Session, queue: Queue, head: Data) -> Waiting:
+    """What was not accepted of a frame: its source is told when there is room for it (R61)."""
+    upto = context.state.incoming.position(StreamKey(session.peer_id, head.stream)).number
+    left = [envelope.length for envelope in head.envelopes if envelope.number > upto]
+    return Waiting(session, head.stream, queue, left[0], sum(left))
+
+
+def tell_of_room(sources: Sources) -> None:
+    """Tell sources that there is room again for what was left out."""
+    context = sources.context
+    for session, stream, queue, _, _ in sources.waiting_for_room.take(context.now):
+        if session.streams.get(stream) == queue.number:
+            _say_position(context, session, queue, stream, room=True)
+
+
+def tell_of_new_queues(sources: Sources) -> None:
+    """Tell sources that there is a queue now that was missing."""
+    context = sources.context
+    for session, stream, queue in sources.missing_queues.take():
+        if stream not in session.streams and stream not in session.ended:
+            _say_position(context, session, queue, stream, room=True)
+
+
+def handle_passed(context: Context, session: Session, _request_id: int, head: Passed) -> None:
+    """Go on over messages that do not come, and note which transactions have ended by that."""
+    queue = _open_queue(context, session, head.stream)
+    if queue is None:
+        return
+    key = StreamKey(session.peer_id, head.stream)
+    if not context.state.incoming.admissible(key, head.sequence_id, head.previous, [head.upto]):
+        going = {(each.origin, each.transaction) for each in head.going}
+        ended = [
+            (number, way, transaction)
+            for number, way, transaction in context.state.ways.going_by(*key)
+            if way.queue == queue.number and (way.origin, transaction) not in going
+        ]
+        context.record(
+            Accepted(
+                key.source, key.stream, head.sequence_id, head.upto, queue.number, context.now_us,
+                b"", going=[(way.origin, 0) for _, way, _ in ended],
+                passed=queue.outgoing and bool(ended),
+                life=peers.meet(context, session, context.state.incoming.life(key)),
+            )
+        )  # fmt: skip
+        for number, _, transaction in ended:
+            queue.parts.source_went_on(number, transaction, ended=True)
+        context.touch(queue)
+    _say_position(context, session, queue, head.stream)
+
+
+def _open_queue(context: Context, session: Session, stream: int) -> Queue | None:
+    """The queue to which a stream leads that is open on a session; else its source is told."""
+    number = session.streams.get(stream)
+    if number is None:
+        sentence = "the stream is not open on this connection"
+        asked = session.questions.get(stream, 0)
+        context.answer(session, 0, StreamRefused(stream, NOT_OPEN, sentence, question=asked))
+        return None
+    queue = context.state.queues.get(number)
+    if queue is None:
+        del session.streams[stream]
+        _refuse(context, session, stream, QueueNotFound("the queue has been deleted", queue=""))
+    return queue
+
+
+def _say_position(
+    context: Context, session: Session, queue: Queue, stream: int, *, room: bool = False
+) -> None:
+    key = StreamKey(session.peer_id, stream)
+    position, refused = context.state.incoming.position(key), context.state.outbox.refused(key)
+    asked = session.questions.get(stream, 0)
+    sent_in = peers.sent_in(context, session, key)
+    state = StreamState(
+        stream, *position, queue.options.transactional, asked, room, refused, *sent_in
+    )
+    context.answer(session, 0, state)
