@@ -190,9 +190,12 @@ def note_ends(
 
     Those that came by a way are counted for their source; of others the operator reads at once.
     """
+    if not way:
+        warn_of_end(context, queue.name, message_class, times=count)
+        return
     came_by = context.state.ways.numbered(way)
     if came_by is None:
-        warn_of_end(context, queue.name, message_class, times=count)
+        # Nobody is left to be told: it is forgotten when its stream has ended.
         return
     key = StreamKey(came_by.source, came_by.stream)
     if not context.state.outbox.has_ended(key):
