@@ -12,6 +12,7 @@ from dray.delivery.outgoing import OutgoingStream
 from dray.manager.change import departures
 from dray.manager.peers.links import Links
 from dray.manager.state.awaiting import Awaiting
+from dray.manager.untold_ends import UntoldEnds
 from dray.model.classes import Acknowledge, MessageClass
 from dray.testing.promises import BrokenPromiseError
 from tests.simulation.hash_seeds import digests_of
@@ -65,11 +66,12 @@ def test_every_message_ends_once_and_its_sender_is_told_exactly_that(world_of, s
         world.run()
         known += world.message_ends.known
         went_through["worlds of managers in a swarm"] += 1
-    reached = {end.name for end in ENDS} | {"kept unasked"}
+    reached = {end.name for end in ENDS} | {"kept unasked", "counted"}
     assert not reached - set(known), "the worlds do not reach every end"
 
 
 _accepted, _admissible = IncomingStreams.accepted, IncomingStreams.admissible
+_take = UntoldEnds.take
 
 
 def accept_as_the_first(streams, key, *position):
@@ -89,6 +91,15 @@ def wants_link_only_to_send(stream):
     return stream._first_waiting() is not None
 
 
+def tell_again(ends, now, reachable):
+    """Give counts, and forget them not."""
+    kept = {key: dict(counts) for key, counts in ends._counts.items()}
+    found = _take(ends, now, reachable)
+    for key, _ in found:
+        ends._counts[key] = kept[key]
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "broken",
@@ -105,6 +116,7 @@ def wants_link_only_to_send(stream):
         [(OutgoingStream, "_confirms", trust_acks_of_other_sequences)],
         [(Awaiting, "must_hear_first", lambda *_: False)],
         [(Outbox, "refused", lambda *_: 0)],
+        [(UntoldEnds, "take", tell_again)],
     ],
     ids=[
         "certain of what is not",
@@ -116,6 +128,7 @@ def wants_link_only_to_send(stream):
         "trusts acks of other sequences",
         "believes order acks before it knows what was refused",
         "does not say that it has refused something",
+        "counts the same ends again",
     ],
 )
 def test_the_swarm_notices_when_a_defence_is_out(monkeypatch, broken):

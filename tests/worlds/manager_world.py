@@ -21,7 +21,7 @@ from dray.manager.notices import Notice
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
 from dray.testing.promises import BrokenPromiseError
-from dray.wire.frames import Data, ListQueues, OpenStream, Passed, QueueList
+from dray.wire.frames import Data, EndCount, ListQueues, OpenStream, Passed, QueueList
 from tests.worlds.bystanders import Auditor, Closer, Meddler, Remaker, Settler
 from tests.worlds.manager_plan import Plan, large_plan, swarm_plan
 from tests.worlds.manager_workload import ManagerProducer, Taker, Target
@@ -160,6 +160,13 @@ class ManagerWorld(World):
             self._ends[link] = (dialler.name, listener.name)
             self._dam(link)
         return link
+
+    def told_of_ends(self, daemon: SimDaemon, counts: list[EndCount]) -> None:
+        """Count what is said of messages that the manager's own clients sent."""
+        own = ("", daemon.manager_id)
+        self.message_ends.counted[daemon.name] += sum(
+            each.count for each in counts if each.origin in own
+        )
 
     def noticed(self, daemon: SimDaemon, notices: list[Notice]) -> None:
         """Judge what a manager tells its operator: no store here was ever copied or lost."""

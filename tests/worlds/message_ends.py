@@ -83,6 +83,8 @@ class MessageEnds:
         """Queues that were purged at any time, by full name."""
         self.abandoned: set[tuple[str, str]] = set()
         """Outgoing queues that were deleted at any time: at which manager, to which queue."""
+        self.counted: Counter[str] = Counter()
+        """By manager, how many of its messages destinations say have ended unreceived."""
         self.clocks_jump = False
         self.sent: list[Sent] = []
         self.known: Counter[str] = Counter()
@@ -155,6 +157,21 @@ class MessageEnds:
             except BrokenPromiseError as error:
                 error.add_note(self.story(message_id))
                 raise
+        self._check_counted()
+
+    def _check_counted(self) -> None:
+        """No count is too high; it may be too low, for counts are not kept."""
+        unreceived = Counter(
+            asked.source
+            for message_id, asked in self.asked.items()
+            if asked.sent.status == "committed" and self.ends.get(message_id) != RECEIVED
+        )
+        for manager, count in self.counted.items():
+            self.known["counted"] += count
+            if count > unreceived[manager]:
+                raise BrokenPromiseError(
+                    f"{manager} was told of {count} ends, {unreceived[manager]} messages ended"
+                )
 
     def story(self, message_id: str) -> str:
         """Everything known of a message, for who has to find out."""

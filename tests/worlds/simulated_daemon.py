@@ -40,7 +40,7 @@ from dray.store.heap.heap import Extent
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync
 from dray.testing.disk import SimDisk
-from dray.wire.frames import CreateQueue, Hello
+from dray.wire.frames import CreateQueue, EndCounts, Hello
 from dray.wire.stream import Frame
 from tests.worlds.network import Link
 
@@ -167,6 +167,8 @@ class SimDaemon:
             return
         for peer, dialled in self._peers.items():
             if dialled is link:
+                if isinstance(frame.head, EndCounts):
+                    self.world.told_of_ends(self, frame.head.counts)
                 self.deliver(LinkFrame(peer, frame))
                 return
 

@@ -24,6 +24,7 @@ from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
 from dray.testing.inspection import look_into
 from dray.testing.promises import BrokenPromiseError
+from dray.wire.frames import EndCount
 from tests.worlds.network import EXPENDABLE, Endpoint, Faults, Link, Schedule, chance_of
 from tests.worlds.shadow import Shadow
 from tests.worlds.simulated_client import SimClient
@@ -170,6 +171,9 @@ class World:
         self.links = [each for each in self.links if each.open]
         self.links.append(link)
         return link
+
+    def told_of_ends(self, daemon: SimDaemon, counts: list[EndCount]) -> None:
+        """Hear how many messages a destination says have ended."""
 
     def noticed(self, daemon: SimDaemon, notices: list[Notice]) -> None:
         """Judge what a manager tells its operator: no store here was ever copied or lost.
