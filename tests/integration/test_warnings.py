@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 
 import pytest
 
@@ -50,3 +51,24 @@ def test_a_strange_manager_at_a_known_address_costs_one_line_a_minute(tmp_path):
     assert first["times"] == 1
     assert last["times"] > 1
     assert f"({last['times']} times in the last " in last["message"]
+
+
+def hung_up(address):
+    """Whether a queue manager ends a connection on which nonsense comes."""
+    host, port = address.removeprefix("dray://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as caller:
+        caller.sendall(b"this is no frame of anybody, but long enough to be looked at" * 4)
+        while caller.recv(4096):
+            continue
+    return True
+
+
+def test_a_client_that_connects_again_and_again_fills_no_log(tmp_path):
+    with started("serve", "--data", tmp_path / "here", "--listen", "127.0.0.1:0") as process:
+        address = process.stdout.readline().split()[-1].decode()
+        assert all(hung_up(address) for _ in range(30))
+        process.send_signal(signal.SIGTERM)
+        lines = [json.loads(line) for line in finish(process).err.splitlines()]
+    ended = [line for line in lines if line["kind"] == "connection-ended"]
+    assert sum(line["times"] for line in ended) == 30
+    assert len(lines) == len(ended) <= 3

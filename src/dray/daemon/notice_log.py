@@ -1,4 +1,4 @@
-"""The manager's notices in the daemon's log: the first at once, then at most one a minute.
+"""Notices in the daemon's log, its own and the manager's: at once, then at most one a minute.
 
     a notice of (kind, subject)                     is logged
     the first, or the first after a quiet minute    at once
@@ -7,7 +7,7 @@
 
 So a queue that refuses a thousand messages a second costs one line a minute, and the numbers in the
 log add up to what happened. If there are very many subjects, the last ones share a line for each
-kind.
+kind. Ends of messages are counted by sentence, for the sentence says where the messages are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from collections.abc import Iterable
 
 from dray.daemon.limits import NOTICE_RETRY_S, NOTICE_S, NOTICE_SUBJECTS_MAX
 from dray.daemon.timekeeper import Timekeeper
-from dray.manager.notices import EACH_ONCE, OTHERS, Notice
+from dray.manager.notices import (
+    BY_SENTENCE,
+    EACH_ONCE,
+    FOR_INFORMATION,
+    OTHERS,
+    Notice,
+    NoticeKind,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -30,9 +37,13 @@ class NoticeLog:
         """Begin with nothing logged; `clock` tells the time, `loop` only calls again."""
         self._loop = loop
         self._clock = clock
-        self._subjects: dict[tuple[str, str], _Subject] = {}
-        """By kind and subject; whose line was logged first stands first."""
+        self._subjects: dict[tuple[str, str, str], _Subject] = {}
+        """By kind, subject and, for some kinds, sentence; the one logged first stands first."""
         self._timer: asyncio.TimerHandle | None = None
+
+    def say(self, kind: NoticeKind, subject: str, sentence: str) -> None:
+        """Log what the daemon itself notices, or hold it back."""
+        self.write([Notice(kind, subject, sentence)])
 
     def write(self, notices: Iterable[Notice]) -> None:
         """Log notices, or hold them back."""
@@ -57,9 +68,10 @@ class NoticeLog:
         if notice.kind in EACH_ONCE:
             _say(notice, notice.times)
             return
-        key = (notice.kind, notice.subject)
+        sentence = notice.sentence if notice.kind in BY_SENTENCE else ""
+        key = (notice.kind, notice.subject, sentence)
         if key not in self._subjects and len(self._subjects) >= NOTICE_SUBJECTS_MAX:
-            key = (notice.kind, OTHERS)
+            key = (notice.kind, OTHERS, "")
         subject = self._subjects.get(key)
         if subject is None:
             self._subjects[key] = _Subject(now)
@@ -105,4 +117,5 @@ class _Subject:
 def _say(notice: Notice, times: int, period: str = "") -> None:
     often = f" ({times} {'time' if times == 1 else 'times'}{period})" if times > 1 or period else ""
     facts = {"kind": notice.kind, "subject": notice.subject, "times": times}
-    _log.warning("%s%s", notice, often, extra={"facts": facts})
+    level = logging.INFO if notice.kind in FOR_INFORMATION else logging.WARNING
+    _log.log(level, "%s%s", notice, often, extra={"facts": facts})

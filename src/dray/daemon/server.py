@@ -23,6 +23,7 @@ import msgspec
 from dray.daemon.config import ServeOptions, check_named, listen_address
 from dray.daemon.limits import HANDSHAKES_MAX, HELLO_S, SESSIONS_OF_EMBEDDED_MIN, STOP_S
 from dray.daemon.logs import log_to_stderr
+from dray.daemon.notice_log import NoticeLog
 from dray.daemon.pacing.backlog import Backlog
 from dray.daemon.pacing.time_slice import request_short_time_slice
 from dray.daemon.roles import Deciding
@@ -52,6 +53,7 @@ from dray.manager.events import (
     SessionOpened,
     Tick,
 )
+from dray.manager.notices import NoticeKind
 from dray.manager.turn import Manager
 from dray.model.ids import ManagerId
 from dray.model.names import DEFAULT_PORT
@@ -166,6 +168,7 @@ class Server:
         self.ended: asyncio.Future[Exception] = loop.create_future()
         """Done when the daemon cannot go on, with the reason."""
         clock = Timekeeper()
+        self._notices = NoticeLog(loop, clock)
         disk = (open_disk or partial(_real_disk, options))(options.data)
         self._store = Store(
             disk,
@@ -184,7 +187,7 @@ class Server:
             self._store.close()
             raise
         backlog = Backlog(lambda: self._store.unsynced_bytes, loop.call_soon)
-        self._around = Surroundings(loop, self._store, backlog)
+        self._around = Surroundings(loop, self._store, backlog, self._notices)
         self._turns = Turns(
             loop, self._store, self._manager, clock=clock, performer=self, backlog=backlog
         )
@@ -218,7 +221,8 @@ class Server:
         """Serve a connection."""
         most = max(sessions_max(), SESSIONS_OF_EMBEDDED_MIN)
         if self._stopping or len(self._sessions) >= most:
-            _log.warning("a connection was refused: %d are open", len(self._sessions))
+            told = f"a connection was refused: {len(self._sessions)} are open"
+            self._notices.say(NoticeKind.CONNECTION_REFUSED, "a caller", told)
             sock.close()
             return
         number = self._next_session
@@ -248,7 +252,8 @@ class Server:
             inner = await self._tunnels.answer(sock, self._shown)
         except OSError as error:
             why = str(error) or "it hung up, or does not trust the certificate that it was shown"
-            _log.warning("a TLS handshake with a caller failed: %s", why)
+            told = f"a TLS handshake with a caller failed: {why}"
+            self._notices.say(NoticeKind.TLS_FAILED, "a caller", told)
         else:
             self.adopt(inner)
 
@@ -354,6 +359,7 @@ class Server:
         for task in self._handshakes:
             task.cancel()
         await self._tunnels.close()
+        self._notices.stop()
         self._around.intake.close()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._around.copier.idle(), STOP_S)
@@ -378,7 +384,8 @@ class Server:
         try:
             connection.send(answer.head, answer.request_id, answer.body, in_kernel=in_kernel)
         except ProtocolError as error:
-            _log.error("an answer could not be sent: %s", error)
+            told = f"an answer could not be sent: {error}"
+            self._notices.say(NoticeKind.ANSWER_UNSENT, "a caller", told)
             unpin_all(self._store, answer.body)
             connection.send(failure(error), answer.request_id)
 
@@ -395,10 +402,14 @@ class Server:
             accepted = self.adopt
             if self._shown is not None:
                 address, accepted = address.replace("dray://", "drays://", 1), self._secure
-            self._listeners.append(Listener(self._loop, sock, address, accepted))
+            self._listeners.append(
+                Listener(self._loop, sock, address, accepted=accepted, notices=self._notices)
+            )
         if options.socket is not None:
             sock, address = listen_unix(options.socket)
-            self._listeners.append(Listener(self._loop, sock, address, self.adopt))
+            self._listeners.append(
+                Listener(self._loop, sock, address, accepted=self.adopt, notices=self._notices)
+            )
 
     def _close_listeners(self) -> None:
         while self._listeners:

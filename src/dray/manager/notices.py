@@ -20,7 +20,11 @@ class NoticeKind(enum.StrEnum):
     """What happened, for those who filter the log."""
 
     ACKNOWLEDGMENT_LOST = "acknowledgment-lost"
+    ANSWER_UNSENT = "answer-unsent"
     AT_START = "at-start"
+    CONNECTION_ENDED = "connection-ended"
+    CONNECTION_REFUSED = "connection-refused"
+    CONNECTION_WAITS = "connection-waits"
     DAMAGED = "damaged-message"
     DEAD_LETTER_LOST = "dead-letter-lost"
     DESTINATION_BEHIND = "destination-behind"
@@ -33,6 +37,9 @@ class NoticeKind(enum.StrEnum):
     ENDED_REJECTED = "ended-rejected"
     END_UNTOLD = "end-of-stream-untold"
     DIVERGED = "diverged"
+    LINK_DOWN = "link-down"
+    LINK_REFUSED = "link-refused"
+    LINK_UP = "link-up"
     NOT_KEPT = "not-kept-until-confirmed"
     OLDER_COPY = "older-copy"
     OTHER_COPY = "other-copy"
@@ -46,6 +53,7 @@ class NoticeKind(enum.StrEnum):
     REFUSED_NO_QUEUE = "refused-queue-not-found"
     REPAIR_WAITS = "repair-waits"
     STATUS_JUNK = "no-status-message"
+    TLS_FAILED = "tls-handshake-failed"
     UNREADABLE_LARGE = "unreadable-large-message"
     UPLOAD_DROPPED = "upload-dropped"
     WORK_STOPPED = "work-stopped"
@@ -53,6 +61,14 @@ class NoticeKind(enum.StrEnum):
 
 EACH_ONCE: Final = frozenset({NoticeKind.AT_START, NoticeKind.QUEUE_FILE})
 """Kinds that a start of the manager tells: each sentence is logged, for none repeats another."""
+
+
+FOR_INFORMATION: Final = frozenset({NoticeKind.LINK_DOWN, NoticeKind.LINK_UP})
+"""Kinds that are logged at the level "info": links come and go, and are tried again."""
+BY_SENTENCE: Final = frozenset(
+    each for each in NoticeKind if each.startswith(("ended-", "refused-"))
+)
+"""Kinds of few sentences, of which each has a count of its own in the log."""
 
 
 class Notice(NamedTuple):

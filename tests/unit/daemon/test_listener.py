@@ -9,7 +9,9 @@ import stat
 
 import pytest
 
+from dray.daemon.notice_log import NoticeLog
 from dray.daemon.sockets.listener import Listener, listen_tcp, listen_unix
+from dray.daemon.timekeeper import Timekeeper
 from dray.errors import AddressInUse, InvalidConfiguration
 
 
@@ -86,9 +88,14 @@ def test_closing_takes_away_our_socket_file_but_not_a_successors(tmp_path):
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        first = Listener(loop, *listen_unix(str(path)), accepted=socket.socket.close)
+        notices = NoticeLog(loop, Timekeeper())
+        first = Listener(
+            loop, *listen_unix(str(path)), accepted=socket.socket.close, notices=notices
+        )
         path.unlink()
-        second = Listener(loop, *listen_unix(str(path)), accepted=socket.socket.close)
+        second = Listener(
+            loop, *listen_unix(str(path)), accepted=socket.socket.close, notices=notices
+        )
         first.close()
         assert path.exists()
         second.close()
@@ -120,11 +127,15 @@ def test_running_out_of_descriptors_delays_callers_and_loses_none(tmp_path, capl
         loop = asyncio.get_running_loop()
         accepted = loop.create_future()
         sock, address = listen_unix(str(tmp_path / "s"))
-        listener = Listener(loop, Exhausted(sock), address, accepted.set_result)
+        notices = NoticeLog(loop, Timekeeper())
+        listener = Listener(
+            loop, Exhausted(sock), address, accepted=accepted.set_result, notices=notices
+        )
         with socket.socket(socket.AF_UNIX) as caller:
             caller.connect(str(tmp_path / "s"))
             (await asyncio.wait_for(accepted, 20)).close()
         listener.close()
+        notices.stop()
 
     asyncio.run(main())
     assert "has to wait" in caplog.text

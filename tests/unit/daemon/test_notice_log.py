@@ -141,3 +141,22 @@ def test_a_line_tells_programs_kind_subject_and_count(log, caplog):
         7,
     )
     assert entry["message"] == "orders: a message was refused; make room (7 times)"
+
+
+def test_ends_of_messages_are_counted_by_sentence(time, log, lines):
+    kept = Notice(NoticeKind.ENDED_EXPIRED, "orders", "it expired; it is kept")
+    gone = Notice(NoticeKind.ENDED_EXPIRED, "orders", "it expired; it is not kept")
+    log.write([kept, gone, kept._replace(times=3), gone._replace(times=2)])
+    assert lines() == ["orders: it expired; it is kept", "orders: it expired; it is not kept"]
+    time.pass_by(60.0)
+    assert lines() == [
+        "orders: it expired; it is kept (3 times in the last minute)",
+        "orders: it expired; it is not kept (2 times in the last minute)",
+    ]
+
+
+def test_links_that_come_and_go_are_logged_for_information(log, caplog):
+    caplog.set_level(logging.INFO, "dray.daemon.notice_log")
+    log.say(NoticeKind.LINK_DOWN, "there:7340", "the link is down: cut")
+    log.say(NoticeKind.LINK_REFUSED, "there:7340", "it refused")
+    assert [each.levelname for each in caplog.records] == ["INFO", "WARNING"]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import logging
 import os
 import socket
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from dray.daemon.limits import (
     SCRATCH_BYTES,
     SPARE_BODIES_MAX,
 )
+from dray.daemon.notice_log import NoticeLog
 from dray.daemon.pacing.backlog import Backlog
 from dray.daemon.sockets.intake import Intake
 from dray.daemon.sockets.outbox import Heap, Outbox, size_of, unpin_all
@@ -43,12 +43,11 @@ from dray.daemon.sockets.tuning import tune
 from dray.errors import DrayError, ProtocolError
 from dray.forks import keep_from_children
 from dray.manager.events import Into
+from dray.manager.notices import NoticeKind
 from dray.net.tls import carries_files
 from dray.store.heap.heap import Extent
 from dray.wire.frames import Head, encode_frame, failure
 from dray.wire.stream import READ_BYTES, Frame, FrameStream
-
-_log = logging.getLogger(__name__)
 
 
 class _State(enum.Enum):
@@ -90,7 +89,13 @@ class Owner(Protocol):
 class Surroundings:
     """State shared by the connections of one daemon; other daemons run in other threads."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, heap: Heap, backlog: Backlog) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        heap: Heap,
+        backlog: Backlog,
+        notices: NoticeLog,
+    ) -> None:
         """Wait in `loop`, send from `heap`, take large bodies in as `backlog` says."""
         self.loop = loop
         self.heap = heap
@@ -98,6 +103,8 @@ class Surroundings:
         self.inlet = bytearray(READ_BYTES)
         self.intake = Intake(loop, backlog)
         self.copier = Copier(loop, backlog)
+        self.notices = notices
+        """Where what happens to connections is logged, each kind once a minute at the most."""
         self.with_spare: dict[Connection, None] = {}
         """Connections that keep memory for their next large frame, longest unused first."""
         self.unsent_bytes = 0
@@ -228,7 +235,7 @@ class Connection:
             self._close(reason_of(error))
             return
         except DrayError as error:
-            _log.error("%s; a connection had to be ended in mid-frame", error)
+            self._note_end(f"{error}; the connection was ended in the middle of a frame")
             self._close(str(error))
             return
         self._write_if_wanted()
@@ -306,7 +313,7 @@ class Connection:
     def hold_up(self, reason: str) -> None:
         """End, unless it is this daemon that keeps it from going on."""
         if not (self._owner.overfull or self._stream.waits_for):
-            _log.warning("a connection has to be ended: %s", reason)
+            self._note_end(f"a connection has to be ended: {reason}")
             self._close(reason)
 
     def _hand_over(self, cut: Callable[[], list[Frame]]) -> int:
@@ -331,8 +338,12 @@ class Connection:
         """Read no more; the owner ends it when all that was said before is answered."""
         self._deaf = True
         self._read_if_wanted()
-        _log.warning("a connection has to be ended: %s", error)
+        self._note_end(f"a connection has to be ended: {error}")
         self._owner.frame_refused(self, error)
+
+    def _note_end(self, sentence: str) -> None:
+        whose = "another queue manager" if self._dialled else "a caller"
+        self._around.notices.say(NoticeKind.CONNECTION_ENDED, whose, sentence)
 
     def _came(self, frame: Frame) -> None:
         if self._lent is not None and (frame.head.with_file or self._lent.busy):

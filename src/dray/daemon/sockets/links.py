@@ -8,7 +8,6 @@ for every Dial that it did not end by HangUp itself; when to dial again is the m
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -22,13 +21,13 @@ from dray.daemon.sockets.tuning import tune
 from dray.errors import InvalidConfiguration, ProtocolError
 from dray.forks import keep_from_children
 from dray.manager.events import Event, LinkDown, LinkFrame, LinkUp, Peer
+from dray.manager.notices import NoticeKind
 from dray.net.send_buffer import widen
 from dray.net.tls import said_of, trusting
 from dray.net.tunnels import Tunnels
 from dray.wire.frames import Data, EndStream, Head, Hello, OpenStream, Passed, failure
 from dray.wire.stream import Frame
 
-_log = logging.getLogger(__name__)
 _Address = tuple[Any, Any, int, str, Any]
 
 
@@ -145,7 +144,7 @@ class Links:
         peer = self._peers.pop(connection, None)
         if peer is not None:
             del self._up[peer]
-            _log.info("the link to %s:%d is down: %s", peer.host, peer.port, reason)
+            self._note(NoticeKind.LINK_DOWN, peer, f"the link is down: {reason}")
             self._turns.deliver(LinkDown(peer, reason))
 
     async def _connect(self, peer: Peer) -> None:
@@ -168,7 +167,7 @@ class Links:
             self._up[peer] = connection
             self._peers[connection] = peer
             connection.send(self._hello())
-            _log.info("the link to %s:%d is up", peer.host, peer.port)
+            self._note(NoticeKind.LINK_UP, peer, "the link is up")
             self._turns.deliver(LinkUp(peer))
             connection.start()
             connection.flush()
@@ -215,5 +214,8 @@ class Links:
 
     def _failed(self, peer: Peer, reason: str) -> None:
         del self._dialling[peer]
-        _log.info("the link to %s:%d could not be made: %s", peer.host, peer.port, reason)
+        self._note(NoticeKind.LINK_DOWN, peer, f"the link could not be made: {reason}")
         self._turns.deliver(LinkDown(peer, reason))
+
+    def _note(self, kind: NoticeKind, peer: Peer, sentence: str) -> None:
+        self._around.notices.say(kind, f"{peer.host}:{peer.port}", sentence)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import os
 import socket
 import stat
@@ -17,10 +16,11 @@ from dray.daemon.limits import (
     CALLERS_UNACCEPTED_MAX,
     UNIX_PATH_BYTES_MAX,
 )
+from dray.daemon.notice_log import NoticeLog
 from dray.errors import AddressInUse, InvalidConfiguration
 from dray.forks import keep_from_children
+from dray.manager.notices import NoticeKind
 
-_log = logging.getLogger(__name__)
 _OWNER_ONLY = 0o600
 
 Accepted = Callable[[socket.socket], None]
@@ -30,9 +30,16 @@ class Listener:
     """One listening socket in the loop."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, address: str, accepted: Accepted
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        address: str,
+        *,
+        accepted: Accepted,
+        notices: NoticeLog,
     ) -> None:
         """Accept on `sock`, known to people as `address`; `accepted` takes over each connection."""
+        self._notices = notices
         self._loop = loop
         self._sock = sock
         self._accepted = accepted
@@ -59,7 +66,8 @@ class Listener:
                 return
             except OSError as error:
                 # Out of descriptors or memory, or the network's trouble: asking at once would spin.
-                _log.warning("a connection has to wait: %s", error.strerror)
+                told = f"a connection has to wait: {error.strerror}"
+                self._notices.say(NoticeKind.CONNECTION_WAITS, self.address, told)
                 self._loop.remove_reader(self._sock)
                 self._retry = self._loop.call_later(
                     ACCEPT_RETRY_S, self._loop.add_reader, self._sock, self._acceptable

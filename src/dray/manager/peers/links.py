@@ -37,7 +37,7 @@ from dray.delivery.events import (
 )
 from dray.delivery.events import Event as StreamEvent
 from dray.delivery.events import Tick as StreamTick
-from dray.errors import AccessDenied, QueueNotFound
+from dray.errors import AccessDenied, QueueNotFound, in_one_line
 from dray.manager.change.departures import delivered
 from dray.manager.context import MICROSECONDS
 from dray.manager.events import Dial, HangUp, LinkSend, Peer
@@ -100,6 +100,8 @@ _UNDELIVERABLE = {
 _BEHIND = NoticeKind.DESTINATION_BEHIND
 _DIVERGED = NoticeKind.DIVERGED
 _OLDER_COPY = NoticeKind.OLDER_COPY
+_SENTENCE_MAX = 500
+"""Characters of another queue manager's sentence that are shown to an operator."""
 
 
 class Links:
@@ -216,6 +218,7 @@ class Links:
                     self.context.record(EndForgotten(stream))
             case Failed(_, sentence):
                 self._suspicious = True
+                self._note_failure(link, sentence)
                 self._hang_up(link, sentence)
             case _:
                 self._hang_up(link, f"it answered with {type(frame.head).__name__}")
@@ -407,6 +410,12 @@ class Links:
 
     def _notice(self, kind: NoticeKind, queue: Queue, sentence: str) -> None:
         self.context.notices.add(kind, queue.name, sentence)
+
+    def _note_failure(self, link: Link, sentence: str) -> None:
+        did = "ended" if link.state is LinkState.WELCOMED else "refused"
+        told = f"the queue manager there {did} the connection: {in_one_line(sentence)}"
+        subject = address_of(link.peer)
+        self.context.notices.add(NoticeKind.LINK_REFUSED, subject, told[:_SENTENCE_MAX])
 
     def _hang_up(self, link: Link, reason: str) -> None:
         self.context.effects.append(HangUp(link.peer))

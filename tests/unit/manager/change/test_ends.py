@@ -11,10 +11,12 @@ import pytest
 
 from dray.delivery.incoming import StreamKey
 from dray.manager.events import LinkFrame, SessionClosed
+from dray.manager.queue.index import unpack
 from dray.manager.untold_ends import UntoldEnds
-from dray.model.classes import MessageClass
+from dray.model.classes import Acknowledge, MessageClass
 from dray.model.limits import END_COUNTS_MAX, END_STREAMS_MAX, HOPS_MAX
 from dray.model.message import Message
+from dray.store.heap.heap import file_name
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.stream import Frame
@@ -104,9 +106,6 @@ def discarded(row: Row) -> None:
 def damage(net: Net, host: str, queue: str) -> None:
     manager = look_into(net[host].manager)
     (packed,) = manager.state.queues.named(queue).index.available()
-    from dray.manager.queue.index import unpack
-    from dray.store.heap.heap import file_name
-
     entry = unpack(packed)
     (path,) = net[host].path.rglob(file_name(entry.file))
     data = bytearray(path.read_bytes())
@@ -441,11 +440,17 @@ def test_counts_that_cannot_be_end_the_connection_and_warn_of_nothing(
     assert all(line != ("a", "d") for line in net.lines.values())
 
 
-@pytest.mark.parametrize("stream", [1, 10_000_000])
-def test_counts_of_a_stream_that_is_not_its_own_are_ignored(net: Net, stream: int) -> None:
+@pytest.mark.parametrize("whose", ["nobody", "another manager", "a queue here"])
+def test_counts_of_a_stream_that_is_not_its_own_are_ignored(net: Net, whose: str) -> None:
     purge_one(net)
     net.deliver()
     warned(net)
+    caller = net["a"].session()
+    stream = {
+        "nobody": 10_000_000,
+        "another manager": caller.open(address("x", "orders")),
+        "a queue here": caller.create("mine"),
+    }[whose]
     told = frames.EndCounts(stream, [frames.EndCount(int(PURGED), 3)])
     net["a"].turn(LinkFrame(peer("d"), Frame(told, 0, memoryview(b""))))
     assert warned(net) == {}
@@ -497,7 +502,23 @@ def test_nothing_more_is_told_of_a_stream_that_has_ended(net: Net) -> None:
     net.deliver()
     net.advance(2.0)
     assert len(counts_said(net)) == 1
-    assert look_into(net["d"].manager).untold_ends.deadline() is None
+    untold = look_into(net["d"].manager).untold_ends
+    untold.opened(StreamKey("a" * 32, counts_said(net)[0].stream))
+    assert untold.deadline() is None
+
+
+def test_an_end_of_which_its_sender_wants_no_acknowledgment_is_counted(net: Net) -> None:
+    """The sender asked for other acknowledgments, so no confirmation says how it ended."""
+    sender, receiver = net["a"].session(), net["d"].session()
+    asked = Message(
+        body=b"x", administration_queue="acks", acknowledge=Acknowledge.POSITIVE_RECEIVE
+    )
+    sender.create("acks")
+    sender.send(sender.open(address("d", "orders")), asked)
+    net.deliver()
+    receiver.call(frames.PurgeQueue(receiver.open("orders")))
+    net.deliver()
+    assert warned(net) == {"ended-purged": 1}
 
 
 def test_a_session_that_ended_is_told_nothing(net: Net) -> None:

@@ -423,3 +423,28 @@ def test_a_question_that_was_overtaken_does_not_count_as_the_last(tmp_path: Path
         desk.turn(Request(500, Frame(asked, 0, memoryview(b""))))
     heads = [each.head for each in desk.effects if isinstance(each, Answer)]
     assert [each.question for each in heads if isinstance(each, frames.StreamState)] == [2, 2]
+
+
+@pytest.mark.parametrize("welcomed", [False, True])
+def test_a_peer_that_answers_with_a_failure_is_a_warning_that_says_its_sentence(
+    desk: Desk, welcomed: bool
+) -> None:
+    caller = desk.session()
+    caller.send(caller.open("dray://far:7340/orders"), Message(body=b"x"))
+    far = Peer("far", 7340)
+    desk.manager.notices()
+    desk.turn(LinkUp(far))
+    if welcomed:
+        desk.turn(
+            LinkFrame(far, Frame(frames.Welcome("f" * 32, "far", "1", 1), 0, memoryview(b"")))
+        )
+    sentence = "another copy of\nyour store is here" + "!" * 1000
+    desk.turn(
+        LinkFrame(far, Frame(frames.Failed("protocol-error", sentence, {}), 0, memoryview(b"")))
+    )
+    (notice,) = desk.manager.notices()
+    assert (notice.kind, notice.subject) == ("link-refused", "dray://far:7340")
+    did = "ended" if welcomed else "refused"
+    told = f"the queue manager there {did} the connection: another copy of\\nyour store is here!"
+    assert notice.sentence.startswith(told)
+    assert len(notice.sentence) == 500
