@@ -41,11 +41,11 @@ class DyingSettler(ManagerSettler):
         self.point = point
         self.count = 0
 
-    def settle(self, key, reached):
+    def settle(self, key, reached, landed):
         self.count += 1
         if self.point == "landed" and self.count == 2:
             os.kill(os.getpid(), signal.SIGKILL)
-        settled = super().settle(key, reached)
+        settled = super().settle(key, reached, landed)
         if self.point == "settled" and self.count == 2:
             os.kill(os.getpid(), signal.SIGKILL)
         return settled

@@ -14,9 +14,11 @@ import pytest
 from blake3 import blake3
 
 import dray
-from dray.errors import QueueNotFound
+from dray.errors import MessageNotFound, QueueNotFound
 from dray.large import split
 from dray.spark import land
+from dray.spark.landing import Landing
+from dray.spark.managers import ManagerPuller, ManagerSettler
 from dray.spark.table import LandedTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -136,6 +138,76 @@ def test_what_only_a_newer_program_can_read_is_moved_aside_and_the_rest_lands(
     aside = manager.queue("parcels;unreadable")
     assert [queue.info().message_count for queue in (manager.queue("parcels"), aside)] == [0, 3]
     assert land_parcels().unreadable == []
+
+
+def test_what_does_not_land_is_told_and_does_not_dam_the_queue(land_parcels, manager, parcels, out):
+    plain = manager.queue("parcels", raw=True)
+    first, *rest = bodies(4)
+    sent = {parcels.send(first): first}
+    plain.send_many([b"plain", b"plain"])
+    sent |= {parcels.send(body): body for body in rest}
+
+    summary = land_parcels()
+
+    assert (summary.files, summary.clean) == (4, False)
+    (sentence,) = summary.left
+    assert sentence.startswith("queue 'parcels' at dray://")
+    assert "has 2 messages that are not large; they stay there" in sentence
+    assert_landed_once(out, sent)
+    assert [bytes(each.body) for each in plain.peek_range()] == [b"plain", b"plain"]
+    # Nothing of it lands, also alone; once it is received, the landing is clean.
+    assert (land_parcels().files, len(land_parcels().left)) == (0, 1)
+    plain.receive_many(2)
+    body = b"last" * 10_000
+    sent |= {parcels.send(body): body}
+    summary = land_parcels()
+    assert (summary.files, summary.clean) == (1, True)
+    assert_landed_once(out, sent)
+    assert plain.info().message_count == 0
+
+
+class RobbedPuller(ManagerPuller):
+    """Pulls while another receiver takes the second message, and commits or gives it back."""
+
+    def __init__(self, url, outcome):
+        super().__init__(claim_timeout_s=1.0)
+        self.url, self.outcome = url, outcome
+
+    def pull(self, row, target):
+        if row["label"] == "body 1" and self.outcome:
+            with dray.connect(self.url) as other, other.transaction() as transaction:
+                parcels = dray.LargeMessageQueue(other.queue("parcels"))
+                parcels.receive_by_correlation_id("1", transaction=transaction)
+                outcome, self.outcome = self.outcome, ""
+                if outcome == "hold":
+                    # Given back when this returns; the landing has not found the message by then.
+                    with pytest.raises(MessageNotFound):
+                        super().pull(row, target)
+                    transaction.abort()
+                    raise MessageNotFound("held by another")
+        return super().pull(row, target)
+
+
+@pytest.mark.parametrize("outcome", ["commit", "hold"])
+def test_a_message_that_another_receiver_takes_is_counted_and_the_landing_goes_on(
+    spark, daemon, manager, parcels, *, out, outcome
+):
+    sent = {
+        parcels.send(body, label=f"body {number}", correlation_id=f"{number}"): body
+        for number, body in enumerate(bodies(3))
+    }
+    reader = spark.readStream.format("dray").option("content", "large").option("url", daemon.url)
+    rows = reader.option("queue", "parcels").option("minPartitions", "1").load()
+    settler = ManagerSettler()
+
+    summary = Landing(out, RobbedPuller(daemon.url, outcome), settler).run(rows)
+
+    settler.close()
+    if outcome == "commit":
+        sent.pop(list(sent)[1])
+    assert (summary.files, summary.taken, summary.clean) == (len(sent), 3 - len(sent), True)
+    assert_landed_once(out, sent)
+    assert manager.queue("parcels").info().message_count == 0
 
 
 def test_a_manager_that_is_killed_and_restarted_is_waited_for(land_parcels, daemon, parcels, out):

@@ -81,10 +81,10 @@ class LateSettler(ManagerSettler):
         self.manager = manager
         self.new = None
 
-    def settle(self, key, reached):
+    def settle(self, key, reached, landed):
         if self.new is None:
             self.new = send(make_again(self.manager, "parcels"), 3)
-        return super().settle(key, reached)
+        return super().settle(key, reached, landed)
 
 
 @pytest.mark.parametrize("accepted", [False, True], ids=["refused", "accepted"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,6 +15,9 @@ from dray.spark.failure import plainly
 from dray.spark.offsets import QueuePlace, Span, spans
 from dray.spark.options import read_options
 from dray.spark.reader import BatchReader, StreamReader
+from dray.wire import frames
+from dray.wire.frames import MeasureRange
+from dray.wire.stream import FrameStream
 
 slow_spark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -97,7 +102,7 @@ def test_a_queue_that_was_made_again_is_not_the_one_that_was_read(catalogue, man
     read = found.latest({})
     manager.delete_queue("orders")
     manager.create_queue("orders").send(b"new")
-    found.refresh()
+    found.forget()
 
     for look in (lambda: found.check_births(read), lambda: found.place(Span(*place.birth, 0, 10))):
         with pytest.raises(QueueRecreated, match=r"queue 'orders' of manager .*failOnDataLoss"):
@@ -146,7 +151,8 @@ def test_the_reach_of_messages_keeps_to_its_limits(catalogue, orders):
     assert found.reach(place, 4, rows_max=3) == 7
     assert found.reach(place, 4, upto=6) == 6
     assert found.reach(place, 6, upto=6) == 6
-    assert found.reach(place, 0, bytes_max=350) == 3
+    # A record of 100 bytes of body has a header and a label as well.
+    assert found.reach(place, 0, bytes_max=3 * 200) == 3
     assert found.reach(place, 0, bytes_max=1) == 1
     assert found.latest({}) == {
         place.manager_id: {"orders": {"born": orders.info().born, "lookup_id": 10}}
@@ -189,6 +195,148 @@ def test_a_large_message_that_is_still_being_sent_is_out_of_reach(catalogue, man
         parcels.send(b"not yet", transaction=transaction)
         assert found.reach(place_of(found), 0) == 1
     assert found.reach(place_of(found), 0) == 4
+
+
+def test_how_far_queues_reach_costs_one_request_each_whatever_their_depth(
+    daemon, manager, monkeypatch
+):
+    for name, count in (("orders", 3), ("orders-eu", 3_000)):
+        manager.create_queue(name).send_many([b"x"] * count)
+    options = {"url": daemon.url, "queue": "orders,orders-eu", "maxBytesPerTrigger": "200KiB"}
+    reader = StreamReader(read_options(options))
+    start = reader.latestOffset({}, reader.getDefaultReadLimit())
+    asked = []
+    encode = frames.encode_frame
+    monkeypatch.setattr(
+        "dray.client.connections.session.encode_frame",
+        lambda head, *rest: asked.append(type(head)) or encode(head, *rest),
+    )
+
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+
+    assert asked == [MeasureRange, MeasureRange]
+    (queues,) = end.values()
+    assert queues["orders"]["lookup_id"] == 3
+    assert queues["orders-eu"]["lookup_id"] > 1_500
+    reader.stop()
+
+
+def labels(reader, start, end):
+    """The labels of what a micro-batch reads."""
+    return [
+        label
+        for task in reader.partitions(start, end)
+        for batch in reader.read(task)
+        for label in batch.column("label").to_pylist()
+    ]
+
+
+@pytest.fixture
+def planner(daemon):
+    """A stream over the queue "parcels", that reads in one task."""
+    made = []
+
+    def plan(content, **options):
+        given = {"url": daemon.url, "queue": "parcels", "content": content, "minPartitions": "1"}
+        made.append(StreamReader(read_options(given | options)))
+        return made[-1]
+
+    yield plan
+    for each in made:
+        each.stop()
+
+
+@pytest.mark.parametrize("content", ["messages", "large"])
+def test_what_a_receiver_gives_back_is_still_read(manager, parcels, planner, content):
+    single = manager.queue("parcels", raw=True)
+    for number in range(6):
+        send = parcels.send if content == "large" else single.send
+        send(b"body", label=f"{number}", correlation_id=f"{number}")
+    reader = planner(content)
+    with manager.transaction() as transaction:
+        receive = parcels if content == "large" else single
+        receive.receive_by_correlation_id("3", transaction=transaction)
+        reached = reader.latestOffset({}, reader.getDefaultReadLimit())
+        assert labels(reader, {}, reached) == ["0", "1", "2"]
+        assert reader.latestOffset(reached, reader.getDefaultReadLimit()) == reached
+        transaction.abort()
+    rest = reader.latestOffset(reached, reader.getDefaultReadLimit())
+    assert labels(reader, reached, rest) == ["3", "4", "5"]
+
+
+def test_a_message_that_is_claimed_after_it_was_planned_is_read_all_the_same(manager, planner):
+    single = manager.queue("parcels", raw=True)
+    for number in range(4):
+        single.send(b"body", label=f"{number}")
+    reader = planner("messages")
+    end = reader.latestOffset({}, reader.getDefaultReadLimit())
+    with manager.transaction() as transaction:
+        single.receive(transaction=transaction)
+        assert labels(reader, {}, end) == ["0", "1", "2", "3"]
+        transaction.abort()
+    assert single.info().message_count == 4
+
+
+@pytest.mark.parametrize("outcome", ["abort", "commit"])
+def test_a_large_message_that_is_claimed_after_it_was_planned_is_waited_for(
+    manager, parcels, planner, caplog, *, outcome
+):
+    for number in range(3):
+        parcels.send(bytes(25_000), label=f"{number}")
+    reader = planner("large", claimTimeout="1", failOnDataLoss="false")
+    end = reader.latestOffset({}, reader.getDefaultReadLimit())
+    with manager.transaction() as transaction:
+        parcels.receive(transaction=transaction)
+        (task,) = reader.partitions({}, end)
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(list, reader.read(task))
+            waited = time.monotonic() + 100
+            while "has held the message at position 1" not in caplog.text:
+                assert time.monotonic() < waited
+                assert not reading.done()
+                time.sleep(0.05)
+            getattr(transaction, outcome)()
+            (batch,) = reading.result()
+    expected = ["0", "1", "2"] if outcome == "abort" else ["1", "2"]
+    assert sorted(batch.column("label").to_pylist()) == expected
+
+
+def test_a_claim_that_lasts_is_named_in_a_warning(manager, parcels, planner, caplog):
+    parcels.send(b"body")
+    reader = planner("large", claimTimeout="1")
+    with manager.transaction() as transaction:
+        parcels.receive(transaction=transaction)
+        until = time.monotonic() + 100
+        while "has held the message at position 1 of queue 'parcels'" not in caplog.text:
+            assert time.monotonic() < until
+            assert reader.latestOffset({}, reader.getDefaultReadLimit()) == {}
+            time.sleep(0.05)
+        transaction.abort()
+
+
+def test_without_bodies_none_crosses_the_wire(daemon, manager, monkeypatch):
+    body = bytes(1_000_000)
+    manager.create_queue("orders").send_many([dray.Message(body=body, label="a")] * 3)
+    options = {"url": daemon.url, "queue": "orders", "bodies": "reference"}
+    reader = BatchReader(read_options(options))
+    counts = []
+    received = FrameStream.received
+    monkeypatch.setattr(
+        FrameStream,
+        "received",
+        lambda stream, count: counts.append(count) or received(stream, count),
+    )
+    rows = [
+        row
+        for task in reader.partitions()
+        for each in reader.read(task)
+        for row in each.to_pylist()
+    ]
+
+    assert [(row["body"], row["body_size"], row["label"]) for row in rows] == [
+        (None, len(body), "a")
+    ] * 3
+    assert 0 < sum(counts) < 100_000
 
 
 class TestInSpark:

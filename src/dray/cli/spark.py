@@ -91,6 +91,7 @@ def _print(summary: LandingSummary) -> None:
             "rate": f"{human_size(summary.rate_bytes_s)}/s",
             "duplicates": str(summary.duplicates),
             "out of order": str(summary.out_of_order),
+            "taken by others": str(summary.taken),
             "holes": str(len(summary.holes)),
             "payload files": str(summary.payload_directory),
             "table": str(summary.table_directory),
@@ -101,3 +102,5 @@ def _print(summary: LandingSummary) -> None:
         click.echo(f"hole  {hole.label or 'no label'}: {missing} missing  {hole.sequence_id}")
     for sentence in summary.unreadable:
         click.echo(f"unreadable  {sentence}")
+    for sentence in summary.left:
+        click.echo(f"left  {sentence}")

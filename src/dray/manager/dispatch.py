@@ -19,6 +19,7 @@ from dray.manager.requests import (
     backup,
     large_messages,
     moving,
+    ranges,
     receiving,
     sending,
     unreadable,
@@ -46,6 +47,8 @@ _CONTEXT: _Table[Context] = {
     frames.PurgeQueue: receiving.handle_purge,
     frames.ReadPart: receiving.handle_read_part,
     file_frames.CopyPart: receiving.handle_copy_part,
+    frames.MeasureRange: ranges.handle_measure,
+    frames.ReadRange: ranges.handle_read,
     frames.LargeList: large_messages.handle_large_list,
     frames.ListUploads: uploads.handle_list,
 }
@@ -70,7 +73,7 @@ _TRANSACTIONS: _Table[transactions.Transactions] = {
 }
 _UPLOADS: _Table[uploads.UploadAges] = {frames.UploadBegin: uploads.handle_begin}
 _RECEIVES: _Table[large_messages.LargeReceives] = {
-    frames.LargeReceive: large_messages.handle_large_receive
+    frames.LargeReceive: large_messages.handle_large_receive,
 }
 _LINKS: _Table[links.Links] = {
     frames.DescribeQueue: admin.handle_describe_queue,

@@ -29,6 +29,10 @@ ARCHIVE_PIECE_BYTES_MAX: Final = 5 * MIB
 """One record of the longest kind, or many with the places of each."""
 BATCH_MESSAGES_MAX: Final = 10_000
 """Messages in one frame; bounds what one turn can be asked to do."""
+RANGE_RUNS_MAX: Final = 8_192
+"""Steps of one measurement of a queue: 2 million messages in pages, and some 50 ms of a turn."""
+RANGE_PIECES_MAX: Final = 4_096
+"""Tasks that one range of a queue is cut into, at most: a cluster has fewer at work."""
 QUEUE_NAME_CHARACTERS_MAX: Final = 124
 """MSMQ's bound (semantics 1.1)."""
 SUB_QUEUE_NAME_CHARACTERS_MAX: Final = 32

@@ -15,7 +15,7 @@ import pyarrow as pa
 from dray.model.ids import split_id
 from dray.spark.offsets import QueueBirth, check_birth
 from dray.spark.positions import Progress, Range
-from dray.spark.schema import LANDED, UNREADABLE
+from dray.spark.schema import LANDED, TAKEN, UNREADABLE
 from dray.spark.summary import HoleLanded
 from dray.spark.table import QueueReached, Reached, TransactionReached
 
@@ -34,6 +34,7 @@ class Examined(NamedTuple):
     replayed: int
     out_of_order: int
     holes: tuple[HoleLanded, ...]
+    taken: int
     unreadable: tuple[tuple[QueueKey, str], ...] = ()
     """Queue and sequence id of what only a newer program can read."""
 
@@ -64,12 +65,16 @@ def examine(rows: pa.Table, landed: list[bool], reached: Reached) -> Examined:
     unreadable: list[tuple[QueueKey, str]] = []
     queues: dict[QueueKey, None] = {}
     seen: set[str] = set()
-    duplicates = replayed = disorder = 0
+    duplicates = replayed = disorder = taken = 0
     for row, is_landed in zip(rows.to_pylist(), landed, strict=True):
         manager_id, queue, sequence_id = row["manager_id"], row["queue"], row["sequence_id"]
         key = (row["manager"], manager_id, queue)
         queues[key] = None
         before = reached.birth(manager_id, queue, row["queue_born"])
+        if row["state"] == TAKEN:
+            reached = reached.with_queue(manager_id, queue, before)
+            taken += 1
+            continue
         if row["state"] == UNREADABLE:
             reached = reached.with_queue(manager_id, queue, before)
             unreadable.append((key, sequence_id))
@@ -91,7 +96,7 @@ def examine(rows: pa.Table, landed: list[bool], reached: Reached) -> Examined:
     )
     return Examined(
         table, reached, tuple(queues), sum(row["size"] for row in fresh if row["payload"]),
-        duplicates, replayed, disorder, tuple(holes), tuple(unreadable),
+        duplicates, replayed, disorder, tuple(holes), taken, tuple(unreadable),
     )  # fmt: skip
 
 

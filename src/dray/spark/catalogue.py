@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import fnmatch
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dray.errors import InvalidConfiguration, QueueNotFound
 from dray.model.classes import QueueKind
 from dray.model.limits import BATCH_MESSAGES_MAX
-from dray.spark.managers import Managers, first_after, list_large, pages
-from dray.spark.offsets import Offsets, QueuePlace, Span, check_birth, position_in, with_position
+from dray.spark.managers import Managers, list_large
+from dray.spark.offsets import (
+    Offsets,
+    QueueBirth,
+    QueuePlace,
+    Span,
+    check_birth,
+    position_in,
+    with_position,
+)
+from dray.spark.ranges import measure, warn_of_claim
 
 if TYPE_CHECKING:
     from dray.client.blocking.queue import Queue
@@ -27,6 +37,8 @@ class Catalogue:
         self._managers = Managers()
         self._places: dict[tuple[str, str], QueuePlace] = {}
         self._manager_ids: set[str] = set()
+        self._claims: dict[QueueBirth, tuple[int, float]] = {}
+        """The first message of each queue that a receiver holds, and since when or last told."""
 
     @property
     def places(self) -> list[QueuePlace]:
@@ -36,10 +48,13 @@ class Catalogue:
         return list(self._places.values())
 
     def refresh(self) -> None:
-        """Look again, since queues come and go.
+        """Look again for the queues that fit patterns, since queues come and go.
 
+        Queues that are named are looked for once: each answer about a range has their birth number.
         Raises `QueueNotFound` if no queue has a name, or none at any of the urls fits a pattern.
         """
+        if self._places and not any(map(_is_pattern, self._options.queues)):
+            return
         found: dict[tuple[str, str], QueuePlace] = {}
         fitting = dict.fromkeys(self._options.queues, False)
         for url in self._options.urls:
@@ -62,6 +77,10 @@ class Catalogue:
                     queue=wanted,
                 )
         self._places = found
+
+    def forget(self) -> None:
+        """Look for all queues again when they are asked for next, since one was made anew."""
+        self._places = {}
 
     def known(self) -> set[tuple[str, str]]:
         """Manager id and name of every queue."""
@@ -121,12 +140,34 @@ class Catalogue:
     ) -> int:
         """How far one queue can be read from a position, within limits and not beyond `upto`.
 
-        A single row is given even if it is over `bytes_max`.
+        It ends before the first message that a transaction holds. A single row is given even if it
+        is over `bytes_max`. Raises `QueueRecreated` if the queue was made again since it was found.
         """
+        if upto is not None and upto <= after:
+            return after
+        measured = measure(
+            self._managers.raw_queue(place.url, place.queue),
+            after,
+            upto=upto,
+            rows_max=rows_max,
+            bytes_max=bytes_max,
+            large=self._options.content == "large",
+        )
+        check_birth(place.birth._replace(born=measured.born), place.born)
+        self._watch_claim(place, measured.held)
+        return measured.last or after
+
+    def cut(self, span: Span, pieces: int) -> list[Span]:
+        """A range of messages in at most so many parts of about the same rows and bytes."""
+        place = self.place(span)
         queue = self._managers.raw_queue(place.url, place.queue)
-        if self._options.content == "large":
-            return self._reach_large(queue, after, (rows_max, bytes_max, upto))
-        return self._reach_messages(queue, after, (rows_max, bytes_max, upto))
+        measured = measure(queue, span.after, upto=span.upto, pieces=pieces)
+        ends = [each.upto for each in measured.pieces[:-1]]
+        firsts = [span.after, *ends]
+        lasts = [*ends, span.upto]
+        return [
+            span._replace(after=after, upto=upto) for after, upto in zip(firsts, lasts, strict=True)
+        ]
 
     def large_in(self, span: Span) -> Iterator[LargeEntry]:
         """The large messages of a range."""
@@ -137,45 +178,36 @@ class Catalogue:
                 return
             yield entry
 
+    def plain_messages(self) -> Iterator[tuple[QueuePlace, int]]:
+        """Queues with messages that are no large messages, and how many those are."""
+        for place in self.places:
+            queue = self._managers.raw_queue(place.url, place.queue)
+            count = measure(queue, 0, rows_max=1, large=True).plain
+            if count:
+                yield place, count
+
     def close(self) -> None:
         """Close the connections."""
         self._managers.close()
 
-    def _reach_large(
-        self, queue: Queue, after: int, limits: tuple[int | None, int | None, int | None]
-    ) -> int:
-        rows_max, bytes_max, upto = limits
-        reached = after
-        rows = size = 0
-        page = min(BATCH_MESSAGES_MAX, rows_max or BATCH_MESSAGES_MAX)
-        for entry in _listed(queue, after, page):
-            rows, size = rows + 1, size + entry.size
-            if upto is not None and entry.first_lookup_id > upto:
-                break
-            if rows_max is not None and rows > rows_max:
-                break
-            if bytes_max is not None and size > bytes_max and rows > 1:
-                break
-            reached = entry.first_lookup_id
-        return reached
+    def _watch_claim(self, place: QueuePlace, held: int) -> None:
+        """Warn of a message that a receiver holds for long: nothing behind it can be read."""
+        now = time.monotonic()
+        position, since = self._claims.get(place.birth, (0, now))
+        if not held or position != held:
+            since = now
+        elif now - since > self._options.claim_timeout_s:
+            warn_of_claim(place.queue, held, now - since)
+            since = now
+        self._claims[place.birth] = held, since
 
-    def _reach_messages(
-        self, queue: Queue, after: int, limits: tuple[int | None, int | None, int | None]
-    ) -> int:
-        rows_max, bytes_max, upto = limits
-        first = first_after(queue, after)
-        if first is None or (upto is not None and first > upto):
-            return after
-        last = _last_position(queue, first)
-        if upto is not None:
-            last = min(last, upto)
-        if rows_max is not None:
-            last = min(last, first + rows_max - 1)
-        return last if bytes_max is None else _within_bytes(queue, after, last, bytes_max)
+
+def _is_pattern(wanted: str) -> bool:
+    return any(sign in wanted for sign in "*?[")
 
 
 def _matching(wanted: str, names: list[str], url: str) -> list[str]:
-    if any(sign in wanted for sign in "*?["):
+    if _is_pattern(wanted):
         return fnmatch.filter(names, wanted)
     found = [name for name in names if name.casefold() == wanted.casefold()]
     if not found:
@@ -190,34 +222,3 @@ def _listed(queue: Queue, after: int, page: int) -> Iterator[LargeEntry]:
         after = max(entry.first_lookup_id for entry in entries)
         if len(entries) < page:
             return
-
-
-def _last_position(queue: Queue, known: int) -> int:
-    """The last position of a queue, searched from one that is known: first by leaps, then halving.
-
-    Managers do not tell it, and reading all messages to count them would cost more.
-    """
-    leap = 1
-    while (found := first_after(queue, known + leap)) is not None:
-        known, leap = found, leap * 2
-    high = known + leap
-    while known < high:
-        middle = (known + high) // 2
-        found = first_after(queue, middle)
-        if found is None:
-            high = middle
-        else:
-            known = found
-    return known
-
-
-def _within_bytes(queue: Queue, after: int, last: int, bytes_max: int) -> int:
-    """The last position before the bodies are over `bytes_max`; one is given in any case."""
-    reached, size = after, 0
-    for page in pages(queue, after, last):
-        for message in page:
-            size += message.body_size
-            if size > bytes_max and reached > after:
-                return reached
-            reached = message.lookup_id or reached
-    return last

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from dray.spark.batch import Examined, QueueKey
+    from dray.spark.managers import IsLanded
     from dray.spark.pulling import Puller
     from dray.spark.summary import LandingSummary
     from dray.spark.table import LandedTable, QueueReached
@@ -66,8 +67,10 @@ Report = Callable[["LandingSummary"], None]
 class Settler(Protocol):
     """Requests of the driver to managers once rows are durable."""
 
-    def settle(self, key: QueueKey, reached: QueueReached) -> QueueReached:
+    def settle(self, key: QueueKey, reached: QueueReached, landed: IsLanded) -> QueueReached:
         """Take from the queue what `reached` says is landed; say how far that is. Idempotent.
+
+        `landed` says of sequence ids whether the table has them.
 
         Raises `QueueRecreated`, and takes nothing, from another birth of the queue.
         """
@@ -106,6 +109,7 @@ def land(
     session: SparkSession | None = None,
     bytes_per_batch: int | str = BYTES_PER_BATCH,
     rows_per_batch: int = ROWS_PER_BATCH,
+    fail_on_data_loss: bool = False,
     accept_new_queue: bool = False,
     report: Report | None = None,
 ) -> LandingSummary:
@@ -115,8 +119,12 @@ def land(
     with the summary so far. Without a `session`, the active one is used, or a local one started.
     A large message with a hole becomes a row with state "hole" and its parts are removed. One that
     only a newer program can read is moved to the sub-queue "unreadable" and named in the summary.
+    A message that another receiver takes while it is landed is counted as `taken`; with
+    `fail_on_data_loss` it ends the landing with `MessageNotFound`. One that a receiver holds is
+    waited for.
     With `accept_new_queue`, a queue that was deleted and made again since it was landed into `out`
-    is landed from its first position.
+    is landed from its first position. Messages that are not large stay in the queue; the summary
+    counts them.
 
     Raises `StoreLocked` while another landing works there, `StoreFull` or `StoreError` for its
     disk, `QueueRecreated` for a queue that was made again and is not accepted, and the error of a
@@ -138,7 +146,9 @@ def land(
             .option("maxOffsetsPerTrigger", str(rows_per_batch))
             .option("maxBytesPerTrigger", str(bytes_per_batch))
             .option("minPartitions", str(2 * spark.sparkContext.defaultParallelism))
+            .option("failOnDataLoss", str(fail_on_data_loss).lower())
             .option("acceptNewQueue", str(accept_new_queue).lower())
+            .option("markTaken", "true")
             .load()
         )
 
@@ -146,11 +156,34 @@ def land(
     try:
         with _session(session) as spark:
             landing = Landing(
-                directory, ManagerPuller(), settler, report, accept_new_queue=accept_new_queue
+                directory,
+                ManagerPuller(),
+                settler,
+                report,
+                fail_on_data_loss=fail_on_data_loss,
+                accept_new_queue=accept_new_queue,
             )
-            return landing.run(rows(spark), until)
+            summary = landing.run(rows(spark), until)
+            summary.left.extend(_left(url, queue))
+            return summary
     finally:
         settler.close()
+
+
+def _left(url: str, queue: str) -> Iterator[str]:
+    """Say what is in the queues that no landing takes."""
+    from dray.spark.catalogue import Catalogue
+    from dray.spark.options import read_options
+
+    catalogue = Catalogue(read_options({"url": url, "queue": queue}))
+    try:
+        for place, count in catalogue.plain_messages():
+            yield (
+                f"queue {place.queue!r} at {place.url} has {count} messages that are not large;"
+                " they stay there: receive them, or read them with content=messages"
+            )
+    finally:
+        catalogue.close()
 
 
 class Landing:
@@ -163,6 +196,7 @@ class Landing:
         settler: Settler,
         report: Report | None = None,
         *,
+        fail_on_data_loss: bool = False,
         accept_new_queue: bool = False,
     ) -> None:
         """Take the directory and the ways to the managers; nothing is touched yet."""
@@ -176,6 +210,7 @@ class Landing:
         self._puller = puller
         self._settler = settler
         self._report = report
+        self._fail_on_data_loss = fail_on_data_loss
         self._accept_new_queue = accept_new_queue
         self._table: LandedTable | None = None
         self._failure: Exception | None = None
@@ -275,7 +310,7 @@ class Landing:
         from dray.spark.schema import PULLED, spark_schema
 
         assert self._table is not None
-        pull = PullInto(self.payloads, self._puller)
+        pull = PullInto(self.payloads, self._puller, self._fail_on_data_loss)
         pulled = in_order(rows.mapInArrow(pull.all, spark_schema(PULLED)).toArrow())
         if not self._accept_new_queue:
             check_births(pulled, self._table.reached)
@@ -315,7 +350,7 @@ class Landing:
         for key in examined.queues:
             _, manager_id, queue = key
             try:
-                settled = self._settler.settle(key, reached.queue(manager_id, queue))
+                settled = self._settler.settle(key, reached.queue(manager_id, queue), self._landed)
             except QueueRecreated:
                 if not self._accept_new_queue:
                     raise
@@ -323,6 +358,12 @@ class Landing:
                 continue
             reached = reached.with_queue(manager_id, queue, settled)
         self._table.settled(reached)
+
+    def _landed(self, sequence_ids: list[str]) -> list[bool]:
+        import pyarrow as pa
+
+        assert self._table is not None
+        return self._table.already_landed(pa.array(sequence_ids, pa.string()))
 
     def _count(self, examined: Examined) -> None:
         summary = self.summary
@@ -332,6 +373,7 @@ class Landing:
         summary.duplicates += examined.duplicates
         summary.replayed += examined.replayed
         summary.out_of_order += examined.out_of_order
+        summary.taken += examined.taken
         summary.holes.extend(examined.holes)
         self._last_rows_at = time.monotonic()
         summary.seconds = self._last_rows_at - self._started_at

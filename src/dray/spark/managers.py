@@ -8,7 +8,7 @@ that breaks in the middle of a payload ends the task, and Spark tries the task a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +21,11 @@ from dray.client.calls.requests import ANSWER_GRACE_S
 from dray.client.connections.threads import BlockingRuntime, run
 from dray.errors import ConnectionLost, LargeMessageHole, MessageNotFound
 from dray.model.ids import ManagerId, join_id
+from dray.model.limits import BATCH_MESSAGES_MAX
+from dray.spark.options import CLAIM_TIMEOUT_S
 from dray.spark.positions import Range, ranges_of
+from dray.spark.ranges import first_after, first_message, is_there
+from dray.spark.schema import TAKEN
 from dray.wire.frames import (
     LargeEntry,
     LargeFound,
@@ -35,13 +39,14 @@ if TYPE_CHECKING:
     from dray.client.blocking.queue import Queue
     from dray.client.blocking.transaction import Transaction
     from dray.client.connections.connection import Connection
-    from dray.model.message import Message
     from dray.spark.batch import QueueKey
     from dray.spark.offsets import QueuePlace
     from dray.spark.payload import Target
     from dray.spark.table import QueueReached
     from dray.wire.stream import Frame
 
+IsLanded = Callable[[list[str]], list[bool]]
+"""Says of each sequence id whether its row is in the table."""
 PATIENCE_S = 30.0
 """Longer than a manager takes to recover; shorter than a person waits without being told."""
 _PAUSE_S = 0.3
@@ -84,9 +89,12 @@ class Managers:
 
 
 def list_large(queue: Queue, after: int, max_messages: int) -> list[LargeEntry]:
-    """Large messages that are whole or surely holed and begin behind a position, in order."""
+    """Large messages that are whole or surely holed and begin behind a position, in order.
+
+    Also those that a transaction holds.
+    """
     _, frame = queue.handle.call(
-        lambda number: LargeList(number, after, max_messages),
+        lambda number: LargeList(number, after, max_messages, held=True),
         LargeListed,
         wait_s=ANSWER_GRACE_S,
     )
@@ -101,10 +109,21 @@ def sequence_id_of(entry: LargeEntry) -> str:
 
 def describe_large(place: QueuePlace, queue: Queue, entry: LargeEntry) -> dict[str, Any]:
     """One row of `schema.LARGE`. Raises `MessageNotFound` if it is no longer there."""
-    row = {
+    row = _row(place, entry, queue.name)
+    if entry.missing:
+        return row | _describe_holed(queue, entry)
+    try:
+        return row | _describe_whole(queue, entry)
+    except Unreadable:
+        return row | _describe_unreadable(entry)
+
+
+def _row(place: QueuePlace, entry: LargeEntry, queue: str) -> dict[str, Any]:
+    """The columns that are known of every large message that was listed."""
+    return {
         "manager": place.url,
         "manager_id": place.manager_id,
-        "queue": queue.name,
+        "queue": queue,
         "queue_born": place.born,
         "first_lookup_id": entry.first_lookup_id,
         "last_lookup_id": entry.last_lookup_id,
@@ -112,12 +131,6 @@ def describe_large(place: QueuePlace, queue: Queue, entry: LargeEntry) -> dict[s
         "fragment_count": entry.fragment_count,
         "missing": [missing_as_text(each) for each in entry.missing],
     }
-    if entry.missing:
-        return row | _describe_holed(queue, entry)
-    try:
-        return row | _describe_whole(queue, entry)
-    except Unreadable:
-        return row | _describe_unreadable(entry)
 
 
 def _describe_whole(queue: Queue, entry: LargeEntry) -> dict[str, Any]:
@@ -140,7 +153,7 @@ def _describe_whole(queue: Queue, entry: LargeEntry) -> dict[str, Any]:
 
 def _describe_holed(queue: Queue, entry: LargeEntry) -> dict[str, Any]:
     """The properties in the first available part; the label only if that is the header."""
-    first = _first_message(queue, entry.first_lookup_id - 1)
+    first = first_message(queue, entry.first_lookup_id - 1)
     if first is None or first.lookup_id != entry.first_lookup_id:
         raise MessageNotFound(
             f"large message {sequence_id_of(entry)} left queue {queue.name!r} while it was read"
@@ -161,6 +174,12 @@ def _describe_holed(queue: Queue, entry: LargeEntry) -> dict[str, Any]:
         "sent_time": time_of(first.sent_time),
         "arrived_time": time_of(first.arrived_time),
     }
+
+
+def describe_taken(place: QueuePlace, entry: LargeEntry) -> dict[str, Any]:
+    """The row of a large message that somebody took while it was read."""
+    row = _row(place, entry, place.queue) | _describe_unreadable(entry)
+    return row | {"fragments_present": 0, "missing": [TAKEN]}
 
 
 def _describe_unreadable(entry: LargeEntry) -> dict[str, Any]:
@@ -194,16 +213,6 @@ def time_of(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
-def first_after(queue: Queue, position: int) -> int | None:
-    """The first position behind `position` with a message."""
-    message = _first_message(queue, position)
-    return None if message is None else message.lookup_id
-
-
-def _first_message(queue: Queue, after: int) -> Message | None:
-    return next(iter(queue.peek_range(after=after, max_messages=1)), None)
-
-
 def _look_at(queue: Queue, sequence_id: str) -> tuple[LargeMessage, list[Range]]:
     """A large message to be read without taking it, and the positions of its parts.
 
@@ -232,9 +241,10 @@ def _opened(
 class ManagerPuller:
     """Reads payloads from their managers, fragment by fragment, at constant memory."""
 
-    def __init__(self) -> None:
-        """Begin without a connection."""
+    def __init__(self, claim_timeout_s: float = CLAIM_TIMEOUT_S) -> None:
+        """Begin without a connection; warn of claims that last longer than the time given."""
         self._managers = Managers()
+        self._claim_timeout_s = claim_timeout_s
 
     def pull(self, row: dict[str, Any], target: Target) -> str:
         """Write the whole payload; every record's CRC32C and the digest are checked on the way."""
@@ -246,6 +256,11 @@ class ManagerPuller:
         for piece in message:
             target.write(piece)
         return message.digest.hex()
+
+    def comes_back(self, row: dict[str, Any]) -> bool:
+        """Wait while a transaction holds what was not found; whether it may be there again."""
+        queue = self._managers.raw_queue(row["manager"], row["queue"])
+        return is_there(queue, row["first_lookup_id"], self._claim_timeout_s)
 
     def close(self) -> None:
         """Close the connections."""
@@ -259,13 +274,23 @@ class ManagerSettler:
         """Begin without a connection."""
         self._managers = Managers()
 
-    def settle(self, key: QueueKey, reached: QueueReached) -> QueueReached:
+    def settle(self, key: QueueKey, reached: QueueReached, landed: IsLanded) -> QueueReached:
         """Settle one queue as far as `reached` allows; give how far that is.
 
-        Raises `QueueRecreated`, and settles nothing, if the queue was made again since it was read.
+        Where a message that does not land stands before others, those that have landed are taken
+        one by one. Raises `QueueRecreated`, and settles nothing, if the queue was made again since
+        it was read.
         """
         url, _, name = key
-        return patiently(lambda: self._settle(self._managers.raw_queue(url, name), url, reached))
+
+        def settle() -> QueueReached:
+            queue = self._managers.raw_queue(url, name)
+            settled = self._settle(queue, url, reached)
+            if settled.progress.beyond:
+                self._take_landed(self._managers.at(url), queue, settled.progress.upto, landed)
+            return settled
+
+        return patiently(settle)
 
     def set_aside(self, key: QueueKey, sequence_id: str) -> str:
         """Have what only a newer program can read moved aside; say so, or "" if it is gone."""
@@ -300,6 +325,23 @@ class ManagerSettler:
             queue.settle(progress.upto, born=reached.born)
         return reached._replace(progress=progress, holed=())
 
+    def _take_landed(self, manager: Manager, queue: Queue, after: int, landed: IsLanded) -> None:
+        """Take every large message behind a position that has landed, each in a transaction."""
+        while entries := list_large(queue, after, BATCH_MESSAGES_MAX):
+            ids = [sequence_id_of(each) for each in entries]
+            for sequence_id, is_landed in zip(ids, landed(ids), strict=True):
+                if is_landed:
+                    self._take_one(manager, queue, sequence_id)
+            after = entries[-1].first_lookup_id
+
+    def _take_one(self, manager: Manager, queue: Queue, sequence_id: str) -> None:
+        with manager.transaction() as transaction:
+            try:
+                _take(queue, transaction, sequence_id)
+            except (LargeMessageHole, MessageNotFound):
+                # A hole is told and removed elsewhere; or another receiver has it.
+                transaction.abort()
+
     def _reject(self, manager: Manager, queue: Queue, sequence_id: str) -> None:
         """Remove the parts of a holed large message: receiving it does that and tells the hole."""
         transaction = manager.transaction()
@@ -325,15 +367,3 @@ def _take(queue: Queue, transaction: Transaction, sequence_id: str) -> tuple[Con
         wait_s=ANSWER_GRACE_S,
         connection=connection,
     )
-
-
-def pages(queue: Queue, after: int, upto: int) -> Iterator[list[Message]]:
-    """All messages behind `after`, up to and with `upto`, in pages of a frame each."""
-    while after < upto:
-        page = queue.peek_range(after=after)
-        within = [each for each in page if (each.lookup_id or 0) <= upto]
-        if within:
-            yield within
-        if not page or len(within) < len(page):
-            return
-        after = page[-1].lookup_id or upto

@@ -11,6 +11,10 @@
     failOnDataLoss         whether offsets that the queues no longer know end the query
     acceptNewQueue         whether a queue that was made again is read from its first position; by
                            default only with failOnDataLoss=false
+    claimTimeout           after how many seconds the query warns of a message that a receiver
+                           holds, since it reads nothing behind that message
+    markTaken              for landings: give a row, missing "taken", for each large message that
+                           somebody took while it was read, instead of leaving it out
 
 Spark hands over the keys in any case: they compare without regard to it, as in Spark's own sources.
 """
@@ -28,9 +32,12 @@ from dray.spark.offsets import Offsets, check_offsets
 CONTENTS = ("messages", "large")
 BODIES = ("inline", "reference")
 PARTITIONS_DEFAULT = 4
+CLAIM_TIMEOUT_S = 60.0
+"""A receiver that takes longer for one message is worth a look."""
 _KNOWN = (
     "url", "queue", "content", "bodies", "startingOffsets", "maxOffsetsPerTrigger",
-    "maxBytesPerTrigger", "minPartitions", "failOnDataLoss", "acceptNewQueue", "path",
+    "maxBytesPerTrigger", "minPartitions", "failOnDataLoss", "acceptNewQueue", "claimTimeout",
+    "markTaken", "path",
 )  # fmt: skip
 
 
@@ -47,6 +54,8 @@ class Options(NamedTuple):
     partitions: int = PARTITIONS_DEFAULT
     fail_on_data_loss: bool = True
     accept_new_queue: bool = False
+    claim_timeout_s: float = CLAIM_TIMEOUT_S
+    mark_taken: bool = False
 
 
 def read_options(given: Mapping[str, str]) -> Options:
@@ -72,6 +81,8 @@ def read_options(given: Mapping[str, str]) -> Options:
         partitions=_number(by_key, "minPartitions") or PARTITIONS_DEFAULT,
         fail_on_data_loss=fail_on_data_loss,
         accept_new_queue=accept_new_queue,
+        claim_timeout_s=_number(by_key, "claimTimeout") or CLAIM_TIMEOUT_S,
+        mark_taken=_choice(by_key, "markTaken", ("false", "true")) == "true",
     )
 
 

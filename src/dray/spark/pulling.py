@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from dray.errors import MessageNotFound
 from dray.folders import sync_folder
 from dray.spark.payload import Placement, Target, payload_name
-from dray.spark.schema import LARGE, PULLED, UNREADABLE, batch_of
+from dray.spark.schema import LARGE, PULLED, TAKEN, UNREADABLE, batch_of
 
 
 class Puller(Protocol):
@@ -25,6 +26,10 @@ class Puller(Protocol):
 
     def pull(self, row: dict[str, Any], target: Target) -> str:
         """Write the whole payload of `row` to `target`; give the digest of what was written."""
+        ...
+
+    def comes_back(self, row: dict[str, Any]) -> bool:
+        """Wait while a transaction holds what `pull` did not find; whether to try again."""
         ...
 
     def close(self) -> None:
@@ -37,6 +42,7 @@ class PullInto(NamedTuple):
 
     directory: Path
     puller: Puller
+    fail_on_data_loss: bool = False
 
     def all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give each row back with what became of its payload."""
@@ -50,6 +56,8 @@ class PullInto(NamedTuple):
             self.puller.close()
 
     def _pull(self, row: dict[str, Any]) -> dict[str, Any]:
+        if row["missing"] == [TAKEN]:
+            return {**row, "state": TAKEN, "payload": None, "landed_time": _now()}
         if row["missing"]:
             return {**row, "state": "hole", "payload": None, "landed_time": _now()}
         if row["digest"] is None:
@@ -58,8 +66,16 @@ class PullInto(NamedTuple):
         placement = Placement(
             self.directory / name, size=row["size"], digest=row["digest"], kind=row["digest_kind"]
         )
-        if not placement.is_done():
-            placement.fill(lambda target: self.puller.pull(row, target))
+        while not placement.is_done():
+            try:
+                placement.fill(lambda target: self.puller.pull(row, target))
+                break
+            except MessageNotFound:
+                if self.puller.comes_back(row):
+                    continue
+                if self.fail_on_data_loss:
+                    raise
+                return {**row, "state": TAKEN, "payload": None, "landed_time": _now()}
         return {**row, "state": "landed", "payload": name, "landed_time": _now()}
 
 

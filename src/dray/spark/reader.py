@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 
 from dray.errors import InvalidConfiguration, MessageNotFound, QueueRecreated, StoreError
 from dray.spark.catalogue import Catalogue
-from dray.spark.managers import Managers, describe_large, pages, patiently, time_of
+from dray.spark.managers import Managers, describe_large, describe_taken, patiently, time_of
 from dray.spark.offsets import (
     Offsets,
     QueuePlace,
@@ -40,6 +40,7 @@ from dray.spark.offsets import (
     with_position,
 )
 from dray.spark.options import Options
+from dray.spark.ranges import is_there, pages
 from dray.spark.schema import LARGE, MESSAGES, batch_of
 from dray.wire.frames import LargeEntry
 
@@ -127,21 +128,32 @@ class _Reading:
     def _describe(
         self, managers: Managers, place: QueuePlace, entry: LargeEntry
     ) -> dict[str, Any] | None:
-        """The row of a large message; None if it is gone and may be."""
-        try:
-            return describe_large(place, managers.raw_queue(place.url, place.queue), entry)
-        except MessageNotFound:
-            # In a queue that was made again nothing of it is found: then that is the error.
-            if self._is_still(managers, place) and self.options.fail_on_data_loss:
-                raise
-        return None
+        """The row of a large message; None if it is gone and may be.
+
+        One that a receiver holds is waited for: it may come back.
+        """
+        queue = managers.raw_queue(place.url, place.queue)
+        while True:
+            try:
+                return describe_large(place, queue, entry)
+            except MessageNotFound:
+                if is_there(queue, entry.first_lookup_id, self.options.claim_timeout_s):
+                    continue
+                # In a queue that was made again nothing of it is found: then that is the error.
+                if not self._is_still(managers, place):
+                    return None
+                if self.options.fail_on_data_loss:
+                    raise
+                return describe_taken(place, entry) if self.options.mark_taken else None
 
     def _is_still(self, managers: Managers, place: QueuePlace) -> bool:
         """Whether a queue is the one that was planned for, and what was read so far is of it.
 
         Raises `QueueRecreated` if it is not, unless a new queue is accepted.
         """
-        born = managers.raw_queue(place.url, place.queue).info().born
+        return self._is_same(place, managers.raw_queue(place.url, place.queue).info().born)
+
+    def _is_same(self, place: QueuePlace, born: int) -> bool:
         if not self.options.accept_new_queue:
             check_birth(place.birth._replace(born=born), place.born)
         return born == place.born
@@ -150,8 +162,10 @@ class _Reading:
         self, managers: Managers, partition: MessagePartition
     ) -> Iterator[pa.RecordBatch]:
         place, span = partition.place, partition.span
-        for page in pages(managers.raw_queue(place.url, place.queue), span.after, span.upto):
-            if not self._is_still(managers, place):
+        queue = managers.raw_queue(place.url, place.queue)
+        for page in pages(queue, span.after, span.upto, bodies=self.options.inline):
+            # Of an earlier queue nothing is found, which is no empty range.
+            if not self._is_same(place, page.born) or not page.rows:
                 return
             rows = [
                 {
@@ -163,7 +177,7 @@ class _Reading:
                     "id": message.id,
                     "label": message.label,
                     "body": bytes(message.body) if self.options.inline else None,
-                    "body_size": message.body_size,
+                    "body_size": body_size,
                     "priority": message.priority,
                     "message_class": int(message.message_class),
                     "first_in_transaction": message.first_in_transaction,
@@ -175,11 +189,9 @@ class _Reading:
                     "sent_time": time_of(message.sent_time),
                     "arrived_time": time_of(message.arrived_time),
                 }
-                for message in page
+                for message, body_size in page.rows
             ]
             yield batch_of(rows, MESSAGES)
-        # Of an earlier queue nothing was found, which is no empty range.
-        self._is_still(managers, place)
 
     def _partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         wanted = [span for span in spans(start, end) if self._is_there(span)]
@@ -188,7 +200,7 @@ class _Reading:
         return [
             MessagePartition(self.catalogue.place(span), piece)
             for span in wanted
-            for piece in _cut(span, self.options.partitions)
+            for piece in self.catalogue.cut(span, self.options.partitions)
         ]
 
     def _is_there(self, span: Span) -> bool:
@@ -250,10 +262,16 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         """How far the next micro-batch reads."""
-        return patiently(lambda: self._next(start, _limits(limit, self.options)))
+        _check_form(start)
+        limits = _limits(limit, self.options)
+        try:
+            return patiently(lambda: self._next(start, limits))
+        except QueueRecreated:
+            self.catalogue.forget()
+            # Refuses it in the words of the query, or begins the new queue where that is wanted.
+            return patiently(lambda: self._next(start, limits))
 
     def _next(self, start: Offsets, limits: Limits) -> Offsets:
-        _check_form(start)
         self.catalogue.refresh()
         self.check_nothing_lost(start)
         end = start
@@ -331,10 +349,3 @@ def _limits(limit: ReadLimit, options: Options) -> Limits:
 
 def _share(limit: int | None, among: int) -> int | None:
     return None if limit is None else max(1, limit // among)
-
-
-def _cut(span: Span, pieces: int) -> Iterator[Span]:
-    """Cut a range of positions into at most so many of about the same length."""
-    step = -(-(span.upto - span.after) // pieces)
-    for after in range(span.after, span.upto, step):
-        yield span._replace(after=after, upto=min(after + step, span.upto))

@@ -79,6 +79,9 @@ PULLED = pa.schema(
 UNREADABLE = "unreadable"
 """The state of what only a newer program can read; it does not enter the table."""
 
+TAKEN = "taken"
+"""The state of a large message that somebody took while it was landed; it is not in the table."""
+
 LANDED = pa.schema(
     [
         *LARGE,

@@ -23,8 +23,9 @@ class LandingSummary(msgspec.Struct, kw_only=True):
     are messages that Spark presented again after a restart and that were in the table already,
     which is as it should be; `duplicates` are messages that stand in the queue a second time, which
     is not. `out_of_order` counts messages of one transaction that did not follow each other in
-    order. `unreadable` has a sentence for each message that only a newer program can read, and says
-    where it is now.
+    order. `taken` are messages that another receiver took while they were landed. `unreadable` has
+    a sentence for each message that only a newer program can read, and says where it is now.
+    `left` has a sentence for each queue with messages that are not large, and so did not land.
     """
 
     out: Path
@@ -37,8 +38,10 @@ class LandingSummary(msgspec.Struct, kw_only=True):
     duplicates: int = 0
     replayed: int = 0
     out_of_order: int = 0
+    taken: int = 0
     holes: list[HoleLanded] = []
     unreadable: list[str] = []
+    left: list[str] = []
 
     @property
     def rate_bytes_s(self) -> float:
@@ -47,5 +50,7 @@ class LandingSummary(msgspec.Struct, kw_only=True):
 
     @property
     def clean(self) -> bool:
-        """Whether everything that was there came whole, once and in order."""
-        return not (self.duplicates or self.out_of_order or self.holes or self.unreadable)
+        """Whether everything that was there landed whole, once and in order."""
+        return not (
+            self.duplicates or self.out_of_order or self.holes or self.unreadable or self.left
+        )

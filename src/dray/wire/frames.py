@@ -110,6 +110,13 @@ from dray.wire.queue_frames import (
     ResolveOutgoing,
     SetQuota,
 )
+from dray.wire.range_frames import (
+    MeasureRange,
+    RangeMeasured,
+    RangePiece,
+    RangeRead,
+    ReadRange,
+)
 from dray.wire.selections import (
     Select,
     SelectAt,

@@ -55,13 +55,18 @@ class LargeFound(Head, frozen=True):
 
 
 class LargeList(Head, frozen=True):
-    """Ask for the large messages from a position on. Answered by LargeListed."""
+    """Ask for the large messages from a position on. Answered by LargeListed.
+
+    The list ends before the first that is still in flight and, without `held`, before the first
+    that a transaction holds.
+    """
 
     code = 52
     queue: int
     after: int
     max_messages: int
     max_bytes: int = 0
+    held: bool = False
 
 
 class LargeEntry(msgspec.Struct, array_like=True, frozen=True):
@@ -77,7 +82,7 @@ class LargeEntry(msgspec.Struct, array_like=True, frozen=True):
 
 
 class LargeListed(Head, frozen=True):
-    """Large messages in queue order, up to the first that is still in flight."""
+    """Large messages in queue order."""
 
     code = 53
     entries: list[LargeEntry]

@@ -354,6 +354,7 @@ _BY_NAME: Final = {
     "session": Expected("a session of Spark", _of_spark),
     "bytes_per_batch": _SIZE,
     "accept_new_queue": _FLAG,
+    "fail_on_data_loss": _FLAG,
     "rows_per_batch": Expected("a whole number from 1 on", _whole(1, MESSAGE_NUMBER_MAX)),
     "report": Expected("a function", _callable),
     "master": _TEXT,

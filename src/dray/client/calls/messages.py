@@ -179,12 +179,38 @@ def messages_in(envelopes: Iterable[Envelope], body: memoryview, destination: st
 def arrived(envelope: Envelope, record: memoryview, destination: str) -> Arrived:
     """Take one record apart, checked; raises `ProtocolError` if it was damaged."""
     header = checked_header(record, envelope.length, envelope.crc)
-    properties = read_properties(record, header)
     body = record[HEADER_BYTES + header.properties_bytes :]
+    message = _message(envelope, record, header, destination=destination, body=bytes(body))
+    return Arrived(header, message, body)
+
+
+def heads_in(
+    envelopes: Iterable[Envelope], lengths: Iterable[int], heads: memoryview, destination: str
+) -> Iterator[tuple[Message, int]]:
+    """Take apart records that came without bodies: each message, and the bytes of its body.
+
+    Nobody can check them against their CRC32C, which is of the whole record. Raises
+    `ProtocolError` if they do not fit what the answer says of them.
+    """
+    offset = 0
+    for envelope, length in zip(envelopes, lengths, strict=True):
+        head = heads[offset : offset + length]
+        offset += length
+        header = read_header(head)
+        if header.record_bytes != envelope.length or length < HEADER_BYTES:
+            raise ProtocolError("a message record does not fill its place")
+        body_bytes = envelope.length - HEADER_BYTES - header.properties_bytes
+        yield _message(envelope, head, header, destination=destination, body=b""), body_bytes
+
+
+def _message(
+    envelope: Envelope, record: memoryview, header: RecordHeader, *, destination: str, body: bytes
+) -> Message:
+    properties = read_properties(record, header)
     source = ManagerId(header.source.hex())
     flags, marks, transaction = header.flags, envelope.marks, envelope.transaction
-    message = Message(
-        body=bytes(body),
+    return Message(
+        body=body,
         label=properties.label,
         correlation_id=properties.correlation_id,
         app_specific=header.app_specific,
@@ -212,7 +238,6 @@ def arrived(envelope: Envelope, record: memoryview, destination: str) -> Arrived
         abort_count=envelope.abort_count,
         move_count=envelope.move_count,
     )
-    return Arrived(header, message, body)
 
 
 def _destination(read_from: str, properties: Properties) -> str:

@@ -212,7 +212,7 @@ def _lose(context: Context, queue: Queue, assembly: Assembly, damaged: list[byte
 
 
 def handle_large_list(context: Context, session: Session, request_id: int, head: LargeList) -> None:
-    """List what is whole or surely holed, in order, up to the first that is neither or is held."""
+    """List what is whole or surely holed, in order, up to the first that is neither."""
     queue = context.state.queues.numbered(head.queue)
     if not 1 <= head.max_messages <= BATCH_MESSAGES_MAX:
         raise Misuse(f"max_messages must be 1 to {BATCH_MESSAGES_MAX}, not {head.max_messages}")
@@ -221,7 +221,9 @@ def handle_large_list(context: Context, session: Session, request_id: int, head:
     for assembly in queue.parts:
         if assembly.first <= head.after:
             continue
-        if assembly.held or not assembly.decided or len(entries) == head.max_messages:
+        if (assembly.held and not head.held) or not assembly.decided:
+            break
+        if len(entries) == head.max_messages:
             break
         if entries and head.max_bytes and total + assembly.size > head.max_bytes:
             break

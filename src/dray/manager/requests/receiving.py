@@ -105,7 +105,8 @@ def receive_now(
     queue = context.state.queues.numbered(head.queue)
     if head.guarded and not head.peek:
         check_plain_receive(queue)
-    bounded = _bounded(_candidates(context, queue, head), head)
+    candidates = _candidates(context, queue, head)
+    bounded = within_frame(candidates, head.max_messages, head.max_bytes)
     at_once = not head.peek and (head.claim or not head.transaction)
     to_journal = queue.keeper is not None
     found = portion(context, bounded, to_journal=to_journal) if at_once else list(bounded)
@@ -311,11 +312,11 @@ def _with_correlation(context: Context, queue: Queue, text: str) -> Iterator[byt
             yield packed
 
 
-def _bounded(candidates: Iterator[bytes], head: Receive) -> Iterator[bytes]:
+def within_frame(candidates: Iterator[bytes], max_messages: int, max_bytes: int) -> Iterator[bytes]:
     """As many as were asked for and fit one frame, but one at least."""
-    room = min(head.max_bytes or FRAME_BODY_BYTES_MAX, FRAME_BODY_BYTES_MAX)
+    room = min(max_bytes or FRAME_BODY_BYTES_MAX, FRAME_BODY_BYTES_MAX)
     total = 0
-    for packed in islice(candidates, head.max_messages):
+    for packed in islice(candidates, max_messages):
         length = length_of(packed)
         if total and total + length > room:
             return

@@ -1,0 +1,124 @@
+"""Ranges of a queue, as a reader by position asks for them; nothing is taken.
+
+`measure` says how far a queue can be read. It ends before the first message that a transaction
+holds, since that one may come back. What was measured is read also if a transaction has taken it
+meanwhile: `pages` gives it, and of large messages `is_there` waits for the transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.client.calls.messages import heads_in, messages_in
+from dray.client.calls.requests import ANSWER_GRACE_S
+from dray.model.limits import MIB
+from dray.wire.frames import MeasureRange, RangeMeasured, RangeRead, ReadRange
+
+if TYPE_CHECKING:
+    from dray.client.blocking.queue import Queue
+    from dray.model.message import Message
+
+logger = logging.getLogger(__name__)
+
+_PAGE_MESSAGES = 1_000
+_PAGE_BYTES = MIB
+_PAUSE_S = 0.3
+
+
+class Page(NamedTuple):
+    """Messages of a range, each with the bytes of its body, and the birth number of their queue."""
+
+    born: int
+    rows: list[tuple[Message, int]]
+
+
+def measure(
+    queue: Queue,
+    after: int,
+    *,
+    upto: int | None = None,
+    rows_max: int | None = None,
+    bytes_max: int | None = None,
+    pieces: int = 0,
+    large: bool = False,
+) -> RangeMeasured:
+    """How far a queue can be read behind a position, in one request."""
+    _, frame = queue.handle.call(
+        lambda number: MeasureRange(
+            number, after, upto or 0, rows_max or 0, bytes_max or 0, pieces, large
+        ),
+        RangeMeasured,
+        wait_s=ANSWER_GRACE_S,
+    )
+    assert isinstance(frame.head, RangeMeasured)
+    return frame.head
+
+
+def pages(queue: Queue, after: int, upto: int, *, bodies: bool) -> Iterator[Page]:
+    """All messages behind `after`, up to and with `upto`, in pages; the last page is empty."""
+    while True:
+        page = _read(queue, after, upto, _PAGE_MESSAGES, bodies=bodies)
+        yield page
+        if not page.rows:
+            return
+        after = page.rows[-1][0].lookup_id or upto
+        if after >= upto:
+            return
+
+
+def first_message(queue: Queue, after: int) -> Message | None:
+    """The first message behind a position, without its body, held by a transaction or not."""
+    rows = _read(queue, after, 0, 1, bodies=False).rows
+    return rows[0][0] if rows else None
+
+
+def first_after(queue: Queue, position: int) -> int | None:
+    """The first position behind `position` with a message."""
+    message = first_message(queue, position)
+    return None if message is None else message.lookup_id
+
+
+def is_there(queue: Queue, first_lookup_id: int, patience_s: float) -> bool:
+    """Whether the large message at a position is in the queue; waits while a transaction holds it.
+
+    A transaction that holds it for longer than `patience_s` seconds is named in a warning.
+    """
+    begun = warned = time.monotonic()
+    while True:
+        found = measure(queue, first_lookup_id - 1, upto=first_lookup_id, large=True)
+        if found.held != first_lookup_id:
+            return found.last == first_lookup_id
+        if time.monotonic() - warned > patience_s:
+            warned = time.monotonic()
+            warn_of_claim(queue.name, first_lookup_id, warned - begun)
+        time.sleep(_PAUSE_S)
+
+
+def warn_of_claim(queue: str, position: int, seconds: float) -> None:
+    """Say that nothing behind a claimed message is read, and why."""
+    logger.warning(
+        "a receiver has held the message at position %d of queue %r for %.0f s; Spark reads no"
+        " further until the receiver commits or aborts",
+        position,
+        queue,
+        seconds,
+    )
+
+
+def _read(queue: Queue, after: int, upto: int, max_messages: int, *, bodies: bool) -> Page:
+    _, frame = queue.handle.call(
+        lambda number: ReadRange(number, after, upto, max_messages, _PAGE_BYTES, bodies),
+        RangeRead,
+        wait_s=ANSWER_GRACE_S,
+    )
+    head = frame.head
+    assert isinstance(head, RangeRead)
+    if not head.envelopes:
+        return Page(head.born, [])
+    if bodies:
+        messages = messages_in(head.envelopes, frame.body, queue.name)
+        return Page(head.born, [(each, each.body_size) for each in messages])
+    return Page(head.born, list(heads_in(head.envelopes, head.lengths, frame.body, queue.name)))

@@ -1,0 +1,90 @@
+"""Frames for readers by position: how far a queue can be read, and what a range holds (110 to 113).
+
+Such a reader takes nothing from the queue. It plans with the first pair of frames, and reads with
+the second one, as often as it likes.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dray.wire.head import Head
+from dray.wire.message_frames import Envelope
+
+
+class MeasureRange(Head, frozen=True):
+    """Ask how far a queue can be read behind the position `after`. Answered by RangeMeasured.
+
+    The range ends at `upto`, before the first message that a transaction holds, and where
+    `max_messages` or `max_bytes` are reached; 0 is no limit. One message is measured in any case.
+    With `large`, the range is of large messages, by the positions of their first parts, and also
+    ends before the first that is not whole and not certain to have a hole. `pieces` asks for the
+    range in that many pieces of about the same number of bytes.
+    """
+
+    code = 110
+    queue: int
+    after: int
+    upto: int = 0
+    max_messages: int = 0
+    max_bytes: int = 0
+    pieces: int = 0
+    large: bool = False
+
+
+class RangePiece(msgspec.Struct, array_like=True, frozen=True):
+    """One piece: the position that it ends with, its messages, and their bytes.
+
+    The bytes are those of the records; of large messages, those of the payloads.
+    """
+
+    upto: int
+    messages: int
+    size: int
+
+
+class RangeMeasured(Head, frozen=True):
+    """What can be read: the first and the last position, 0 if there is none.
+
+    `born` is the birth number of the queue. `held` is the first position behind `after` that a
+    transaction holds, 0 if there is none. `plain` is how many messages of the queue are no parts of
+    large messages. Without limits and pieces nothing is counted, and `pieces` is empty. One answer
+    counts a bounded number of messages: if `last` is below what was asked for, ask again behind it.
+    """
+
+    code = 111
+    born: int
+    first: int
+    last: int
+    held: int
+    plain: int
+    pieces: list[RangePiece]
+
+
+class ReadRange(Head, frozen=True):
+    """Look at the messages behind `after`, up to `upto`, in order of position.
+
+    Also at those that a transaction holds: a reader that has planned to read them must not pass
+    over them. `upto` 0 is no limit. Answered by RangeRead, with as many as fit a frame.
+    """
+
+    code = 112
+    queue: int
+    after: int
+    upto: int
+    max_messages: int
+    max_bytes: int
+    bodies: bool = True
+
+
+class RangeRead(Head, frozen=True):
+    """Envelopes, and in the body their records; nothing if the range is empty.
+
+    Without bodies each record ends behind its properties, and `lengths` has the bytes that are left
+    of each. `born` is the birth number of the queue.
+    """
+
+    code = 113
+    born: int
+    envelopes: list[Envelope]
+    lengths: list[int]

@@ -1,0 +1,179 @@
+"""Readers by position: how far a queue can be read, and what a range of it holds."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from dray import errors
+from dray.model.message import Message
+from dray.wire import frames
+from dray.wire.frames import MeasureRange, RangeMeasured, RangePiece, RangeRead, ReadRange
+from dray.wire.record import HEADER_BYTES
+from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.requests.test_large_messages import send_large
+
+
+def bodies(caller: Caller, queue: int, *sizes: int) -> None:
+    caller.send(queue, *(Message(body=bytes(size)) for size in sizes))
+
+
+def measure(caller: Caller, queue: int, after: int = 0, **limits: object) -> RangeMeasured:
+    measured = caller.call(MeasureRange(queue, after, **limits))
+    assert isinstance(measured, RangeMeasured)
+    return measured
+
+
+def read(caller: Caller, queue: int, after: int = 0, upto: int = 0, **options: object):
+    """Positions and records of a range."""
+    options = {"max_messages": 100, "max_bytes": 0} | options
+    found, body = caller.call_whole(ReadRange(queue, after, upto, **options))
+    assert isinstance(found, RangeRead)
+    records, at = [], 0
+    for length in found.lengths:
+        records.append(body[at : at + length])
+        at += length
+    assert at == len(body)
+    return [each.lookup_id for each in found.envelopes], records
+
+
+def size_of(body: int) -> int:
+    return HEADER_BYTES + body
+
+
+def test_the_first_and_the_last_position_are_told_whatever_the_depth(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    empty = measure(caller, queue)
+    assert (empty.first, empty.last, empty.held, empty.pieces) == (0, 0, 0, [])
+    for _ in range(7):
+        bodies(caller, queue, *[1] * 100)
+    whole = measure(caller, queue)
+    assert (whole.first, whole.last, whole.pieces) == (1, 700, [])
+    assert whole.born == empty.born > 0
+    assert (measure(caller, queue, 300).first, measure(caller, queue, 300).last) == (301, 700)
+    assert measure(caller, queue, 0, upto=520).last == 520
+    assert measure(caller, queue, 700).last == 0
+
+
+def test_a_range_ends_where_rows_or_bytes_are_reached_and_has_one_message_in_any_case(
+    desk: Desk,
+) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    bodies(caller, queue, 10, 20, 30, 400, 50)
+
+    def told(**limits: int) -> tuple[int, int, int]:
+        (piece,) = measure(caller, queue, **limits).pieces
+        assert measure(caller, queue, **limits).last == piece.upto
+        return piece
+
+    assert told(max_messages=2) == RangePiece(2, 2, size_of(10) + size_of(20))
+    assert told(max_messages=9) == RangePiece(5, 5, 5 * HEADER_BYTES + 510)
+    three = 3 * HEADER_BYTES + 60
+    assert told(max_bytes=three) == RangePiece(3, 3, three)
+    assert told(max_bytes=three - 1) == RangePiece(2, 2, three - size_of(30))
+    assert told(after=3, max_bytes=10) == RangePiece(4, 1, size_of(400))
+    assert told(max_messages=4, upto=2) == RangePiece(2, 2, three - size_of(30))
+
+
+@pytest.mark.parametrize("count", [400, 30_000])
+def test_a_range_is_cut_into_pieces_of_about_the_same_bytes(desk: Desk, count: int) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    for _ in range(count // 200):
+        bodies(caller, queue, *[1] * 190, *[100] * 10)
+    measured = measure(caller, queue, 0, pieces=4)
+    assert len(measured.pieces) == 4
+    assert measured.pieces[-1].upto == measured.last
+    assert sum(each.messages for each in measured.pieces) == measured.last
+    assert all(first.upto < second.upto for first, second in pairwise(measured.pieces))
+    weights = [each.size + HEADER_BYTES * each.messages for each in measured.pieces]
+    assert max(weights) < 1.5 * min(weights)
+
+
+def test_a_range_ends_before_the_first_message_that_a_transaction_holds(desk: Desk) -> None:
+    reader, receiver = desk.session(), desk.session()
+    queue = reader.create("orders")
+    bodies(reader, queue, *range(6))
+    taking = receiver.number_for()
+    receiver.receive(queue, transaction=taking, select=frames.SelectAt(4))
+    for limits in ({}, {"max_messages": 10}, {"pieces": 2}):
+        measured = measure(reader, queue, **limits)
+        assert (measured.first, measured.last, measured.held) == (1, 3, 4)
+        assert (measure(reader, queue, 3, **limits).last) == 0
+    assert measure(reader, queue, 4).held == 0
+    receiver.call(frames.Abort(taking))
+    assert (measure(reader, queue).last, measure(reader, queue).held) == (6, 0)
+
+
+def test_a_range_is_read_with_what_a_transaction_holds(desk: Desk) -> None:
+    reader, receiver = desk.session(), desk.session()
+    queue = reader.create("orders")
+    bodies(reader, queue, *range(6))
+    taking = receiver.number_for()
+    for lookup_id in (5, 2):
+        select = frames.SelectAt(lookup_id)
+        receiver.receive(queue, transaction=taking, select=select)
+    positions, records = read(reader, queue, 1, 5)
+    assert positions == [2, 3, 4, 5]
+    assert [len(each) - HEADER_BYTES for each in records] == [1, 2, 3, 4]
+    receiver.commit(taking, 0)
+    assert read(reader, queue)[0] == [1, 3, 4, 6]
+    assert read(reader, queue, 6) == ([], [])
+
+
+def test_without_bodies_only_header_and_properties_are_read(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    caller.send(queue, Message(body=bytes(1000), label="first"), Message(body=bytes(2000)))
+    positions, whole = read(caller, queue)
+    same, heads = read(caller, queue, bodies=False)
+    assert positions == same == [1, 2]
+    assert len(heads[1]) == HEADER_BYTES < len(heads[0])
+    assert [record[: len(head)] for record, head in zip(whole, heads, strict=True)] == heads
+
+
+def test_in_a_queue_with_priorities_ranges_are_by_position(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders", transactional=False)
+    for priority in (3, 7, 0, 3, 5):
+        caller.send(queue, Message(body=bytes(priority), priority=priority))
+    assert read(caller, queue)[0] == [1, 2, 3, 4, 5]
+    assert measure(caller, queue).last == 5
+    assert measure(caller, queue, 1, max_messages=2).last == 3
+    assert [each.upto for each in measure(caller, queue, pieces=5).pieces][-1] == 5
+
+
+def test_large_messages_are_measured_by_payload_up_to_the_first_that_is_open_or_held(
+    desk: Desk,
+) -> None:
+    caller, other = desk.session(), desk.session()
+    queue = caller.create("files")
+    for fragments in (2, 3):
+        transaction = caller.number_for()
+        send_large(caller, queue, fragments, transaction)
+        caller.commit(transaction, 3)
+    caller.send(queue, Message(body=b"plain"), guarded=False)
+    transaction = caller.number_for()
+    send_large(caller, queue, 4, transaction)
+    caller.commit(transaction, 3)
+    whole = measure(caller, queue, large=True, pieces=1)
+    assert (whole.first, whole.last, whole.plain) == (1, 11, 1)
+    assert whole.pieces == [RangePiece(11, 3, 9)]
+    assert measure(caller, queue, large=True, max_bytes=5).last == 5
+    found = other.call(frames.LargeReceive(queue, other.number_for(), 0.0))
+    assert isinstance(found, frames.LargeFound)
+    held = measure(caller, queue, large=True)
+    assert (held.first, held.last, held.held) == (0, 0, 1)
+    assert measure(caller, queue, 1, large=True).last == 11
+
+
+def test_more_pieces_or_messages_than_make_sense_are_refused(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    with pytest.raises(errors.Misuse, match="pieces must be 0 to"):
+        measure(caller, queue, pieces=-1)
+    with pytest.raises(errors.Misuse, match="max_messages must be 1 to"):
+        read(caller, queue, max_messages=0)
