@@ -8,7 +8,6 @@ in the end, what managers put into their own queues.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from dray.model.classes import MessageClass
 from dray.model.queue import QueueOptions
@@ -25,18 +24,15 @@ from dray.wire.frames import (
     SettlePrepared,
 )
 from dray.wire.record import read_header, read_properties
-from tests.worlds.manager_workload import Steps, cut_apart, open_all
+from tests.worlds.manager_workload import ManagerSurroundings, Steps, cut_apart, open_all
 from tests.worlds.message_ends import RECEIVED
 from tests.worlds.simulated_client import LinkBroken, Refusal, Reply, Script, SimClient
-
-if TYPE_CHECKING:
-    from tests.worlds.manager_world import ManagerWorld
 
 
 class Settler:
     """Passes the second phase of what others have prepared, whoever they were."""
 
-    def __init__(self, world: ManagerWorld) -> None:
+    def __init__(self, world: ManagerSurroundings) -> None:
         """Begin without decisions."""
         self._world = world
         self._decided: dict[str, bool] = {}
@@ -63,7 +59,7 @@ class Settler:
 class Meddler:
     """Purges queues and pauses deliveries, a few times."""
 
-    def __init__(self, world: ManagerWorld, manager: str, outgoing: Sequence[str]) -> None:
+    def __init__(self, world: ManagerSurroundings, manager: str, outgoing: Sequence[str]) -> None:
         """Meddle with the queues of one manager."""
         self._world = world
         self._manager = manager
@@ -103,7 +99,7 @@ class Meddler:
 class Remaker:
     """Deletes a queue to which others send, and makes it again, a few times."""
 
-    def __init__(self, manager: str, world: ManagerWorld) -> None:
+    def __init__(self, manager: str, world: ManagerSurroundings) -> None:
         """Do it to the queue `passing` of one manager."""
         self._world = world
         self._manager = manager
@@ -143,7 +139,7 @@ class Closer:
     """Deletes outgoing queues under traffic, a few times."""
 
     def __init__(
-        self, world: ManagerWorld, manager: str, outgoing: Sequence[tuple[str, str]]
+        self, world: ManagerSurroundings, manager: str, outgoing: Sequence[tuple[str, str]]
     ) -> None:
         """Do it at one manager, to the queues of these names that lead to these managers."""
         self._world = world
@@ -178,7 +174,7 @@ class Closer:
 class Auditor:
     """Reads everything out of a queue of the manager's own, once the troubles are over."""
 
-    def __init__(self, world: ManagerWorld, manager: str, name: str) -> None:
+    def __init__(self, world: ManagerSurroundings, manager: str, name: str) -> None:
         """Read queue `name` of a manager."""
         self._world = world
         self._where = f"{manager}/{name}"

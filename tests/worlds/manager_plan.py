@@ -14,7 +14,8 @@ from random import Random
 from typing import Final, NamedTuple
 
 from tests.worlds.network import Faults
-from tests.worlds.world import TROUBLED_S_MAX, Chances
+from tests.worlds.simulated_daemon import Chances
+from tests.worlds.world import TROUBLED_S_MAX
 
 NAMES: Final = ("a", "b", "c", "d")
 SMALLEST: Final = 2

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import crc32c
 
@@ -35,12 +35,11 @@ from dray.wire.frames import (
     TransactionMessages,
 )
 from dray.wire.record import encode_record, read_header
-from tests.worlds.message_ends import RECEIVED, REJECTED, Asked
+from tests.worlds.manager_plan import Plan
+from tests.worlds.message_ends import RECEIVED, REJECTED, Asked, MessageEnds
+from tests.worlds.network import Schedule
 from tests.worlds.shadow import Sent
 from tests.worlds.simulated_client import LinkBroken, Refusal, Reply, Script, SimClient
-
-if TYPE_CHECKING:
-    from tests.worlds.manager_world import ManagerWorld
 
 Steps = Generator[float | None, Reply, Any]
 BODY_BYTES_MAX = 700
@@ -57,6 +56,26 @@ _DEAD_LETTERS: Final[tuple[bool | None, ...]] = (True, True, None, None, False)
 _ACKNOWLEDGE = (0, 0, 1, 2, 3, 4, 8, 5, 14, 15, 15)
 
 
+class ManagerSurroundings(Protocol):
+    """The world around producers, takers and bystanders, as far as these see it."""
+
+    rng: random.Random
+    schedule: Schedule
+    plan: Plan
+    message_ends: MessageEnds
+    doubts: int
+    troubled: bool
+
+    @property
+    def settled(self) -> bool:
+        """Whether nobody can have prepared anything that is not settled."""
+        ...
+
+    def administration_queue(self, manager: str, at: str) -> str:
+        """The name at `manager` of the administration queue that is at another, or here."""
+        ...
+
+
 class Target(NamedTuple):
     """A queue as a producer names it, and where it is."""
 
@@ -69,7 +88,7 @@ class ManagerProducer:
     """Sends messages that ask for everything."""
 
     def __init__(
-        self, world: ManagerWorld, manager: str, targets: Sequence[Target], count: int
+        self, world: ManagerSurroundings, manager: str, targets: Sequence[Target], count: int
     ) -> None:
         """Send `count` transactions to any of the targets."""
         self._world = world
@@ -214,7 +233,7 @@ class ManagerProducer:
 class Taker:
     """Takes everything out of one queue and its sub-queue, in every way there is."""
 
-    def __init__(self, world: ManagerWorld, place: str, name: str) -> None:
+    def __init__(self, world: ManagerSurroundings, place: str, name: str) -> None:
         """Take from queue `name`, which the observer calls `place`."""
         self._world = world
         self._place = place

@@ -7,14 +7,12 @@ manager said no) or `LinkBroken`; `yield from client.sleep(seconds)` lets time p
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from dray.wire.frames import Failed, Head, Hello, Outcome, OutcomeIs, Welcome
 from dray.wire.stream import Frame
 from tests.worlds.network import Link
-
-if TYPE_CHECKING:
-    from tests.worlds.world import World
+from tests.worlds.simulated_daemon import Surroundings
 
 
 class Reply(NamedTuple):
@@ -46,7 +44,7 @@ class SimClient:
     """One program that talks to one daemon."""
 
     def __init__(
-        self, name: str, daemon: str, world: World, script: Callable[[SimClient], Script]
+        self, name: str, daemon: str, world: Surroundings, script: Callable[[SimClient], Script]
     ) -> None:
         """Begin the script at once."""
         self.name = name

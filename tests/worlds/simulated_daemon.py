@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from random import Random
+from typing import NamedTuple, Protocol
 
 from dray.errors import StoreFull, StorePoisoned
 from dray.manager.events import (
@@ -33,6 +34,7 @@ from dray.manager.events import (
     SessionOpened,
     Tick,
 )
+from dray.manager.notices import Notice
 from dray.manager.turn import Manager
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
@@ -40,12 +42,9 @@ from dray.store.heap.heap import Extent
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync
 from dray.testing.disk import SimDisk
-from dray.wire.frames import CreateQueue, EndCounts, Hello
+from dray.wire.frames import CreateQueue, EndCount, EndCounts, Hello
 from dray.wire.stream import Frame
-from tests.worlds.network import Link
-
-if TYPE_CHECKING:
-    from tests.worlds.world import World
+from tests.worlds.network import Endpoint, Faults, Link, Schedule
 
 HEAP_FILE_BYTES = 64 << 10
 LOG_BYTES = 48 << 10
@@ -57,10 +56,69 @@ _CREATOR = 1 << 30
 _WITH_BODY = (Answer, LinkSend)
 
 
+class Canary(NamedTuple):
+    """Defences that can be taken out, to see that the worlds would notice."""
+
+    speak_first: bool = False
+
+
+class Chances(NamedTuple):
+    """What may go wrong with machines, per point of a turn; `power` is the share of power cuts."""
+
+    kill: float
+    power: float
+    bad_sync: float
+
+
+class Surroundings(Protocol):
+    """The world around a machine and its clients, as far as these see it."""
+
+    rng: Random
+    schedule: Schedule
+    canary: Canary
+    chances: Chances
+    tight: bool
+    troubled: bool
+    interrupted: bool
+    queue_files: bool
+    queues: dict[str, QueueOptions]
+    daemons: dict[str, SimDaemon]
+
+    @property
+    def link_faults(self) -> Faults:
+        """The faults of a new link between managers."""
+        ...
+
+    @property
+    def client_faults(self) -> Faults:
+        """The faults of a new link of a client."""
+        ...
+
+    def connect(self, dialler: Endpoint, listener: Endpoint, faults: Faults) -> Link:
+        """Make a connection."""
+        ...
+
+    def routes_of(self, name: str) -> dict[Peer, Peer]:
+        """Over which managers one sends what is for others."""
+        ...
+
+    def noticed(self, daemon: SimDaemon, notices: list[Notice]) -> None:
+        """Judge what a manager tells its operator."""
+        ...
+
+    def told_of_ends(self, daemon: SimDaemon, counts: list[EndCount]) -> None:
+        """Hear how many messages a destination says have ended."""
+        ...
+
+    def unlucky(self, chance: float) -> bool:
+        """Whether a trouble strikes now."""
+        ...
+
+
 class SimDaemon:
     """One machine of a world."""
 
-    def __init__(self, name: str, world: World) -> None:
+    def __init__(self, name: str, world: Surroundings) -> None:
         """Begin with an empty disk, up."""
         self.name = name
         self.world = world
@@ -344,7 +402,7 @@ class SimDaemon:
             action(*what)
 
 
-def opened_store(disk: SimDisk, world: World) -> Store:
+def opened_store(disk: SimDisk, world: Surroundings) -> Store:
     """The store on a disk, not recovered yet."""
     return Store(
         disk,

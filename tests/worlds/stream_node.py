@@ -7,7 +7,8 @@ every manager: decide, append, sync once, and only then speak.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from random import Random
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -36,10 +37,7 @@ from dray.model.ids import Life
 from dray.testing.promises import BrokenPromiseError
 from dray.wire.frames import Data, Envelope, Head, OpenStream, Passed, StreamRefused, StreamState
 from dray.wire.stream import Frame
-from tests.worlds.network import Endpoint, Link
-
-if TYPE_CHECKING:
-    from tests.worlds.stream_world import StreamWorld
+from tests.worlds.network import Endpoint, Faults, Link, Schedule
 
 STREAMS = (("a", "c"), ("b", "c"), ("c", "a"), ("a", "b"))
 SETTINGS = DeliverySettings(
@@ -187,10 +185,46 @@ class NodeDisk(NamedTuple):
 EMPTY = NodeDisk(None, ())
 
 
+class NodeChances(NamedTuple):
+    """What may go wrong, drawn once for each world."""
+
+    kill: float
+    expire: float
+    refuse: float
+    pause: float
+
+
+class NodeWorld(Protocol):
+    """The world around a node, as far as a node sees it."""
+
+    rng: Random
+    schedule: Schedule
+    canary: Canary
+    chances: NodeChances
+    nodes: dict[str, Node]
+
+    @property
+    def faults(self) -> Faults:
+        """The faults of a new link."""
+        ...
+
+    def unlucky(self, chance: float) -> bool:
+        """Whether a trouble strikes now."""
+        ...
+
+    def remind(self, node: Node, peer: str, stream: OutgoingStream) -> None:
+        """See to it that a stream gets a Tick at its deadline."""
+        ...
+
+    def diverged(self, node: Node, peer: str) -> None:
+        """A node's stream met a peer that took messages from a copy."""
+        ...
+
+
 class Node:
     """One machine: a disk, a life, links."""
 
-    def __init__(self, name: str, world: StreamWorld, disk: NodeDisk | None = None) -> None:
+    def __init__(self, name: str, world: NodeWorld, disk: NodeDisk | None = None) -> None:
         """Begin with a disk; without one it is empty."""
         self.name = name
         self.manager_id = name

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import random
 import sys
-from typing import NamedTuple
 
 from dray.delivery.events import (
     Grown,
@@ -25,21 +24,12 @@ from dray.delivery.outgoing import OutgoingStream
 from dray.testing.promises import BrokenPromiseError
 from dray.wire.frames import Head
 from tests.worlds.network import Faults, Link, Schedule
-from tests.worlds.stream_node import STREAMS, Canary, Node
+from tests.worlds.stream_node import STREAMS, Canary, Node, NodeChances
 
 START = 1_700_000_000.0
 NODES = ("a", "b", "c")
 TROUBLED_S = 20.0
 LIMIT_S = 600.0
-
-
-class Chances(NamedTuple):
-    """What may go wrong, drawn once for each world."""
-
-    kill: float
-    expire: float
-    refuse: float
-    pause: float
 
 
 class StreamWorld:
@@ -52,7 +42,7 @@ class StreamWorld:
         self.rng = rng = random.Random(seed)
         self.schedule = Schedule(START)
         self.troubled = True
-        self.chances = Chances(
+        self.chances = NodeChances(
             kill=rng.choice([0, 0.02, 0.06]),
             expire=rng.choice([0, 0.1]),
             refuse=rng.choice([0, 0.2]),

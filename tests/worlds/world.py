@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import random
 import sys
-from typing import NamedTuple
 
 from dray.manager.events import ManagerConfig, Peer
 from dray.manager.notices import Notice, NoticeKind
@@ -28,7 +27,7 @@ from dray.wire.frames import EndCount
 from tests.worlds.network import EXPENDABLE, Endpoint, Faults, Link, Schedule, chance_of
 from tests.worlds.shadow import Shadow
 from tests.worlds.simulated_client import SimClient
-from tests.worlds.simulated_daemon import SimDaemon, opened_store
+from tests.worlds.simulated_daemon import Canary, Chances, SimDaemon, opened_store
 from tests.worlds.workload import Consumer, Producer
 
 START = 1_700_000_000.0
@@ -52,20 +51,6 @@ OF_COPIES = frozenset(
     }
 )
 """Notices of a store that is an older copy of itself, or of two of them."""
-
-
-class Canary(NamedTuple):
-    """Defences that can be taken out, to see that the worlds would notice."""
-
-    speak_first: bool = False
-
-
-class Chances(NamedTuple):
-    """What may go wrong with machines, per point of a turn; `power` is the share of power cuts."""
-
-    kill: float
-    power: float
-    bad_sync: float
 
 
 class World:
