@@ -9,26 +9,24 @@ ends. A test fails while a page differs from what this would write.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from dray.delivery.confirmation import CONFIRMATION
 from dray.delivery.incoming import INCOMING, Acceptance
 from dray.delivery.outgoing import OUTGOING
-from dray.delivery.tables import (
-    CONFIRMATION,
-    ENDED_SHORT,
-    ENDING,
-    GOING,
-    Row,
-)
-from dray.machine import Transition, always, nothing
+from dray.machine import Step, Transition, always, nothing
+from dray.manager.queue.ended_short import ENDED_SHORT
+from dray.manager.queue.ways import GOING
+from dray.manager.state.endings import ENDING
 from dray.manager.transactions.tables import TRANSACTION
 from dray.transfer.consumer import CONSUMER
 from dray.transfer.copies import PRODUCER
 
+Line = Transition | Step | Acceptance
 HOUSE = Path(__file__).resolve().parent.parent
 EXPLANATION = HOUSE / "docs" / "explanation"
-TABLES: dict[str, tuple[Transition, ...] | tuple[Row | Acceptance, ...]] = {
+TABLES: dict[str, tuple[Line, ...]] = {
     "outgoing": OUTGOING,
     "incoming": INCOMING,
     "confirmation": CONFIRMATION,
@@ -61,9 +59,9 @@ def drawn(text: str) -> str:
 
 def _table(name: str) -> str:
     rows = TABLES[name]
-    lines = _rows(("state", "event", "when", "does", "next"), map(_cells, rows))
-    if isinstance(rows[0], Acceptance):
-        lines = _rows(rows[0]._fields, (map(_cell, row) for row in rows))
+    lines = _rows(rows[0]._fields, map(_cells, rows))
+    if isinstance(rows[0], Transition):
+        lines = _rows(("state", *rows[0]._fields[1:]), map(_cells, rows))
     return "\n".join([*lines, "", *_meanings(rows), *_diagram(rows)])
 
 
@@ -73,10 +71,13 @@ def _rows(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
     return [lines[0], f"|{'---|' * (lines[0].count(' | ') + 1)}", *lines[1:]]
 
 
-def _cells(row: Transition | Row | Acceptance) -> list[str]:
+def _cells(row: Line) -> list[str]:
     """A line as it is read: what holds always, does nothing or changes nothing stays empty."""
-    if not isinstance(row, Transition):
+    if isinstance(row, Acceptance):
         return list(map(_cell, row))
+    if isinstance(row, Step):
+        does = ", ".join(_words(each.__name__) for each in row.does)
+        return [row.state, row.event, does, row.next]
     return [
         _states(row),
         row.event.__name__,
@@ -96,16 +97,14 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _meanings(rows: Iterable[Transition | Row | Acceptance]) -> list[str]:
+def _meanings(rows: Iterable[Line]) -> list[str]:
     """The conditions and actions of a table, each with the first line of its docstring."""
-    found = {
-        function: None
-        for column in ("when", "does")
-        for row in rows
-        if isinstance(row, Transition)
-        for function in (getattr(row, column),)
-        if function not in (always, nothing)
-    }
+    found: dict[Callable[..., object], None] = {}
+    for column in ("when", "does"):
+        for row in rows:
+            cell = getattr(row, column, ())
+            found.update(dict.fromkeys(cell if isinstance(cell, tuple) else (cell,)))
+    found = {each: None for each in found if each not in (always, nothing)}
     if not found:
         return []
     named = (
@@ -115,7 +114,7 @@ def _meanings(rows: Iterable[Transition | Row | Acceptance]) -> list[str]:
     return [*_rows(("name", "meaning"), named), ""]
 
 
-def _diagram(rows: Iterable[Transition | Row | Acceptance]) -> list[str]:
+def _diagram(rows: Iterable[Line]) -> list[str]:
     """The ways between states, without those that lead back to where they began."""
     ways: dict[tuple[str, str], dict[str, None]] = {}
     for row in rows:
@@ -126,16 +125,16 @@ def _diagram(rows: Iterable[Transition | Row | Acceptance]) -> list[str]:
         return []
     lines = ["```mermaid", "stateDiagram-v2"]
     for (state, goal), events in ways.items():
-        names = ", ".join(event.replace(":", "") for event in events)
+        names = ", ".join(events)
         lines.append(f"    {_name(state)} --> {_name(goal)}: {names}")
     return [*lines, "```", ""]
 
 
-def _steps(row: Transition | Row | Acceptance) -> list[tuple[str, str, str]]:
+def _steps(row: Line) -> list[tuple[str, str, str]]:
     if isinstance(row, Acceptance):
         return []
     if not isinstance(row, Transition):
-        return [(row.state, row.event, row.next)]
+        return [(row.state, re.split("[,:]", row.event)[0], row.next)]
     return [
         (state.name.lower(), row.event.__name__, (row.next or state).name.lower())
         for state in row.states

@@ -46,6 +46,19 @@ class Transition(NamedTuple):
     """The next state; None keeps the state."""
 
 
+class Step(NamedTuple):
+    """One line of a table whose states nobody keeps: they follow from what is there.
+
+    A test brings a manager into the state, lets the event happen, and requires that of all
+    functions of the table exactly these ran, and that the next state follows.
+    """
+
+    state: str
+    event: str
+    does: tuple[Callable[..., Any], ...]
+    next: str
+
+
 def always(_core: object, _event: object, _now: float) -> bool:
     """Hold in every case: the last line of a state and an event."""
     return True

@@ -59,7 +59,6 @@ TWICE = frozenset(
         "Refused",
         "Resumed",
         "Room",
-        "Row",
         "Session",
         "Source",
         "Span",

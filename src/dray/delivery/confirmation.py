@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from dray.delivery.incoming import StreamKey
+from dray.machine import Step
 
 Told = TypeVar("Told")
 
@@ -134,3 +135,13 @@ class Outbox(Generic[Told]):
             )
             for key, first in self._first.items()
         ]
+
+
+CONFIRMATION: Final = (
+    Step("none", "a fact: the message left, or may not enter", (Outbox.add,), "kept"),
+    Step("kept", "OpenStream", (Outbox.after,), "told"),
+    Step("kept", "the turn ends, and the stream is open", (Outbox.after,), "told"),
+    Step("told", "connection lost", (), "kept"),
+    Step("told", "ConfirmationsTaken", (Outbox.taken,), "taken"),
+)
+"""One confirmation at the destination."""

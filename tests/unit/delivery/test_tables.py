@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 
 import pytest
 
 from dray.delivery import incoming
-from dray.delivery.confirmation import Outbox
+from dray.delivery.confirmation import CONFIRMATION, Outbox
 from dray.delivery.incoming import INCOMING, Acceptance, Position, StreamKey, accepts
-from dray.delivery.tables import CONFIRMATION
+from tests import steps
 
 SMALL = list(product(range(1, 4), range(4), range(4)))
 
@@ -49,30 +50,29 @@ def test_a_wrong_value_in_any_cell_of_a_row_of_arrivals_is_noticed(row, monkeypa
             assert is_noticed(table, monkeypatch), (column, value)
 
 
-def test_a_confirmation_goes_the_way_of_its_table() -> None:
+def test_a_confirmation_goes_the_way_of_its_table():
     key, outbox = StreamKey("a" * 32, 7), Outbox()
     told, state, seen = 0, "none", set()
-    for event in (
-        "fact",
-        "OpenStream",
-        "connection lost",
-        "OpenStream",
-        "connection lost",
-        "turn ends",
-        "ConfirmationsTaken",
-    ):
-        match event:
-            case "fact":
+
+    def happen(event):
+        nonlocal told
+        match event.split()[0]:
+            case "a":
                 outbox.add(key, ["news"])
-            case "connection lost":
+            case "connection":
                 told = 0
             case "ConfirmationsTaken":
                 outbox.taken(key, 1)
             case _:
                 first, news = outbox.after(key, told, 10)
                 told = first + len(news) - 1
+
+    fact, opened, ends, lost, taken = (row.event for row in CONFIRMATION)
+    for event in (fact, opened, lost, opened, lost, ends, taken):
+        ran = steps.ran_while(CONFIRMATION, partial(happen, event))
         waits = outbox.after(key, 0, 10)[1]
         after = ("told" if told else "kept") if waits else "taken"
-        seen.add((state, event, after))
+        seen.add((state, event, ran, after))
         state = after
-    assert seen == {(row.state, row.event, row.next) for row in CONFIRMATION}
+    assert seen == steps.as_seen(CONFIRMATION)
+    assert steps.surviving(CONFIRMATION, seen) == []

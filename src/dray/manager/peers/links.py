@@ -268,11 +268,10 @@ class Links:
     def say_ends(self) -> None:
         """Tell of streams that ended in this turn, to whom is connected; others when they are."""
         endings = self.context.state.endings
-        for ending in endings.news:
+        for ending in endings.take_news():
             link = self._link(ending.peer)
             if link.state is LinkState.WELCOMED:
                 self._say_ends(link, [ending.stream])
-        endings.news.clear()
 
     def deadline(self) -> float | None:
         """When the next attempt or resend is due."""

@@ -12,10 +12,11 @@ Of one way only the last position matters: before it everything of that origin h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from dray.machine import Step
 from dray.manager.queue.index import lookup_id_of, marks_of, tail_of, way_of
-from dray.manager.queue.ways import Way
+from dray.manager.queue.ways import Way, Ways
 from dray.model.limits import ENDED_SHORT_MAX
 from dray.wire.frames import MARK_FIRST, MARK_LAST
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dray.manager.facts import Accepted
-    from dray.manager.queue.ways import Ways
 
 
 class EndedShort:
@@ -72,3 +72,21 @@ class EndedShort:
     def state(self) -> list[tuple[int, int]]:
         """Everything, for a checkpoint."""
         return list(self._positions.items())
+
+
+ENDED_SHORT: Final = (
+    Step(
+        "none",
+        "the last message of a transaction leaves undelivered",
+        (EndedShort.left, EndedShort.ended),
+        "kept",
+    ),
+    Step("none", "the source of a forwarded transaction ends it", (EndedShort.ended,), "kept"),
+    Step("kept", "Transmit of messages behind it", (EndedShort.between,), "told"),
+    Step("kept", "PassOver: no message is behind it", (Ways.going_into,), "told"),
+    Step("kept", "Confirmed: the peer has its message", (EndedShort.heard,), "none"),
+    Step("told", "LinkLost", (), "kept"),
+    Step("told", "Tick: the deadline has come", (EndedShort.between,), "told"),
+    Step("told", "Confirmed", (EndedShort.heard,), "none"),
+)
+"""The end of a transaction short of its last message, as an outgoing queue keeps it."""

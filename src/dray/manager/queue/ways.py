@@ -16,9 +16,10 @@ message has neither come nor been given up. All others there is no more of.
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dray.errors import Misuse
+from dray.machine import Step
 from dray.model.limits import WAYS_MAX
 
 if TYPE_CHECKING:
@@ -176,3 +177,24 @@ class Ways:
     def going_state(self) -> list[tuple[int, int]]:
         """By way, the transactions of which more may come, for a checkpoint."""
         return list(self._going.items())
+
+
+_CHANGED = (Ways.went_on,)
+
+GOING: Final = (
+    Step("none", "a message, the first of several of its transaction", _CHANGED, "going"),
+    Step("none", "a message alone, or the last of its transaction", (), "none"),
+    Step("none", "EndedShort", (), "none"),
+    Step("none", "Passed", (), "none"),
+    Step("none", "EndStream", (), "none"),
+    Step("going", "a message of the same, not its last", (), "going"),
+    Step("going", "a message of the same, its last", _CHANGED, "none"),
+    Step("going", "a message of another one, not its last", _CHANGED, "going"),
+    Step("going", "a message of another one, its last", _CHANGED, "none"),
+    Step("going", "EndedShort, above what was accepted", _CHANGED, "none"),
+    Step("going", "EndedShort, not beyond what was accepted", (), "going"),
+    Step("going", "Passed, which does not name it", _CHANGED, "none"),
+    Step("going", "Passed, which names it", (), "going"),
+    Step("going", "EndStream", _CHANGED, "none"),
+)
+"""The transaction of one origin that a destination expects more messages of."""

@@ -9,9 +9,11 @@ Made by facts and by nothing else. Bounded: beyond `ENDS_REMEMBERED_MAX` the old
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
 
+from dray.machine import Step
 from dray.manager.events import Peer
 from dray.model.limits import ENDS_REMEMBERED_MAX
 
@@ -53,6 +55,11 @@ class Endings:
         """That of one stream."""
         return self._endings.get(stream)
 
+    def take_news(self) -> list[Ending]:
+        """Those that came to be since this was called last."""
+        news, self.news = self.news, []
+        return news
+
     def of(self, peer: Peer) -> list[int]:
         """The streams of which a peer is still to be told."""
         return list(self._by_peer.get(peer, ()))
@@ -92,3 +99,15 @@ class Endings:
         """Read what `state` gave."""
         for each in endings:
             self.ended(each)
+
+
+ENDING: Final = (
+    Step("none", "DeleteQueue, the peer not connected", (Endings.ended, Endings.take_news), "kept"),
+    Step("none", "DeleteQueue, the peer connected", (Endings.ended, Endings.take_news), "told"),
+    Step("none", "DeleteQueue, though the queue carried nothing", (), "none"),
+    Step("kept", "Welcome", (Endings.of,), "told"),
+    Step("kept", "Tick, after 30 days", (Endings.forgotten,), "none"),
+    Step("told", "connection lost", (), "kept"),
+    Step("told", "StreamEnded", (Endings.forgotten,), "none"),
+)
+"""The end of a stream, as its source remembers it."""

@@ -62,7 +62,7 @@ def handle_prepare(
         context.refuse(session, request_id, error or _unknown(context, head.transaction))
         return
     give_up_reservations(context, transaction)
-    context.record(_fact(context, transaction))
+    context.record(fact_of(context, transaction))
     del session.transactions[transaction.number]
     transaction.session = None
     context.answer(session, request_id, Done(transaction.operations))
@@ -94,30 +94,35 @@ def handle_list_prepared(
 
 
 def take_up(transactions: Transactions) -> None:
-    """After a start: hold again what prepared transactions hold, and count what they have sent."""
+    """After a start: take up every transaction that was prepared before."""
+    for prepared in transactions.context.state.prepared.values():
+        take_up_prepared(transactions, prepared)
+
+
+def take_up_prepared(transactions: Transactions, prepared: Prepared) -> None:
+    """Hold again what a prepared transaction holds, and count what it has sent."""
     context = transactions.context
-    for prepared in context.state.prepared.values():
-        transaction = OpenTransaction(prepared.transaction, None)
-        transactions.open[prepared.transaction] = transaction
-        for number, tails in prepared.sends:
-            queue = context.state.queues.get(number)
-            if queue is not None:
-                staged = [staged_from(context, queue, tail) for tail in split_tails(tails)]
-                transaction.sends[number] = staged
-                note_sent(queue, transaction, staged, guarded=False)
-                context.ledger.stage(queue, sum(each.extent.length for each in staged))
-        for number, lookups in prepared.receives:
-            queue = context.state.queues.get(number)
-            if queue is not None:
-                lookup_ids = _hold_again(context, queue, transaction, lookups)
-                transaction.receives[number] = lookup_ids
-                transaction.singles[number] = list(lookup_ids)
-        for source, target, lookups in prepared.moves:
-            queue = context.state.queues.get(source)
-            if queue is not None:
-                lookup_ids = _hold_again(context, queue, transaction, lookups)
-                transaction.moves[source, target] = lookup_ids
-        transaction.rejected.update(prepared.rejected)
+    transaction = OpenTransaction(prepared.transaction, None)
+    transactions.open[prepared.transaction] = transaction
+    for number, tails in prepared.sends:
+        queue = context.state.queues.get(number)
+        if queue is not None:
+            staged = [staged_from(context, queue, tail) for tail in split_tails(tails)]
+            transaction.sends[number] = staged
+            note_sent(queue, transaction, staged, guarded=False)
+            context.ledger.stage(queue, sum(each.extent.length for each in staged))
+    for number, lookups in prepared.receives:
+        queue = context.state.queues.get(number)
+        if queue is not None:
+            lookup_ids = _hold_again(context, queue, transaction, lookups)
+            transaction.receives[number] = lookup_ids
+            transaction.singles[number] = list(lookup_ids)
+    for source, target, lookups in prepared.moves:
+        queue = context.state.queues.get(source)
+        if queue is not None:
+            lookup_ids = _hold_again(context, queue, transaction, lookups)
+            transaction.moves[source, target] = lookup_ids
+    transaction.rejected.update(prepared.rejected)
 
 
 def _hold_again(
@@ -152,7 +157,8 @@ def staged_from(context: Context, queue: Queue, tail: bytes) -> Staged:
     )
 
 
-def _fact(context: Context, transaction: OpenTransaction) -> Prepared:
+def fact_of(context: Context, transaction: OpenTransaction) -> Prepared:
+    """Name in a fact what a transaction has sent and received."""
     return Prepared(
         transaction.number,
         [

@@ -1,34 +1,44 @@
-"""The states of a transaction, as data; see `delivery/tables.py` for what is done with it."""
+"""The states of a transaction, with the functions that each event runs.
+
+`doomed` is an open transaction of which a send was refused: it places nothing more. `prepared`
+stands in a fact. A test drives a manager through every line.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from dray.delivery.tables import Row
+from dray.machine import Step
+from dray.manager.disk.placing import place_batch
+from dray.manager.transactions.open_transaction import OpenTransaction
+from dray.manager.transactions.prepared import fact_of, take_up_prepared
+from dray.manager.transactions.transactions import abort, commit_open
 
 TRANSACTION: Final = (
-    Row("none", "send", "", "record placed in the heap, in no queue yet", "open"),
-    Row("none", "receive", "something is there", "entry held: invisible, not gone", "open"),
-    Row("none", "prepare", "nothing was done in it", "a fact", "prepared"),
-    Row("open", "send", "", "record placed in the heap, in no queue yet", "open"),
-    Row("open", "receive", "something is there", "entry held: invisible, not gone", "open"),
-    Row("open", "refused send", "", "nothing more is placed", "doomed"),
-    Row("doomed", "send", "", "nothing", "doomed"),
-    Row("open", "prepare", "", "a fact names what it sent and received", "prepared"),
-    Row("doomed", "prepare", "", "as abort; the answer is what doomed it", "none"),
-    Row("open", "commit", "", "one fact: messages join, then messages leave", "none"),
-    Row("doomed", "commit", "", "as abort; the answer is what doomed it", "none"),
+    Step("none", "send", (OpenTransaction.note_operations, place_batch), "open"),
+    Step("none", "receive", (OpenTransaction.note_operations,), "open"),
+    Step("none", "prepare", (fact_of,), "prepared"),
+    Step("open", "send", (OpenTransaction.note_operations, place_batch), "open"),
+    Step("open", "receive", (OpenTransaction.note_operations,), "open"),
+    Step("open", "refused send", (), "doomed"),
+    Step("doomed", "send", (), "doomed"),
+    Step("open", "prepare", (fact_of,), "prepared"),
+    Step("open", "commit", (commit_open,), "none"),
+    # The answer says what doomed it.
+    Step("doomed", "prepare", (abort,), "none"),
+    Step("doomed", "commit", (abort,), "none"),
     *(
-        Row(state, event, "", "places given up, held entries back in place", "none")
+        Step(state, event, (abort,), "none")
         for state in ("open", "doomed")
-        for event in ("abort", "session lost", "crash")
+        for event in ("abort", "session lost", "idle for too long")
     ),
-    Row("open", "idle for too long", "", "as abort; its next use is told why", "none"),
-    Row("doomed", "idle for too long", "", "as abort; its next use is told why", "none"),
-    Row("prepared", "session lost", "", "nothing: it is nobody's", "prepared"),
-    Row("prepared", "idle for too long", "", "nothing", "prepared"),
-    Row("prepared", "crash", "", "counted and held again at the next start", "prepared"),
-    Row("prepared", "settle: commit", "", "the same fact as any commit", "none"),
-    Row("prepared", "settle: abort", "", "places given up, held entries back in place", "none"),
+    # Nothing durable knows of it.
+    Step("open", "crash", (), "none"),
+    Step("doomed", "crash", (), "none"),
+    Step("prepared", "session lost", (), "prepared"),
+    Step("prepared", "idle for too long", (), "prepared"),
+    Step("prepared", "crash", (take_up_prepared,), "prepared"),
+    Step("prepared", "settle by commit", (commit_open,), "none"),
+    Step("prepared", "settle by abort", (abort,), "none"),
 )
 """One transaction at its manager."""

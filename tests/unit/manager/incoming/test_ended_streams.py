@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ from crc32c import crc32c
 
 from dray import errors
 from dray.delivery.incoming import StreamKey
-from dray.delivery.tables import ENDING
 from dray.manager.events import (
     Answer,
     Dial,
@@ -24,12 +24,14 @@ from dray.manager.events import (
 )
 from dray.manager.requests import admin
 from dray.manager.state import endings
+from dray.manager.state.endings import ENDING
 from dray.model.limits import END_AGE_S_MAX
 from dray.model.message import Message
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import encode_record
 from dray.wire.stream import Frame
+from tests import steps
 from tests.unit.manager.conftest import Desk
 from tests.unit.manager.incoming.test_cut_transactions import (
     _carry_first_data,
@@ -453,9 +455,10 @@ class Walk:
     def happen(self, event: str) -> None:
         desk, there = self.desk, peer("c")
         match event:
-            case "DeleteQueue":
-                self.stream = self.caller.open(ORDERS)
+            case "DeleteQueue, the peer connected" | "DeleteQueue, the peer not connected":
                 self.caller.send(self.stream, Message())
+                self.caller.call(frames.DeleteQueue(ORDERS))
+            case "DeleteQueue, though the queue carried nothing":
                 self.caller.call(frames.DeleteQueue(ORDERS))
             case "Welcome":
                 desk.effects.clear()
@@ -469,38 +472,33 @@ class Walk:
             case "StreamEnded":
                 said = Frame(frames.StreamEnded(self.stream), 0, memoryview(b""))
                 desk.turn(LinkFrame(there, said))
-            case "Tick":
+            case "Tick, after 30 days":
                 desk.advance(END_AGE_S_MAX + DAY_S)
 
 
 def test_every_step_of_an_end_is_in_the_table_and_all_of_the_table_happens(desk: Desk) -> None:
-    table = {(row.state, row.event, row.next) for row in ENDING}
-    walk, rng, seen = Walk(desk), random.Random(4), set()
+    walk, rng, seen = Walk(desk), random.Random(4), set[steps.Ran]()
+    apart, together, empty = (row.event for row in ENDING[:3])
     for _ in range(120):
         before = walk.state()
+        if before == "none" and rng.random() < 0.5:
+            walk.happen("connection lost" if walk.connected else "Welcome")
         choices = {
-            "none": ["DeleteQueue", "empty"],
-            "kept": ["Welcome", "Tick"],
+            "none": [together if walk.connected else apart, empty],
+            "kept": ["Welcome", "Tick, after 30 days"],
             "told": ["connection lost", "StreamEnded"],
         }[before]
         event = rng.choice(choices)
-        if before == "none" and rng.random() < 0.5:
-            walk.happen("connection lost" if walk.connected else "Welcome")
-        if event == "empty":
+        if before == "none":
             walk.stream = walk.caller.open(ORDERS)
-            walk.caller.call(frames.DeleteQueue(ORDERS))
-            seen.add((before, "DeleteQueue", walk.state()))
-            continue
-        walk.happen(event)
-        after = walk.state()
-        if (event, after) == ("DeleteQueue", "told"):
-            seen |= {("none", "DeleteQueue", "kept"), ("kept", "turn ends", "told")}
-        else:
-            seen.add((before, event, after))
-        if event == "Tick":
+        ran = steps.ran_while(ENDING, partial(walk.happen, event))
+        seen.add((before, event, ran, walk.state()))
+        if event.startswith("Tick"):
             walk.caller = desk.session()
+    table = steps.as_seen(ENDING)
     assert seen - table == set()
     assert table - seen == set()
+    assert steps.surviving(ENDING, seen) == []
 
 
 def test_a_session_that_has_closed_bars_nothing(desk: Desk) -> None:

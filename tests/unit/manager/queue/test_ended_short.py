@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from crc32c import crc32c
 
 from dray import errors
-from dray.delivery.tables import ENDED_SHORT, GOING
 from dray.manager.events import CloseSession, LinkDown, LinkFrame, LinkSend, LinkUp
 from dray.manager.queue import ended_short
-from dray.manager.queue.ended_short import EndedShort
+from dray.manager.queue.ended_short import ENDED_SHORT, EndedShort
+from dray.manager.queue.ways import GOING
 from dray.model.classes import Part
 from dray.model.message import Message
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import PartMark, encode_record
 from dray.wire.stream import Frame
+from tests import steps
 from tests.unit.manager.conftest import Caller, Desk
 from tests.unit.manager.incoming.test_cut_transactions import (
     LATE,
@@ -436,40 +439,51 @@ def test_an_end_of_an_origin_that_never_came_is_nothing(desk: Desk) -> None:
 # --------------------------------------------------------------------------------- the tables
 
 
+def go_on(source: Forwarder, event: str, *, number: int, following: int, transaction: int) -> None:
+    """Let one event of the table happen."""
+    first = "first" in event or "alone" in event
+    match event.split(",", maxsplit=1)[0].split(maxsplit=1)[0]:
+        case "a":
+            last = "alone" in event or event.endswith(", its last")
+            source.send(number, "a", following, last=last, first=first)
+        case "EndedShort":
+            at = number - (3 if "not beyond" in event else 1)
+            source.send(number, "d", 1, last=True, told=[frames.EndedShort(at, "a" * 32)])
+        case "Passed":
+            names_it = event.endswith("which names it")
+            named = [frames.Going("a" * 32, transaction)] if names_it else []
+            source.say(source.open, frames.Passed(7, 1 << 32, 0, number, named))
+            source.previous = number
+        case "EndStream":
+            source.say(source.open, frames.EndStream(7))
+
+
 def test_what_goes_on_by_a_way_follows_its_table(desk: Desk) -> None:
     desk.session().create("orders")
-    table = {(row.state, row.event, row.when, row.next) for row in GOING}
-    source, rng, seen = Forwarder(desk), random.Random(3), set()
+    source, rng, seen = Forwarder(desk), random.Random(3), set[steps.Ran]()
     number, transaction = 0, 1
     for _ in range(120):
         state = "going" if ("a", transaction) in going(desk) else "none"
-        rows = [row for row in GOING if row.state == state]
-        row = rng.choice(rows)
+        row = rng.choice([row for row in GOING if row.state == state])
+        event = row.event
         number += 2
-        following = transaction + ("another" in row.when or state == "none")
-        match row.event:
-            case "a message":
-                ends = "its last" in row.when.replace("not its last", "")
-                source.send(number, "a", following, last=ends, first=state == "none")
-                transaction = following
-            case "EndedShort":
-                at = number - (1 if "above" in row.when or state == "none" else 3)
-                source.send(number, "d", 1, last=True, told=[frames.EndedShort(at, "a" * 32)])
-            case "Passed":
-                named = [frames.Going("a" * 32, transaction)] if "named" in row.when else []
-                named = [] if "not named" in row.when else named
-                source.say(source.open, frames.Passed(7, 1 << 32, 0, number, named))
-                source.previous = number
-            case "EndStream":
-                source.say(source.open, frames.EndStream(7))
-                assert not going(desk)
-                source.open = source.line()
-                source.say(source.open, frames.OpenStream(7, "orders"))
-                source.previous = 0
+        following = transaction + ("another" in event or state == "none")
+
+        act = partial(
+            go_on, source, event, number=number, following=following, transaction=transaction
+        )
+        ran = steps.ran_while(GOING, act)
+        if event == "EndStream":
+            assert not going(desk)
+            source.open = source.line()
+            source.say(source.open, frames.OpenStream(7, "orders"))
+            source.previous = 0
+        if event.startswith("a message"):
+            transaction = following
         after = "going" if ("a", transaction) in going(desk) else "none"
-        assert after == row.next, row
-        seen.add((row.state, row.event, row.when, after))
-    assert seen == table
+        seen.add((state, event, ran, after))
+    assert seen == steps.as_seen(GOING)
+    assert steps.surviving(GOING, seen) == []
 
 
 class Kept:
@@ -529,29 +543,31 @@ class Kept:
 
 def test_an_end_that_is_kept_follows_its_table(tmp_path: Path) -> None:
     desk = Desk(tmp_path, "f" * 32, window_messages=2)
-    kept, seen = Kept(desk), set[tuple[str, str, str]]()
+    kept, seen = Kept(desk), set[steps.Ran]()
+    leaves, ended, transmit, pass_over, had, lost, tick, confirmed = (
+        row.event for row in ENDED_SHORT
+    )
 
-    def step(event: str, before: str, after: str) -> None:
-        assert kept.state() == after, event
-        seen.add((before, event, after))
+    def step(event: str, act: Callable[[], object]) -> None:
+        before = kept.state()
+        ran = steps.ran_while(ENDED_SHORT, act)
+        seen.add((before, event, ran, kept.state()))
+
+    def source_ends() -> None:
+        source.say(line, frames.EndStream(7))
 
     kept.send(b"1", b"2", late=b"3")
     kept.send(b"x")
     kept.connect(0)
     kept.lose()
-    desk.advance(61.0)
-    step("message leaves", "none", "kept")
+    step(leaves, lambda: desk.advance(61.0))
     kept.connect(2)
-    step("Transmit", "kept", "told")
-    kept.lose()
-    step("LinkLost", "told", "kept")
-    kept.connect(2)
+    step(lost, kept.lose)
+    step(transmit, lambda: kept.connect(2))
     assert kept.said() == 1
-    desk.advance(31.0)
+    step(tick, lambda: desk.advance(31.0))
     assert kept.said() == 2
-    step("Tick", "told", "told")
-    kept.confirm(4)
-    step("Confirmed", "told", "none")
+    step(confirmed, lambda: kept.confirm(4))
     kept.lose()
 
     kept.send(b"1", b"2", late=b"3")
@@ -559,7 +575,8 @@ def test_an_end_that_is_kept_follows_its_table(tmp_path: Path) -> None:
     kept.lose()
     desk.advance(61.0)
     kept.connect(6)
-    step("PassOver", "kept", "told")
+    kept.lose()
+    step(pass_over, lambda: kept.connect(6))
     kept.confirm(7)
     assert kept.state() == "none"
     kept.lose()
@@ -569,15 +586,13 @@ def test_an_end_that_is_kept_follows_its_table(tmp_path: Path) -> None:
     kept.lose()
     desk.advance(61.0)
     assert kept.state() == "kept"
-    kept.connect(9)
-    step("Confirmed", "kept", "none")
+    step(had, lambda: kept.connect(9))
     kept.lose()
 
     source = Source(desk)
     line = source.line()
     source.say(line, frames.OpenStream(7, ORDERS))
     source.say(line, *source.data(1, b"1"))
-    assert kept.state() == "none"
-    source.say(line, frames.EndStream(7))
-    step("no more comes", "none", "kept")
-    assert seen == {(row.state, row.event, row.next) for row in ENDED_SHORT}
+    step(ended, source_ends)
+    assert seen == steps.as_seen(ENDED_SHORT)
+    assert steps.surviving(ENDED_SHORT, seen) == []

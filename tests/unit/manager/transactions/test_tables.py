@@ -12,6 +12,7 @@ from dray.manager.transactions.tables import TRANSACTION
 from dray.model.message import Message
 from dray.testing.inspection import look_into
 from dray.wire import frames
+from tests import steps
 from tests.unit.manager.conftest import Desk
 
 WALKS, STEPS, SEED = 250, 7, 7
@@ -55,7 +56,6 @@ class Walk:
                 send = frames.Send(self.plain, transaction, [], [])
                 caller.ask(send)
             case "receive":
-                caller.send(self.queue, Message())
                 caller.receive(self.queue, transaction=transaction, max_messages=1)
             case "prepare":
                 caller.call(frames.Prepare(transaction, self.sends))
@@ -63,8 +63,8 @@ class Walk:
                 caller.commit(transaction, self.sends)
             case "abort":
                 caller.call(frames.Abort(transaction))
-            case "settle: commit" | "settle: abort":
-                self.settle(commit=event == "settle: commit")
+            case "settle by commit" | "settle by abort":
+                self.settle(commit=event == "settle by commit")
             case "idle for too long":
                 self.desk.advance(4000.0)
             case "session lost":
@@ -73,6 +73,17 @@ class Walk:
             case "crash":
                 self.desk.crash()
                 self.caller = self.desk.session()
+
+    def ran(self, event: str) -> frozenset[object]:
+        """Let something happen; the functions of the table that ran."""
+        if event == "receive":
+            self.caller.send(self.queue, Message())
+
+        def act() -> None:
+            with contextlib.suppress(errors.DrayError):
+                self.happen(event)
+
+        return steps.ran_while(TRANSACTION, act)
 
 
 def applies(state: str, event: str) -> bool:
@@ -83,22 +94,22 @@ def applies(state: str, event: str) -> bool:
 def test_every_step_of_a_transaction_is_in_the_table_and_all_of_the_table_happens(
     tmp_path: Path,
 ) -> None:
-    table = {(row.state, row.event, row.next) for row in TRANSACTION}
-    seen: set[tuple[str, str, str]] = set()
+    seen: set[steps.Ran] = set()
     rng, walk = random.Random(SEED), Walk(Desk(tmp_path / "data"))
     for _ in range(WALKS):
         walk.begin()
         for _ in range(STEPS):
             before = walk.state()
             event = rng.choice([each for each in EVENTS if applies(before, each)])
-            with contextlib.suppress(errors.DrayError):
-                walk.happen(event)
-            seen.add((before, event, walk.state()))
+            ran = walk.ran(event)
+            seen.add((before, event, ran, walk.state()))
             if walk.state() == "none":
                 break
         if walk.state() == "prepared":
             walk.settle(commit=False)
         else:
             walk.happen("abort")
+    table = steps.as_seen(TRANSACTION)
     assert seen - table == set()
     assert table - seen == set()
+    assert steps.surviving(TRANSACTION, seen) == []
