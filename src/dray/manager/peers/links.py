@@ -10,13 +10,11 @@ on it; this module finds the queues, the records and the facts, and decides when
     any          LinkDown, or nonsense came      down: streams are told, the next dial waits
 
 Nothing here visits every queue: a link knows the queues that lead to its peer and those that have
-something to send, and the deadlines of streams stand in a heap. A heap entry whose stream has
-another deadline by now is dropped when it comes up.
+something to send, and the deadlines of streams stand in a heap (`stream_timers.py`).
 """
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING, assert_never
 
 from dray.delivery.events import Confirmed as StreamConfirmed
@@ -60,6 +58,7 @@ from dray.manager.peers.linking import (
     refused_for_a_copy,
 )
 from dray.manager.peers.repairs import answer
+from dray.manager.peers.stream_timers import StreamTimers
 from dray.manager.peers.telling import act_on, hear_of_ends, is_sensible
 from dray.manager.peers.transmission import data, passed
 from dray.manager.queue.index import lookup_id_of
@@ -115,8 +114,7 @@ class Links:
         self._links: dict[Peer, Link] = {}
         self._suspicious = False
         """Whether a peer has refused something, which may have been a damaged message."""
-        self._due: list[tuple[float, int]] = []
-        self._deadlines: dict[int, float] = {}
+        self._timers = StreamTimers(context.state.queues)
         for queue in context.state.queues.outgoing():
             self._look_at(queue)
         for ending in context.state.endings:
@@ -248,13 +246,8 @@ class Links:
     def tick(self) -> None:
         """Dial what is due, give up on who does not answer, let streams look at their timers."""
         now = self.context.now
-        while self._due and self._due[0][0] <= now:
-            at, number = heapq.heappop(self._due)
-            queue = self.context.state.queues.get(number)
-            if self._deadlines.get(number) == at:
-                del self._deadlines[number]
-            if queue is not None and queue.stream is not None and queue.stream.deadline() == at:
-                self.steer(queue, StreamTick())
+        for queue in self._timers.due(now):
+            self.steer(queue, StreamTick())
         for peer in self._relay.wanted():
             self._link(peer)
         self._forget_old_ends()
@@ -277,9 +270,7 @@ class Links:
         """When the next attempt or resend is due."""
         for peer in self._relay.wanted():
             self._link(peer)
-        while self._due and not self._is_current(*self._due[0]):
-            heapq.heappop(self._due)
-        soonest = self._due[0][0] if self._due else None
+        soonest = self._timers.soonest()
         for link in self._links.values():
             state = link.state
             if state is LinkState.WELCOMED:
@@ -300,14 +291,6 @@ class Links:
             return None
         return self._link(queue.route.peer).delivery_of(queue)
 
-    def _is_current(self, at: float, number: int) -> bool:
-        queue = self.context.state.queues.get(number)
-        if queue is not None and queue.stream is not None and queue.stream.deadline() == at:
-            return True
-        if self._deadlines.get(number) == at:
-            del self._deadlines[number]
-        return False
-
     def _look_at(self, queue: Queue) -> Link:
         """Note what a queue wants now: a link, and to be looked at again."""
         assert queue.route is not None, "an outgoing queue has a route"
@@ -318,10 +301,7 @@ class Links:
             link.wanting[queue.number] = None
         else:
             link.wanting.pop(queue.number, None)
-        at = queue.stream.deadline()
-        if at is not None and self._deadlines.get(queue.number) != at:
-            self._deadlines[queue.number] = at
-            heapq.heappush(self._due, (at, queue.number))
+        self._timers.note(queue.number, queue.stream.deadline())
         return link
 
     def _link(self, peer: Peer) -> Link:
