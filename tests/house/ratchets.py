@@ -185,6 +185,13 @@ def ignores_without_reason(path: str, pyproject: str) -> Iterator[str]:
             yield f"{path}:{number}: one rule a line, each with its reason"
 
 
+def reaches_into_a_manager(path: str, source: str) -> Iterator[str]:
+    """Tests see a manager from inside by `dray.testing.inspection`, and in no other way."""
+    for number, line in enumerate(source.splitlines(), 1):
+        if re.search(r"\bmanager\._(?:context|subjects|links|tidier|waiters)\b", line):
+            yield f"{path}:{number}: use look_into(manager)"
+
+
 def foreign_hosts(path: str, lock: str) -> Iterator[str]:
     """The lock can be installed by anyone: it names the public index only."""
     public = {"pypi.org", "files.pythonhosted.org"}

@@ -125,3 +125,10 @@ def test_a_folder_of_the_manager_with_too_many_modules_is_refused():
     full = [f"manager/peers/m{n}.py" for n in range(12)] + ["manager/peers/__init__.py"]
     assert not list(ratchets.crowded_rooms(full))
     assert list(ratchets.crowded_rooms([*full, "manager/peers/one_more.py"]))
+
+
+def test_a_test_that_reaches_into_a_manager_is_refused():
+    inside = "state = desk.manager." + "_context.state"
+    assert list(ratchets.reaches_into_a_manager("tests/unit/test_a.py", inside))
+    look = "state = look_into(desk.manager).state"
+    assert not list(ratchets.reaches_into_a_manager("tests/unit/test_a.py", look))

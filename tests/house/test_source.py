@@ -67,6 +67,14 @@ def test_source_keeps_the_rule(ratchet):
     assert not complaints, "\n".join(complaints)
 
 
+def test_no_test_reaches_into_a_manager():
+    complaints = []
+    for path in (HOUSE / "tests").rglob("*.py"):
+        name = path.relative_to(HOUSE).as_posix()
+        complaints += ratchets.reaches_into_a_manager(name, path.read_text("utf-8"))
+    assert not complaints, "\n".join(complaints)
+
+
 def test_no_folder_of_the_manager_is_crowded():
     assert not list(
         ratchets.crowded_rooms([path.relative_to(SOURCE).as_posix() for path in source_files()])
