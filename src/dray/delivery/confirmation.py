@@ -34,8 +34,8 @@ class OutboxSnapshot(msgspec.Struct, Generic[Told], array_like=True, frozen=True
     stream: int
     first: int
     waiting: list[Told]
-    ended: bool = False
-    refused: int = 0
+    ended: bool
+    refused: int
 
 
 class Outbox(Generic[Told]):

@@ -32,10 +32,10 @@ class KnownPeer(msgspec.Struct, array_like=True, frozen=True):
 class IdentitySnapshot(msgspec.Struct, array_like=True, frozen=True):
     """All of it in a checkpoint."""
 
-    lives: list[Life] = []
-    age: int = 0
-    born: int = 0
-    peers: list[tuple[Peer, KnownPeer]] = []
+    lives: list[Life]
+    age: int
+    born: int
+    peers: list[tuple[Peer, KnownPeer]]
 
 
 class StoreIdentity:

@@ -45,19 +45,19 @@ class _Manager(msgspec.Struct, array_like=True):
     next_number: int
     next_queue: int
     committed: list[int]
-    quotas_set: QuotaSet | None = None
-    forgotten: list[tuple[int, int]] = []
-    heard: list[tuple[int, int]] = []
-    prepared: list[Prepared] = []
-    certain_from: int = 0
-    queue_files_kept: bool = False
-    ways: list[tuple[int, Way]] = []
-    going: list[tuple[int, int]] = []
-    uploads: list[Upload] = []
-    endings: list[Ending] = []
-    identity: IdentitySnapshot = IdentitySnapshot()
-    positions_from: int = 1
-    ways_last: int = 0
+    quotas_set: QuotaSet | None
+    forgotten: list[tuple[int, int]]
+    heard: list[tuple[int, int]]
+    prepared: list[Prepared]
+    certain_from: int
+    queue_files_kept: bool
+    ways: list[tuple[int, Way]]
+    going: list[tuple[int, int]]
+    uploads: list[Upload]
+    endings: list[Ending]
+    identity: IdentitySnapshot
+    positions_from: int
+    ways_last: int
 
 
 class _Queue(msgspec.Struct, array_like=True):
@@ -65,13 +65,11 @@ class _Queue(msgspec.Struct, array_like=True):
 
     created: QueueCreated
     next_lookup_id: int
-    unused: bool
-    """Held whether large messages had ever been in it; its place is kept."""
     paused: bool
     entries: bytes
-    stream: StreamSnapshot | None = None
-    purge_pending: list[int] = []
-    ended_short: list[tuple[int, int]] = []
+    stream: StreamSnapshot | None
+    purge_pending: list[int]
+    ended_short: list[tuple[int, int]]
 
 
 class _Taken(NamedTuple):
@@ -210,7 +208,6 @@ def _taken(queue: Queue) -> _Taken:
     record = _Queue(
         created,
         queue.next_lookup_id,
-        False,
         queue.paused,
         b"",
         queue.stream.state() if queue.stream is not None else None,
