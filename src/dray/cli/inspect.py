@@ -8,7 +8,7 @@ import click
 
 from dray.cli.groups import Group
 from dray.cli.output import print_json, print_table, time_text
-from dray.cli.settings import Settings, takes_json
+from dray.cli.settings import Settings, takes_json, takes_most
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,13 +35,7 @@ def _data(function: Callable[..., None]) -> Callable[..., None]:
 
 @command.command()
 @_data
-@click.option(
-    "--max",
-    "most",
-    type=click.IntRange(min=1),
-    default=50,
-    help=("Most groups to show  [default: 50]."),
-)
+@takes_most("groups to show", 50)
 @takes_json
 @click.pass_obj
 def log(settings: Settings, data: str, most: int) -> None:
@@ -74,13 +68,7 @@ def heap(settings: Settings, file: str, data: str) -> None:
 @command.command()
 @click.argument("name")
 @_data
-@click.option(
-    "--max",
-    "most",
-    type=click.IntRange(min=1),
-    default=50,
-    help=("Most messages to show  [default: 50]."),
-)
+@takes_most("messages to show", 50)
 @takes_json
 @click.pass_obj
 def queue(settings: Settings, name: str, data: str, most: int) -> None:

@@ -7,7 +7,7 @@ import click
 from dray.cli.groups import Group
 from dray.cli.messages import look_at, print_messages
 from dray.cli.output import print_json, print_table, size_text
-from dray.cli.settings import Settings, takes_url_and_json
+from dray.cli.settings import Settings, takes_most, takes_url_and_json
 from dray.model.names import SYSTEM_JOURNAL
 
 
@@ -43,13 +43,7 @@ def list_journals(settings: Settings) -> None:
 
 @command.command()
 @click.argument("queue", required=False)
-@click.option(
-    "--max",
-    "most",
-    type=click.IntRange(1),
-    default=20,
-    help=("Most messages to list  [default: 20]."),
-)
+@takes_most("messages to list", 20)
 @takes_url_and_json
 @click.pass_obj
 def show(settings: Settings, queue: str | None, most: int) -> None:

@@ -5,18 +5,12 @@ from __future__ import annotations
 import click
 
 from dray.cli.messages import look_at, print_messages
-from dray.cli.settings import Settings, takes_url_and_json
+from dray.cli.settings import Settings, takes_most, takes_url_and_json
 
 
 @click.command()
 @click.argument("queue")
-@click.option(
-    "--max",
-    "most",
-    type=click.IntRange(1),
-    default=20,
-    help=("Most messages to list  [default: 20]."),
-)
+@takes_most("messages to list", 20)
 @takes_url_and_json
 @click.pass_obj
 def command(settings: Settings, queue: str, *, most: int) -> None:

@@ -51,6 +51,19 @@ def takes_json(function: Callable[Arguments, Result]) -> Callable[Arguments, Res
     return _takes_both(function, url_is_shown=False)
 
 
+def takes_most(
+    what: str, default: int
+) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+    """Give `--max` to a command that lists so much of something and no more."""
+    return click.option(
+        "--max",
+        "most",
+        type=click.IntRange(1),
+        default=default,
+        help=f"Most {what}  [default: {default}].",
+    )
+
+
 def _takes_both(
     function: Callable[Arguments, Result], *, url_is_shown: bool
 ) -> Callable[Arguments, Result]:
