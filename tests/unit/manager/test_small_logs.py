@@ -9,6 +9,7 @@ from dray.manager import turn
 from dray.manager.facts import Committed
 from dray.manager.queue.costs import cost_of_sending
 from dray.manager.queue.index import pack_tail
+from dray.manager.queue.staged import Staged
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
 from dray.testing.inspection import look_into
@@ -86,7 +87,7 @@ def fill(desk, queue: int, count: int) -> None:
     """Queue a great many messages at once, as a checkpoint would bring them back."""
     state = look_into(desk.manager).state
     extent = desk.store.place(b"")
-    tails = [pack_tail(extent, 0, n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0) for n in range(count)]
+    tails = [pack_tail(Staged(extent, 0, n, 0, 3, 0), 0, 0) for n in range(count)]
     state.apply(Committed(0, 0, [(queue, b"".join(tails))], []))
     desk.store.checkpoint(desk.manager.snapshot())
 

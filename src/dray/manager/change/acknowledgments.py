@@ -6,7 +6,7 @@ and no body. It is never acknowledged, journaled or dead-lettered itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dray.errors import DrayError
 from dray.manager.change.names import resolve
@@ -20,22 +20,12 @@ if TYPE_CHECKING:
 
     from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
+    from dray.manager.queue.staged import Wish
     from dray.store.heap.heap import Extent
 
 _NEGATIVE = 0x8000
 _OF_RECEIVE = 0x4000
 _LOST = NoticeKind.ACKNOWLEDGMENT_LOST
-
-
-class Wish(NamedTuple):
-    """An acknowledgment message that is to be sent: to which queue, of which class, about what."""
-
-    administration_queue: str
-    message_class: int
-    message_id: str
-    label: str
-    kind: Kind = Kind.RECOVERABLE
-    """It lasts as long as the message that it is about (semantics 1.6)."""
 
 
 def wanted_by(asked: Acknowledge, message_class: int) -> bool:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import StoreCorrupt, StoreFull
 from dray.large.split import label_of_whole
-from dray.manager.change.acknowledgments import Wish, wanted_by
+from dray.manager.change.acknowledgments import wanted_by
 from dray.manager.change.ends import KEPT_THERE, is_kept, is_refusal, note_ends, warn_of_end
 from dray.manager.change.express import lasting
 from dray.manager.facts import Confirmation
@@ -49,6 +49,7 @@ from dray.manager.queue.index import (
     without_dead_letter,
 )
 from dray.manager.queue.parts import watch_arrivals
+from dray.manager.queue.staged import Wish
 from dray.manager.queue.system import COMPUTER_JOURNAL, DEAD_LETTERS, DEAD_TRANSACTIONAL
 from dray.model.classes import Acknowledge, MessageClass, Part, QueueKind
 from dray.model.ids import ManagerId, join_id
@@ -147,7 +148,7 @@ class Departures:
         header, _ = record_of(self._context.store, entry)
         if not is_kept(header, message_class):
             return False
-        if entry.stream and header.copies & COPY_DEAD_LETTER:
+        if entry.way and header.copies & COPY_DEAD_LETTER:
             return False
         tail = with_expiry(with_way(tail_of(packed), 0), 0)
         return self.move(DEAD_TRANSACTIONAL, with_class(tail, message_class))
@@ -188,7 +189,7 @@ class Departures:
         entry = unpack(packed)
         kept = self.refused(packed, message_class)
         header, properties = record_of(self._context.store, entry)
-        way = self._context.state.ways.numbered(entry.stream)
+        way = self._context.state.ways.numbered(entry.way)
         told = message_class | KEPT_THERE if kept and way is not None else message_class
         self.tell(header, properties, told, way=way, kind=kind_of(entry.file))
         kept_in = DEAD_TRANSACTIONAL if kept else 0
@@ -198,18 +199,18 @@ class Departures:
         self, queue: Queue, entry: Entry, tail: bytes, message_class: int, *, kept: bool
     ) -> None:
         header, properties = record_of(self._context.store, entry)
-        way = self._context.state.ways.numbered(entry.stream)
+        way = self._context.state.ways.numbered(entry.way)
         kept_here = (
-            entry.stream
+            entry.way
             and message_class != RECEIVED
             and entry.copies & COPY_DEAD_LETTER
             and not queue.options.transactional
         )
         told = message_class | KEPT_THERE if kept_here else message_class
         is_told = self.tell(header, properties, told, way=way, kind=kind_of(entry.file))
-        if entry.stream and message_class != RECEIVED and not is_told:
-            self._ended[queue, entry.stream, message_class] += 1
-        if not entry.stream:
+        if entry.way and message_class != RECEIVED and not is_told:
+            self._ended[queue, entry.way, message_class] += 1
+        if not entry.way:
             kept_in = 0
             if message_class == RECEIVED and entry.copies & COPY_JOURNAL:
                 self._join(self._context.state.queues.numbered(COMPUTER_JOURNAL), tail, copy=kept)
@@ -373,7 +374,7 @@ def delivered(context: Context, queue: Queue, upto: int) -> tuple[int, bytes]:
         kept = entry.copies & _KEPT
         if not queue.destination_transactional and entry.marks & MARK_SINGLE:
             kept, tail = entry.copies & COPY_JOURNAL, without_dead_letter(tail)
-        if kept and not entry.stream:
+        if kept and not entry.way:
             ends_us = _ends_us(context, entry) if entry.expires_us else 0
             if is_express(tail):
                 try:

@@ -80,7 +80,7 @@ def give_up(context: Context, queue: Queue) -> Iterator[None]:
     unconfirmed = [
         lookup_id_of(packed)
         for packed in waiting.index.everything()
-        if unpack(packed).stream == queue.number
+        if unpack(packed).left_by == queue.number
     ]
     for found in portions(context, waiting, unconfirmed):
         happening = Happening(context)
@@ -113,7 +113,7 @@ def _expired_entry(context: Context, queue: Queue, lookup_id: int) -> bytes | No
 
 def _word_may_come(context: Context, packed: bytes) -> bool:
     """Whether the destination of a delivered message can be expected to say how it ended."""
-    outgoing = context.state.queues.get(unpack(packed).stream)
+    outgoing = context.state.queues.get(unpack(packed).left_by)
     heard = outgoing is not None and outgoing.stream is not None and outgoing.stream.hears
     return heard and context.now_us < expires_us_of(packed) + _WORD_AWAITED_US
 
@@ -140,7 +140,7 @@ def _leave_doubtful(
 
 def _is_own(queue: Queue, lookup_id: int) -> bool:
     packed = queue.index.find(lookup_id)
-    return packed is not None and not unpack(packed).stream
+    return packed is not None and not unpack(packed).way
 
 
 def _in_doubt(context: Context, happening: Happening, queue: Queue, lookup_ids: list[int]) -> None:
@@ -152,7 +152,7 @@ def _in_doubt(context: Context, happening: Happening, queue: Queue, lookup_ids: 
         packed = queue.index.find(lookup_id)
         if packed is not None:
             kept = happening.departures.confirmed(packed, _DOUBT)
-            sent_by = context.state.queues.get(unpack(packed).stream) or queue
+            sent_by = context.state.queues.get(unpack(packed).left_by) or queue
             kept_in = DEAD_TRANSACTIONAL if kept else 0
             warn_of_end(context, sent_by.name, _DOUBT, kept_in=kept_in)
     happening.drop(queue, lookup_ids)

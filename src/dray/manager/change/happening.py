@@ -7,11 +7,11 @@ whole; then those who watch the queues are told.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import StoreFull
-from dray.manager.change.acknowledgments import Wish, addressed, place
+from dray.manager.change.acknowledgments import addressed, place
 from dray.manager.change.departures import RECEIVED, Departures, entries_at
 from dray.manager.change.express import admit
 from dray.manager.facts import Committed, pack_lookups
@@ -27,40 +27,14 @@ from dray.manager.queue.index import (
     unpack,
 )
 from dray.manager.queue.parts import part_seen, watch_arrivals
+from dray.manager.queue.staged import Staged
 from dray.manager.queue.system import DEAD_LETTERS
 from dray.model.classes import Part, QueueKind
-from dray.store.kinds import Kind, kind_of
 from dray.wire.frames import MARK_FIRST, MARK_LAST, MARK_SINGLE
 
 if TYPE_CHECKING:
-    from dray.large.join import PartSeen
     from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
-    from dray.store.heap.heap import Extent
-
-
-class Staged(NamedTuple):
-    """A record that is placed but in no queue yet.
-
-    `seen` if it is part of a large message; `wish` if its arrival is to be acknowledged.
-    """
-
-    extent: Extent
-    crc: int
-    number: int
-    part: int
-    priority: int
-    sent_us: int
-    expires_us: int = 0
-    copies: int = 0
-    seen: PartSeen | None = None
-    wish: Wish | None = None
-    message_class: int = 0
-
-    @property
-    def express(self) -> bool:
-        """Whether it is gone after a restart."""
-        return kind_of(self.extent.file) is Kind.EXPRESS
 
 
 class Happening:
@@ -256,25 +230,18 @@ def forget_parts(context: Context, queue: Queue, lookup_ids: list[int], held: in
 
 def packed_tails(staged: list[Staged], transaction: int, when_us: int, marks: int = 0) -> bytes:
     """What a fact carries of records that join a queue as one group; `marks` are for all."""
+    if not transaction:
+        return b"".join([pack_tail(each, 0, when_us, marks=marks) for each in staged])
     last = len(staged) - 1
     return b"".join(
         [
             pack_tail(
-                each.extent,
-                each.crc,
-                each.number,
+                each,
                 transaction,
-                each.sent_us,
                 when_us,
-                each.expires_us,
-                0,
-                at + 1 if transaction else 0,
-                marks | (MARK_FIRST * (at == 0) | MARK_LAST * (at == last) if transaction else 0),
-                each.message_class,
-                each.part,
-                each.priority,
-                each.copies,
-                last - at if transaction else 0,
+                marks=marks | (MARK_FIRST * (at == 0) | MARK_LAST * (at == last)),
+                ordinal=at + 1,
+                following=last - at,
             )
             for at, each in enumerate(staged)
         ]

@@ -116,7 +116,7 @@ def set_aside(
     """
     told = list(_told(context, damaged)) if tell_sources else []
     asked = COPY_DEAD_LETTER if tell_sources else 0
-    ways = Counter(each.stream for each in map(unpack, damaged) if not each.copies & asked)
+    ways = Counter(each.way for each in map(unpack, damaged) if not each.copies & asked)
     damaged = _without_express(context, queue, damaged)
     if damaged or told:
         _move_aside(context, queue, damaged, told)
@@ -193,7 +193,7 @@ def _told(context: Context, damaged: list[bytes]) -> Iterator[tuple[str, int, li
     """What the sources of damaged messages are told; of the message only its number is known."""
     for packed in damaged:
         entry = unpack(packed)
-        way = context.state.ways.numbered(entry.stream)
+        way = context.state.ways.numbered(entry.way)
         if way is not None and entry.copies & COPY_DEAD_LETTER:
             why = MessageClass.NACK_RECEIVE_REJECTED
             told = Confirmation(entry.number, why, "", "", way.told_origin)

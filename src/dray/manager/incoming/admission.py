@@ -17,8 +17,9 @@ from dray.manager.facts import Accepted
 from dray.manager.incoming.arrival import Arrival, Judged
 from dray.manager.incoming.going_on import watch_ends, what_goes_on
 from dray.manager.queue.costs import cost_of_accepting
-from dray.manager.queue.index import TAIL_BYTES, is_express, pack_tail, with_class, with_hops
+from dray.manager.queue.index import TAIL_BYTES, is_express, pack_tail, with_class
 from dray.manager.queue.parts import seen_in_record
+from dray.manager.queue.staged import Staged
 from dray.model.classes import MessageClass
 from dray.model.limits import HOPS_MAX
 from dray.store.heap.heap import Extent
@@ -217,24 +218,25 @@ def _tails(
     def tail(at: int, place: Extent) -> bytes:
         envelope, header = envelopes[at], headers[at]
         left_us = envelope.reaching_us if outgoing else envelope.remaining_us
-        made = pack_tail(
-            place,
-            envelope.crc,
-            header.number,
-            envelope.transaction if transactional else 0,
-            envelope.sent_us,
+        expires_us = max(1, now_us + left_us) if left_us >= 0 else 0
+        record = Staged(
+            place, envelope.crc, header.number, header.part,
+            0 if transactional else header.priority, envelope.sent_us, expires_us,
+            header.copies, envelope.message_class,
+        )  # fmt: skip
+        hops = envelope.move_count + 1 if outgoing else 0
+        if not transactional:
+            return pack_tail(record, 0, now_us, way=ways.number(at), hops=hops)
+        return pack_tail(
+            record,
+            envelope.transaction,
             now_us,
-            max(1, now_us + left_us) if left_us >= 0 else 0,
-            ways.number(at),
-            envelope.ordinal if transactional else 0,
-            envelope.marks if transactional else 0,
-            envelope.message_class,
-            header.part,
-            0 if transactional else header.priority,
-            header.copies,
-            envelope.following if transactional else 0,
+            way=ways.number(at),
+            ordinal=envelope.ordinal,
+            marks=envelope.marks,
+            following=envelope.following,
+            hops=hops,
         )
-        return with_hops(made, envelope.move_count + 1) if outgoing else made
 
     return tail
 

@@ -214,7 +214,7 @@ def _has_copies(context: Context, queue: Queue, assembly: Assembly) -> bool:
     if first is None:
         return False
     header, _ = record_of(context.store, first)
-    if not first.stream:
+    if not first.way:
         return bool(header.copies & COPY_DEAD_LETTER)
     return not header.flags & FLAG_NO_DEAD_LETTER
 

@@ -17,7 +17,6 @@ import msgspec
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import ProtocolError
-from dray.manager.change.acknowledgments import Wish
 from dray.manager.change.ends import (
     KEPT_THERE,
     code_of,
@@ -33,6 +32,7 @@ from dray.manager.peers.missing_queues import MissingQueues
 from dray.manager.peers.waiting_for_room import WaitingForRoom
 from dray.manager.queue.costs import KEPT_BYTES, TOLD_BYTES
 from dray.manager.queue.index import entries_numbered, lookup_id_of, number_of, tail_of, way_of
+from dray.manager.queue.staged import Wish
 from dray.manager.queue.system import DEAD_TRANSACTIONAL, ORDER_QUEUE
 from dray.model.classes import MessageClass
 from dray.model.limits import (

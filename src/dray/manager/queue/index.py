@@ -27,12 +27,15 @@ import struct
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dray.store.heap.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
 from dray.wire.frames import MARK_FIRST, MARK_LAST
 from dray.wire.record import COPY_DEAD_LETTER
+
+if TYPE_CHECKING:
+    from dray.manager.queue.staged import Staged
 
 _KEY = struct.Struct(">BQ")
 _TAIL_FORM = "IIIIQQQQQIIBHBBB"
@@ -102,16 +105,15 @@ class Entry(NamedTuple):
     arrived_us: int
     expires_us: int
     """When it leaves its queue if nobody takes it before; 0 is never."""
-    stream: int
-    """The way it came by (`ways.py`); 0 if it was sent here. In the order queue the number of the
-    outgoing queue that it left by."""
+    way: int
+    """The number of the way it came by (`ways.py`); 0 if it was sent here."""
     ordinal: int
     """Its place among what its transaction sent to the queue, from 1; 0 outside transactions."""
     marks: int
     message_class: int
     abort_count: int
     move_count: int
-    """In an outgoing queue: how many managers have forwarded it."""
+    """How often it was moved; in an outgoing queue, how many managers have forwarded it."""
     part: int
     priority: int
     copies: int
@@ -120,34 +122,38 @@ class Entry(NamedTuple):
     """How many messages its transaction sent to the queue behind it, `FOLLOWING_MAX` at most."""
 
     @property
+    def left_by(self) -> int:
+        """In the order queue: the number of the outgoing queue by which it left, not a way."""
+        return self.way
+
+    @property
     def extent(self) -> Extent:
         """Where the record is."""
         return Extent(self.file, self.offset, self.length)
 
 
-def pack_tail(  # noqa: PLR0917 - one argument a field, on the path of every message
-    extent: Extent,
-    crc: int,
-    number: int,
+def pack_tail(
+    record: Staged,
     transaction: int,
-    sent_us: int,
     arrived_us: int,
-    expires_us: int,
-    stream: int,
-    ordinal: int,
-    marks: int,
-    message_class: int,
-    part: int,
-    priority: int,
-    copies: int,
+    *,
+    way: int = 0,
+    ordinal: int = 0,
+    marks: int = 0,
     following: int = 0,
+    hops: int = 0,
 ) -> bytes:
-    """Pack what a fact carries of a message; `copies` and `following` as in `Entry`."""
-    ordinal |= min(following, FOLLOWING_MAX) << ORDINAL_BITS
+    """Pack what a fact carries of a message that joins a queue; the rest is as in `Entry`.
+
+    `hops` is how many managers have forwarded it, if it joins an outgoing queue.
+    """
+    file, offset, length = record.extent
+    following = min(following, FOLLOWING_MAX)
     return _TAIL.pack(
-        extent.file, extent.offset, extent.length, crc, number, transaction, sent_us, arrived_us,
-        expires_us, stream, ordinal, marks, message_class,
-        part | priority << _PRIORITY_AT | copies << _COPIES_AT, 0, 0,
+        file, offset, length, record.crc, record.number, transaction, record.sent_us, arrived_us,
+        record.expires_us, way, ordinal | following << ORDINAL_BITS, marks, record.message_class,
+        record.part | record.priority << _PRIORITY_AT | record.copies << _COPIES_AT,
+        0, min(_COUNT_MAX, hops),
     )  # fmt: skip
 
 
@@ -252,16 +258,12 @@ def moved(tail: bytes) -> bytes:
     return tail[:_COUNTS_AT] + _COUNTS.pack(0, min(moves + 1, _COUNT_MAX))
 
 
-def with_hops(tail: bytes, hops: int) -> bytes:
-    """The tail of the same message as one that so many managers have forwarded."""
-    return tail[:_COUNTS_AT] + _COUNTS.pack(0, min(hops, _COUNT_MAX))
-
-
 def as_group(tail: bytes) -> bytes:
     """The tail of the same message as one that is sent again, by itself."""
     packed = bytearray(tail)
     packed[_CLASS_AT - 1] = MARK_FIRST | MARK_LAST
-    return with_hops(with_class(bytes(packed), 0), 0)
+    packed[_COUNTS_AT:] = _COUNTS.pack(0, 0)
+    return with_class(bytes(packed), 0)
 
 
 def pack_place(extent: Extent) -> bytes:

@@ -41,7 +41,7 @@ def part_seen(store: Records, entry: Entry) -> PartSeen:
             event=MESSAGE_FILE_UNREADABLE,
             file=name,
         ) from error
-    return seen._replace(lookup_id=entry.lookup_id, transaction=entry.transaction, way=entry.stream)
+    return seen._replace(lookup_id=entry.lookup_id, transaction=entry.transaction, way=entry.way)
 
 
 def seen_in_record(header: RecordHeader, record: bytes | memoryview, offset: int = 0) -> PartSeen:
@@ -102,4 +102,4 @@ def watch_arrivals(
                     raise
                 damaged.append(packed)
         ended = bool(entry.marks & MARK_LAST)
-        queue.parts.source_went_on(entry.stream, entry.transaction, ended=ended)
+        queue.parts.source_went_on(entry.way, entry.transaction, ended=ended)

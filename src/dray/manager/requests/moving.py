@@ -178,7 +178,7 @@ def _first_ended(context: Context, queue: Queue) -> list[bytes]:
         if found and seen >= _LOOKED_AT_MAX:
             return next(iter(found.values()))
         entry = unpack(packed)
-        way, transaction = entry.stream, entry.transaction
+        way, transaction = entry.way, entry.transaction
         if way in found or (way, transaction) in held:
             continue
         earlier, group = groups.setdefault(way, (transaction, []))
@@ -194,4 +194,4 @@ def _first_ended(context: Context, queue: Queue) -> list[bytes]:
 
 def _group_of(packed: bytes) -> tuple[int, int]:
     entry = unpack(packed)
-    return entry.stream, entry.transaction
+    return entry.way, entry.transaction

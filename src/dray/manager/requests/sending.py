@@ -22,13 +22,12 @@ from dray.errors import (
     TransactionUsage,
 )
 from dray.manager.change import express
-from dray.manager.change.acknowledgments import Wish
 from dray.manager.change.departures import arrival_wish
-from dray.manager.change.happening import Staged
 from dray.manager.context import MICROSECONDS
 from dray.manager.disk.placing import place_batch
 from dray.manager.queue.costs import cost_of_sending
 from dray.manager.queue.parts import seen_in_record
+from dray.manager.queue.staged import Staged, Wish
 from dray.manager.requests.refusals import tell_of_full_queue
 from dray.manager.transactions.mixing import check_plain_send, note_sent
 from dray.manager.transactions.open_transaction import OpenTransaction
@@ -261,6 +260,7 @@ def _staged(
                 now_us,
                 expires_us(header, body, offset, now_us, reaching=outgoing) if timed else 0,
                 header.copies,
+                0,
                 seen_in_record(header, body, offset) if header.part else None,
                 _arrival(header, body, offset, place) if asked else None,
             )

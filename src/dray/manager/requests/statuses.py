@@ -20,11 +20,12 @@ import crc32c
 
 from dray.errors import ProtocolError, QuotaExceeded, StatusQueueMissing, StoreFull
 from dray.large.status import Status, read_status, status_message
-from dray.manager.change.happening import Happening, Staged
+from dray.manager.change.happening import Happening
 from dray.manager.change.quarantine import set_aside
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.costs import POSITION_BYTES
 from dray.manager.queue.index import TAIL_BYTES, lookup_id_of, unpack
+from dray.manager.queue.staged import Staged
 from dray.manager.requests.receiving import hold
 from dray.manager.transactions.transactions import take
 from dray.model.classes import MessageClass, QueueKind

@@ -27,9 +27,9 @@ from dray.model.classes import QueueKind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dray.manager.change.happening import Staged
     from dray.manager.context import Context
     from dray.manager.queue.queues import Queue
+    from dray.manager.queue.staged import Staged
     from dray.manager.transactions.open_transaction import OpenTransaction
 
 _EXEMPT = (QueueKind.SYSTEM, QueueKind.JOURNAL)

@@ -9,9 +9,9 @@ from dray.model.limits import TRANSACTION_OPERATIONS_MAX
 
 if TYPE_CHECKING:
     from dray.large.join import SequenceKey
-    from dray.manager.change.happening import Staged
     from dray.manager.context import Context
     from dray.manager.disk.disk_room import Promise
+    from dray.manager.queue.staged import Staged
     from dray.manager.session import Session
 
 

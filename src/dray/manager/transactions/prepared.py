@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from dray.errors import TransactionSequence, TransactionUsage
 from dray.manager.change.departures import arrival_wish, entries_at, record_of
-from dray.manager.change.happening import Staged, packed_tails
+from dray.manager.change.happening import packed_tails
 from dray.manager.facts import Prepared, pack_lookups, unpack_lookups
 from dray.manager.queue.index import split_tails, unpack, with_key
 from dray.manager.queue.parts import part_seen
+from dray.manager.queue.staged import Staged
 from dray.manager.transactions.mixing import note_sent
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import give_up_reservations
@@ -152,6 +153,7 @@ def staged_from(context: Context, queue: Queue, tail: bytes) -> Staged:
         entry.sent_us,
         entry.expires_us,
         entry.copies,
+        0,
         part_seen(context.store, entry) if entry.part != Part.PLAIN else None,
         wish,
     )

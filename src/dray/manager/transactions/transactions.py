@@ -18,13 +18,14 @@ import heapq
 from dray.errors import DrayError, TransactionAborted, TransactionSequence
 from dray.large.join import LargeParts, PartSeen
 from dray.manager.change.departures import entries_at
-from dray.manager.change.happening import Happening, Staged, forget_parts
+from dray.manager.change.happening import Happening, forget_parts
 from dray.manager.change.purging import leave_all
 from dray.manager.context import Context
 from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_lookups
 from dray.manager.queue.index import expires_us_of, is_express_entry, unpack
 from dray.manager.queue.parts import part_seen
 from dray.manager.queue.queues import Queue
+from dray.manager.queue.staged import Staged
 from dray.manager.session import Session
 from dray.manager.state.outcomes import Outcomes
 from dray.manager.transactions.barred import Barred

@@ -9,6 +9,7 @@ import pytest
 from dray.manager.queue import index
 from dray.manager.queue.index import entries_in, pack_tail, unpack
 from dray.manager.queue.queue_index import QueueIndex
+from dray.manager.queue.staged import Staged
 from dray.model.classes import Part
 from dray.store.heap.heap import Extent
 from dray.store.kinds import Kind, heap_file_number
@@ -17,22 +18,23 @@ from dray.wire.record import COPY_DEAD_LETTER, COPY_JOURNAL, WANTS_ACKNOWLEDGMEN
 
 def tail(rng: Random, *, priority: int | None = None) -> bytes:
     kind = rng.choice([Kind.RECOVERABLE, Kind.RECOVERABLE, Kind.EXPRESS])
-    return pack_tail(
+    record = Staged(
         Extent(heap_file_number(kind, rng.randrange(1, 4)), rng.randrange(9) * 100, 100),
-        rng.getrandbits(32),
-        rng.getrandbits(60),
+        crc=rng.getrandbits(32),
+        number=rng.getrandbits(60),
+        part=rng.choice([Part.PLAIN, Part.PLAIN, Part.FRAGMENT]),
+        priority=rng.randrange(8) if priority is None else priority,
+        sent_us=rng.getrandbits(50),
+        expires_us=rng.choice([0, 0, 77]),
+        copies=rng.choice([0, 0, COPY_DEAD_LETTER, COPY_JOURNAL, WANTS_ACKNOWLEDGMENTS]),
+    )
+    return pack_tail(
+        record,
         rng.choice([0, 5]),
         rng.getrandbits(50),
-        rng.getrandbits(50),
-        rng.choice([0, 0, 77]),
-        0,
-        3,
-        1,
-        0,
-        rng.choice([Part.PLAIN, Part.PLAIN, Part.FRAGMENT]),
-        rng.randrange(8) if priority is None else priority,
-        rng.choice([0, 0, COPY_DEAD_LETTER, COPY_JOURNAL, WANTS_ACKNOWLEDGMENTS]),
-        rng.choice([0, 2000]),
+        ordinal=3,
+        marks=1,
+        following=rng.choice([0, 2000]),
     )
 
 
@@ -67,7 +69,7 @@ def test_what_is_asked_of_a_run_is_the_sum_of_its_entries(seed):
 def test_records_side_by_side_are_one_run():
     def at(file: int, offset: int, length: int) -> bytes:
         place = Extent(file, offset, length)
-        return pack_tail(place, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        return pack_tail(Staged(place, 0, 1, 0, 0, 0), 0, 0)
 
     packed = index.with_keys(at(1, 0, 70) + at(1, 70, 80) + at(2, 150, 90) + at(1, 150, 64), 1)
     assert index.runs_in(packed) == [Extent(1, 0, 150), Extent(2, 150, 90), Extent(1, 150, 64)]

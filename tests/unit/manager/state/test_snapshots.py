@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dray.manager.queue import pages
 from dray.manager.queue.index import ENTRY_BYTES, pack_tail
 from dray.manager.queue.queue_index import QueueIndex
+from dray.manager.queue.staged import Staged
 from dray.manager.state import snapshots
 from dray.manager.state.pieces import RUN, array_head, array_in_pieces, bytes_head
 from dray.manager.state.snapshots import read_state, take_snapshots, write_state
@@ -88,7 +89,7 @@ def test_held_and_damaged_messages_are_in_their_old_place(kinds: list[str], page
 
 def _tail(number: int, *, express: bool) -> bytes:
     file = 1 | (Kind.EXPRESS if express else Kind.RECOVERABLE) << KIND_AT
-    return pack_tail(Extent(file, 0, 100), 7, number, 0, 1, 1, 0, 0, 0, 0, 0, 0, 3, 0)
+    return pack_tail(Staged(Extent(file, 0, 100), 7, number, 0, 3, 1), 0, 1)
 
 
 def test_express_and_held_messages_are_in_a_snapshot_as_in_the_state(desk: Desk) -> None:
