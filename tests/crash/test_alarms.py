@@ -28,8 +28,8 @@ from tests.unit.store.ledger import Ledger
 pytestmark = pytest.mark.slow
 
 
-def look_everywhere() -> None:
-    for seed in range(20):
+def look_everywhere(first: int = 0) -> None:
+    for seed in range(first, first + 20):
         rng = Random(seed)
         recording = recorded_workload(rng, turns=40)
         check_every_crash(recording, rng, Findings())
@@ -129,7 +129,8 @@ def test_a_life_that_reuses_its_epoch_is_caught(monkeypatch):
 
     monkeypatch.setattr(LogReader, "chain", forgetful_chain)
     with pytest.raises((AssertionError, StoreCorrupt)):
-        look_everywhere()
+        # Few histories show it; the first that does is that of seed 6.
+        look_everywhere(first=6)
 
 
 def test_a_note_of_what_is_not_durable_yet_is_caught(monkeypatch):
