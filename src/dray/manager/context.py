@@ -1,4 +1,4 @@
-"""What the parts of the manager share during a turn: state, store, sessions, time, effects."""
+"""Shared by the parts of the manager during a turn: state, store, sessions, time, effects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MICROSECONDS = 1_000_000
 
 
 class Context:
-    """What a turn works with. Volatile but for `state`, which only `record` changes."""
+    """The tools of a turn. Volatile but for `state`, which only `record` changes."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Context:
         self.effects: list[Effect] = []
         self.sessions: dict[int, Session] = {}
         self.notices = notices
-        """What an operator should know; the daemon writes it to its log."""
+        """Notices for the operator; the daemon writes them to its log."""
         self.disk_room = DiskRoom(store, config.low_water_bytes)
         self.log_room = LogRoom(store)
         self.works = Works(self.log_room, notices)
@@ -117,5 +117,5 @@ class Context:
 
     @property
     def ledger(self) -> Ledger:
-        """What is used of the quotas."""
+        """Use of the quotas."""
         return self.state.ledger

@@ -97,7 +97,7 @@ _RELAY: _Table[Relay] = {
 FOR_CLIENTS = frozenset().union(
     _CONTEXT, _TRANSACTIONS, _UPLOADS, _RECEIVES, _LINKS, _STRANGERS, _BACKUPS, _RELAY
 )
-"""What a client may send without a body."""
+"""Requests of clients without a body."""
 WITH_BODY = frozenset(
     {
         ("client", frames.Send),
@@ -107,11 +107,11 @@ WITH_BODY = frozenset(
         ("manager", frames.Post),
     }
 )
-"""What a client or a manager may send with one."""
+"""Requests of clients and managers with a body."""
 
 
 class Subjects:
-    """What a manager keeps of each subject besides its state."""
+    """Objects of the manager, one for each subject, besides its state."""
 
     def __init__(self, context: Context) -> None:
         """Make them all; those that need others are handed these."""

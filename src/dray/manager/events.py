@@ -1,4 +1,4 @@
-"""What the daemon tells the manager (events) and what the manager wants done (effects)."""
+"""Events from the daemon to the manager, and effects that the manager wants done."""
 
 from __future__ import annotations
 

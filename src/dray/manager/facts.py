@@ -2,9 +2,8 @@
 
 A fact says what became so, never what was asked; applying the facts in order to an empty state
 gives the state, at any time and after any crash. Numbers of queues, messages and transactions are
-the manager's own. `tails` are packed entries (`index.py`), `lookups` packed 64-bit positions. What
-may never change: the tag of a fact and the meaning of its fields; new fields come last, with a
-default.
+the manager's own. `tails` are packed entries (`index.py`), `lookups` packed 64-bit positions. Never
+change the tag of a fact and the meaning of its fields; new fields come last, with a default.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dray.model.queue import QueueOptions
 
 
 class Confirmation(msgspec.Struct, array_like=True, frozen=True):
-    """What a source is told of one of its messages, by number.
+    """A confirmation for a source about one of its messages, by number.
 
     `administration_queue` is empty if no acknowledgment message was asked for.
     """
@@ -28,11 +27,11 @@ class Confirmation(msgspec.Struct, array_like=True, frozen=True):
     administration_queue: str = ""
     label: str = ""
     origin: str = ""
-    """Whose message it is; empty if the source's own."""
+    """The origin of the message; empty if it is the source itself."""
     hops: int = 0
     """How many managers have told it on."""
     sequence: int = 0
-    """Of a part of a large message: the number of its header, by which its sender knows it."""
+    """For a part of a large message: the number of its header, by which its sender knows it."""
 
 
 class Fact(msgspec.Struct, array_like=True, frozen=True, tag_field="type"):
@@ -63,7 +62,7 @@ class QueueCreated(Fact, frozen=True, tag=3):
     port: int = 0
     remote_queue: str = ""
     parent: int = 0
-    """Of a queue's journal or sub-queue: the queue."""
+    """For a journal or sub-queue: its queue."""
     secure: bool = False
     """Whether an outgoing one delivers through TLS."""
     born: int = 0
@@ -83,7 +82,7 @@ class Committed(Fact, frozen=True, tag=5):
     """A transaction happened: messages joined queues, then messages left queues.
 
     Transaction 0 is one of the manager's own (a purge, a rejection) that nobody asks the outcome
-    of. What has `moved` to another queue keeps its place in the heap.
+    of. A `moved` message keeps its place in the heap.
     """
 
     transaction: int
@@ -92,7 +91,7 @@ class Committed(Fact, frozen=True, tag=5):
     receives: list[tuple[int, bytes]]
     moved: list[tuple[int, bytes]] = []
     confirmations: list[tuple[str, int, list[Confirmation]]] = []
-    """What the sources of streams are to be told: source, stream, confirmations."""
+    """Confirmations for the sources of streams: source, stream, confirmations."""
     heard: tuple[int, int] = (0, 0)
     """The stream whose confirmations, and up to which, this fact acts upon."""
 
@@ -111,7 +110,7 @@ class Accepted(Fact, frozen=True, tag=6):
     origins: list[str] = []
     """Origins whose messages have never come by this stream into this queue before."""
     going: list[tuple[str, int]] = []
-    """Of origins for which that has changed: the transaction of which more may come, 0 for none."""
+    """Origins with a change: the open transaction, 0 for none."""
     passed: bool = False
     """Whether an outgoing queue has to tell on that a transaction has ended short of its last."""
     life: int = 0
@@ -179,7 +178,7 @@ class PreparedAborted(Fact, frozen=True, tag=33):
 
 
 class StreamRenewed(Fact, frozen=True, tag=10):
-    """What is left of an outgoing queue goes on in a new sequence.
+    """The rest of an outgoing queue goes on in a new sequence.
 
     `judged` is the position of the peer that led to it: sequence id, number, life.
     """
@@ -265,7 +264,7 @@ class DivergenceResolved(Fact, frozen=True, tag=22):
 
 
 class PurgePending(Fact, frozen=True, tag=34):
-    """What a transaction held when its queue was purged: gone unless that transaction commits."""
+    """Messages that a transaction held when its queue was purged: they leave unless it commits."""
 
     queue: int
     lookups: bytes

@@ -1,4 +1,4 @@
-"""What an event leaves to be done for others when its own part is done."""
+"""Work for others that an event leaves when its own part is done."""
 
 from __future__ import annotations
 

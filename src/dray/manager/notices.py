@@ -17,7 +17,7 @@ OTHERS: Final = "others"
 
 
 class NoticeKind(enum.StrEnum):
-    """What happened, for those who filter the log."""
+    """Kinds of notices, for filters of the log."""
 
     ACKNOWLEDGMENT_LOST = "acknowledgment-lost"
     ANSWER_UNSENT = "answer-unsent"
@@ -85,7 +85,7 @@ class Notice(NamedTuple):
 
 
 class Notices:
-    """What an operator should know and the daemon has not fetched yet."""
+    """Notices for the operator that the daemon has not fetched yet."""
 
     def __init__(self) -> None:
         """Begin with nothing."""

@@ -48,7 +48,7 @@ class Meter:
 
 
 class Relay:
-    """Who has which box, and over which links boxes are reached. Volatile."""
+    """Which session has which box, and over which links boxes are reached. Volatile."""
 
     def __init__(self, context: Context) -> None:
         """Begin without boxes."""

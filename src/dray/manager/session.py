@@ -14,13 +14,13 @@ class Session:
         self.role = ""
         self.peer_id = ""
         self.lives: list[Life] = []
-        """Of a peer manager: the lives of its store, the present one last."""
+        """For a peer manager: the lives of its store, the present one last."""
         self.transactions: dict[int, None] = {}
         """Numbers of those that are open on it, in the order in which they began."""
         self.streams: dict[int, int] = {}
         """Streams a peer manager has opened, and the queue each leads to."""
         self.questions: dict[int, int] = {}
-        """Of streams, the number of the last question that was asked when one was opened."""
+        """By stream, the number of the last question that was asked when it was opened."""
         self.waiting_at: dict[int, None] = {}
         """Queues, by number, at which a receive waited, and perhaps still waits."""
         self.told: dict[int, int] = {}
@@ -35,5 +35,5 @@ class Session:
 
     @property
     def life(self) -> int:
-        """Of a peer manager: the number of the present life of its store; 0 if it says none."""
+        """For a peer manager: the number of the present life of its store; 0 if it names none."""
         return self.lives[-1].number if self.lives else 0

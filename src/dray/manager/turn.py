@@ -1,8 +1,8 @@
 """The queue manager's front: events in, effects out (see ARCHITECTURE.md, The turn).
 
 `handle` finds who is to decide; afterwards receivers that wait are served, and outgoing streams of
-queues that have grown go on. Nothing here waits, reads a clock or knows a socket. What is refused
-is answered; what breaks the protocol ends that one session; a poisoned store ends everything.
+queues that have grown go on. Nothing here waits, reads a clock or knows a socket. A refused request
+is answered; a breach of the protocol ends that one session; a poisoned store ends everything.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Manager:
 
     @property
     def files_report(self) -> FilesReport:
-        """What the start did about queues' files."""
+        """Changes of the start to queue files."""
         return FilesReport() if self._files is None else self._files.report
 
     @classmethod
@@ -148,7 +148,7 @@ class Manager:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name for people."""
         return self._context.state.name
 
     def hello(self) -> frames.Hello:
@@ -161,7 +161,7 @@ class Manager:
         return take_snapshots(self._context.state)
 
     def notices(self) -> list[Notice]:
-        """What an operator should know since the last call."""
+        """Notices for the operator since the last call."""
         return self._context.notices.take()
 
     def handle(self, event: Event, now: float) -> list[Effect]:

@@ -1,7 +1,7 @@
 """Counts of negative ends that a destination tells the sources of its messages.
 
-What a sender asked for is told message by message and durably, by confirmations (`telling.py`).
-All other messages that end without being received are counted here, by stream and class, and the
+Outcomes that a sender asked for are told message by message and durably, by confirmations. All
+other messages that end without being received are counted here, by stream and class, and the
 source's operator reads the numbers. The counts are in memory only: a restart loses them.
 
     waiting   counted; its source is not connected, or some source was told within the last second
@@ -74,7 +74,7 @@ class UntoldEnds:
     def take(
         self, now: float, reachable: Container[StreamKey]
     ) -> list[tuple[StreamKey, list[EndCount]]]:
-        """What to tell now, to the sources that can be reached; others wait until `opened`."""
+        """The ends to tell now, to the sources that can be reached; others wait until `opened`."""
         if not self.is_due(now):
             return []
         found = []

@@ -1,8 +1,8 @@
 """Work on more messages than one turn may tell of: done portion by portion, each in a fact.
 
-A purge, a deletion or an expiry may be of a million messages, and the log may be of 16 KiB. What a
-turn says must fit one group of the log; so such work goes on with the next tick when the turn has
-said enough, and whoever asked is answered when it has come to its end.
+A purge, a deletion or an expiry may be of a million messages, and the log may be of 16 KiB. The
+facts of a turn must fit one group of the log; so such work continues with the next tick when the
+turn has enough, and its asker is answered when it ends.
 
     begun      in the turn that asks for it: as many portions as fit; mostly that is all
     parked     the group is full: goes on at the next tick at which there is room again
@@ -33,11 +33,11 @@ class Work(NamedTuple):
 
     steps: Iterator[None]
     refused: Callable[[DrayError], None] | None
-    """Who is told what it raises once it was parked."""
+    """Takes the error that parked work raises."""
 
 
 class Works:
-    """What was begun and has not come to its end, in the order in which it was begun."""
+    """Work that has begun and not ended, in the order in which it was begun."""
 
     def __init__(self, log_room: LogRoom, notices: Notices) -> None:
         """Begin with none."""
@@ -54,7 +54,7 @@ class Works:
     ) -> None:
         """Do a work, now as far as the turn has room, the rest with the next ticks.
 
-        What it raises later is given to `refused`, or noted.
+        A later error goes to `refused`, or into a notice.
         """
         self._begun.append(Work(steps, refused))
         if len(self._begun) == 1:

@@ -29,7 +29,7 @@ _LOST = NoticeKind.ACKNOWLEDGMENT_LOST
 
 
 def wanted_by(asked: Acknowledge, message_class: int) -> bool:
-    """Whether the sender asked to be told of a class. Of a doubt nobody is: it is not known."""
+    """Whether the sender asked to be told of a class. Nobody is told of a doubt."""
     if message_class == MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER:
         return False
     if message_class & _NEGATIVE:

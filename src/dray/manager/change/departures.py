@@ -1,7 +1,7 @@
-"""What becomes of messages when they leave a queue: journals, dead letters, acknowledgments.
+"""Consequences of messages leaving a queue: journals, dead letters, acknowledgments.
 
-Whoever takes messages out of queues (a commit, an expiry, a purge) tells this module why, by a
-message class; it says what else the same fact must do:
+A caller that takes messages out of queues (a commit, an expiry, a purge) tells this module why, by
+a message class; the module says what else the same fact must do:
 
     why (class)          the queue's journal   sent from here                sent from elsewhere
     received             keeps it, if it has   computer journal, if asked    confirmed
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 RECEIVED = MessageClass.ACK_RECEIVE
 _KEPT = COPY_DEAD_LETTER | COPY_JOURNAL
 _KEEPERS = (QueueKind.SYSTEM, QueueKind.JOURNAL)
-"""What lies in these has had its end: whoever takes it out, no sender is told again."""
+"""Messages in these queues have already ended: taking them out tells no sender again."""
 
 
 _NO_ROOM = (
@@ -83,12 +83,12 @@ _NO_ROOM = (
     " purge dead letters, or raise the quota"
 )
 REWRITTEN_BYTES_MAX = 64 << 10
-"""So much of what one fact has to keep is written to journal files in its own turn: some dozens of
-small messages, read from the page cache. What is more is moved there in quiet moments."""
+"""So much of what one fact has to keep is written to journal files in its own turn: some dozens
+of small messages, read from the page cache. Larger copies are moved there in quiet moments."""
 
 
 class _Subject(NamedTuple):
-    """What an acknowledgment is about, as its sender knows it."""
+    """The message of an acknowledgment, as its sender knows it."""
 
     message_id: str
     label: str
@@ -154,7 +154,7 @@ class Departures:
         return self.move(DEAD_TRANSACTIONAL, with_class(tail, message_class))
 
     def joining(self) -> list[tuple[int, bytes]]:
-        """What joins other queues, for the fact."""
+        """Entries that join other queues, for the fact."""
         return [
             (each.queue.number, b"".join(each.tails))
             for each in self._joining.values()
@@ -162,7 +162,7 @@ class Departures:
         ]
 
     def confirmations(self) -> list[tuple[str, int, list[Confirmation]]]:
-        """What the sources of streams are to be told, for the fact."""
+        """Confirmations for the sources of streams, for the fact."""
         return [(*key, told) for key, told in self._confirmations.items()]
 
     def note_ends(self) -> None:
@@ -306,7 +306,7 @@ class Departures:
 
 
 class _Joining:
-    """What is about to join one queue, and the position the first of it will get."""
+    """Entries about to join one queue, and the position of the first."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -318,7 +318,7 @@ class _Joining:
 def arrival_wish(
     header: RecordHeader, properties: Properties, kind: Kind = Kind.RECOVERABLE
 ) -> Wish | None:
-    """What acknowledgment the arrival of a message in a queue of its own manager calls for."""
+    """The acknowledgment for the arrival of a message in a queue of its own manager."""
     arrived = MessageClass.ACK_REACH_QUEUE
     queue = properties.administration_queue
     if queue is None or not wanted_by(Acknowledge(header.acknowledge), arrived):
@@ -327,7 +327,7 @@ def arrival_wish(
 
 
 def _subject(header: RecordHeader, properties: Properties) -> _Subject:
-    """What its sender knows a message by: a part of a large one by the id and label of that."""
+    """The id and label that the sender knows; for a part those of the large message."""
     label, number = properties.label, header.sequence or header.number
     if header.part in {Part.FRAGMENT, Part.TRAILER}:
         label = label_of_whole(label)
@@ -353,12 +353,12 @@ def entries_at(queue: Queue, lookup_ids: list[int]) -> list[bytes]:
 
 
 def delivered(context: Context, queue: Queue, upto: int) -> tuple[int, bytes]:
-    """What of an outgoing queue's delivered messages waits for its confirmation, as tails.
+    """Delivered messages of an outgoing queue that wait for their confirmation, as tails.
 
     And up to which position that is: one fact may not be able to tell of all.
 
-    What was sent outside transactions to a queue that is not transactional has its dead letters
-    there (semantics 1.8), so it waits only if a journal wants it.
+    A message sent outside transactions to a non-transactional queue has its dead letter there
+    (semantics 1.8), so it waits only if a journal wants it.
     """
     going = queue.index.between(0, upto)
     if not any_asks_in(going):

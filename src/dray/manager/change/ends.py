@@ -49,7 +49,7 @@ class _End(NamedTuple):
     kind: NoticeKind
     sentence: str
     code: str = ""
-    """Of a refusal: the code of the error that a local sender would have had."""
+    """For a refusal: the code of the error that a local sender would have had."""
 
 
 _ENDS: Final[dict[int, _End]] = {
@@ -146,7 +146,7 @@ def code_of(message_class: int) -> str:
 
 
 def sentence_of(message_class: int) -> str:
-    """What a refusal means, for people."""
+    """The meaning of a refusal, for people."""
     return _end(message_class).sentence
 
 

@@ -72,8 +72,8 @@ def expire(context: Context) -> None:
 def give_up(context: Context, queue: Queue) -> Iterator[None]:
     """Work: keep in doubt what of an outgoing queue may have arrived; no more word of it can come.
 
-    What is delivered and waits for its confirmation in the order queue, and what was sent and is
-    not acknowledged.
+    These are messages that are delivered and wait for their confirmation in the order queue, and
+    messages that are sent and not acknowledged.
     """
     assert queue.stream is not None, "an outgoing queue has a stream"
     waiting = context.state.queues.numbered(ORDER_QUEUE)

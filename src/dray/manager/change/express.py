@@ -16,8 +16,8 @@ expiry, acknowledgment. An express entry is told by the kind of the heap file th
 
 Positions. No position is ever given twice, also not after a restart, though nothing is logged when
 an express message takes one. So a queue reserves a block of them by a fact (`PositionsReserved`),
-and express messages take positions out of it. What joins by a fact joins behind the block; the
-next express message then needs a new one. To the stream of an outgoing queue a block counts as
+and express messages take positions out of it. Messages that join by a fact join behind the block;
+the next express message then needs a new one. To the stream of an outgoing queue a block counts as
 taken, so that the sequence that its messages are sent in is never forgotten.
 """
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def kind_in(queue: Queue, header: RecordHeader, *, in_transaction: bool) -> Kind:
-    """What kind of heap file a message belongs into that joins a queue."""
+    """The kind of heap file for a message that joins a queue."""
     wanted = not (header.flags & FLAG_RECOVERABLE or in_transaction)
     if wanted and header.part == Part.PLAIN and queue.takes_express:
         return Kind.EXPRESS

@@ -135,7 +135,7 @@ class Happening:
         self._pass(vanishing)
 
     def _parted(self) -> tuple[list[tuple[Queue, list[int]]], list[tuple[Queue, list[int]]]]:
-        """What leaves by the fact, and what leaves without being in any."""
+        """Entries that leave by the fact, and entries that leave without being in any."""
         by_fact, by_none = [], []
         for queue, lookup_ids in self._leaving:
             express: list[int] = []
@@ -198,8 +198,8 @@ class Happening:
 def bury(context: Context, tails: list[bytes]) -> None:
     """Let messages that never were in a queue join the dead letters, in a fact of their own.
 
-    Their records are in journal files already. What the quota has no room for is let go
-    (semantics 1.8).
+    Their records are in journal files already. Dead letters for which the quota has no room are
+    dropped (semantics 1.8).
     """
     happening = Happening(context)
     for tail in tails:
@@ -229,7 +229,7 @@ def forget_parts(context: Context, queue: Queue, lookup_ids: list[int], held: in
 
 
 def packed_tails(staged: list[Staged], transaction: int, when_us: int, marks: int = 0) -> bytes:
-    """What a fact carries of records that join a queue as one group; `marks` are for all."""
+    """The packed tails of records that join a queue as one group; `marks` are for all."""
     if not transaction:
         return b"".join([pack_tail(each, 0, when_us, marks=marks) for each in staged])
     last = len(staged) - 1

@@ -1,7 +1,7 @@
 r"""The files of queues and the state: at start one is made to fit the other, later they follow it.
 
-What a start finds decides, file by file. The state of the manager is the truth; people may change
-four properties of a queue of theirs while the manager is stopped, and nothing else.
+A start decides file by file. The state of the manager is the truth; people may change four
+properties of a queue of theirs while the manager is stopped, and nothing else.
 
     file        signed   says                        then
     missing     -        -                           written anew; refused for an internal queue
@@ -67,7 +67,7 @@ EDITABLE: Final = {
 
 
 class FilesReport(msgspec.Struct):
-    """What a start did about the files, by their names."""
+    """Changes of a start to the files, by their names."""
 
     missing: list[str] = []
     outdated: list[str] = []

@@ -133,7 +133,7 @@ def drop_large(queue: Queue, upto: int) -> list[int]:
 
 
 def _held_portion(context: Context, queue: Queue, upto: int) -> list[int]:
-    """Of what transactions hold, what is not yet noted as purged, as much as fits one fact."""
+    """Messages held by transactions and not yet noted as purged, as many as fit one fact."""
     held = (
         each
         for each in queue.index.held_positions()

@@ -1,8 +1,8 @@
 """Quarantine: a message whose bytes are damaged is moved aside and named, never handed out.
 
 Records are checked where a receiver could lose by it: everything that is read into memory anyway,
-everything that leaves its queue before its bytes go out (outside transactions), and everything
-that a receiver has put back before, for the receiver's own check may have been why. What is damaged
+everything that leaves its queue before its bytes go out (outside transactions), and everything that
+a receiver has put back before, for the receiver's own check may have been why. A damaged message
 moves to `system$;quarantine`, in one fact and without a byte being written, so that it blocks
 neither its queue nor any other; the receive fails with event 2083 and the name of the file, and the
 next one goes on behind it. Nothing is purged: the bytes stay where they are, for people to look at.
@@ -94,7 +94,7 @@ def damaged_messages(state: State, spoiled: Iterable[Extent]) -> list[tuple[str,
 
 
 def only_intact(context: Context, queue: Queue, found: list[bytes]) -> list[bytes]:
-    """Of an outgoing queue's messages those that their peer will not refuse; others move aside."""
+    """The messages of an outgoing queue that their peer will not refuse; the others move aside."""
     damaged = [
         packed
         for packed in found
@@ -190,7 +190,7 @@ def _checks(store: Records, entries: list[Entry], body: Body, *, thorough: bool)
 
 
 def _told(context: Context, damaged: list[bytes]) -> Iterator[tuple[str, int, list[Confirmation]]]:
-    """What the sources of damaged messages are told; of the message only its number is known."""
+    """Confirmations for the sources of damaged messages; of a message only its number is known."""
     for packed in damaged:
         entry = unpack(packed)
         way = context.state.ways.numbered(entry.way)

@@ -7,10 +7,10 @@
 A copy of some size joins its journal where the message lay, because that needs no room, and a small
 one if the disk has none to spare (`departures.py`). Later, when nothing has happened for a while,
 it is read, checked, written to a journal file, and one fact gives it its new place and lets go of
-the old. So p files hold what is in transit and come free with it, and what is
-kept for long lies together. A step looks at a bounded number of messages and moves a bounded
-number of bytes, one record at least, and whoever comes in between is served first. What joins in
-front of the place that was reached, or is held just then, is looked at after the next start.
+the old. So p files hold what is in transit and come free with it, and what is kept for long lies
+together. A step looks at a bounded number of messages and moves a bounded number of bytes, one
+record at least, and whoever comes in between is served first. Messages that join in front of the
+reached place, or are held just then, are looked at after the next start.
 
 Heap files that are empty and more than are kept for recycling go back to the file system, some a
 step: a large message leaves hundreds behind in one turn.
@@ -39,13 +39,13 @@ STEP_MESSAGES_MAX: Final = 1000
 STEP_BYTES: Final = 1 << 20
 STEP_FILES: Final = 16
 _MOVED_BYTES: Final = 24
-"""What a fact says of a record that has moved: its position and its place, with what is around."""
+"""Bytes of a fact for a moved record: its position and its place, with overhead."""
 _SPARSE_SHARE: Final = 4
 """A file is worth emptying when no more than one part in this many is live."""
 
 
 class Tidier:
-    """What is still to be looked at, and how far each queue has been."""
+    """The queues still to be looked at, and how far each has been."""
 
     def __init__(self, context: Context) -> None:
         """Begin with every queue that keeps copies."""

@@ -5,9 +5,8 @@
     - the low-water mark                             the log, checkpoints, queues' files
     = what a new message may take
 
-A message takes no part of a file that another record has, so parts of 2.5 MB take 4 MiB each:
-what is promised is counted in whole heap files. What other programs write to the disk nobody can
-promise.
+A message takes no part of a file that another record has, so parts of 2.5 MB take 4 MiB each: what
+is promised is counted in whole heap files. Nobody can promise room that other programs may take.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Promise(NamedTuple):
 
 
 class DiskRoom:
-    """What of the disk may still be taken. Sizes in bytes; volatile."""
+    """The part of the disk that may still be used. Sizes in bytes; volatile."""
 
     def __init__(self, store: Store, low_water: int) -> None:
         """Begin with nothing promised."""
@@ -79,7 +78,7 @@ class DiskRoom:
     def free_for(self, refused: int) -> int:
         """How much must be `free` before what was refused has a chance: with a heap file more.
 
-        Who was refused though so much is free wants another file than those that are.
+        A caller that was refused although so much is free wants another kind of file.
         """
         file_bytes = self._store.heap_file_bytes
         wanted = self.low_water + refused + file_bytes

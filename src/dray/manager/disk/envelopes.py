@@ -1,4 +1,4 @@
-"""What travels of packed entries: envelopes beside their records, and the records themselves."""
+"""The parts of packed entries that travel: envelopes, and the records beside them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READ_AT_ONCE_BYTES = 64 * KIB
 
 
 def envelopes_in(packed: bytes) -> list[Envelope]:
-    """What a client is told of messages beside their records."""
+    """The envelope of messages for a client."""
     return [
         Envelope(
             lookup_id, length, crc, transaction, sent_us, arrived_us, marks, message_class,
@@ -37,9 +37,9 @@ def envelopes_in(packed: bytes) -> list[Envelope]:
 def stream_envelopes_in(
     packed: bytes, base: int, left_us: Callable[[bytes], tuple[int, int]]
 ) -> list[Envelope]:
-    """What another manager is told: also the number in its stream, its position less `base`.
+    """The envelope for another manager: also the number in its stream, its position less `base`.
 
-    Of a packed entry that expires `left_us` says how long it has to reach its queue, and there.
+    For a packed entry that expires `left_us` says how long it has to reach its queue, and there.
     """
     envelopes = []
     for at, (lookup_id, fields) in enumerate(fields_in(packed)):
@@ -74,7 +74,7 @@ def stream_bodies_in(store: Records, packed: bytes) -> Body:
 
 
 def piece(store: Records, run: Extent, *, read_bytes: int = _READ_AT_ONCE_BYTES) -> bytes | Extent:
-    """What an answer carries: the bytes, or where they lie for as long as it is on its way.
+    """The records of an answer: their bytes, or their extents while the answer is in flight.
 
     An express message is in memory anyway, and its place is free as soon as it leaves its queue.
     """

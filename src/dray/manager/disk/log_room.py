@@ -14,7 +14,7 @@ _PORTIONS = 4
 _WINDOWS = 5
 """A portion, less what the log keeps in reserve."""
 _BESIDE_BYTES = 512
-"""What a fact says besides its messages, and what its turn may say besides the fact."""
+"""Bytes of a fact besides its messages, and of a turn besides the fact."""
 
 
 def window_of(log_capacity: int) -> int:

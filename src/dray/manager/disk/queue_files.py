@@ -21,7 +21,7 @@ def path_of(queue: Queue) -> str:
 
 
 def describe(queue: Queue) -> Description:
-    """What the file of a queue says."""
+    """The content of the file of a queue."""
     return Description(
         path=path_of(queue),
         kind=str(queue.kind),

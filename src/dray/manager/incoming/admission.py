@@ -47,10 +47,10 @@ def admit_new(context: Context, queue: Queue, arrival: Arrival) -> None:
 def _judge(context: Context, queue: Queue, arrival: Arrival) -> list[Judged]:
     """Say of each new message where its record begins and why it may not enter, if it may not.
 
-    What the computer's quota has no room for, and all behind it, is left out: it is not refused,
-    and its source sends it again (S3-3); so is what a small log could not hold in one fact. A frame
-    is cut where the source liked, so what fits enters. Raises `QuotaExceeded` if not even the first
-    is judged.
+    Messages beyond the quota of the computer, and all behind them, are left out: they are not
+    refused, and their source sends them again (S3-3); so are messages that a small log could not
+    hold in one fact. A frame is cut where the source liked, so what fits enters. Raises
+    `QuotaExceeded` if not even the first is judged.
     """
     judged: list[Judged] = []
     offset = sum(envelope.length for envelope in arrival.head.envelopes[: arrival.begin])
@@ -177,8 +177,8 @@ def _admit_run(context: Context, queue: Queue, arrival: Arrival, judged: list[Ju
 def _stays(queue: Queue, header: RecordHeader, envelope: Envelope) -> bool:
     """Whether what may not enter becomes a dead letter here, and not at its source.
 
-    What is outside transactions has its dead letters where it could not be delivered
-    (semantics 1.8).
+    A message outside transactions has its dead letter where it could not be delivered (semantics
+    1.8).
     """
     outside = envelope.marks & MARK_SINGLE and not (queue.options.transactional or queue.outgoing)
     return bool(outside and header.copies & COPY_DEAD_LETTER)

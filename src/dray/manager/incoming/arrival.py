@@ -1,4 +1,4 @@
-"""What came in one frame of a stream: its messages, where their records are, what each may do."""
+"""The messages in one frame of a stream, the places of their records, the verdict on each."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Arrival(NamedTuple):
     def spans(self, judged: Iterable[Judged], queue: Queue) -> list[Span]:
         """Where in the body the records of some of its messages are, and where they belong.
 
-        What may not enter is among them if it becomes a dead letter here.
+        A refused message is among them if it becomes a dead letter here.
         """
         envelopes = self.head.envelopes
         if not queue.takes_express:
@@ -51,7 +51,7 @@ class Arrival(NamedTuple):
         ]
 
     def _kind(self, judged: Judged, queue: Queue) -> Kind:
-        """What kind of heap file one of its messages belongs into."""
+        """The kind of heap file for one of its messages."""
         if judged[2] is not None:
             return Kind.JOURNAL
         return Kind.EXPRESS if self.is_express(judged, queue) else Kind.RECOVERABLE

@@ -1,7 +1,7 @@
 """The destination's half of delivery: streams opened by other managers, and what comes by them.
 
-What may enter is admitted in the fact that also advances the stream; what may not is consumed all
-the same, and its source told why. A stream may lead to an outgoing queue: then this manager
+Accepted messages enter in the fact that also advances the stream; refused ones are consumed all the
+same, and their source is told why. A stream may lead to an outgoing queue: then this manager
 forwards. The message keeps its record, its transaction and its place in it; its times go on as
 durations, and the number of managers that have forwarded it is bounded.
 """
@@ -149,7 +149,7 @@ def handle_data(
 
 
 def _left_out(context: Context, session: Session, queue: Queue, head: Data) -> Waiting:
-    """What was not accepted of a frame: its source is told when there is room for it (R61)."""
+    """Note messages of a frame that found no room: their source hears when there is room (R61)."""
     upto = context.state.incoming.position(StreamKey(session.peer_id, head.stream)).number
     left = [envelope.length for envelope in head.envelopes if envelope.number > upto]
     return Waiting(session, head.stream, queue, left[0], sum(left))

@@ -1,8 +1,7 @@
 """Which transactions go on in a stream, as its destination learns it from what comes.
 
-Of each way one at most is going on (`ways.py`). It ends by its last message, by a message of
-another one of the same origin, or by the word of its source (`Data.ended_short`, `Passed`,
-`EndStream`).
+On each route at most one is open. It ends by its last message, by a message of another one of the
+same origin, or by the word of its source (`Data.ended_short`, `Passed`, `EndStream`).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def what_goes_on(
     arrival: Arrival,
     judged: list[Judged],
 ) -> tuple[list[tuple[str, int]], bool]:
-    """Of which transactions more may come, where that changes: by origin, 0 for none any more.
+    """Changes of open transactions: by origin, 0 for none any more.
 
     And whether one of them has ended without its last message: that may not enter, or never came.
     """
@@ -101,7 +100,7 @@ def watch_ends(  # noqa: PLR0917 - what is known of one frame
 
 
 def _ends_told(context: Context, arrival: Arrival, judged: list[Judged]) -> list[tuple[int, bytes]]:
-    """What a frame says of transactions that ended short: numbers, falling, each with the origin.
+    """The truncated transactions in a frame: numbers, falling, each with the origin.
 
     Not of numbers that were accepted before: the origin may have begun another one since.
     """

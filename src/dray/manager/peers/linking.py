@@ -38,7 +38,7 @@ class Link:
         self.dial_at = 0.0
         self.welcome_by = 0.0
         self.past = Past(())
-        """What our lives and those that the peer has met say together, since its last Welcome."""
+        """The relation of our lives to those that the peer has met, since its last Welcome."""
         self.told: set[int] = set()
         """Outgoing queues, by number, whose streams know that the link is up."""
         self.queues: set[int] = set()
@@ -91,7 +91,7 @@ def address_of(peer: Peer) -> str:
 
 
 def diverged(peer: Peer, queue: str) -> str:
-    """What a stream that has diverged means, and what to do."""
+    """The notice of a diverged stream, and what to do."""
     return (
         f"the manager at {peer.host}:{peer.port} took messages of this queue from another copy of"
         " this data directory, so its word cannot be trusted and nothing is delivered; stop the"
@@ -102,7 +102,7 @@ def diverged(peer: Peer, queue: str) -> str:
 
 
 def refused_for_a_copy(peer: Peer) -> str:
-    """What it means that another copy of this store delivers to a manager, and what to do."""
+    """The notice of another copy of this store that delivers to a manager, and what to do."""
     return (
         f"the queue manager at {peer.host}:{peer.port} takes messages from another copy of this"
         " data directory, which runs and has called later; nothing is delivered from here: stop"
@@ -111,7 +111,7 @@ def refused_for_a_copy(peer: Peer) -> str:
 
 
 def older_copy(peer: Peer, upto: int) -> str:
-    """What a store that lost messages its peer has means, and what was done."""
+    """The notice of a store that lost messages which its peer has."""
     return (
         f"the manager at {peer.host}:{peer.port} has message {upto} of this queue, which this data"
         " directory does not have: it is an older copy, or it lost its last commits; no message is"
@@ -120,7 +120,7 @@ def older_copy(peer: Peer, upto: int) -> str:
 
 
 def behind(peer: Peer, upto: int) -> str:
-    """What a destination that has forgotten what it had means, and what to do."""
+    """The notice of a destination that lost messages, and what to do."""
     return (
         f"the manager at {peer.host}:{peer.port} knows this queue only up to message {upto} and"
         " had acknowledged more: its data directory is new or an older copy; later messages are"

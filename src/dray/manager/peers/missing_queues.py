@@ -32,7 +32,7 @@ class MissingQueues:
         return bool(self._wanted) and self._seen != self._queues.made
 
     def add(self, session: Session, stream: int, name: str) -> None:
-        """Note that a stream was refused. Of very many the oldest is forgotten."""
+        """Note that a stream was refused. Beyond the bound the oldest is forgotten."""
         if len(self._wanted) >= MISSING_QUEUES_MAX:
             del self._wanted[next(iter(self._wanted))]
         self._wanted[session.number, stream] = session, name

@@ -70,7 +70,7 @@ _ID_DIGITS = 32
 
 
 class Strangers:
-    """What this life found out about who answers at known addresses, and about its own store."""
+    """Findings of this life about the managers at known addresses, and about its own store."""
 
     def __init__(self, context: Context) -> None:
         """Begin without any."""
@@ -111,7 +111,7 @@ def overtaken(
 ) -> StreamRefused | None:
     """Refuse a stream that another copy of its source has opened on a newer connection.
 
-    What the same copy said on an earlier connection is no longer answered.
+    Questions of the same copy on an earlier connection are no longer answered.
     """
     if newest is None or newest.number < session.number or not session.life:
         return None

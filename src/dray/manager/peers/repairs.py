@@ -72,7 +72,7 @@ class Holes:
 def may_be_filled(holes: Holes, queue: Queue, assembly: Assembly, *, again: bool) -> bool:
     """Whether what a large message lacks may still come, because its source was asked for it.
 
-    `again` asks anew. Sent here, it is filled at once or never. What was forwarded cannot be asked
+    `again` asks anew. Sent here, it is filled at once or never. A forwarded part cannot be asked
     for: the manager that it came from keeps no copies.
     """
     context = holes.context
@@ -220,7 +220,7 @@ def _has_copies(context: Context, queue: Queue, assembly: Assembly) -> bool:
 
 
 def lacking(assembly: Assembly) -> list[Missing]:
-    """What is missing, also of what only the trailer could tell of."""
+    """The missing parts, including those that only the trailer can tell of."""
     missing = [each for each in assembly.missing() if each != "duplicate"]
     if "trailer" in missing:
         last = assembly.numbers[-1] if assembly.numbers else 0
@@ -258,7 +258,7 @@ def _among(name: int | str, missing: Iterable[Missing]) -> bool:
 
 
 def _without(missing: list[Missing], there: set[int | str], count: int) -> list[Missing]:
-    """What of `missing` is not there; fragments are known up to `count`, or to the last there."""
+    """The entries of `missing` that are not here; `count` is the number of fragments, if known."""
     last = count or max((n for n in there if isinstance(n, int)), default=0)
     rest: list[Missing] = []
     for each in missing:
@@ -292,7 +292,7 @@ def _meet(lacking: list[Missing], gone: list[object]) -> bool:
 
 
 def _readable(said: Iterable[object]) -> list[Missing]:
-    """What a peer says is missing or gone, as far as it makes sense."""
+    """The missing parts that a peer names, as far as they make sense."""
     pairs = (each for each in said if isinstance(each, str) or _is_range(each))
     return list(pairs)
 

@@ -103,7 +103,7 @@ def act_on(
 
 
 def _portion(context: Context, news: list[Confirmed]) -> tuple[list[Confirmed], list[Confirmed]]:
-    """What of the news one fact can act upon, one at least, and the rest."""
+    """The part of the news that one fact can hold, at least one, and the rest."""
     room, count = context.log_room.portion_bytes, 0
     for each in news[:_HEARD_AT_ONCE]:
         room -= TOLD_BYTES if each.administration_queue else KEPT_BYTES
@@ -168,7 +168,7 @@ def _note_refusal(context: Context, queue: Queue, why: int) -> None:
 def _undelivered(
     context: Context, queue: Queue, told: Sequence[Confirmed]
 ) -> dict[tuple[str, int], bytes]:
-    """What one is told of that the order ack has not taken out of the outgoing queue yet.
+    """Confirmed messages that the order ack has not taken out of the outgoing queue yet.
 
     Packed entries by origin and number. Word outruns the order ack if that one waits for it.
     """
@@ -213,7 +213,7 @@ def _own(
     *,
     undelivered: bytes | None,
 ) -> list[int]:
-    """Of a message that was sent here; gives the place at which it waits no longer."""
+    """Confirm a message that was sent here; the place where it no longer waits."""
     why, kept_there = told.message_class & ~KEPT_THERE, bool(told.message_class & KEPT_THERE)
     if told.administration_queue:
         # A large message is known to its sender by the number of its header.

@@ -49,7 +49,7 @@ def passed(context: Context, queue: Queue, effect: PassOver) -> tuple[Passed, Bo
 def _ended_short(
     context: Context, queue: Queue, effect: Transmit, packed: bytes
 ) -> list[EndedShort]:
-    """Whose transactions ended short between the last frame and the last message of this."""
+    """Origins with a transaction truncated between the last frame and the end of this one."""
     after, upto = effect.base + effect.previous, max(positions_in(packed), default=0)
     ways = context.state.ways
     return [

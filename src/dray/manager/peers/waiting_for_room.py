@@ -1,6 +1,6 @@
 """Streams of which something found no room here, and the word that there is room again (R61).
 
-What found no room is left with its source, which tries again by the resend schedule: after half a
+A message without room stays at its source, which tries again by the resend schedule: after half a
 minute at the soonest, after hours in the end. So that nothing waits so long for a message that was
 received in the meantime, the source is told at the end of the turn in which room came: by a
 StreamState that says so.
@@ -12,7 +12,7 @@ StreamState that says so.
                            leave the low-water mark                        seconds while one waits
 
 A source that was told of each single message that leaves would send the same frame again for each.
-Of files that others delete on the disk nobody tells a manager, so it looks.
+Nobody tells a manager that another program deleted files on the disk, so it looks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Waiting(NamedTuple):
     stream: int
     queue: Queue
     first: int
-    """Of the first message: with less nothing would be gained."""
+    """Bytes of the first message: with less nothing would be gained."""
     rest: int
 
 

@@ -31,7 +31,7 @@ REJECTED_BYTES: Final = 24
 _OWN_BYTES: Final = TAIL_BYTES + 48
 """A message of the manager's own, to a queue of its own, and the numbers that it may lease."""
 _TOLD_BESIDE_BYTES: Final = 128
-"""Of what a source is told all but label and administration queue: stream, number, origin."""
+"""Bytes of a confirmation without label and administration queue: stream, number, origin."""
 
 
 REFUSED_BYTES: Final = TAIL_BYTES + _OWN_BYTES
@@ -39,7 +39,7 @@ REFUSED_BYTES: Final = TAIL_BYTES + _OWN_BYTES
 
 
 def cost_of_leaving(packed: bytes, *, always_told: bool = False) -> int:
-    """Of a packed entry that leaves its queue, whoever sent it and whatever its label.
+    """Cost of a packed entry that leaves its queue, for any sender and label.
 
     `always_told` if something follows from its end although its sender wanted nothing.
     """
@@ -50,20 +50,20 @@ def cost_of_leaving(packed: bytes, *, always_told: bool = False) -> int:
 
 
 def cost_of_sending(headers: Iterable[RecordHeader], *, outgoing: bool) -> int:
-    """Of messages that are sent to one queue, and of saying that they have arrived."""
+    """Cost of messages sent to one queue, and of the word of their arrival."""
     return sum(
         TAIL_BYTES + _OWN_BYTES * bool(header.acknowledge and not outgoing) for header in headers
     )
 
 
 def cost_of_accepting(header: RecordHeader, *, refused: bool) -> int:
-    """Of a message from another manager, whether it may enter or is refused."""
+    """Cost of a message from another manager, accepted or refused."""
     told = header.properties_bytes + _TOLD_BESIDE_BYTES if header.copies or refused else 0
     return TAIL_BYTES + told
 
 
 def cost_of_receiving(store: Records, queue: Queue, found: Iterable[bytes]) -> int:
-    """Of packed entries that a transaction takes out of their queue."""
+    """Cost of packed entries that a transaction takes out of their queue."""
     each_bytes = POSITION_BYTES + TAIL_BYTES * (queue.keeper is not None)
     cost = 0
     for packed in found:

@@ -7,7 +7,7 @@ on over the gap and cannot know whose transaction has ended in it. So the positi
 way of the transaction, told with what is sent behind it, and forgotten by the fact that it is
 acknowledged.
 
-Of one way only the last position matters: before it everything of that origin has ended.
+On one route only the last position matters: before it everything of that origin has ended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EndedShort:
         self._positions = dict(positions)
 
     def __len__(self) -> int:
-        """Of how many ways one has ended so."""
+        """Number of routes with such an end."""
         return len(self._positions)
 
     def left(self, entry: bytes) -> None:

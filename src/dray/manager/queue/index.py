@@ -17,7 +17,7 @@ The part behind the key (the *tail*, 70 bytes) is what facts carry: positions ar
 is applied, and a replay gives the same ones. Entries that a transaction has taken are *held*: out
 of the order, invisible to others, and back in their old place when it aborts.
 
-What is asked of all messages of a fact, or of a run of entries, is asked of the packed bytes as a
+Questions about all messages of a fact, or of a run of entries, are put to the packed bytes as a
 whole: a hundred messages that join or leave together cost little more than one.
 """
 
@@ -85,7 +85,7 @@ _PRIORITY_BYTES = bytes(_PRIORITY_TOP - (kind >> _PRIORITY_AT & _THREE_BITS) for
 """By kind byte: what the key begins with."""
 _EXPRESS = int(Kind.EXPRESS)
 _LASTING = bytes(top for top in range(256) if top >> _HEAP_KIND_SHIFT != _EXPRESS)
-"""What the highest byte of a file's number is of all kinds but express ones."""
+"""The highest byte of the file number of all kinds but express ones."""
 _KINDS_OF_PLAIN = bytes(kind for kind in range(256) if not kind & _TWO_BITS)
 _KINDS_ASKING_NOTHING = bytes(range(1 << _COPIES_AT))
 FOLLOWING_MAX = (1 << 32 - ORDINAL_BITS) - 1
@@ -327,7 +327,7 @@ def places_in(packed: bytes) -> Iterator[Extent]:
 
 
 def fields_in(packed: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Of packed entries: position, and the fields of the tail as they stand at the top."""
+    """Position and tail fields of packed entries, in the order at the top."""
     return zip(positions_in(packed), _TAIL_IN_ENTRY.iter_unpack(packed), strict=True)
 
 
@@ -369,7 +369,7 @@ def entries_numbered(packed: bytes, wanted: AbstractSet[int]) -> list[bytes]:
 
 
 def expiries_in(packed: bytes) -> list[tuple[int, int]]:
-    """Of packed entries that expire: when, and their positions."""
+    """Expiry times and positions of the packed entries that expire."""
     times = chain.from_iterable(_EXPIRES_IN_ENTRIES.iter_unpack(packed))
     return [each for each in zip(times, positions_in(packed), strict=True) if each[0]]
 
@@ -415,5 +415,5 @@ def part_of(entry: bytes) -> int:
 
 
 def copies_of(entry: bytes) -> int:
-    """What the sender of a packed entry wants told or kept, as in `Entry.copies`."""
+    """Notifications and copies that the sender of a packed entry asks for, as in `Entry.copies`."""
     return entry[KEY_BYTES + _KIND_AT] >> _COPIES_AT

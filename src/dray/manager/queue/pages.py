@@ -6,7 +6,7 @@
 The first `key_bytes` of an entry are its key; keys are unique and sort as bytes do. A change makes
 a new page, one copy of some kilobytes, which costs less than what else is done for a message; so
 whoever goes through the pages sees each as it was when he came to it, whatever happens meanwhile.
-What comes behind everything, as in a queue mostly, and what leaves from the front, is taken by the
+Entries that join at the end, as most do, and entries that leave from the front, are taken by the
 run: no work for each entry. Keys that are numbers in a row are found without a search.
 """
 
@@ -16,7 +16,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 PAGE_ENTRIES = 256
-"""Of 79 bytes each 20 KB: copied in a microsecond, and a million entries in four thousand pages."""
+"""A page of 79-byte entries has 20 KB: copied in a microsecond, and a million entries in four
+thousand pages."""
 
 
 class Pages:

@@ -28,7 +28,7 @@ class Records(Protocol):
 
 
 def part_seen(store: Records, entry: Entry) -> PartSeen:
-    """What the record of an entry says of itself as a part; raises `StoreCorrupt`."""
+    """The properties of a part from the record of its entry; raises `StoreCorrupt`."""
     length = entry.length if entry.part == Part.HEADER else HEADER_BYTES
     record = store.read(entry.extent, length=length)
     try:
@@ -45,7 +45,7 @@ def part_seen(store: Records, entry: Entry) -> PartSeen:
 
 
 def seen_in_record(header: RecordHeader, record: bytes | memoryview, offset: int = 0) -> PartSeen:
-    """What a record of a part says, before it has a position."""
+    """The properties of a part from its record, before it has a position."""
     is_header = header.part == Part.HEADER
     return PartSeen(
         lookup_id=0,

@@ -46,23 +46,23 @@ class Queue:
         self.route: Route | None = None
         self.stream: OutgoingStream | None = None
         self.parent: Queue | None = None
-        """Of a journal or a sub-queue: its queue."""
+        """For a journal or a sub-queue: its queue."""
         self.sub_queues: list[Queue] = []
         self.journal: Queue | None = None
         self.purge_pending: set[int] = set()
         """Held entries that were purged: gone unless the transaction that holds them commits."""
         self.ended_short = EndedShort()
-        """Of an outgoing queue: transactions whose end its destination has to be told."""
+        """For an outgoing queue: transactions whose end its destination has to be told."""
         # From here on volatile: forgotten in a crash, like the transactions it serves.
         self.parts = LargeParts()
         self.waiters: deque[Waiter] = deque()
         self.large_senders: set[int] = set()
         """Transactions that send a large message to it and have not ended."""
         self.opened = 0
-        """Of a sub-queue: how many sessions have opened it."""
+        """For a sub-queue: how many sessions have opened it."""
         self.staged_bytes = 0
         self.destination_transactional = True
-        """Of an outgoing queue: of which kind the queue is that it leads to, as far as is known."""
+        """For an outgoing queue: the kind of the queue that it leads to, if known."""
         self.express_positions = range(0)
         """Reserved for express messages and not taken yet; void once something joins by a fact."""
         self.copies_skipped = 0
@@ -83,8 +83,8 @@ class Queue:
     def takes_express(self) -> bool:
         """Whether messages may be express in it: in none that is, or leads to, a transactional one.
 
-        Of which kind a queue of another manager is, that one tells with every order ack; until it
-        has, nothing is risked on a guess.
+        Another manager tells the kind of its queue with every order ack; until then nothing is
+        risked on a guess.
         """
         if self.outgoing:
             return not self.destination_transactional
@@ -123,7 +123,7 @@ class Queue:
 
     @property
     def quota_name(self) -> str:
-        """What that quota is called in errors."""
+        """The name of that quota in errors."""
         return "journal" if self.kind is QueueKind.JOURNAL else "queue"
 
     @property

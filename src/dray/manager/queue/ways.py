@@ -151,7 +151,7 @@ class Ways:
         return self._going.get(number, 0)
 
     def going_by(self, source: str, stream: int) -> list[tuple[int, Way, int]]:
-        """What is going on in a stream: number of the way, the way, the transaction."""
+        """Open transactions of a stream: route number, route, transaction."""
         return [
             (number, self._ways[number], transaction)
             for number, transaction in self._going.items()
@@ -159,7 +159,7 @@ class Ways:
         ]
 
     def going_into(self, queue: int) -> list[tuple[str, int]]:
-        """Of what is going on into a queue: origin and transaction."""
+        """Open transactions into a queue: origin and transaction."""
         return [
             (self._ways[number].origin, transaction)
             for number, transaction in self._going.items()

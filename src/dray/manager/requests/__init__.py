@@ -1,1 +1,1 @@
-"""What a client may ask: each module answers a few kinds of requests; only the turn calls it."""
+"""Requests of clients: each module answers a few kinds; only the turn calls it."""

@@ -228,7 +228,7 @@ def _delete(transactions: Transactions, queue: Queue, answer: Callable[[], None]
 def _let_go(context: Context, queue: Queue) -> Iterator[None]:
     """Work: tell the senders of what is in a queue, if they asked for it, that it is deleted (R55).
 
-    Of what a transaction holds too: that transaction cannot commit any more.
+    It tells of held messages too: their transaction cannot commit any more.
     """
     if queue.outgoing:
         yield from give_up(context, queue)
@@ -244,7 +244,7 @@ def _why_deleted(queue: Queue) -> MessageClass:
 
 
 def _drop_uploads(transactions: Transactions, family: list[Queue]) -> None:
-    """What is not sent to its end has nowhere to go any more."""
+    """Drop unfinished uploads: they have nowhere to go any more."""
     context = transactions.context
     numbers = {queue.number for queue in family}
     for upload in [each for each in context.state.uploads if each.queue in numbers]:
@@ -254,7 +254,7 @@ def _drop_uploads(transactions: Transactions, family: list[Queue]) -> None:
 
 
 def _check_nothing_prepared(context: Context, family: list[Queue]) -> None:
-    """What is prepared must be able to commit."""
+    """Refuse if a prepared transaction uses the queue: it must be able to commit."""
     numbers = {queue.number for queue in family}
     for prepared in context.state.prepared.values():
         if sub_queues.used_by(prepared) & numbers:
@@ -349,7 +349,7 @@ def handle_outcome(
 
 
 def outcome_of(transactions: Transactions, transaction_id: str) -> TransactionStatus:
-    """What became of a transaction; what is called aborted here will never happen."""
+    """The outcome of a transaction; one that is called aborted here will never happen."""
     context = transactions.context
     manager, number = split_id(transaction_id)
     number, express = number & ~EXPRESS_OUTCOME, number & EXPRESS_OUTCOME

@@ -2,12 +2,12 @@
 
 The moment is the turn that takes the request: the state is taken as for a checkpoint, and every
 heap file with a live record is pinned, so that nothing that was there then is overwritten before it
-was read. What costs time, to write the state down and to list the places of all records, is done
-portion by portion with the next ticks; then the request is answered. The client draws the pieces
-one at a time and makes the archive of them (`wire/archive.py`); here nothing is read, compressed or
-waited for, the daemon sends records from the heap files as it does for receivers. A file is let go
-once all that was wanted of it has gone out. The first answer waits for the sync of everything
-before the moment, so an archive never holds what a crash could still undo.
+was read. The slow work, to encode the state and to list the places of all records, is done in
+portions with the next ticks; then the request is answered. The client draws the pieces one at a
+time and makes the archive of them (`wire/archive.py`); here nothing is read, compressed or waited
+for, the daemon sends records from the heap files as it does for receivers. A file is let go once
+all that was wanted of it has gone out. The first answer waits for the sync of everything before the
+moment, so an archive never holds what a crash could still undo.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PORTION_RECORDS: Final = 2_048
 
 
 class _Taken(NamedTuple):
-    """What there was of records at one moment, in what nobody changes."""
+    """The records at one moment, in data that nobody changes."""
 
     entries: list[bytes]
     """Packed entries, any number in one piece."""
@@ -75,8 +75,8 @@ class BackupRun:
     def prepare(self, records: Records) -> Iterator[None]:
         """Write down and list what was taken, a portion between two of what this gives.
 
-        What is in quarantine has another checksum than it should have: it is read from `records`.
-        Raises `StoreCorrupt` if it cannot be.
+        A record in quarantine has a wrong checksum: it is read from `records`. Raises
+        `StoreCorrupt` if it cannot be.
         """
         yield from self._write_down()
         for extent, crc in self._claims(records):

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 class LargeReceives:
-    """What a receive of a large message may do: hold it in a transaction, have its holes filled."""
+    """Options of a receive of a large message: hold it in a transaction, have its holes filled."""
 
     def __init__(self, transactions: Transactions, holes: Holes) -> None:
         """Use both of one turn."""
@@ -246,7 +246,7 @@ def _listed(assembly: Assembly) -> LargeEntry:
 
 
 def _fitting(queue: Queue, head: LargeReceive, statuses: Statuses | None) -> Iterator[Assembly]:
-    """What a receive may take, what was begun before first."""
+    """The large messages that a receive may take, those begun before first."""
     begun = statuses.decided() if statuses is not None else []
     match head.select:
         case SelectFirst():

@@ -1,9 +1,10 @@
 """Receive, peek, settle, purge: messages leave queues, or are looked at.
 
 A receive that finds nothing waits as a `Waiter` at its queue, served in order of arrival when
-something becomes available, or told of its timeout. What a transaction takes is held until its
-outcome. Without one a message is claimed: its receiver confirms that it has come, and the fact that
-it left is durable before that is answered. An unconfirmed claim goes back with its session.
+something becomes available, or told of its timeout. A transaction holds the messages that it takes
+until its outcome. Without one a message is claimed: its receiver confirms that it has come, and the
+fact that it left is durable before that is answered. An unconfirmed claim goes back with its
+session.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def wait(context: Context, queue: Queue, waiter: Waiter) -> None:
 
 
 def nothing_came(queue: Queue, timeout: float | None) -> ReceiveTimeout:
-    """What a receive is told whose time is over."""
+    """The error of a receive whose time is over."""
     return ReceiveTimeout(f"no message became available in {queue.name!r} within {timeout} s")
 
 
@@ -187,7 +188,8 @@ def _is_free(queue: Queue, packed: bytes) -> bool:
 def handle_read_part(context: Context, session: Session, request_id: int, head: ReadPart) -> None:
     """Give a range of a record that is available, or held by the asker.
 
-    What the asker holds was told to it after a sync, so its bytes need not wait for another.
+    The asker learned of the messages that it holds after a sync, so their bytes need not wait for
+    another.
     """
     extent, own = _range_of(context, session, head)
     body = (piece(context.store, extent),) if extent.length else ()
@@ -274,9 +276,10 @@ def _candidates(context: Context, queue: Queue, head: Receive) -> Iterator[bytes
 
 
 def _up_to_held(queue: Queue, after: int) -> Iterator[bytes]:
-    """What follows a position, up to the first that a transaction holds.
+    """Messages after a position, up to the first that a transaction holds.
 
-    Whoever reads by position settles up to the last he saw; what is held may come back before it.
+    A reader by position settles up to the last message that it saw; a held message may come back
+    before it.
     """
     held = min((each for each in queue.index.held_positions() if each > after), default=None)
     candidates = queue.index.in_position_order(after)

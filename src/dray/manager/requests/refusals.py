@@ -1,13 +1,13 @@
-"""What a sender here is told when a queue is full, besides the error (semantics 3.4).
+"""Notifications of a local sender about a full queue, besides the error (semantics 3.4).
 
     quota        the call       negative acknowledgment   dead letter
     computer     error          -                         -
     queue        error          0x8003, if asked          if asked, of the queue's kind
     journal      -              -                         -
 
-A refused message was in no queue, so each fact here is one of its own. Of a batch only the messages
-for which there was no room are told of; the others are gone with it. Of what is sent in a
-transaction none is: it is aborted, and what is aborted never was.
+A refused message was in no queue, so each fact here is one of its own. In a batch only the messages
+without room are reported; the others are gone with it. Sends in a transaction are not reported: it
+is aborted, and an aborted send never was.
 """
 
 from __future__ import annotations

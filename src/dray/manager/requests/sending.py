@@ -245,7 +245,7 @@ def _staged(
     places: list[Extent],
     body: memoryview,
 ) -> list[Staged]:
-    """What a commit needs to know of each record."""
+    """Properties of each record that a commit needs."""
     staged, offset, now_us = [], 0, context.now_us
     transactional, outgoing = queue.options.transactional, queue.outgoing
     for header, place, crc in zip(headers, places, head.crcs, strict=True):
@@ -270,7 +270,7 @@ def _staged(
 
 
 def _arrival(header: RecordHeader, body: memoryview, offset: int, place: Extent) -> Wish | None:
-    """What acknowledgment the arrival in a queue of this manager calls for."""
+    """The acknowledgment for the arrival in a queue of this manager."""
     return arrival_wish(header, read_properties(body, header, offset), kind_of(place.file))
 
 

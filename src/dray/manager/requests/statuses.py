@@ -49,7 +49,7 @@ _KINDS = (QueueKind.PRIVATE, QueueKind.SUB)
 
 
 class Statuses:
-    """What a status queue says of the large messages of one queue."""
+    """The status messages of the large messages of one queue."""
 
     def __init__(self, context: Context, status_queue: Queue, queue: Queue) -> None:
         """Read the status messages, and discard junk."""
@@ -135,7 +135,7 @@ def take_back(context: Context, owner: OpenTransaction, number: int, key: Sequen
 
 
 def statuses_of(context: Context, number: int, queue: Queue) -> Statuses | None:
-    """What the status queue that a receive names says; None if it names none.
+    """The statuses in the status queue that a receive names; None if it names none.
 
     Raises `StatusQueueMissing` for one that cannot be one.
     """
@@ -167,7 +167,7 @@ def statuses_of(context: Context, number: int, queue: Queue) -> Statuses | None:
 
 
 def _read(context: Context, entry: Entry) -> tuple[Status | None, bool]:
-    """What a message says as a status, None for nothing; and whether its bytes are intact."""
+    """The status in a message, None if it is none; and whether its bytes are intact."""
     if entry.length > STATUS_BYTES_MAX:
         return None, True
     record = context.store.read(entry.extent)

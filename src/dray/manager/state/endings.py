@@ -29,7 +29,7 @@ class Ending(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def peer(self) -> Peer:
-        """Whom to tell."""
+        """The peer to tell."""
         return Peer(self.host, self.port, self.secure)
 
 

@@ -1,4 +1,4 @@
-"""Who this manager is over time: the lives of its store, and the managers met at addresses.
+"""Identities over time: the lives of this store, and the managers met at addresses.
 
 Durable, and made by facts like all of the state. `docs/explanation/identity.md` tells which
 conversations carry these facts, and what happens when they do not fit.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Ledger:
-    """What is used of the manager's quotas, and the quotas themselves. Sizes in bytes.
+    """Use of the quotas of the manager, and the quotas themselves. Sizes in bytes.
 
     `stored` changes by facts only; `staged` is what open transactions have placed or reserved.
     """

@@ -1,10 +1,10 @@
 """Which transactions have committed: what `Manager.outcome` can vouch for (S2-3).
 
-A bounded number is remembered, the oldest commit is forgotten first. Of what was forgotten it must
-never be said that it aborted, for a client would do it again. Numbers are leased in ranges and a
-client uses its range upwards, so of each range the highest forgotten number is kept: up to it
-nothing is certain any more, above it whatever is not remembered did not commit. After a restore the
-same holds for every number that was leased before it.
+A bounded number is remembered, the oldest commit is forgotten first. A forgotten transaction must
+never be called aborted, for a client would do it again. Numbers are leased in ranges and a client
+uses its range upwards, so of each range the highest forgotten number is kept: up to it nothing is
+certain any more, above it whatever is not remembered did not commit. After a restore the same holds
+for every number that was leased before it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Outcomes:
         return list(self._committed)
 
     def forgotten(self) -> list[tuple[int, int]]:
-        """What was forgotten, range by range, for a checkpoint."""
+        """The forgotten numbers, range by range, for a checkpoint."""
         return list(self._forgotten.items())
 
     def _forget(self, number: int) -> None:

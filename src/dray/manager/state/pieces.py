@@ -1,8 +1,8 @@
 """MessagePack in pieces: long arrays and byte strings that no thread has to make in one go.
 
-What a single call of the encoder makes holds the interpreter until it is done, and with it the
-loop; a piece of `RUN` items takes a fraction of a millisecond. The bytes are those that the
-encoder gives for the whole.
+A single call of the encoder holds the interpreter until it is done, and with it the loop; a piece
+of `RUN` items takes a fraction of a millisecond. The bytes are those that the encoder gives for the
+whole.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _BYTES_HEADS: Final = ((0xC4, 1), (0xC5, 2), (0xC6, 4))
 
 
 def array_head(count: int) -> bytes:
-    """What stands before the items of an array of `count`."""
+    """The head of an array of `count` items."""
     if count <= _FIX_ARRAY_MAX:
         return bytes([_FIX_ARRAY | count])
     return _head(_ARRAY_HEADS, count)
 
 
 def bytes_head(length: int) -> bytes:
-    """What stands before a byte string of `length`."""
+    """The head of a byte string of `length`."""
     return _head(_BYTES_HEADS, length)
 
 

@@ -43,9 +43,9 @@ class Sequences:
         """Begin with no stream."""
         self.incoming = IncomingStreams()
         self.outbox: Outbox[Confirmation] = Outbox()
-        """What the sources of incoming streams are still to be told."""
+        """Confirmations that the sources of incoming streams are still to be told."""
         self.met: dict[str, list[list[Life]]] = {}
-        """Of each source, the lives of each copy of its store that has sent messages."""
+        """For each source, the lives of each copy of its store that has sent messages."""
 
     def apply(self, fact: AnyFact) -> None:
         """Make the part of a fact true that is about incoming streams."""
@@ -94,7 +94,7 @@ def _pieces(
     outbox: list[OutboxSnapshot[Confirmation]],
     met: dict[str, list[list[Life]]],
 ) -> Iterator[bytes]:
-    """What the encoder gives for a `_Snapshot`."""
+    """The encoding of a `_Snapshot`."""
     yield array_head(3)
     yield from array_in_pieces(incoming)
     yield array_head(len(outbox))

@@ -1,11 +1,11 @@
 """The manager's own half of a checkpoint: the state written down, and read again.
 
 Length-prefixed MessagePack: first the manager, then queue after queue, each with its packed
-entries. What is kept of incoming streams is the other half (`sequences.py`).
+entries. The state of incoming streams is the other half (`sequences.py`).
 
-A checkpoint is drawn in two steps. What has to be consistent is taken in the turn: everything that
-is small, and of each queue its pages of entries, which never change. What costs time, to encode
-and write millions of entries, is done piece by piece in whatever thread writes them.
+A checkpoint is drawn in two steps. The turn takes everything that must be consistent: all that is
+small, and of each queue its pages of entries, which never change. The writing thread encodes and
+writes the millions of entries, piece by piece.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _pieces(head: bytes, queues: list[_Taken]) -> Iterator[bytes]:
 
 
 def _queue_pieces(taken: _Taken) -> Iterator[bytes]:
-    """What the encoder gives for a `_Queue`, though nobody ever has all its entries in a row."""
+    """The encoding of a `_Queue`, though nobody ever has all its entries in a row."""
     *front, _, stream, purge_pending, ended_short = msgspec.structs.astuple(taken.record)
     entries = len(taken.others) - taken.express
     size = sum(map(len, taken.pages)) + entries * ENTRY_BYTES

@@ -3,7 +3,7 @@
 `apply` is the only code that changes it, while running and in replay, so what a crash brings back
 is what was. Every choice a fact leaves open (positions, sequence ids) is a function of the state
 and the fact alone. A snapshot is the state written down whole; snapshot, then the facts after it,
-gives the state again. What is kept of incoming streams is a half of its own (`sequences.py`).
+gives the state again. The state of incoming streams is a half of its own (`sequences.py`).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class State:
         self.prepared: dict[int, Prepared] = {}
         self.uploads = Uploads()
         self.endings = Endings()
-        """Of outgoing queues that were deleted: whose destinations are to be told."""
+        """For deleted outgoing queues: the destinations to be told."""
         self.identity = StoreIdentity()
         self.outcomes = Outcomes()
         self.ledger = Ledger()
@@ -141,7 +141,7 @@ class State:
 
     @property
     def outbox(self) -> Outbox[Confirmation]:
-        """What the sources of incoming streams are still to be told."""
+        """Confirmations that the sources of incoming streams are still to be told."""
         return self.sequences.outbox
 
     def put_aside(self, unreadable: frozenset[Extent]) -> None:

@@ -41,7 +41,7 @@ class Upload(msgspec.Struct, array_like=True):
     size: int = 0
     digest: bytes = b""
     tails: list[bytes] = []
-    """Of the marked parts, in runs as they were marked."""
+    """Positions of the marked parts, in runs as they were marked."""
 
     @property
     def parts(self) -> int:

@@ -1,4 +1,4 @@
-"""What one transaction has gathered, until its commit or abort."""
+"""One transaction: its gathered operations, until its commit or abort."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OpenTransaction:
-    """What a transaction has gathered."""
+    """The gathered operations of a transaction."""
 
     def __init__(self, number: int, session: Session | None, now: float = 0.0) -> None:
         """Begin empty; without a session once it is prepared."""
@@ -27,7 +27,7 @@ class OpenTransaction:
         self.receives: dict[int, list[int]] = {}
         self.large: dict[int, list[SequenceKey]] = {}
         self.singles: dict[int, list[int]] = {}
-        """Of the receives, those that were not taken as large messages."""
+        """Receives that were not taken as large messages."""
         self.moves: dict[tuple[int, int], list[int]] = {}
         """Positions by the queues they move from and to."""
         self.rejected: set[tuple[int, int]] = set()
@@ -47,7 +47,7 @@ class OpenTransaction:
         self.send_frames = 0
         self.operations = 0
         self.fact_bytes = 0
-        """What its commit will take of the log, at the most."""
+        """Bytes of the log that its commit will take, at the most."""
         self.doomed: DrayError | None = None
 
     def note_operations(self, context: Context, count: int, fact_bytes: int) -> None:

@@ -72,7 +72,7 @@ def handle_prepare(
 def handle_settle_prepared(
     transactions: Transactions, session: Session, request_id: int, head: SettlePrepared
 ) -> None:
-    """Pass the second phase. What is already settled that way is settled."""
+    """Pass the second phase. A transaction that is already settled that way stays so."""
     context = transactions.context
     manager, number = split_id(head.transaction_id)
     transaction = transactions.open.get(number)
@@ -139,7 +139,7 @@ def _hold_again(
 
 
 def staged_from(context: Context, queue: Queue, tail: bytes) -> Staged:
-    """What a fact has named and no queue holds yet, as it was staged."""
+    """Staged records that a fact has named and no queue holds yet."""
     entry = unpack(with_key(tail, 0))
     wish = None
     if entry.copies & WANTS_ACKNOWLEDGMENTS and not queue.outgoing:

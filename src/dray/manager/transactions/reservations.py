@@ -4,9 +4,9 @@
     a part       is placed out of it: staged bytes stay, the promise shrinks, the disk fills
     the end      commit, abort, prepare: what was not used counts no longer
 
-A large message that is not known to fit is refused before its first byte has travelled. What
-another program writes to the disk meanwhile can still take what was promised: then the part that
-finds no room is refused, and the message with it.
+A large message that is not known to fit is refused before its first byte has travelled. Another
+program can still take the promised room: then the part that finds no room is refused, and the
+message with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOTHING = Promise(0)
 
 
 def promised(context: Context, size: int, longest: int) -> Promise:
-    """What a client asks for; raises `InvalidArgument` for what no message can be."""
+    """The reservation that a client asks for; raises `InvalidArgument` for impossible sizes."""
     if size < 0 or not 0 <= longest <= context.store.heap_file_bytes:
         raise no_sense("size", "bytes of records that fit a heap file each", size)
     return Promise(size, longest)

@@ -48,7 +48,7 @@ class Transactions:
         self.context = context
         self.open: dict[int, OpenTransaction] = {}
         self.claims: dict[int, OpenTransaction] = {}
-        """Of these, the receives outside of any that are not confirmed, oldest first."""
+        """Those that are claims of receives not yet confirmed, oldest first."""
         self.barred = Barred()
         self.express_outcomes = Outcomes(certain_from=context.state.next_number)
         """Sends and receives of express messages in this life; of earlier ones nobody knows."""
@@ -370,7 +370,7 @@ def _put_back(context: Context, queue: Queue, lookup_ids: list[int], singles: li
 
 
 def _end_purge(context: Context, queue: Queue, purged: list[int]) -> None:
-    """What was purged while it was held leaves; it may take some ticks and is held until then."""
+    """Remove messages that were purged while held; they stay held for the ticks that this takes."""
     forget_parts(context, queue, purged, 0)
     context.works.carry_on(leave_all(context, queue, purged, MessageClass.NACK_Q_PURGED, held=True))
 
