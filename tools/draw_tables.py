@@ -16,9 +16,9 @@ from dray.delivery.confirmation import CONFIRMATION
 from dray.delivery.incoming import INCOMING, Acceptance
 from dray.delivery.outgoing import OUTGOING
 from dray.machine import Step, Transition, always, nothing
-from dray.manager.queue.ended_short import ENDED_SHORT
-from dray.manager.queue.ways import GOING
-from dray.manager.state.endings import ENDING
+from dray.manager.queue.arrival_routes import GOING
+from dray.manager.queue.truncated_transactions import ENDED_SHORT
+from dray.manager.state.stream_ends import ENDING
 from dray.manager.transactions.tables import TRANSACTION
 from dray.transfer.consumer import CONSUMER
 from dray.transfer.copies import PRODUCER

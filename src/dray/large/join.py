@@ -47,7 +47,7 @@ class PartSeen(NamedTuple):
     transaction: int
     size: int
     correlation_id: str | None = None
-    way: int = 0
+    route: int = 0
     """By which way it came; what comes by another proves nothing about it."""
 
     @property
@@ -71,16 +71,16 @@ class Assembly:
         "key",
         "numbers",
         "refused",
+        "route",
         "size",
         "trailer",
         "transaction",
-        "way",
     )
 
-    def __init__(self, key: SequenceKey, transaction: int, way: int = 0) -> None:
+    def __init__(self, key: SequenceKey, transaction: int, route: int = 0) -> None:
         """Begin without any part."""
         self.key = key
-        self.way = way
+        self.route = route
         self.transaction = transaction
         self.correlation_id: str | None = None
         self.header = 0
@@ -194,9 +194,9 @@ class LargeParts:
         assembly = self._assemblies.get(seen.key)
         first = assembly.first if assembly is not None else 0
         if assembly is None:
-            assembly = Assembly(seen.key, seen.transaction, seen.way)
+            assembly = Assembly(seen.key, seen.transaction, seen.route)
             self._assemblies[seen.key] = assembly
-            self._open.setdefault(seen.way, {})[seen.key] = assembly
+            self._open.setdefault(seen.route, {})[seen.key] = assembly
         match seen.part:
             case Part.HEADER:
                 assembly.duplicate |= bool(assembly.header)
@@ -211,12 +211,12 @@ class LargeParts:
         if first and assembly.first != first:
             self._sort()
 
-    def source_went_on(self, way: int, transaction: int, *, ended: bool) -> None:
+    def source_went_on(self, route: int, transaction: int, *, ended: bool) -> None:
         """A message of `transaction` came by a way: what was in flight of others by it is over.
 
         With `ended` it was the last of its transaction, and what is in flight of that is over too.
         """
-        under_way = self._open.get(way)
+        under_way = self._open.get(route)
         if not under_way:
             return
         for assembly in list(under_way.values()):
@@ -261,8 +261,8 @@ class LargeParts:
 
     def _close(self, assembly: Assembly) -> None:
         assembly.closed = True
-        under_way = self._open.get(assembly.way)
+        under_way = self._open.get(assembly.route)
         if under_way is not None:
             under_way.pop(assembly.key, None)
             if not under_way:
-                del self._open[assembly.way]
+                del self._open[assembly.route]

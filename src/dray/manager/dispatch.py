@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dray.manager import relay
-from dray.manager.incoming import arrivals, ended_streams
-from dray.manager.peers import links, peers, repairs, telling
+from dray.manager.incoming import arrivals, end_of_stream
+from dray.manager.peers import confirmations, links, peers, repairs
 from dray.manager.relay import Relay
 from dray.manager.requests import (
     admin,
@@ -120,7 +120,7 @@ class Subjects:
         self.uploads = uploads.UploadAges(self.transactions)
         self.holes = repairs.Holes(context)
         self.receives = large_messages.LargeReceives(self.transactions, self.holes)
-        self.sources = telling.Sources(context)
+        self.sources = confirmations.Sources(context)
         self.strangers = peers.Strangers(context)
         self.relay = Relay(context)
         self.links = links.Links(context, self.strangers, self.relay)
@@ -138,8 +138,8 @@ class Subjects:
         self.for_managers: dict[type[frames.Head], Handler] = {
             frames.OpenStream: partial(arrivals.handle_open_stream, self.sources, self.strangers),
             frames.Passed: partial(arrivals.handle_passed, context),
-            frames.EndStream: partial(ended_streams.handle_end_stream, self.sources, self.holes),
-            frames.ConfirmationsTaken: partial(telling.handle_taken, self.sources),
+            frames.EndStream: partial(end_of_stream.handle_end_stream, self.sources, self.holes),
+            frames.ConfirmationsTaken: partial(confirmations.handle_taken, self.sources),
             frames.RepairAnswer: partial(repairs.handle_answer, self.holes),
             **_bound(_RELAY, self.relay),
         }

@@ -16,10 +16,10 @@ from dray.delivery.events import DeliverySettings, Paused
 from dray.delivery.lineage import next_life
 from dray.errors import DrayError, InvalidArgument, ProtocolError, StorePoisoned
 from dray.manager.change import sub_queues
+from dray.manager.change.compaction import Compactor
 from dray.manager.change.expiry import expire
 from dray.manager.change.lqs import FileKeeper, FilesReport
 from dray.manager.change.quarantine import damaged_messages, set_aside
-from dray.manager.change.tidying import Tidier
 from dray.manager.context import MICROSECONDS, Context
 from dray.manager.disk.log_room import window_of
 from dray.manager.disk.queue_files import FollowedFiles
@@ -41,9 +41,9 @@ from dray.manager.events import (
 from dray.manager.facts import AnyFact, LifeBegan, ManagerNamed, encode_fact
 from dray.manager.incoming import arrivals
 from dray.manager.notices import Notice, NoticeKind, Notices
-from dray.manager.peers import repairs, telling
+from dray.manager.peers import confirmations, repairs
 from dray.manager.queue.accounts import Account
-from dray.manager.queue.parts import find_parts
+from dray.manager.queue.part_records import find_parts
 from dray.manager.queue.queues import Queue
 from dray.manager.queue.system import created_at_birth
 from dray.manager.requests import (
@@ -81,7 +81,7 @@ class Manager:
         uploads.take_up(self._subjects.uploads)
         transactions.end_purges(context)
         self._waiters = Waiters(self._subjects.receives)
-        self._tidier = Tidier(context)
+        self._compactor = Compactor(context)
         self._files = None if followed is None else FileKeeper(context, followed)
         self._started = False
 
@@ -119,7 +119,7 @@ class Manager:
         damaged: list[tuple[Queue, list[bytes]]] = []
         for queue in state.queues:
             if queue.stream is None:
-                damaged.append((queue, find_parts(store, queue, state.ways)))
+                damaged.append((queue, find_parts(store, queue, state.arrival_routes)))
                 continue
             queue.stream.began_anew()
             if queue.paused:
@@ -169,7 +169,7 @@ class Manager:
         context = self._context
         effects = context.begin_turn(now)
         if not isinstance(event, Tick):
-            self._tidier.disturbed()
+            self._compactor.disturbed()
         match event:
             case Request():
                 self._request(event)
@@ -194,7 +194,7 @@ class Manager:
             context.follow_up
             or self._subjects.holes.wanted
             or context.disk_room.was_refused
-            or context.state.endings.news
+            or context.state.stream_ends.news
             or sources.waiting_for_room
             or sources.missing_queues
             or context.untold_ends.is_due(context.now)
@@ -208,12 +208,12 @@ class Manager:
         subjects = self._subjects
         self._serve()
         if context.disk_room.take_refusal():
-            self._tidier.room_was_refused()
+            self._compactor.room_was_refused()
         to_tell = context.follow_up.to_tell
         for key in to_tell:
-            telling.tell_source(subjects.sources, key)
+            confirmations.tell_source(subjects.sources, key)
         to_tell.clear()
-        telling.tell_of_ends(subjects.sources)
+        confirmations.tell_of_ends(subjects.sources)
         arrivals.tell_of_room(subjects.sources)
         arrivals.tell_of_new_queues(subjects.sources)
         subjects.links.say_ends()
@@ -231,7 +231,7 @@ class Manager:
         idle, ages = subjects.transactions.idle, subjects.uploads.heap
         expires_us = context.state.expiries.next_us()
         for at in (
-            self._tidier.deadline(),
+            self._compactor.deadline(),
             subjects.sources.waiting_for_room.deadline(),
             context.untold_ends.deadline(),
             None if expires_us is None else expires_us / MICROSECONDS,
@@ -312,7 +312,7 @@ class Manager:
         transactions.abort_idle(subjects.transactions)
         uploads.drop_old(subjects.uploads)
         subjects.links.tick()
-        self._tidier.tick()
+        self._compactor.tick()
         self._waiters.tick()
 
     def _serve(self) -> None:
@@ -321,7 +321,7 @@ class Manager:
         while touched:
             number = next(iter(touched))
             queue = touched.pop(number)
-            self._tidier.grown(queue)
+            self._compactor.grown(queue)
             if queue.stream is None:
                 self._waiters.serve(queue)
             else:

@@ -31,7 +31,7 @@ from dray.large.digests import DIGESTS
 from dray.large.split import read_control
 from dray.manager.change.quarantine import QUARANTINE_NAME
 from dray.manager.queue.index import Entry, unpack
-from dray.manager.queue.parts import find_parts
+from dray.manager.queue.part_records import find_parts
 from dray.model.ids import ManagerId, join_id
 from dray.offline.checking_files import check_audit, check_checkpoints, check_queue_files
 from dray.offline.findings import CheckReport, Findings
@@ -288,7 +288,7 @@ def _check_large(offline: Offline, findings: Findings, damaged: set[tuple[str, i
     for queue in offline.state.queues:
         if queue.stream is not None or any(name == queue.name for name, _ in damaged):
             continue
-        find_parts(offline.heap, queue, offline.state.ways)
+        find_parts(offline.heap, queue, offline.state.arrival_routes)
         for assembly in queue.parts:
             key = join_id(ManagerId(assembly.key.source.hex()), assembly.key.sequence)
             missing = assembly.missing()

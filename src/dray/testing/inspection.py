@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dray.manager.change.tidying import Tidier
+    from dray.manager.change.compaction import Compactor
     from dray.manager.disk.disk_room import DiskRoom
     from dray.manager.facts import AnyFact
     from dray.manager.peers.links import Links
@@ -29,7 +29,7 @@ class Inside:
         """Look into `manager`."""
         self._context = manager._context  # noqa: SLF001 - looked at from outside, on purpose
         self._subjects = manager._subjects  # noqa: SLF001 - likewise
-        self.tidier: Tidier = manager._tidier  # noqa: SLF001 - likewise
+        self.compactor: Compactor = manager._compactor  # noqa: SLF001 - likewise
         self.waiters: Waiters = manager._waiters  # noqa: SLF001 - likewise
 
     @property

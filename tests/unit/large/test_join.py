@@ -17,11 +17,11 @@ class Queue:
         self.parts = LargeParts()
         self.at = 0
 
-    def add(self, key, part, fragment=0, *, count=0, way=1, transaction=1, ended=False):
+    def add(self, key, part, fragment=0, *, count=0, route=1, transaction=1, ended=False):
         self.at += 1
-        seen = PartSeen(self.at, part, key, fragment, count, transaction, 1, "mine", way)
+        seen = PartSeen(self.at, part, key, fragment, count, transaction, 1, "mine", route)
         self.parts.added(seen)
-        self.parts.source_went_on(way, transaction, ended=ended)
+        self.parts.source_went_on(route, transaction, ended=ended)
         return self.at
 
     def send(self, key, count, *, lost=(), **options):
@@ -93,16 +93,16 @@ def test_the_end_of_the_transaction_decides_without_a_trailer(queue):
 
 
 def test_another_way_proves_nothing(queue):
-    queue.add(ONE, Part.HEADER, way=1)
-    queue.send(TWO, 2, way=2, transaction=2)
+    queue.add(ONE, Part.HEADER, route=1)
+    queue.send(TWO, 2, route=2, transaction=2)
     assert queue.states() == {ONE: IN_FLIGHT, TWO: WHOLE}
 
 
 def test_two_sources_interleave(queue):
     for number in range(5):
-        for key, way in ((ONE, 1), (TWO, 2)):
+        for key, route in ((ONE, 1), (TWO, 2)):
             part = (Part.HEADER, *[Part.FRAGMENT] * 3, Part.TRAILER)[number]
-            queue.add(key, part, number, count=3, way=way, transaction=way)
+            queue.add(key, part, number, count=3, route=route, transaction=route)
     assert queue.states() == {ONE: WHOLE, TWO: WHOLE}
     ones, twos = (each.lookup_ids() for each in queue.parts)
     assert (ones, twos) == ([1, 3, 5, 7, 9], [2, 4, 6, 8, 10])
@@ -157,9 +157,9 @@ def test_the_last_part_that_is_taken_ends_it(queue):
 
 
 def test_the_order_is_that_of_first_parts_also_when_one_is_taken(queue):
-    queue.add(ONE, Part.HEADER, way=1)
-    queue.add(TWO, Part.HEADER, way=2, transaction=2)
-    queue.add(ONE, Part.FRAGMENT, 1, way=1)
+    queue.add(ONE, Part.HEADER, route=1)
+    queue.add(TWO, Part.HEADER, route=2, transaction=2)
+    queue.add(ONE, Part.FRAGMENT, 1, route=1)
     queue.parts.removed(PartSeen(1, Part.HEADER, ONE, 0, 0, 1, 0))
     assert [each.key for each in queue.parts] == [TWO, ONE]
     assert (next(iter(queue.parts)).first, next(iter(queue.parts)).last) == (2, 2)

@@ -14,7 +14,7 @@ the confirmation carries the wish to the source (S2-8, S2-9, semantics 1.6 to 1.
 
 A message changes queues by moving its entry: its record may stay where it is, so that neither a
 journal nor a dead-letter queue needs room. Where there is some, small ones are written to a journal
-file at once, others in quiet moments (`tidying.py`). Only where both journals want it, its bytes
+file at once, others in quiet moments (`compaction.py`). Only where both journals want it, its bytes
 are there twice, and those of an express message are written where they last. A copy that a quota
 has no room for is skipped and counted; what happened is not undone by it.
 """
@@ -40,15 +40,15 @@ from dray.manager.queue.index import (
     extent_of,
     is_express,
     lookup_id_of,
+    route_of,
     tail_of,
     unpack,
-    way_of,
     with_class,
     with_expiry,
-    with_way,
+    with_route,
     without_dead_letter,
 )
-from dray.manager.queue.parts import watch_arrivals
+from dray.manager.queue.part_records import watch_arrivals
 from dray.manager.queue.staged import Wish
 from dray.manager.queue.system import COMPUTER_JOURNAL, DEAD_LETTERS, DEAD_TRANSACTIONAL
 from dray.model.classes import Acknowledge, MessageClass, Part, QueueKind
@@ -67,9 +67,9 @@ from dray.wire.record import (
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
+    from dray.manager.queue.arrival_routes import ArrivalRoute
     from dray.manager.queue.index import Entry
     from dray.manager.queue.queues import Queue
-    from dray.manager.queue.ways import Way
     from dray.store.store import Store
 
 RECEIVED = MessageClass.ACK_RECEIVE
@@ -116,7 +116,7 @@ class Departures:
             return
         if keeper is None and not copies:
             if message_class != RECEIVED and queue.kind not in _KEEPERS:
-                self._ended[queue, way_of(tail_of(packed)), message_class] += 1
+                self._ended[queue, route_of(tail_of(packed)), message_class] += 1
             return
         # No time runs where it is kept.
         tail = with_expiry(tail_of(packed), 0)
@@ -131,7 +131,7 @@ class Departures:
         """
         if packed is None:
             return False
-        copies, tail = copies_of(packed), with_expiry(with_way(tail_of(packed), 0), 0)
+        copies, tail = copies_of(packed), with_expiry(with_route(tail_of(packed), 0), 0)
         if message_class == RECEIVED:
             return bool(copies & COPY_JOURNAL) and self.move(COMPUTER_JOURNAL, tail)
         if not copies & COPY_DEAD_LETTER:
@@ -148,9 +148,9 @@ class Departures:
         header, _ = record_of(self._context.store, entry)
         if not is_kept(header, message_class):
             return False
-        if entry.way and header.copies & COPY_DEAD_LETTER:
+        if entry.route and header.copies & COPY_DEAD_LETTER:
             return False
-        tail = with_expiry(with_way(tail_of(packed), 0), 0)
+        tail = with_expiry(with_route(tail_of(packed), 0), 0)
         return self.move(DEAD_TRANSACTIONAL, with_class(tail, message_class))
 
     def joining(self) -> list[tuple[int, bytes]]:
@@ -167,8 +167,8 @@ class Departures:
 
     def note_ends(self) -> None:
         """After the fact: note the ends of which no sender is told."""
-        for (queue, way, message_class), count in self._ended.items():
-            note_ends(self._context, queue, message_class, way=way, count=count)
+        for (queue, route, message_class), count in self._ended.items():
+            note_ends(self._context, queue, message_class, route=route, count=count)
 
     def watch(self) -> None:
         """After the fact: let those who watch the queues know what has joined them."""
@@ -189,9 +189,9 @@ class Departures:
         entry = unpack(packed)
         kept = self.refused(packed, message_class)
         header, properties = record_of(self._context.store, entry)
-        way = self._context.state.ways.numbered(entry.way)
-        told = message_class | KEPT_THERE if kept and way is not None else message_class
-        self.tell(header, properties, told, way=way, kind=kind_of(entry.file))
+        route = self._context.state.arrival_routes.numbered(entry.route)
+        told = message_class | KEPT_THERE if kept and route is not None else message_class
+        self.tell(header, properties, told, route=route, kind=kind_of(entry.file))
         kept_in = DEAD_TRANSACTIONAL if kept else 0
         warn_of_end(self._context, queue.name, message_class, kept_in=kept_in)
 
@@ -199,18 +199,18 @@ class Departures:
         self, queue: Queue, entry: Entry, tail: bytes, message_class: int, *, kept: bool
     ) -> None:
         header, properties = record_of(self._context.store, entry)
-        way = self._context.state.ways.numbered(entry.way)
+        route = self._context.state.arrival_routes.numbered(entry.route)
         kept_here = (
-            entry.way
+            entry.route
             and message_class != RECEIVED
             and entry.copies & COPY_DEAD_LETTER
             and not queue.options.transactional
         )
         told = message_class | KEPT_THERE if kept_here else message_class
-        is_told = self.tell(header, properties, told, way=way, kind=kind_of(entry.file))
-        if entry.way and message_class != RECEIVED and not is_told:
-            self._ended[queue, entry.way, message_class] += 1
-        if not entry.way:
+        is_told = self.tell(header, properties, told, route=route, kind=kind_of(entry.file))
+        if entry.route and message_class != RECEIVED and not is_told:
+            self._ended[queue, entry.route, message_class] += 1
+        if not entry.route:
             kept_in = 0
             if message_class == RECEIVED and entry.copies & COPY_JOURNAL:
                 self._join(self._context.state.queues.numbered(COMPUTER_JOURNAL), tail, copy=kept)
@@ -228,7 +228,7 @@ class Departures:
         properties: Properties,
         message_class: int,
         *,
-        way: Way | None,
+        route: ArrivalRoute | None,
         final: bool = True,
         kind: Kind = Kind.RECOVERABLE,
     ) -> bool:
@@ -240,7 +240,7 @@ class Departures:
         administration_queue = properties.administration_queue or ""
         if not wanted_by(Acknowledge(header.acknowledge), message_class):
             administration_queue = ""
-        if way is None:
+        if route is None:
             if administration_queue:
                 subject = _subject(header, properties)
                 self.wishes.append(Wish(administration_queue, message_class, *subject, kind))
@@ -253,15 +253,15 @@ class Departures:
                 message_class,
                 administration_queue,
                 _subject(header, properties).label,
-                way.told_origin,
+                route.told_origin,
                 sequence=header.sequence,
             )
-            self.pass_on(way, word)
+            self.pass_on(route, word)
         return is_told
 
-    def pass_on(self, way: Way, told: Confirmation) -> None:
+    def pass_on(self, route: ArrivalRoute, told: Confirmation) -> None:
         """Tell the source of a way."""
-        self._confirmations.setdefault((way.source, way.stream), []).append(told)
+        self._confirmations.setdefault((route.source, route.stream), []).append(told)
 
     def _join(self, queue: Queue, tail: bytes, *, copy: bool = False) -> bool:
         joining = self._joining.get(queue.number)
@@ -370,11 +370,11 @@ def delivered(context: Context, queue: Queue, upto: int) -> tuple[int, bytes]:
         if len(waiting) == most:
             return reached, b"".join(waiting)
         reached = lookup_id_of(packed)
-        entry, tail = unpack(packed), with_way(tail_of(packed), queue.number)
+        entry, tail = unpack(packed), with_route(tail_of(packed), queue.number)
         kept = entry.copies & _KEPT
         if not queue.destination_transactional and entry.marks & MARK_SINGLE:
             kept, tail = entry.copies & COPY_JOURNAL, without_dead_letter(tail)
-        if kept and not entry.way:
+        if kept and not entry.route:
             ends_us = _ends_us(context, entry) if entry.expires_us else 0
             if is_express(tail):
                 try:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from dray.delivery.incoming import StreamKey
 from dray.errors import AccessDenied, NotTransactional, QueueNotFound, QuotaExceeded
 from dray.manager.notices import NoticeKind
-from dray.manager.queue.index import tail_of, way_of
+from dray.manager.queue.index import route_of, tail_of
 from dray.model.classes import MessageClass
 from dray.wire.record import COPY_DEAD_LETTER, FLAG_NO_DEAD_LETTER
 
@@ -184,16 +184,16 @@ def warn_of_end(
 
 
 def note_ends(
-    context: Context, queue: Queue, message_class: int, *, way: int, count: int = 1
+    context: Context, queue: Queue, message_class: int, *, route: int, count: int = 1
 ) -> None:
     """Messages of a queue have ended, of which their senders asked nothing.
 
     Those that came by a way are counted for their source; of others the operator reads at once.
     """
-    if not way:
+    if not route:
         warn_of_end(context, queue.name, message_class, times=count)
         return
-    came_by = context.state.ways.numbered(way)
+    came_by = context.state.arrival_routes.numbered(route)
     if came_by is None:
         # Nobody is left to be told: it is forgotten when its stream has ended.
         return
@@ -207,5 +207,5 @@ def held_in(queues: Iterable[Queue]) -> Counter[tuple[Queue, int]]:
     found: Counter[tuple[Queue, int]] = Counter()
     for queue in queues:
         for packed in queue.index.everything():
-            found[queue, way_of(tail_of(packed))] += 1
+            found[queue, route_of(tail_of(packed))] += 1
     return found

@@ -16,8 +16,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.ends import warn_of_end
-from dray.manager.change.happening import Happening, forget_parts
 from dray.manager.change.purging import portions
 from dray.manager.queue.costs import cost_of_leaving
 from dray.manager.queue.index import expires_us_of, lookup_id_of, unpack
@@ -55,18 +55,18 @@ def expire(context: Context) -> None:
             break
     if not expired:
         return
-    happening = Happening(context)
+    fact = CommitFact(context)
     for number, found in expired.items():
         queue, lookup_ids = context.state.queues.numbered(number), list(found)
         if number == ORDER_QUEUE:
-            _in_doubt(context, happening, queue, lookup_ids)
+            _in_doubt(context, fact, queue, lookup_ids)
             context.awaiting.forget(lookup_ids)
             continue
         if queue.stream is not None:
-            lookup_ids = _leave_doubtful(context, happening, queue, lookup_ids)
+            lookup_ids = _leave_doubtful(context, fact, queue, lookup_ids)
         forget_parts(context, queue, lookup_ids, 0)
-        happening.leave(queue, lookup_ids, _why(queue))
-    happening.record()
+        fact.leave(queue, lookup_ids, _why(queue))
+    fact.record()
 
 
 def give_up(context: Context, queue: Queue) -> Iterator[None]:
@@ -83,9 +83,9 @@ def give_up(context: Context, queue: Queue) -> Iterator[None]:
         if unpack(packed).left_by == queue.number
     ]
     for found in portions(context, waiting, unconfirmed):
-        happening = Happening(context)
-        _in_doubt(context, happening, waiting, found)
-        happening.record()
+        fact = CommitFact(context)
+        _in_doubt(context, fact, waiting, found)
+        fact.record()
         yield
     context.awaiting.forget(unconfirmed)
     sent = [
@@ -94,9 +94,9 @@ def give_up(context: Context, queue: Queue) -> Iterator[None]:
         if queue.stream.may_be_delivered(lookup_id)
     ]
     for found in portions(context, queue, sent):
-        happening = Happening(context)
-        _leave_doubtful(context, happening, queue, found)
-        happening.record()
+        fact = CommitFact(context)
+        _leave_doubtful(context, fact, queue, found)
+        fact.record()
         yield
 
 
@@ -125,25 +125,25 @@ def _why(queue: Queue) -> MessageClass:
 
 
 def _leave_doubtful(
-    context: Context, happening: Happening, queue: Queue, lookup_ids: list[int]
+    context: Context, fact: CommitFact, queue: Queue, lookup_ids: list[int]
 ) -> list[int]:
     """Take out what the destination may have, if it was only forwarded by telling so; the rest."""
     assert queue.stream is not None, "only what has a stream is sent"
     stream = queue.stream
     doubtful = [each for each in lookup_ids if stream.may_be_delivered(each)]
     own = [each for each in doubtful if _is_own(queue, each)]
-    _in_doubt(context, happening, queue, own)
+    _in_doubt(context, fact, queue, own)
     forwarded = [each for each in doubtful if each not in set(own)]
-    happening.leave(queue, forwarded, _DOUBT)
+    fact.leave(queue, forwarded, _DOUBT)
     return [each for each in lookup_ids if each not in set(doubtful)]
 
 
 def _is_own(queue: Queue, lookup_id: int) -> bool:
     packed = queue.index.find(lookup_id)
-    return packed is not None and not unpack(packed).way
+    return packed is not None and not unpack(packed).route
 
 
-def _in_doubt(context: Context, happening: Happening, queue: Queue, lookup_ids: list[int]) -> None:
+def _in_doubt(context: Context, fact: CommitFact, queue: Queue, lookup_ids: list[int]) -> None:
     """Keep as dead letters what the destination may have; nobody is told what is not known.
 
     The operator reads of it, for the message may never have been received.
@@ -151,8 +151,8 @@ def _in_doubt(context: Context, happening: Happening, queue: Queue, lookup_ids: 
     for lookup_id in lookup_ids:
         packed = queue.index.find(lookup_id)
         if packed is not None:
-            kept = happening.departures.confirmed(packed, _DOUBT)
+            kept = fact.departures.confirmed(packed, _DOUBT)
             sent_by = context.state.queues.get(unpack(packed).left_by) or queue
             kept_in = DEAD_TRANSACTIONAL if kept else 0
             warn_of_end(context, sent_by.name, _DOUBT, kept_in=kept_in)
-    happening.drop(queue, lookup_ids)
+    fact.drop(queue, lookup_ids)

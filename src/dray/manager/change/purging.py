@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.ends import is_refusal
-from dray.manager.change.happening import Happening, forget_parts
 from dray.manager.facts import PurgePending, pack_lookups
 from dray.manager.queue.costs import POSITION_BYTES, cost_of_leaving
 from dray.manager.queue.index import TAIL_BYTES, lookup_id_of
@@ -86,9 +86,9 @@ def leave_all(
 
 def leave(context: Context, queue: Queue, lookup_ids: list[int], why: int) -> None:
     """Messages leave a queue for good, in one fact; see `portion` for how many may."""
-    happening = Happening(context)
-    happening.leave(queue, lookup_ids, why)
-    happening.record()
+    fact = CommitFact(context)
+    fact.leave(queue, lookup_ids, why)
+    fact.record()
 
 
 def purge(

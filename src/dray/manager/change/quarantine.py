@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.events import Body
     from dray.manager.queue.index import Entry
-    from dray.manager.queue.parts import Records
+    from dray.manager.queue.part_records import Records
     from dray.manager.queue.queues import Queue
     from dray.manager.state.state import State
 
@@ -116,15 +116,15 @@ def set_aside(
     """
     told = list(_told(context, damaged)) if tell_sources else []
     asked = COPY_DEAD_LETTER if tell_sources else 0
-    ways = Counter(each.way for each in map(unpack, damaged) if not each.copies & asked)
+    routes = Counter(each.route for each in map(unpack, damaged) if not each.copies & asked)
     damaged = _without_express(context, queue, damaged)
     if damaged or told:
         _move_aside(context, queue, damaged, told)
-    for way, count in ways.items():
+    for route, count in routes.items():
         # Of its own messages the operator of this manager reads here.
-        if way:
+        if route:
             why = MessageClass.NACK_RECEIVE_REJECTED | DAMAGED_THERE
-            note_ends(context, queue, why, way=way, count=count)
+            note_ends(context, queue, why, route=route, count=count)
 
 
 def _move_aside(
@@ -193,11 +193,11 @@ def _told(context: Context, damaged: list[bytes]) -> Iterator[tuple[str, int, li
     """Confirmations for the sources of damaged messages; of a message only its number is known."""
     for packed in damaged:
         entry = unpack(packed)
-        way = context.state.ways.numbered(entry.way)
-        if way is not None and entry.copies & COPY_DEAD_LETTER:
+        route = context.state.arrival_routes.numbered(entry.route)
+        if route is not None and entry.copies & COPY_DEAD_LETTER:
             why = MessageClass.NACK_RECEIVE_REJECTED
-            told = Confirmation(entry.number, why, "", "", way.told_origin)
-            yield way.source, way.stream, [told]
+            told = Confirmation(entry.number, why, "", "", route.told_origin)
+            yield route.source, route.stream, [told]
 
 
 def _as_it_lies(packed: bytes) -> bytes:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dray.manager.events import Body
-    from dray.manager.queue.parts import Records
+    from dray.manager.queue.part_records import Records
     from dray.store.heap.heap import Extent
 
 _READ_AT_ONCE_BYTES = 64 * KIB

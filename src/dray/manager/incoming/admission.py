@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dray.manager.change.commit_fact import bury
 from dray.manager.change.departures import Departures
 from dray.manager.change.ends import KEPT_THERE
 from dray.manager.change.express import admit
-from dray.manager.change.happening import bury
 from dray.manager.disk.placing import place_all
 from dray.manager.facts import Accepted
 from dray.manager.incoming.arrival import Arrival, Judged
-from dray.manager.incoming.going_on import watch_ends, what_goes_on
+from dray.manager.incoming.open_transactions import follow_transactions, watch_ends
 from dray.manager.queue.costs import cost_of_accepting
 from dray.manager.queue.index import TAIL_BYTES, is_express, pack_tail, with_class
-from dray.manager.queue.parts import seen_in_record
+from dray.manager.queue.part_records import seen_in_record
 from dray.manager.queue.staged import Staged
 from dray.model.classes import MessageClass
 from dray.model.limits import HOPS_MAX
@@ -120,7 +120,7 @@ def _admit_run(context: Context, queue: Queue, arrival: Arrival, judged: list[Ju
     )
     size = sum(span.length for span in spans)
     context.disk_room.check(size, fact_bytes=len(spans) * TAIL_BYTES)
-    context.state.ways.check_room(arrival.way(at, queue) for at, _, _ in judged)
+    context.state.arrival_routes.check_room(arrival.route(at, queue) for at, _, _ in judged)
     # What cannot be read is refused before anything is placed for it.
     properties = {at: read_properties(body, headers[at], offset) for at, offset, _ in judged}
     places = iter(place_all(context.store, body, spans))
@@ -129,17 +129,17 @@ def _admit_run(context: Context, queue: Queue, arrival: Arrival, judged: list[Ju
     dead: list[bytes] = []
     express: list[bytes] = []
     admitted: list[tuple[int, int]] = []
-    ways = _Numbering(context, queue, arrival)
-    tail_of = _tails(context, queue, arrival, ways)
+    routes = _Numbering(context, queue, arrival)
+    tail_of = _tails(context, queue, arrival, routes)
     for at, offset, why in judged:
         header = headers[at]
         if why is not None and at not in kept_here:
-            departures.tell(header, properties[at], why, way=arrival.way(at, queue))
+            departures.tell(header, properties[at], why, route=arrival.route(at, queue))
             continue
         tail = tail_of(at, next(places))
         if why is not None:
-            way = arrival.way(at, queue)
-            departures.tell(header, properties[at], why | KEPT_THERE, way=way)
+            route = arrival.route(at, queue)
+            departures.tell(header, properties[at], why | KEPT_THERE, route=route)
             dead.append(with_class(tail, why))
             continue
         if is_express(tail):
@@ -149,17 +149,17 @@ def _admit_run(context: Context, queue: Queue, arrival: Arrival, judged: list[Ju
             admitted.append((at, offset))
         if header.acknowledge and not queue.outgoing:
             arrived = MessageClass.ACK_REACH_QUEUE
-            way = arrival.way(at, queue)
-            departures.tell(header, properties[at], arrived, way=way, final=False)
+            route = arrival.route(at, queue)
+            departures.tell(header, properties[at], arrived, route=route, final=False)
     told = [each for _, _, confirmations in departures.confirmations() for each in confirmations]
     upto = head.envelopes[judged[-1][0]].number
-    going, cut_short = what_goes_on(context, queue, arrival, judged)
+    going, cut_short = follow_transactions(context, queue, arrival, judged)
     if express:
         admit(context, queue, b"".join(express))
     context.record(
         Accepted(
             key.source, key.stream, head.sequence_id, upto, queue.number, context.now_us,
-            b"".join(tails), told, ways.new_origins, going, queue.outgoing and cut_short, life,
+            b"".join(tails), told, routes.new_origins, going, queue.outgoing and cut_short, life,
         )
     )  # fmt: skip
     if dead:
@@ -188,7 +188,7 @@ class _Numbering:
     """Numbers of ways, also of those that the fact to be recorded is the first to use."""
 
     def __init__(self, context: Context, queue: Queue, arrival: Arrival) -> None:
-        self._known = context.state.ways
+        self._known = context.state.arrival_routes
         self._queue = queue
         self._arrival = arrival
         self._numbers: dict[bytes, int] = {}
@@ -199,17 +199,17 @@ class _Numbering:
         source = self._arrival.headers[at].source
         number = self._numbers.get(source)
         if number is None:
-            way = self._arrival.way(at, self._queue)
-            number = self._known.number(way)
+            route = self._arrival.route(at, self._queue)
+            number = self._known.number(route)
             if not number:
-                self.new_origins.append(way.origin)
+                self.new_origins.append(route.origin)
                 number = self._known.last + len(self.new_origins)
             self._numbers[source] = number
         return number
 
 
 def _tails(
-    context: Context, queue: Queue, arrival: Arrival, ways: _Numbering
+    context: Context, queue: Queue, arrival: Arrival, routes: _Numbering
 ) -> Callable[[int, Extent], bytes]:
     """How to make the tail of a message of the frame that is placed."""
     envelopes, headers, now_us = arrival.head.envelopes, arrival.headers, context.now_us
@@ -226,12 +226,12 @@ def _tails(
         )  # fmt: skip
         hops = envelope.move_count + 1 if outgoing else 0
         if not transactional:
-            return pack_tail(record, 0, now_us, way=ways.number(at), hops=hops)
+            return pack_tail(record, 0, now_us, route=routes.number(at), hops=hops)
         return pack_tail(
             record,
             envelope.transaction,
             now_us,
-            way=ways.number(at),
+            route=routes.number(at),
             ordinal=envelope.ordinal,
             marks=envelope.marks,
             following=envelope.following,
@@ -247,10 +247,12 @@ def _watch_parts(
     first = queue.next_lookup_id - len(admitted)
     for lookup_id, (at, offset) in enumerate(admitted, first):
         envelope, header = arrival.head.envelopes[at], arrival.headers[at]
-        way = context.state.ways.number(arrival.way(at, queue))
+        route = context.state.arrival_routes.number(arrival.route(at, queue))
         if header.part:
             seen = seen_in_record(header, arrival.body, offset)
             transaction = envelope.transaction
-            queue.parts.added(seen._replace(lookup_id=lookup_id, transaction=transaction, way=way))
+            queue.parts.added(
+                seen._replace(lookup_id=lookup_id, transaction=transaction, route=route)
+            )
         ended = bool(envelope.marks & MARK_LAST)
-        queue.parts.source_went_on(way, envelope.transaction, ended=ended)
+        queue.parts.source_went_on(route, envelope.transaction, ended=ended)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dray.delivery.incoming import StreamKey
 from dray.manager.change.express import kind_in
 from dray.manager.disk.placing import Span
-from dray.manager.queue.ways import Way
+from dray.manager.queue.arrival_routes import ArrivalRoute
 from dray.model.classes import MessageClass
 from dray.store.kinds import Kind
 from dray.wire.frames import MARK_SINGLE, Data
@@ -33,9 +33,11 @@ class Arrival(NamedTuple):
     life: int
     """The life of its source, 0 if that of the message accepted before."""
 
-    def way(self, at: int, queue: Queue) -> Way:
+    def route(self, at: int, queue: Queue) -> ArrivalRoute:
         """By which way one of its messages comes."""
-        return Way(self.key.source, self.key.stream, self.headers[at].source.hex(), queue.number)
+        return ArrivalRoute(
+            self.key.source, self.key.stream, self.headers[at].source.hex(), queue.number
+        )
 
     def spans(self, judged: Iterable[Judged], queue: Queue) -> list[Span]:
         """Where in the body the records of some of its messages are, and where they belong.

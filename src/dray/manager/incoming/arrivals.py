@@ -17,10 +17,10 @@ from dray.manager.disk.placing import check_records
 from dray.manager.facts import Accepted
 from dray.manager.incoming.admission import admit_new
 from dray.manager.incoming.arrival import Arrival
-from dray.manager.incoming.ended_streams import reopen
-from dray.manager.incoming.going_on import check_ends
+from dray.manager.incoming.end_of_stream import reopen
+from dray.manager.incoming.open_transactions import check_ends
 from dray.manager.peers import peers
-from dray.manager.peers.telling import tell_source
+from dray.manager.peers.confirmations import tell_source
 from dray.manager.peers.waiting_for_room import Waiting
 from dray.model.classes import QueueKind
 from dray.model.names import parse_queue_address
@@ -34,8 +34,8 @@ from dray.wire.frames import (
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
+    from dray.manager.peers.confirmations import Sources
     from dray.manager.peers.peers import Strangers
-    from dray.manager.peers.telling import Sources
     from dray.manager.queue.queues import Queue
     from dray.manager.session import Session
 
@@ -180,14 +180,14 @@ def handle_passed(context: Context, session: Session, _request_id: int, head: Pa
     if not context.state.incoming.admissible(key, head.sequence_id, head.previous, [head.upto]):
         going = {(each.origin, each.transaction) for each in head.going}
         ended = [
-            (number, way, transaction)
-            for number, way, transaction in context.state.ways.going_by(*key)
-            if way.queue == queue.number and (way.origin, transaction) not in going
+            (number, route, transaction)
+            for number, route, transaction in context.state.arrival_routes.going_by(*key)
+            if route.queue == queue.number and (route.origin, transaction) not in going
         ]
         context.record(
             Accepted(
                 key.source, key.stream, head.sequence_id, head.upto, queue.number, context.now_us,
-                b"", going=[(way.origin, 0) for _, way, _ in ended],
+                b"", going=[(route.origin, 0) for _, route, _ in ended],
                 passed=queue.outgoing and bool(ended),
                 life=peers.meet(context, session, context.state.incoming.life(key)),
             )

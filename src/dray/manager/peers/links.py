@@ -48,6 +48,7 @@ from dray.manager.facts import (
 )
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import peers
+from dray.manager.peers.confirmations import act_on, hear_of_ends, is_sensible
 from dray.manager.peers.linking import (
     Link,
     LinkState,
@@ -59,7 +60,6 @@ from dray.manager.peers.linking import (
 )
 from dray.manager.peers.repairs import answer
 from dray.manager.peers.stream_timers import StreamTimers
-from dray.manager.peers.telling import act_on, hear_of_ends, is_sensible
 from dray.manager.peers.transmission import data, passed
 from dray.manager.queue.index import lookup_id_of
 from dray.manager.transactions.transactions import take
@@ -117,8 +117,8 @@ class Links:
         self._timers = StreamTimers(context.state.queues)
         for queue in context.state.queues.outgoing():
             self._look_at(queue)
-        for ending in context.state.endings:
-            self._link(ending.peer)
+        for end in context.state.stream_ends:
+            self._link(end.peer)
 
     def steer(self, queue: Queue, event: StreamEvent) -> None:
         """Give an event to an outgoing queue's stream and do what it decides."""
@@ -211,8 +211,8 @@ class Links:
             case RepairWanted():
                 self._repair(peer, frame.head)
             case StreamEnded(stream):
-                ending = self.context.state.endings.get(stream)
-                if ending is not None and ending.peer == peer:
+                end = self.context.state.stream_ends.get(stream)
+                if end is not None and end.peer == peer:
                     self.context.record(EndForgotten(stream))
             case Failed(_, sentence):
                 self._suspicious = True
@@ -241,7 +241,7 @@ class Links:
         for queue in self._leading_to(link):
             link.told.add(queue.number)
             self.steer(queue, LinkReady(link.past))
-        self._say_ends(link, context.state.endings.of(peer))
+        self._say_ends(link, context.state.stream_ends.of(peer))
 
     def tick(self) -> None:
         """Dial what is due, give up on who does not answer, let streams look at their timers."""
@@ -260,11 +260,11 @@ class Links:
 
     def say_ends(self) -> None:
         """Tell of streams that ended in this turn, to whom is connected; others when they are."""
-        endings = self.context.state.endings
-        for ending in endings.take_news():
-            link = self._link(ending.peer)
+        stream_ends = self.context.state.stream_ends
+        for end in stream_ends.take_news():
+            link = self._link(end.peer)
             if link.state is LinkState.WELCOMED:
-                self._say_ends(link, [ending.stream])
+                self._say_ends(link, [end.stream])
 
     def deadline(self) -> float | None:
         """When the next attempt or resend is due."""
@@ -320,7 +320,7 @@ class Links:
 
         Or whether a file transfer goes that way, or the peer is to be told that a stream has ended.
         """
-        if self._relay.wants(link.peer) or self.context.state.endings.wants(link.peer):
+        if self._relay.wants(link.peer) or self.context.state.stream_ends.wants(link.peer):
             return True
         while link.wanting:
             number = next(iter(link.wanting))
@@ -338,7 +338,7 @@ class Links:
         """Give up on peers that could not be told for too long."""
         context = self.context
         before_us = context.now_us - int(END_AGE_S_MAX * MICROSECONDS)
-        while (old := context.state.endings.oldest_before(before_us)) is not None:
+        while (old := context.state.stream_ends.oldest_before(before_us)) is not None:
             if context.log_room.has_said_enough:
                 return
             sentence = (

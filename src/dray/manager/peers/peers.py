@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 from dray.delivery.lineage import LIVES_KEPT, lineage_of
 from dray.errors import Misuse, ProtocolError, StoreFull
+from dray.manager.change.commit_fact import CommitFact
 from dray.manager.change.departures import entries_at
 from dray.manager.change.ends import KEPT_THERE, note_ends, warn_of_end
-from dray.manager.change.happening import Happening
 from dray.manager.change.purging import portions
 from dray.manager.events import CloseSession, Peer
 from dray.manager.facts import (
@@ -34,8 +34,8 @@ from dray.manager.peers.linking import address_of
 from dray.manager.queue.index import (
     extent_of,
     lookup_id_of,
+    route_of,
     tail_of,
-    way_of,
     with_class,
     with_expiry,
 )
@@ -290,15 +290,15 @@ def _to_dead_letters(
     for found in portions(context, queue, lookup_ids):
         entries = entries_at(queue, found)
         context.ledger.check(dead, sum(extent_of(tail_of(each)).length for each in entries))
-        happening = Happening(context)
+        fact = CommitFact(context)
         for packed in entries:
             tail = with_class(with_expiry(tail_of(packed), 0), IN_DOUBT)
-            if not happening.departures.move(DEAD_TRANSACTIONAL, tail):
+            if not fact.departures.move(DEAD_TRANSACTIONAL, tail):
                 raise StoreFull(
                     "the disk has no room for the dead letters; make room and try again"
                 )
-        happening.drop(queue, found)
-        happening.record()
+        fact.drop(queue, found)
+        fact.record()
         _note_discarded(context, queue, entries)
         yield
     finished()
@@ -306,9 +306,9 @@ def _to_dead_letters(
 
 def _note_discarded(context: Context, queue: Queue, entries: list[bytes]) -> None:
     """Have the operators of the sources of messages read that they are dead letters here."""
-    for way, count in Counter(way_of(tail_of(each)) for each in entries).items():
-        if way:
-            note_ends(context, queue, IN_DOUBT | KEPT_THERE, way=way, count=count)
+    for route, count in Counter(route_of(tail_of(each)) for each in entries).items():
+        if route:
+            note_ends(context, queue, IN_DOUBT | KEPT_THERE, route=route, count=count)
         else:
             kept_in = DEAD_TRANSACTIONAL
             warn_of_end(context, queue.name, IN_DOUBT, kept_in=kept_in, times=count)

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 from dray.delivery.incoming import StreamKey
 from dray.errors import InvalidQueueName, QuotaExceeded
 from dray.large.join import SequenceKey
+from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.departures import entries_at, record_of
-from dray.manager.change.happening import Happening, forget_parts
 from dray.manager.change.names import known
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.index import as_group, tail_of, unpack
-from dray.manager.queue.parts import part_seen
+from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.system import DEAD_TRANSACTIONAL
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import FRAGMENTS_MAX, REPAIRS_MAX
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from dray.large.join import Assembly, Missing
     from dray.manager.context import Context
-    from dray.manager.peers.telling import Sources
+    from dray.manager.peers.confirmations import Sources
     from dray.manager.queue.queues import Queue
     from dray.manager.session import Session
 
@@ -78,17 +78,17 @@ def may_be_filled(holes: Holes, queue: Queue, assembly: Assembly, *, again: bool
     context = holes.context
     if assembly.refused:
         return False
-    way = context.state.ways.numbered(assembly.way)
-    if way is None:
+    route = context.state.arrival_routes.numbered(assembly.route)
+    if route is None:
         send_again(context, queue, assembly.key, lacking(assembly))
         if not assembly.whole:
             assembly.refused = _NOT_KEPT if not _has_copies(context, queue, assembly) else _GONE
         return False
-    wanted = Wanted(StreamKey(way.source, way.stream), queue.number, assembly.key)
+    wanted = Wanted(StreamKey(route.source, route.stream), queue.number, assembly.key)
     known = wanted in holes.wanted
     if context.state.outbox.has_ended(wanted.stream):
         assembly.refused = _DELETED
-    elif way.told_origin:
+    elif route.told_origin:
         assembly.refused = _FORWARDED
     elif not _has_copies(context, queue, assembly):
         assembly.refused = _NOT_KEPT
@@ -214,7 +214,7 @@ def _has_copies(context: Context, queue: Queue, assembly: Assembly) -> bool:
     if first is None:
         return False
     header, _ = record_of(context.store, first)
-    if not first.way:
+    if not first.route:
         return bool(header.copies & COPY_DEAD_LETTER)
     return not header.flags & FLAG_NO_DEAD_LETTER
 
@@ -233,10 +233,10 @@ def _move(context: Context, dead: Queue, lookup_ids: list[int], queue: Queue) ->
     context.ledger.check(queue, sum(unpack(packed).length for packed in entries))
     tails = [as_group(tail_of(packed)) for packed in entries]
     forget_parts(context, dead, lookup_ids, 0)
-    happening = Happening(context)
-    happening.drop(dead, lookup_ids)
-    happening.join_again(queue, tails)
-    happening.record()
+    fact = CommitFact(context)
+    fact.drop(dead, lookup_ids)
+    fact.join_again(queue, tails)
+    fact.record()
 
 
 def _on_their_way(context: Context, queue: Queue, key: SequenceKey) -> set[int | str]:

@@ -32,7 +32,9 @@ def data(
         if not packed:
             return None
     envelopes = stream_envelopes_in(packed, effect.base, partial(_left_us, context))
-    short = _ended_short(context, queue, effect, packed) if len(queue.ended_short) else []
+    short = (
+        _ended_short(context, queue, effect, packed) if len(queue.truncated_transactions) else []
+    )
     head = Data(queue.number, effect.sequence_id, effect.previous, envelopes, short)
     return head, stream_bodies_in(context.store, packed)
 
@@ -42,7 +44,7 @@ def passed(context: Context, queue: Queue, effect: PassOver) -> tuple[Passed, Bo
     if queue.index.aside_count:
         # A message that cannot be read has not gone: it may be mended.
         return None
-    going = [Going(*each) for each in context.state.ways.going_into(queue.number)]
+    going = [Going(*each) for each in context.state.arrival_routes.going_into(queue.number)]
     return Passed(queue.number, *effect, going), ()
 
 
@@ -51,11 +53,11 @@ def _ended_short(
 ) -> list[EndedShort]:
     """Origins with a transaction truncated between the last frame and the end of this one."""
     after, upto = effect.base + effect.previous, max(positions_in(packed), default=0)
-    ways = context.state.ways
+    routes = context.state.arrival_routes
     return [
-        EndedShort(position - effect.base, way.origin if way is not None else "")
-        for position, number in queue.ended_short.between(after, upto)
-        for way in (ways.numbered(number),)
+        EndedShort(position - effect.base, route.origin if route is not None else "")
+        for position, number in queue.truncated_transactions.between(after, upto)
+        for route in (routes.numbered(number),)
     ]
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dray.manager.queue.index import KEY_BYTES, TAIL_BYTES, copies_of, place_in, way_of
+from dray.manager.queue.index import KEY_BYTES, TAIL_BYTES, copies_of, place_in, route_of
 from dray.wire.record import HEADER_BYTES, WANTS_ACKNOWLEDGMENTS, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dray.manager.queue.parts import Records
+    from dray.manager.queue.part_records import Records
     from dray.manager.queue.queues import Queue
     from dray.wire.record import RecordHeader
 
@@ -44,7 +44,7 @@ def cost_of_leaving(packed: bytes, *, always_told: bool = False) -> int:
     `always_told` if something follows from its end although its sender wanted nothing.
     """
     copies = copies_of(packed)
-    if copies & WANTS_ACKNOWLEDGMENTS or (always_told and way_of(packed[KEY_BYTES:])):
+    if copies & WANTS_ACKNOWLEDGMENTS or (always_told and route_of(packed[KEY_BYTES:])):
         return TOLD_BYTES
     return POSITION_BYTES + KEPT_BYTES * bool(copies or always_told)
 
@@ -72,7 +72,7 @@ def cost_of_receiving(store: Records, queue: Queue, found: Iterable[bytes]) -> i
         if copies:
             cost += KEPT_BYTES
         if copies & WANTS_ACKNOWLEDGMENTS:
-            cost += _told_bytes(store, packed) if way_of(packed[KEY_BYTES:]) else _OWN_BYTES
+            cost += _told_bytes(store, packed) if route_of(packed[KEY_BYTES:]) else _OWN_BYTES
     return cost
 
 

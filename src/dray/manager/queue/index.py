@@ -59,8 +59,8 @@ _CLASS = struct.Struct("<H")
 _CLASS_AT = _KIND_AT - _CLASS.size
 _EXPIRES = struct.Struct("<Q")
 _EXPIRES_AT = _CLASS_AT - 1 - 2 * 4 - _EXPIRES.size
-_WAY = struct.Struct("<I")
-_WAY_AT = _CLASS_AT - 1 - 2 * 4
+_ROUTE = struct.Struct("<I")
+_ROUTE_AT = _CLASS_AT - 1 - 2 * 4
 _NUMBER = struct.Struct("<Q")
 _NUMBER_AT = 16
 _NUMBERS_IN_ENTRIES = struct.Struct(
@@ -105,8 +105,8 @@ class Entry(NamedTuple):
     arrived_us: int
     expires_us: int
     """When it leaves its queue if nobody takes it before; 0 is never."""
-    way: int
-    """The number of the way it came by (`ways.py`); 0 if it was sent here."""
+    route: int
+    """The number of the way it came by (`arrival_routes.py`); 0 if it was sent here."""
     ordinal: int
     """Its place among what its transaction sent to the queue, from 1; 0 outside transactions."""
     marks: int
@@ -124,7 +124,7 @@ class Entry(NamedTuple):
     @property
     def left_by(self) -> int:
         """In the order queue: the number of the outgoing queue by which it left, not a way."""
-        return self.way
+        return self.route
 
     @property
     def extent(self) -> Extent:
@@ -137,7 +137,7 @@ def pack_tail(
     transaction: int,
     arrived_us: int,
     *,
-    way: int = 0,
+    route: int = 0,
     ordinal: int = 0,
     marks: int = 0,
     following: int = 0,
@@ -151,7 +151,7 @@ def pack_tail(
     following = min(following, FOLLOWING_MAX)
     return _TAIL.pack(
         file, offset, length, record.crc, record.number, transaction, record.sent_us, arrived_us,
-        record.expires_us, way, ordinal | following << ORDINAL_BITS, marks, record.message_class,
+        record.expires_us, route, ordinal | following << ORDINAL_BITS, marks, record.message_class,
         record.part | record.priority << _PRIORITY_AT | record.copies << _COPIES_AT,
         0, min(_COUNT_MAX, hops),
     )  # fmt: skip
@@ -213,16 +213,16 @@ def marks_of(entry: bytes) -> int:
     return entry[KEY_BYTES + _CLASS_AT - 1]
 
 
-def way_of(tail: bytes) -> int:
+def route_of(tail: bytes) -> int:
     """The number of the way that the message of a packed tail came by; 0 if it was sent here."""
-    way: int = _WAY.unpack_from(tail, _WAY_AT)[0]
-    return way
+    route: int = _ROUTE.unpack_from(tail, _ROUTE_AT)[0]
+    return route
 
 
-def with_way(tail: bytes, way: int) -> bytes:
+def with_route(tail: bytes, route: int) -> bytes:
     """The tail of the same message with another number for the way it came, or goes, by."""
     packed = bytearray(tail)
-    _WAY.pack_into(packed, _WAY_AT, way)
+    _ROUTE.pack_into(packed, _ROUTE_AT, route)
     return bytes(packed)
 
 

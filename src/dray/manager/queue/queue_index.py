@@ -1,7 +1,7 @@
 """One queue's messages in receiving order: available, held by transactions, or put aside.
 
-Available entries lie in pages (`pages.py`), in which whole runs come and go. Held ones are out of
-the order until their transaction ends.
+Available entries lie in pages (`entry_pages.py`), in which whole runs come and go. Held ones are
+out of the order until their transaction ends.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import takewhile
 
+from dray.manager.queue.entry_pages import EntryPages
 from dray.manager.queue.index import (
     ENTRY_BYTES,
     KEY_BYTES,
@@ -27,7 +28,6 @@ from dray.manager.queue.index import (
     with_abort,
     with_keys,
 )
-from dray.manager.queue.pages import Pages
 from dray.model.limits import PRIORITY_MAX
 from dray.store.heap.heap import Extent
 
@@ -39,7 +39,7 @@ class QueueIndex:
 
     def __init__(self) -> None:
         """Begin empty."""
-        self._available = Pages(ENTRY_BYTES, KEY_BYTES)
+        self._available = EntryPages(ENTRY_BYTES, KEY_BYTES)
         self._held: dict[int, tuple[bytes, int]] = {}
         self._aside: dict[int, bytes] = {}
         self.byte_count = 0

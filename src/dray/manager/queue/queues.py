@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from dray.errors import QueueExists, QueueNotFound
 from dray.large.join import LargeParts
 from dray.manager.queue.accounts import account_of
-from dray.manager.queue.ended_short import EndedShort
 from dray.manager.queue.index import lengths_in, positions_in
 from dray.manager.queue.queue_index import QueueIndex
+from dray.manager.queue.truncated_transactions import TruncatedTransactions
 from dray.model.classes import QueueKind
 from dray.model.names import queue_key
 from dray.model.queue import QueueInfo, QueueOptions
@@ -51,7 +51,7 @@ class Queue:
         self.journal: Queue | None = None
         self.purge_pending: set[int] = set()
         """Held entries that were purged: gone unless the transaction that holds them commits."""
-        self.ended_short = EndedShort()
+        self.truncated_transactions = TruncatedTransactions()
         """For an outgoing queue: transactions whose end its destination has to be told."""
         # From here on volatile: forgotten in a crash, like the transactions it serves.
         self.parts = LargeParts()

@@ -210,12 +210,12 @@ def _delete(transactions: Transactions, queue: Queue, answer: Callable[[], None]
     _check_nothing_prepared(context, [queue, *queue.sub_queues])
     family = [queue, *queue.sub_queues, *([queue.journal] if queue.journal is not None else ())]
     _drop_uploads(transactions, family)
-    if queue.outgoing and len(context.state.endings) >= ENDS_REMEMBERED_MAX:
+    if queue.outgoing and len(context.state.stream_ends) >= ENDS_REMEMBERED_MAX:
         context.notices.add(NoticeKind.END_UNTOLD, queue.name, _TOO_MANY_ENDS)
     held = held_in((queue, *queue.sub_queues))
     # Ways are forgotten with the last message that came by them.
-    for (each, way), count in held.items():
-        note_ends(context, each, _why_deleted(queue), way=way, count=count)
+    for (each, route), count in held.items():
+        note_ends(context, each, _why_deleted(queue), route=route, count=count)
     context.record(QueueDeleted(queue.number, context.now_us))
     for each in family:
         gone = QueueNotFound(f"queue {each.name!r} has been deleted", queue=each.name)
@@ -367,7 +367,7 @@ def outcome_of(transactions: Transactions, transaction_id: str) -> TransactionSt
     ):
         return TransactionStatus.UNKNOWN
     # Whatever is neither committed nor open was aborted, at the latest by a crash (R3).
-    transactions.barred.add(number)
+    transactions.aborted_transactions.add(number)
     return TransactionStatus.ABORTED
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dray.manager.context import Context
-    from dray.manager.queue.parts import Records
+    from dray.manager.queue.part_records import Records
     from dray.manager.session import Session
     from dray.manager.state.state import State
 

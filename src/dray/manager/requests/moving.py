@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dray.errors import LargeMessageMixing, MessageNotFound, Misuse, TransactionUsage
+from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.departures import entries_at
-from dray.manager.change.happening import Happening, forget_parts
 from dray.manager.disk.envelopes import bodies_in, envelopes_in
 from dray.manager.queue.costs import MOVED_BYTES, REJECTED_BYTES, cost_of_receiving
 from dray.manager.queue.index import unpack
-from dray.manager.queue.parts import part_seen
+from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.waiter import Waiter
 from dray.manager.requests.receiving import check_may_take, check_transaction, hold_singles, wait
 from dray.manager.transactions.mixing import check_plain_receive
@@ -54,9 +54,9 @@ def handle_move(transactions: Transactions, session: Session, request_id: int, h
         )
     if not head.transaction:
         forget_parts(context, queue, [head.lookup_id], 0)
-        happening = Happening(context)
-        happening.move(queue, [head.lookup_id], target)
-        happening.record()
+        fact = CommitFact(context)
+        fact.move(queue, [head.lookup_id], target)
+        fact.record()
     else:
         owner = open_transaction(transactions, session, head.transaction)
         owner.note_operations(context, 1, MOVED_BYTES)
@@ -161,37 +161,37 @@ def receive_transaction_now(
 def _first_ended(context: Context, queue: Queue) -> list[bytes]:
     """The messages of the first transaction of which no more can come, in order.
 
-    Its last message is there, or was given up on the way (`ways.py`), or has left since. One some
-    of whose messages another transaction holds is passed over. The first is the one that began
-    first, unless the messages of others behind it are too many to look for the rest of it.
+    Its last message is there, or was given up on the way (`arrival_routes.py`), or has left since.
+    One some of whose messages another transaction holds is passed over. The first is the one that
+    began first, unless the messages of others behind it are too many to look for the rest of it.
     """
-    ways = context.state.ways
+    routes = context.state.arrival_routes
     held = {_group_of(packed) for packed in queue.index.held_entries()}
     # By one way transactions come one after another, so the first of each way is looked at only.
     groups: dict[int, tuple[int, list[bytes]]] = {}
     found: dict[int, list[bytes]] = {}
 
-    def is_over(way: int) -> bool:
-        return way in found or not way or ways.going(way) != groups[way][0]
+    def is_over(route: int) -> bool:
+        return route in found or not route or routes.going(route) != groups[route][0]
 
     for seen, packed in enumerate(queue.index.available()):
         if found and seen >= _LOOKED_AT_MAX:
             return next(iter(found.values()))
         entry = unpack(packed)
-        way, transaction = entry.way, entry.transaction
-        if way in found or (way, transaction) in held:
+        route, transaction = entry.route, entry.transaction
+        if route in found or (route, transaction) in held:
             continue
-        earlier, group = groups.setdefault(way, (transaction, []))
+        earlier, group = groups.setdefault(route, (transaction, []))
         if earlier == transaction:
             group.append(packed)
         if earlier != transaction or entry.marks & MARK_LAST or not transaction:
-            found[way] = group
+            found[route] = group
             first = next(filter(is_over, groups))
             if first in found:
                 return found[first]
-    return next((group for way, (_, group) in groups.items() if is_over(way)), [])
+    return next((group for route, (_, group) in groups.items() if is_over(route)), [])
 
 
 def _group_of(packed: bytes) -> tuple[int, int]:
     entry = unpack(packed)
-    return entry.way, entry.transaction
+    return entry.route, entry.transaction

@@ -30,7 +30,7 @@ from dray.manager.disk.envelopes import bodies_in, envelopes_in, piece
 from dray.manager.events import Into
 from dray.manager.queue.costs import cost_of_receiving
 from dray.manager.queue.index import length_of, lookup_id_of, part_of, place_in, unpack
-from dray.manager.queue.parts import part_seen
+from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.queues import Queue
 from dray.manager.queue.system import INTERNAL
 from dray.manager.queue.waiter import Waiter

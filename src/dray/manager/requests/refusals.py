@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import StoreFull
 from dray.manager.change import express
-from dray.manager.change.happening import Happening, packed_tails
+from dray.manager.change.commit_fact import CommitFact, packed_tails
 from dray.manager.queue.costs import REFUSED_BYTES
 from dray.manager.queue.staged import Staged
 from dray.manager.queue.system import DEAD_LETTERS, DEAD_TRANSACTIONAL
@@ -50,10 +50,10 @@ def tell_of_full_queue(
     refused = list(_without_room(context, queue, head, headers))
     most = max(1, context.log_room.fact_bytes_max // REFUSED_BYTES)
     for first in range(0, len(refused), most):
-        happening = Happening(context)
+        fact = CommitFact(context)
         for each in refused[first : first + most]:
-            _tell(context, queue, happening, each, body=body)
-        happening.record()
+            _tell(context, queue, fact, each, body=body)
+        fact.record()
 
 
 def _without_room(
@@ -71,7 +71,7 @@ def _without_room(
 def _tell(
     context: Context,
     queue: Queue,
-    happening: Happening,
+    fact: CommitFact,
     refused: _Refused,
     *,
     body: memoryview,
@@ -79,7 +79,7 @@ def _tell(
     header, crc, offset = refused
     kind = express.kind_in(queue, header, in_transaction=False)
     properties = read_properties(body, header, offset)
-    happening.departures.tell(header, properties, FULL, way=None, kind=kind)
+    fact.departures.tell(header, properties, FULL, route=None, kind=kind)
     if not header.copies & COPY_DEAD_LETTER:
         return
     dead = DEAD_TRANSACTIONAL if queue.options.transactional else DEAD_LETTERS
@@ -93,5 +93,5 @@ def _tell(
     buried = Staged(
         place, crc, header.number, 0, 0, context.now_us, copies=header.copies, message_class=FULL
     )
-    if not happening.departures.move(dead, packed_tails([buried], 0, context.now_us)):
+    if not fact.departures.move(dead, packed_tails([buried], 0, context.now_us)):
         context.store.discard(place)

@@ -20,7 +20,7 @@ import crc32c
 
 from dray.errors import ProtocolError, QuotaExceeded, StatusQueueMissing, StoreFull
 from dray.large.status import Status, read_status, status_message
-from dray.manager.change.happening import Happening
+from dray.manager.change.commit_fact import CommitFact
 from dray.manager.change.quarantine import set_aside
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.costs import POSITION_BYTES
@@ -82,9 +82,9 @@ class Statuses:
             return
         staged = Staged(extent, crc, number, 0, 0, context.now_us)
         self._positions[assembly.key] = target.next_lookup_id
-        happening = Happening(context)
-        happening.join_own(target, staged)
-        happening.record()
+        fact = CommitFact(context)
+        fact.join_own(target, staged)
+        fact.record()
 
     def hold(self, assembly: Assembly, owner: OpenTransaction) -> None:
         """Let the status message leave, or come back, with the parts."""

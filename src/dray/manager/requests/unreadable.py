@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dray.errors import Misuse
 from dray.manager.facts import LargeMoved, runs_of
 from dray.manager.notices import NoticeKind
-from dray.manager.queue.parts import watch_arrivals
+from dray.manager.queue.part_records import watch_arrivals
 from dray.manager.requests.statuses import take_back
 from dray.manager.transactions.transactions import opened_by
 from dray.model.classes import QueueKind

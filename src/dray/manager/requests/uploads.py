@@ -20,7 +20,7 @@ import heapq
 from typing import TYPE_CHECKING
 
 from dray.errors import MessageNotFound, Misuse, ProtocolError, TransactionSequence
-from dray.manager.change.happening import packed_tails
+from dray.manager.change.commit_fact import packed_tails
 from dray.manager.context import MICROSECONDS
 from dray.manager.disk.disk_room import Promise
 from dray.manager.facts import UploadBegun, UploadMarked

@@ -23,7 +23,7 @@ from dray.manager.facts import (
     SourceMet,
     StreamEnded,
 )
-from dray.manager.state.pieces import array_head, array_in_pieces, encode
+from dray.manager.state.chunked_encoding import array_head, array_in_chunks, encode
 from dray.model.classes import MessageClass
 from dray.model.ids import Life
 
@@ -96,10 +96,10 @@ def _pieces(
 ) -> Iterator[bytes]:
     """The encoding of a `_Snapshot`."""
     yield array_head(3)
-    yield from array_in_pieces(incoming)
+    yield from array_in_chunks(incoming)
     yield array_head(len(outbox))
     for source, stream, first, waiting, ended, refused in map(msgspec.structs.astuple, outbox):
         yield array_head(6) + encode(source) + encode(stream) + encode(first)
-        yield from array_in_pieces(waiting)
+        yield from array_in_chunks(waiting)
         yield encode(ended) + encode(refused)
     yield encode(met)

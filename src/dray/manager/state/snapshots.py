@@ -19,14 +19,14 @@ from dray.delivery.events import StreamSnapshot
 from dray.delivery.outgoing import OutgoingStream
 from dray.manager.events import Peer
 from dray.manager.facts import Prepared, QueueCreated, QuotaSet, decode_fact
-from dray.manager.queue.ended_short import EndedShort
+from dray.manager.queue.arrival_routes import ArrivalRoute, ArrivalRoutes
 from dray.manager.queue.index import ENTRY_BYTES, entries_in, expiries_in, is_express_entry
 from dray.manager.queue.queues import IndexBacklog, Queue
-from dray.manager.queue.ways import Way, Ways
-from dray.manager.state.endings import Ending
+from dray.manager.queue.truncated_transactions import TruncatedTransactions
+from dray.manager.state.chunked_encoding import array_head, bytes_head, encode
 from dray.manager.state.identity import IdentitySnapshot
 from dray.manager.state.outcomes import Outcomes
-from dray.manager.state.pieces import array_head, bytes_head, encode
+from dray.manager.state.stream_ends import StreamEnd
 from dray.manager.state.unfinished import Upload
 from dray.store.log.checkpoint import Snapshots
 
@@ -51,10 +51,10 @@ class _Manager(msgspec.Struct, array_like=True):
     prepared: list[Prepared]
     certain_from: int
     queue_files_kept: bool
-    ways: list[tuple[int, Way]]
+    routes: list[tuple[int, ArrivalRoute]]
     going: list[tuple[int, int]]
     uploads: list[Upload]
-    endings: list[Ending]
+    stream_ends: list[StreamEnd]
     identity: IdentitySnapshot
     positions_from: int
     ways_last: int
@@ -118,13 +118,13 @@ def write_state(state: State) -> Iterator[bytes]:
         list(state.prepared.values()),
         state.outcomes.certain_from,
         state.queue_files_kept,
-        state.ways.state(),
-        state.ways.going_state(),
+        state.arrival_routes.state(),
+        state.arrival_routes.going_state(),
         state.uploads.state(),
-        state.endings.state(),
+        state.stream_ends.state(),
         state.identity.snapshot(),
         state.positions_from,
-        state.ways.last,
+        state.arrival_routes.last,
     )
     return _pieces(encode(head), [_taken(queue) for queue in state.queues])
 
@@ -137,10 +137,10 @@ def read_state(state: State, snapshot: bytes) -> None:
     state.next_number, state.next_queue = head.next_number, head.next_queue
     state.outcomes = Outcomes(head.committed, head.forgotten, head.certain_from)
     state.queue_files_kept = head.queue_files_kept
-    state.ways = Ways(head.ways, head.going, head.ways_last)
+    state.arrival_routes = ArrivalRoutes(head.routes, head.going, head.ways_last)
     state.heard = dict(head.heard)
     state.uploads.restore(head.uploads)
-    state.endings.restore(head.endings)
+    state.stream_ends.restore(head.stream_ends)
     state.identity.restore(head.identity)
     state.positions_from = head.positions_from
     state.prepared = {each.transaction: each for each in head.prepared}
@@ -212,7 +212,7 @@ def _taken(queue: Queue) -> _Taken:
         b"",
         queue.stream.state() if queue.stream is not None else None,
         sorted(queue.purge_pending),
-        queue.ended_short.state(),
+        queue.truncated_transactions.state(),
     )
     return _Taken(record, *queue.index.copied(), queue.index.express_count)
 
@@ -226,7 +226,7 @@ def _read_queue(state: State, record: _Queue) -> None:
     queue.next_lookup_id = record.next_lookup_id
     queue.paused = record.paused
     queue.purge_pending.update(record.purge_pending)
-    queue.ended_short = EndedShort(record.ended_short)
+    queue.truncated_transactions = TruncatedTransactions(record.ended_short)
     if record.stream is not None:
         backlog = IndexBacklog(queue.index)
         queue.stream = OutgoingStream.from_state(record.stream, backlog, state.delivery)

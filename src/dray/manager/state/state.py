@@ -52,6 +52,7 @@ from dray.manager.facts import (
     unpack_lookups,
 )
 from dray.manager.queue.accounts import Account
+from dray.manager.queue.arrival_routes import ArrivalRoutes
 from dray.manager.queue.index import (
     TAIL_BYTES,
     claims_in,
@@ -70,13 +71,12 @@ from dray.manager.queue.index import (
 )
 from dray.manager.queue.queues import IndexBacklog, Queue, QueueTable, Route
 from dray.manager.queue.system import FIRST_USER_QUEUE, ORDER_QUEUE
-from dray.manager.queue.ways import Ways
-from dray.manager.state.endings import Ending, Endings
 from dray.manager.state.expiries import Expiries
 from dray.manager.state.identity import StoreIdentity
 from dray.manager.state.ledger import Ledger
 from dray.manager.state.outcomes import Outcomes
 from dray.manager.state.sequences import Sequences
+from dray.manager.state.stream_ends import StreamEnd, StreamEnds
 from dray.manager.state.unfinished import Uploads
 from dray.model.classes import QueueKind
 from dray.model.limits import NUMBERS_LEASED
@@ -102,13 +102,13 @@ class State:
         self.positions_from = 1
         """Where the positions of a new queue begin: above those of all that were deleted."""
         self.queues = QueueTable()
-        self.ways = Ways()
+        self.arrival_routes = ArrivalRoutes()
         self.sequences = Sequences()
         self.heard: dict[int, int] = {}
         """How far the confirmations of each outgoing stream have been acted upon."""
         self.prepared: dict[int, Prepared] = {}
         self.uploads = Uploads()
-        self.endings = Endings()
+        self.stream_ends = StreamEnds()
         """For deleted outgoing queues: the destinations to be told."""
         self.identity = StoreIdentity()
         self.outcomes = Outcomes()
@@ -202,37 +202,41 @@ class State:
     def _delete_queue(self, fact: QueueDeleted) -> None:
         queue = self.queues.get(fact.number)
         if queue is not None and queue.route is not None and queue.carried:
-            self.endings.ended(Ending(queue.number, *queue.route.peer, fact.when_us))
+            self.stream_ends.ended(StreamEnd(queue.number, *queue.route.peer, fact.when_us))
         self._delete(fact.number)
 
     def _end_stream(self, fact: StreamEnded) -> None:
         """Nothing goes on in a stream any more; a queue that forwards has to tell that on."""
         forwarding: dict[int, list[int]] = {}
-        for number, way, _ in self.ways.going_by(fact.source, fact.stream) if fact.ended else ():
-            self.ways.went_on(number, 0)
-            queue = self.queues.get(way.queue)
+        for number, route, _ in (
+            self.arrival_routes.going_by(fact.source, fact.stream) if fact.ended else ()
+        ):
+            self.arrival_routes.went_on(number, 0)
+            queue = self.queues.get(route.queue)
             if queue is not None and queue.outgoing:
                 forwarding.setdefault(queue.number, []).append(number)
         for queue_number, ended in forwarding.items():
             queue = self.queues.numbered(queue_number)
             position = queue.skip_position(fact.when_us)
             for number in ended:
-                queue.ended_short.ended(number, position)
+                queue.truncated_transactions.ended(number, position)
         if fact.ended:
-            self.ways.stream_ended(fact.source, fact.stream, self.queues.is_drained)
+            self.arrival_routes.stream_ended(fact.source, fact.stream, self.queues.is_drained)
 
     def _forget_end(self, fact: EndForgotten) -> None:
-        self.endings.forgotten(fact.stream)
+        self.stream_ends.forgotten(fact.stream)
 
     def _pause(self, fact: QueuePaused) -> None:
         self.queues.numbered(fact.number).paused = fact.paused
 
     def _accept(self, fact: Accepted) -> None:
         self._admit(self.queues.numbered(fact.queue), fact.tails, fact.when_us)
-        self.ways.accepted(fact)
+        self.arrival_routes.accepted(fact)
         if fact.passed:
             queue = self.queues.numbered(fact.queue)
-            queue.ended_short.ended_in(fact, self.ways, queue.skip_position(fact.when_us))
+            queue.truncated_transactions.ended_in(
+                fact, self.arrival_routes, queue.skip_position(fact.when_us)
+            )
 
     def _keep_queue_files(self, _fact: QueueFilesKept) -> None:
         self.queue_files_kept = True
@@ -381,7 +385,7 @@ class State:
             self._admit(self.queues.numbered(ORDER_QUEUE), fact.awaiting, fact.when_us)
         if queue.stream is not None:
             queue.stream.acknowledged(fact.upto)
-            queue.ended_short.heard(fact.upto)
+            queue.truncated_transactions.heard(fact.upto)
 
     def _drop(self, queue: Queue, lookup_ids: Iterable[int], keep: frozenset[Extent]) -> None:
         """Take messages out of a queue, and their records out of the heap unless they are kept."""
@@ -392,7 +396,7 @@ class State:
             if entry is None:
                 continue
             if queue.stream is not None:
-                queue.ended_short.left(entry)
+                queue.truncated_transactions.left(entry)
             if (extent := place_in(entry)[0]) not in keep:
                 self.released(extent)
         self.ledger.stored[queue.account] += queue.index.byte_count - before
@@ -427,7 +431,7 @@ class State:
             self.ledger.stored[queue.account] -= extent.length
             self.released(extent)
         self.heard.pop(number, None)
-        self.ways.queue_deleted(number)
+        self.arrival_routes.queue_deleted(number)
         if queue.journal is not None:
             self._delete(queue.journal.number)
         for sub_queue in list(queue.sub_queues):

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dray.errors import TransactionSequence, TransactionUsage
+from dray.manager.change.commit_fact import packed_tails
 from dray.manager.change.departures import arrival_wish, entries_at, record_of
-from dray.manager.change.happening import packed_tails
 from dray.manager.facts import Prepared, pack_lookups, unpack_lookups
 from dray.manager.queue.index import split_tails, unpack, with_key
-from dray.manager.queue.parts import part_seen
+from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.staged import Staged
 from dray.manager.transactions.mixing import note_sent
 from dray.manager.transactions.open_transaction import OpenTransaction

@@ -17,18 +17,18 @@ import heapq
 
 from dray.errors import DrayError, TransactionAborted, TransactionSequence
 from dray.large.join import LargeParts, PartSeen
+from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.departures import entries_at
-from dray.manager.change.happening import Happening, forget_parts
 from dray.manager.change.purging import leave_all
 from dray.manager.context import Context
 from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_lookups
 from dray.manager.queue.index import expires_us_of, is_express_entry, unpack
-from dray.manager.queue.parts import part_seen
+from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.queues import Queue
 from dray.manager.queue.staged import Staged
 from dray.manager.session import Session
 from dray.manager.state.outcomes import Outcomes
-from dray.manager.transactions.barred import Barred
+from dray.manager.transactions.aborted_transactions import AbortedTransactions
 from dray.manager.transactions.mixing import forget_sends, mixed_at_commit
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import give_up_reservations
@@ -49,7 +49,7 @@ class Transactions:
         self.open: dict[int, OpenTransaction] = {}
         self.claims: dict[int, OpenTransaction] = {}
         """Those that are claims of receives not yet confirmed, oldest first."""
-        self.barred = Barred()
+        self.aborted_transactions = AbortedTransactions()
         self.express_outcomes = Outcomes(certain_from=context.state.next_number)
         """Sends and receives of express messages in this life; of earlier ones nobody knows."""
         self.idle: list[tuple[float, int]] = []
@@ -96,7 +96,7 @@ def opened_by(transactions: Transactions, session: Session, number: int) -> Open
 def check_not_barred(transactions: Transactions, number: int) -> None:
     """Raise `TransactionAborted` if that is what was said of the transaction."""
     context = transactions.context
-    why = transactions.barred.reason(number)
+    why = transactions.aborted_transactions.reason(number)
     if why is not None:
         raise TransactionAborted(why, transaction_id=context.transaction_id(number))
 
@@ -131,7 +131,7 @@ def abort_idle(transactions: Transactions) -> None:
 
 def _abort_idle(transactions: Transactions, transaction: OpenTransaction, patience: float) -> None:
     abort(transactions, transaction)
-    transactions.barred.add(
+    transactions.aborted_transactions.add(
         transaction.number,
         f"the transaction was aborted because nothing happened in it for {patience:g} seconds;"
         " nothing of it is kept, do it again",
@@ -152,7 +152,7 @@ def give_up_claim(transactions: Transactions, number: int) -> None:
     claim = transactions.claims.get(number)
     if claim is not None:
         abort(transactions, claim)
-        transactions.barred.add(number)
+        transactions.aborted_transactions.add(number)
 
 
 def _awaits_something(context: Context, transaction: OpenTransaction) -> bool:
@@ -305,16 +305,16 @@ def commit(
     marks: int = 0,
 ) -> None:
     """Make a transaction happen; number 0 for what is sent outside any."""
-    happening = Happening(context, number)
+    fact = CommitFact(context, number)
     for queue_number, staged in sends.items():
         queue = context.state.queues.get(queue_number)
         if queue is not None:
-            happening.join(queue, staged, marks)
+            fact.join(queue, staged, marks)
     if transaction is not None:
         give_up_reservations(context, transaction)
-        _gather_receives(context, happening, transaction)
-        _gather_moves(context, happening, transaction)
-    happening.record()
+        _gather_receives(context, fact, transaction)
+        _gather_moves(context, fact, transaction)
+    fact.record()
 
 
 def take(
@@ -327,7 +327,7 @@ def take(
     context.works.carry_on(leave_all(context, queue, lookup_ids, why))
 
 
-def _gather_receives(context: Context, happening: Happening, transaction: OpenTransaction) -> None:
+def _gather_receives(context: Context, fact: CommitFact, transaction: OpenTransaction) -> None:
     for number, lookup_ids in transaction.receives.items():
         queue = context.state.queues.get(number)
         if queue is None:
@@ -337,18 +337,18 @@ def _gather_receives(context: Context, happening: Happening, transaction: OpenTr
         for key in transaction.large.get(number, ()):
             queue.parts.dropped(key)
         forget_parts(context, queue, transaction.singles.get(number, []), 1)
-        happening.leave(queue, received)
+        fact.leave(queue, received)
         if rejected:
-            happening.leave(queue, rejected, MessageClass.NACK_RECEIVE_REJECTED)
+            fact.leave(queue, rejected, MessageClass.NACK_RECEIVE_REJECTED)
 
 
-def _gather_moves(context: Context, happening: Happening, transaction: OpenTransaction) -> None:
+def _gather_moves(context: Context, fact: CommitFact, transaction: OpenTransaction) -> None:
     for (source, target), lookup_ids in transaction.moves.items():
         queue = context.state.queues.get(source)
         goal = context.state.queues.get(target)
         if queue is not None and goal is not None:
             forget_parts(context, queue, lookup_ids, 1)
-            happening.move(queue, lookup_ids, goal)
+            fact.move(queue, lookup_ids, goal)
 
 
 def _put_back(context: Context, queue: Queue, lookup_ids: list[int], singles: list[int]) -> None:
@@ -410,7 +410,7 @@ def reason_to_abort(
         return (transaction and transaction.doomed) or _incomplete(context, head.transaction)
     if transaction.doomed is not None:
         return transaction.doomed
-    used = {number for way in transaction.moves for number in way}
+    used = {number for route in transaction.moves for number in route}
     for number in (*transaction.sends, *transaction.receives, *used):
         if context.state.queues.get(number) is None:
             return TransactionAborted(

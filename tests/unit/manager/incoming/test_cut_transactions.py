@@ -73,7 +73,7 @@ def test_a_message_alone_ends_in_its_frame_what_went_on_before_it(net: Net) -> N
     net.advance(31.0)
     receiver = net["c"].session()
     assert whole(receiver, receiver.open("orders")) == ([b"1"], [2])
-    assert not look_into(net["c"].manager).state.ways.any_going
+    assert not look_into(net["c"].manager).state.arrival_routes.any_going
 
 
 def test_what_someone_else_holds_of_a_transaction_is_waited_for(desk: Desk) -> None:
@@ -258,11 +258,11 @@ def test_of_what_was_coming_into_a_queue_nothing_comes_on_when_it_is_deleted(net
     narrow(net, "a")
     send_and_lose_the_last(net, "a")
     assert _carry_first_data(net) == 2
-    assert look_into(net["c"].manager).state.ways.any_going
+    assert look_into(net["c"].manager).state.arrival_routes.any_going
     net["c"].session().call(frames.DeleteQueue("orders"))
-    assert not look_into(net["c"].manager).state.ways.any_going
+    assert not look_into(net["c"].manager).state.arrival_routes.any_going
     net.crash("c")
-    assert not look_into(net["c"].manager).state.ways.any_going
+    assert not look_into(net["c"].manager).state.arrival_routes.any_going
 
 
 @pytest.mark.parametrize("looked_at", [10_000, 3])

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dray.manager.queue import pages
+from dray.manager.queue import entry_pages
 from dray.manager.queue.index import ENTRY_BYTES, pack_tail
 from dray.manager.queue.queue_index import QueueIndex
 from dray.manager.queue.staged import Staged
 from dray.manager.state import snapshots
-from dray.manager.state.pieces import RUN, array_head, array_in_pieces, bytes_head
+from dray.manager.state.chunked_encoding import RUN, array_head, array_in_chunks, bytes_head
 from dray.manager.state.snapshots import read_state, take_snapshots, write_state
 from dray.manager.state.state import State
 from dray.model.message import Message
@@ -30,7 +30,7 @@ LENGTHS = [0, 1, 15, 16, RUN - 1, RUN, RUN + 1, (1 << 16) - 1, 1 << 16]
 @pytest.mark.parametrize("count", LENGTHS)
 def test_an_array_in_pieces_is_the_array_that_the_encoder_gives(count: int) -> None:
     items = [(number, f"{number}", b"x") for number in range(count)]
-    assert b"".join(array_in_pieces(items)) == encode(items)
+    assert b"".join(array_in_chunks(items)) == encode(items)
     assert encode(items).startswith(array_head(count))
 
 
@@ -76,7 +76,7 @@ def test_a_snapshot_does_not_change_with_what_comes_after_it(desk: Desk) -> None
 def test_held_and_damaged_messages_are_in_their_old_place(kinds: list[str], page: int) -> None:
     """In pages of a few entries, so that every boundary between pages is met."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pages, "PAGE_ENTRIES", page)
+        patch.setattr(entry_pages, "PAGE_ENTRIES", page)
         index = QueueIndex()
         for number, kind in enumerate(kinds, 1):
             index.add_run(_tail(number, express=kind == "x"), number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.errors import StoreFull
-from dray.manager.change.tidying import QUIET_S, STEP_FILES
+from dray.manager.change.compaction import QUIET_S, STEP_FILES
 from dray.manager.queue.index import unpack
 from dray.model.message import Message
 from dray.store.kinds import Kind, kind_of
@@ -39,7 +39,7 @@ def bodies(desk: Desk, name: str) -> list[bytes]:
 
 def settle(desk: Desk) -> int:
     steps = 0
-    while look_into(desk.manager).tidier.deadline() is not None:
+    while look_into(desk.manager).compactor.deadline() is not None:
         desk.advance(QUIET_S)
         steps += 1
     return steps
@@ -74,7 +74,7 @@ def test_a_crash_before_the_sync_leaves_copies_where_they_were(desk: Desk):
     desk.now += QUIET_S
     inside = look_into(desk.manager)
     inside.begin_turn(desk.now)
-    inside.tidier.tick()
+    inside.compactor.tick()
     desk.crash()
     assert kinds(desk, "orders;journal") == before
     settle(desk)
@@ -82,7 +82,7 @@ def test_a_crash_before_the_sync_leaves_copies_where_they_were(desk: Desk):
 
 
 def test_a_step_is_bounded_and_the_rest_follows(desk: Desk, monkeypatch):
-    monkeypatch.setattr("dray.manager.change.tidying.STEP_BYTES", 1000)
+    monkeypatch.setattr("dray.manager.change.compaction.STEP_BYTES", 1000)
     journaled(desk, 6)
     assert settle(desk) >= 3
     assert kinds(desk, "orders;journal") == [Kind.JOURNAL] * 6

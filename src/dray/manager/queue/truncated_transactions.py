@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dray.machine import Step
-from dray.manager.queue.index import lookup_id_of, marks_of, tail_of, way_of
-from dray.manager.queue.ways import Way, Ways
+from dray.manager.queue.arrival_routes import ArrivalRoute, ArrivalRoutes
+from dray.manager.queue.index import lookup_id_of, marks_of, route_of, tail_of
 from dray.model.limits import ENDED_SHORT_MAX
 from dray.wire.frames import MARK_FIRST, MARK_LAST
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dray.manager.facts import Accepted
 
 
-class EndedShort:
+class TruncatedTransactions:
     """Those of one outgoing queue, by way. Changed by facts and by nothing else."""
 
     __slots__ = ("_positions",)
@@ -42,21 +42,21 @@ class EndedShort:
     def left(self, entry: bytes) -> None:
         """Apply the fact that a message has left undelivered."""
         if marks_of(entry) & (MARK_FIRST | MARK_LAST) == MARK_LAST:
-            self.ended(way_of(tail_of(entry)), lookup_id_of(entry))
+            self.ended(route_of(tail_of(entry)), lookup_id_of(entry))
 
-    def ended(self, way: int, position: int) -> None:
+    def ended(self, route: int, position: int) -> None:
         """Apply the fact that before a position all that came by a way is over."""
         # Beyond the bound the one that was noted first is told by the next message of its origin.
-        self._positions[way] = max(position, self._positions.pop(way, 0))
+        self._positions[route] = max(position, self._positions.pop(route, 0))
         if len(self._positions) > ENDED_SHORT_MAX:
             del self._positions[next(iter(self._positions))]
 
-    def ended_in(self, fact: Accepted, ways: Ways, position: int) -> None:
+    def ended_in(self, fact: Accepted, routes: ArrivalRoutes, position: int) -> None:
         """Apply what a fact says of transactions of which their own source sends no more."""
         for origin, transaction in fact.going:
-            way = ways.number(Way(fact.source, fact.stream, origin, fact.queue))
-            if way and not transaction:
-                self.ended(way, position)
+            route = routes.number(ArrivalRoute(fact.source, fact.stream, origin, fact.queue))
+            if route and not transaction:
+                self.ended(route, position)
 
     def heard(self, upto: int) -> None:
         """Apply the fact that the destination has acknowledged everything up to a position."""
@@ -66,7 +66,7 @@ class EndedShort:
 
     def between(self, after: int, upto: int) -> list[tuple[int, int]]:
         """Positions above one and up to another, rising, each with its way."""
-        found = [(each, way) for way, each in self._positions.items() if after < each <= upto]
+        found = [(each, route) for route, each in self._positions.items() if after < each <= upto]
         return sorted(found)
 
     def state(self) -> list[tuple[int, int]]:
@@ -78,15 +78,20 @@ ENDED_SHORT: Final = (
     Step(
         "none",
         "the last message of a transaction leaves undelivered",
-        (EndedShort.left, EndedShort.ended),
+        (TruncatedTransactions.left, TruncatedTransactions.ended),
         "kept",
     ),
-    Step("none", "the source of a forwarded transaction ends it", (EndedShort.ended,), "kept"),
-    Step("kept", "Transmit of messages behind it", (EndedShort.between,), "told"),
-    Step("kept", "PassOver: no message is behind it", (Ways.going_into,), "told"),
-    Step("kept", "Confirmed: the peer has its message", (EndedShort.heard,), "none"),
+    Step(
+        "none",
+        "the source of a forwarded transaction ends it",
+        (TruncatedTransactions.ended,),
+        "kept",
+    ),
+    Step("kept", "Transmit of messages behind it", (TruncatedTransactions.between,), "told"),
+    Step("kept", "PassOver: no message is behind it", (ArrivalRoutes.going_into,), "told"),
+    Step("kept", "Confirmed: the peer has its message", (TruncatedTransactions.heard,), "none"),
     Step("told", "LinkLost", (), "kept"),
-    Step("told", "Tick: the deadline has come", (EndedShort.between,), "told"),
-    Step("told", "Confirmed", (EndedShort.heard,), "none"),
+    Step("told", "Tick: the deadline has come", (TruncatedTransactions.between,), "told"),
+    Step("told", "Confirmed", (TruncatedTransactions.heard,), "none"),
 )
 """The end of a transaction short of its last message, as an outgoing queue keeps it."""

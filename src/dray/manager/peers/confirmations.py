@@ -17,6 +17,7 @@ import msgspec
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import ProtocolError
+from dray.manager.change.commit_fact import CommitFact
 from dray.manager.change.ends import (
     KEPT_THERE,
     code_of,
@@ -25,13 +26,12 @@ from dray.manager.change.ends import (
     sentence_of,
     warn_of_end,
 )
-from dray.manager.change.happening import Happening
 from dray.manager.facts import Confirmation
 from dray.manager.facts import ConfirmationsTaken as FactTaken
 from dray.manager.peers.missing_queues import MissingQueues
 from dray.manager.peers.waiting_for_room import WaitingForRoom
 from dray.manager.queue.costs import KEPT_BYTES, TOLD_BYTES
-from dray.manager.queue.index import entries_numbered, lookup_id_of, number_of, tail_of, way_of
+from dray.manager.queue.index import entries_numbered, lookup_id_of, number_of, route_of, tail_of
 from dray.manager.queue.staged import Wish
 from dray.manager.queue.system import DEAD_TRANSACTIONAL, ORDER_QUEUE
 from dray.model.classes import MessageClass
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dray.manager.context import Context
+    from dray.manager.queue.arrival_routes import ArrivalRoute
     from dray.manager.queue.queues import Queue
-    from dray.manager.queue.ways import Way
     from dray.manager.session import Session
 
 _HEARD_AT_ONCE = 1_024
@@ -115,46 +115,46 @@ def _portion(context: Context, news: list[Confirmed]) -> tuple[list[Confirmed], 
 
 def _hear(context: Context, queue: Queue, told: Sequence[Confirmed], upto: int) -> None:
     """Journal, dead-letter or forget messages by what became of them; acknowledge or tell on."""
-    happening = Happening(context)
+    fact = CommitFact(context)
     leaving: list[int] = []
     undelivered = _undelivered(context, queue, told)
     for each in told:
         origin = each.origin or context.state.manager_id
         packed = undelivered.get((origin, each.number))
         if origin == context.state.manager_id:
-            leaving += _own(context, happening, queue, each, undelivered=packed)
+            leaving += _own(context, fact, queue, each, undelivered=packed)
             continue
         there = each.message_class & KEPT_THERE
         if packed is not None and not there:
             there = KEPT_THERE * _keep_forwarded(
-                context, happening, queue, each.message_class, packed=packed
+                context, fact, queue, each.message_class, packed=packed
             )
-        way = _way_back(context, origin, queue)
-        if way is not None and each.hops < HOPS_MAX:
+        route = _route_back(context, origin, queue)
+        if route is not None and each.hops < HOPS_MAX:
             passed_on = Confirmation(
                 each.number,
                 each.message_class | there,
                 each.administration_queue,
                 each.label,
-                way.told_origin,
+                route.told_origin,
                 each.hops + 1,
                 each.sequence,
             )
-            happening.departures.pass_on(way, passed_on)
-    happening.drop(context.state.queues.numbered(ORDER_QUEUE), leaving)
+            fact.departures.pass_on(route, passed_on)
+    fact.drop(context.state.queues.numbered(ORDER_QUEUE), leaving)
     if undelivered:
-        happening.drop(queue, [lookup_id_of(packed) for packed in undelivered.values()])
-    happening.record((queue.number, upto))
+        fact.drop(queue, [lookup_id_of(packed) for packed in undelivered.values()])
+    fact.record((queue.number, upto))
 
 
 def _keep_forwarded(
-    context: Context, happening: Happening, queue: Queue, why: int, *, packed: bytes
+    context: Context, fact: CommitFact, queue: Queue, why: int, *, packed: bytes
 ) -> bool:
     """Keep what the next manager refuses, unless its source does; whether it is kept here."""
     if not is_refusal(why):
         return False
     _note_refusal(context, queue, why)
-    kept = happening.departures.refused(packed, why)
+    kept = fact.departures.refused(packed, why)
     if kept:
         warn_of_end(context, queue.name, why, kept_in=DEAD_TRANSACTIONAL)
     return kept
@@ -178,14 +178,14 @@ def _undelivered(
     wanted = {each.number for each in told if each.message_class != MessageClass.ACK_REACH_QUEUE}
     if not wanted or not (waits or any(is_refusal(each.message_class) for each in told)):
         return {}
-    own, ways = context.state.manager_id, context.state.ways
+    own, routes = context.state.manager_id, context.state.arrival_routes
     origins = {(each.origin or own, each.number) for each in told}
     found: dict[tuple[str, int], bytes] = {}
     for first in range(stream.floor, stream.sent_upto, LINK_WINDOW_MESSAGES):
         upto = min(first + LINK_WINDOW_MESSAGES, stream.sent_upto)
         for each in entries_numbered(queue.index.between(first, upto), wanted):
-            way = ways.numbered(way_of(tail_of(each)))
-            key = (own if way is None else way.origin, number_of(each))
+            route = routes.numbered(route_of(tail_of(each)))
+            key = (own if route is None else route.origin, number_of(each))
             if key in origins:
                 found[key] = each
         if len(found) == len(wanted):
@@ -193,21 +193,23 @@ def _undelivered(
     return found
 
 
-def _way_back(context: Context, origin: str, queue: Queue) -> Way | None:
+def _route_back(context: Context, origin: str, queue: Queue) -> ArrivalRoute | None:
     """By which way to tell on what became of an origin's message: the first that is still there.
 
     Where routes go in a circle, messages come again by later ways; word that went back by such a
     one would go round for ever. A way that was given up for another one has ended.
     """
-    ways = context.state.ways.back(origin, queue.number)
+    routes = context.state.arrival_routes.back(origin, queue.number)
     outbox = context.state.outbox
-    standing = (way for way in ways if not outbox.has_ended(StreamKey(way.source, way.stream)))
-    return next(standing, ways[-1] if ways else None)
+    standing = (
+        route for route in routes if not outbox.has_ended(StreamKey(route.source, route.stream))
+    )
+    return next(standing, routes[-1] if routes else None)
 
 
 def _own(
     context: Context,
-    happening: Happening,
+    fact: CommitFact,
     queue: Queue,
     told: Confirmed,
     *,
@@ -219,17 +221,17 @@ def _own(
         # A large message is known to its sender by the number of its header.
         message_id = context.transaction_id(told.sequence or told.number)
         wish = Wish(told.administration_queue, why, message_id, told.label)
-        happening.departures.wishes.append(wish)
+        fact.departures.wishes.append(wish)
     if why == MessageClass.ACK_REACH_QUEUE:
         return []
     if undelivered is not None and is_refusal(why):
         _note_refusal(context, queue, why)
-        kept = not kept_there and happening.departures.refused(undelivered, why)
+        kept = not kept_there and fact.departures.refused(undelivered, why)
         kept_in = DEAD_TRANSACTIONAL if kept else 0
         warn_of_end(context, queue.name, why, kept_in=kept_in, kept_there=kept_there)
         return []
     packed = context.awaiting.take(told.number)
-    kept = not kept_there and happening.departures.confirmed(packed or undelivered, why)
+    kept = not kept_there and fact.departures.confirmed(packed or undelivered, why)
     kept_in = DEAD_TRANSACTIONAL if kept else 0
     warn_of_end(context, queue.name, why, kept_in=kept_in, kept_there=kept_there)
     return [lookup_id_of(packed)] if packed is not None else []
@@ -297,7 +299,7 @@ def hear_of_ends(context: Context, queue: Queue, counts: Sequence[EndCount]) -> 
             kept_there = bool(message_class & KEPT_THERE)
             warn_of_end(context, queue.name, message_class, kept_there=kept_there, times=count)
             continue
-        way = _way_back(context, origin, queue)
-        if way is not None and hops + 1 < HOPS_MAX:
-            key = StreamKey(way.source, way.stream)
-            context.untold_ends.add(key, message_class, count, way.told_origin, hops=hops + 1)
+        route = _route_back(context, origin, queue)
+        if route is not None and hops + 1 < HOPS_MAX:
+            key = StreamKey(route.source, route.stream)
+            context.untold_ends.add(key, message_class, count, route.told_origin, hops=hops + 1)

@@ -6,16 +6,16 @@ import pytest
 from crc32c import crc32c
 
 from dray.errors import Misuse
-from dray.manager.queue.ways import Way, Ways
+from dray.manager.queue.arrival_routes import ArrivalRoute, ArrivalRoutes
 from dray.model.limits import WAYS_MAX
 from dray.model.message import Message
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import encode_record
 from tests.unit.manager.conftest import Desk
-from tests.unit.manager.incoming.test_ended_streams import Source
+from tests.unit.manager.incoming.test_end_of_stream import Source
 
-FIRST, SECOND = Way("b" * 32, 7, "a" * 32, 2), Way("b" * 32, 7, "d" * 32, 3)
+FIRST, SECOND = ArrivalRoute("b" * 32, 7, "a" * 32, 2), ArrivalRoute("b" * 32, 7, "d" * 32, 3)
 
 
 class Forwarder(Source):
@@ -38,22 +38,22 @@ class Forwarder(Source):
         return self.say(self.opened, data, record)
 
 
-def ways_of(desk: Desk) -> Ways:
-    return look_into(desk.manager).state.ways
+def ways_of(desk: Desk) -> ArrivalRoutes:
+    return look_into(desk.manager).state.arrival_routes
 
 
-def after_a_crash(desk: Desk) -> list[tuple[int, Way]]:
+def after_a_crash(desk: Desk) -> list[tuple[int, ArrivalRoute]]:
     desk.crash()
     return ways_of(desk).state()
 
 
 def test_a_number_is_never_given_twice():
-    ways = Ways()
-    ways.add(FIRST)
-    ways.add(SECOND)
-    ways.queue_deleted(SECOND.queue)
-    assert (ways.state(), ways.numbered(2), ways.number(SECOND)) == ([(1, FIRST)], None, 0)
-    again = Ways(ways.state(), (), ways.last)
+    routes = ArrivalRoutes()
+    routes.add(FIRST)
+    routes.add(SECOND)
+    routes.queue_deleted(SECOND.queue)
+    assert (routes.state(), routes.numbered(2), routes.number(SECOND)) == ([(1, FIRST)], None, 0)
+    again = ArrivalRoutes(routes.state(), (), routes.last)
     again.add(SECOND)
     assert again.state() == [(1, FIRST), (3, SECOND)]
     assert (again.into(3), again.back("d" * 32, 3)) == ([3], [SECOND])
@@ -91,13 +91,13 @@ def test_a_way_too_many_is_refused_and_the_known_ones_go_on(desk: Desk) -> None:
     queue = caller.create("orders")
     source = Forwarder(desk)
     source.send("a")
-    ways = ways_of(desk)
-    for number in range(len(ways), WAYS_MAX):
-        ways.add(Way("c" * 32, number, "c" * 32, queue))
+    routes = ways_of(desk)
+    for number in range(len(routes), WAYS_MAX):
+        routes.add(ArrivalRoute("c" * 32, number, "c" * 32, queue))
     (refused,) = source.send("d")
     assert isinstance(refused, frames.StreamRefused)
     assert (refused.error, refused.upto) == (Misuse.code, 1)
-    assert len(ways) == WAYS_MAX
+    assert len(routes) == WAYS_MAX
     source.sent -= 1
     source.say(source.opened, frames.OpenStream(7, "orders"))
     (taken,) = source.send("a")

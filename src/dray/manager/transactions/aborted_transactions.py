@@ -23,7 +23,7 @@ _PERHAPS: Final = (
 )
 
 
-class Barred:
+class AbortedTransactions:
     """All of them."""
 
     def __init__(self) -> None:

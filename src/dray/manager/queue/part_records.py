@@ -14,8 +14,8 @@ from dray.wire.frames import MARK_LAST
 from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_properties
 
 if TYPE_CHECKING:
+    from dray.manager.queue.arrival_routes import ArrivalRoutes
     from dray.manager.queue.queues import Queue
-    from dray.manager.queue.ways import Ways
     from dray.store.heap.heap import Extent
 
 
@@ -41,7 +41,9 @@ def part_seen(store: Records, entry: Entry) -> PartSeen:
             event=MESSAGE_FILE_UNREADABLE,
             file=name,
         ) from error
-    return seen._replace(lookup_id=entry.lookup_id, transaction=entry.transaction, way=entry.way)
+    return seen._replace(
+        lookup_id=entry.lookup_id, transaction=entry.transaction, route=entry.route
+    )
 
 
 def seen_in_record(header: RecordHeader, record: bytes | memoryview, offset: int = 0) -> PartSeen:
@@ -66,7 +68,7 @@ def _plain_bytes(header: RecordHeader) -> int:
     return header.fragment_count or header.body_bytes
 
 
-def find_parts(store: Records, queue: Queue, ways: Ways) -> list[bytes]:
+def find_parts(store: Records, queue: Queue, routes: ArrivalRoutes) -> list[bytes]:
     """Rebuild what is known of a queue's large messages after a start, from its records.
 
     Gives the entries whose records cannot be read: one of them must not keep a manager from
@@ -77,9 +79,9 @@ def find_parts(store: Records, queue: Queue, ways: Ways) -> list[bytes]:
         watch_arrivals(store, queue, 1, damaged)
         # This manager's own transactions are there whole or not at all: none is in flight.
         queue.parts.source_went_on(0, 0, ended=True)
-        for way in ways.into(queue.number):
-            going = ways.going(way)
-            queue.parts.source_went_on(way, going, ended=not going)
+        for route in routes.into(queue.number):
+            going = routes.going(route)
+            queue.parts.source_went_on(route, going, ended=not going)
     return damaged
 
 
@@ -102,4 +104,4 @@ def watch_arrivals(
                     raise
                 damaged.append(packed)
         ended = bool(entry.marks & MARK_LAST)
-        queue.parts.source_went_on(entry.way, entry.transaction, ended=ended)
+        queue.parts.source_went_on(entry.route, entry.transaction, ended=ended)

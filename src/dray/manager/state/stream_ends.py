@@ -18,7 +18,7 @@ from dray.manager.events import Peer
 from dray.model.limits import ENDS_REMEMBERED_MAX
 
 
-class Ending(msgspec.Struct, array_like=True, frozen=True):
+class StreamEnd(msgspec.Struct, array_like=True, frozen=True):
     """The end of one stream, whom to tell of it, and when it ended."""
 
     stream: int
@@ -33,29 +33,29 @@ class Ending(msgspec.Struct, array_like=True, frozen=True):
         return Peer(self.host, self.port, self.secure)
 
 
-class Endings:
+class StreamEnds:
     """All of them, by stream, the oldest first."""
 
     def __init__(self) -> None:
         """Begin without any."""
-        self._endings: dict[int, Ending] = {}
+        self._ends: dict[int, StreamEnd] = {}
         self._by_peer: dict[Peer, dict[int, None]] = {}
-        self.news: list[Ending] = []
+        self.news: list[StreamEnd] = []
         """Those that came to be since somebody looked. Volatile: who starts looks at all."""
 
     def __len__(self) -> int:
         """How many there are."""
-        return len(self._endings)
+        return len(self._ends)
 
-    def __iter__(self) -> Iterator[Ending]:
+    def __iter__(self) -> Iterator[StreamEnd]:
         """All of them, the oldest first."""
-        return iter(self._endings.values())
+        return iter(self._ends.values())
 
-    def get(self, stream: int) -> Ending | None:
+    def get(self, stream: int) -> StreamEnd | None:
         """That of one stream."""
-        return self._endings.get(stream)
+        return self._ends.get(stream)
 
-    def take_news(self) -> list[Ending]:
+    def take_news(self) -> list[StreamEnd]:
         """Those that came to be since this was called last."""
         news, self.news = self.news, []
         return news
@@ -68,46 +68,53 @@ class Endings:
         """Whether a peer is still to be told of any."""
         return peer in self._by_peer
 
-    def oldest_before(self, when_us: int) -> Ending | None:
+    def oldest_before(self, when_us: int) -> StreamEnd | None:
         """The oldest, if it is older than a time."""
         first = next(iter(self), None)
         return first if first is not None and first.when_us < when_us else None
 
-    def ended(self, ending: Ending) -> None:
+    def ended(self, end: StreamEnd) -> None:
         """Apply the fact that a stream has ended."""
-        self._endings[ending.stream] = ending
-        self._by_peer.setdefault(ending.peer, {})[ending.stream] = None
-        self.news.append(ending)
-        if len(self._endings) > ENDS_REMEMBERED_MAX:
-            self.forgotten(next(iter(self._endings)))
+        self._ends[end.stream] = end
+        self._by_peer.setdefault(end.peer, {})[end.stream] = None
+        self.news.append(end)
+        if len(self._ends) > ENDS_REMEMBERED_MAX:
+            self.forgotten(next(iter(self._ends)))
 
     def forgotten(self, stream: int) -> None:
         """Apply the fact that nobody is to be told of an end any more."""
-        ending = self._endings.pop(stream, None)
-        if ending is None:
+        end = self._ends.pop(stream, None)
+        if end is None:
             return
-        streams = self._by_peer[ending.peer]
+        streams = self._by_peer[end.peer]
         del streams[stream]
         if not streams:
-            del self._by_peer[ending.peer]
+            del self._by_peer[end.peer]
 
-    def state(self) -> list[Ending]:
+    def state(self) -> list[StreamEnd]:
         """Everything, for a checkpoint."""
         return list(self)
 
-    def restore(self, endings: Iterable[Ending]) -> None:
+    def restore(self, stream_ends: Iterable[StreamEnd]) -> None:
         """Read what `state` gave."""
-        for each in endings:
+        for each in stream_ends:
             self.ended(each)
 
 
 ENDING: Final = (
-    Step("none", "DeleteQueue, the peer not connected", (Endings.ended, Endings.take_news), "kept"),
-    Step("none", "DeleteQueue, the peer connected", (Endings.ended, Endings.take_news), "told"),
+    Step(
+        "none",
+        "DeleteQueue, the peer not connected",
+        (StreamEnds.ended, StreamEnds.take_news),
+        "kept",
+    ),
+    Step(
+        "none", "DeleteQueue, the peer connected", (StreamEnds.ended, StreamEnds.take_news), "told"
+    ),
     Step("none", "DeleteQueue, though the queue carried nothing", (), "none"),
-    Step("kept", "Welcome", (Endings.of,), "told"),
-    Step("kept", "Tick, after 30 days", (Endings.forgotten,), "none"),
+    Step("kept", "Welcome", (StreamEnds.of,), "told"),
+    Step("kept", "Tick, after 30 days", (StreamEnds.forgotten,), "none"),
     Step("told", "connection lost", (), "kept"),
-    Step("told", "StreamEnded", (Endings.forgotten,), "none"),
+    Step("told", "StreamEnded", (StreamEnds.forgotten,), "none"),
 )
 """The end of a stream, as its source remembers it."""

@@ -44,7 +44,7 @@ _SPARSE_SHARE: Final = 4
 """A file is worth emptying when no more than one part in this many is live."""
 
 
-class Tidier:
+class Compactor:
     """The queues still to be looked at, and how far each has been."""
 
     def __init__(self, context: Context) -> None:

@@ -13,8 +13,8 @@ from dray.wire.frames import EndStream, StreamEnded
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
+    from dray.manager.peers.confirmations import Sources
     from dray.manager.peers.repairs import Holes
-    from dray.manager.peers.telling import Sources
     from dray.manager.session import Session
 
 
@@ -28,10 +28,10 @@ def handle_end_stream(
     outbox = context.state.outbox
     known = context.state.incoming.position(key) != Position() or outbox.last(key) > 0
     if known and not outbox.has_ended(key):
-        going = context.state.ways.going_by(*key)
+        going = context.state.arrival_routes.going_by(*key)
         context.record(FactEnded(*key, context.now_us))
-        for number, way, transaction in going:
-            queue = context.state.queues.get(way.queue)
+        for number, route, transaction in going:
+            queue = context.state.queues.get(route.queue)
             if queue is not None:
                 queue.parts.source_went_on(number, transaction, ended=True)
                 context.touch(queue)

@@ -26,7 +26,7 @@ from dray.manager.queue.index import (
     tail_of,
     unpack,
 )
-from dray.manager.queue.parts import part_seen, watch_arrivals
+from dray.manager.queue.part_records import part_seen, watch_arrivals
 from dray.manager.queue.staged import Staged
 from dray.manager.queue.system import DEAD_LETTERS
 from dray.model.classes import Part, QueueKind
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dray.manager.queue.queues import Queue
 
 
-class Happening:
+class CommitFact:
     """Gathers one fact."""
 
     def __init__(self, context: Context, transaction: int = 0) -> None:
@@ -201,11 +201,11 @@ def bury(context: Context, tails: list[bytes]) -> None:
     Their records are in journal files already. Dead letters for which the quota has no room are
     dropped (semantics 1.8).
     """
-    happening = Happening(context)
+    fact = CommitFact(context)
     for tail in tails:
-        if not happening.departures.move(DEAD_LETTERS, tail):
+        if not fact.departures.move(DEAD_LETTERS, tail):
             context.store.discard(extent_of(tail))
-    happening.record()
+    fact.record()
 
 
 def forget_parts(context: Context, queue: Queue, lookup_ids: list[int], held: int) -> None:

@@ -12,9 +12,9 @@ from crc32c import crc32c
 
 from dray import errors
 from dray.manager.events import CloseSession, LinkDown, LinkFrame, LinkSend, LinkUp
-from dray.manager.queue import ended_short
-from dray.manager.queue.ended_short import ENDED_SHORT, EndedShort
-from dray.manager.queue.ways import GOING
+from dray.manager.queue import truncated_transactions
+from dray.manager.queue.arrival_routes import GOING
+from dray.manager.queue.truncated_transactions import ENDED_SHORT, TruncatedTransactions
 from dray.model.classes import Part
 from dray.model.message import Message
 from dray.testing.inspection import look_into
@@ -30,7 +30,7 @@ from tests.unit.manager.incoming.test_cut_transactions import (
     wait_for_whole,
     whole,
 )
-from tests.unit.manager.incoming.test_ended_streams import Source, position
+from tests.unit.manager.incoming.test_end_of_stream import Source, position
 from tests.unit.manager.net import Net, address, peer
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
 
@@ -98,16 +98,18 @@ def told(net: Net, source: str = "b") -> list[frames.EndedShort]:
         each
         for who, _, head in net.said
         if who == source and isinstance(head, frames.Data)
-        for each in head.ended_short
+        for each in head.truncated_transactions
     ]
 
 
 def kept(net: Net, host: str = "b") -> int:
-    return sum(len(queue.ended_short) for queue in look_into(net[host].manager).state.queues)
+    return sum(
+        len(queue.truncated_transactions) for queue in look_into(net[host].manager).state.queues
+    )
 
 
 def is_going_on(net: Net, host: str = "c") -> bool:
-    return look_into(net[host].manager).state.ways.any_going
+    return look_into(net[host].manager).state.arrival_routes.any_going
 
 
 @pytest.mark.parametrize("crash", ["", "b", "c", "b, with a checkpoint"])
@@ -312,7 +314,7 @@ def test_a_large_message_whose_trailer_died_at_a_hop_is_a_hole_though_others_com
 def test_of_more_origins_than_are_kept_the_first_is_told_by_its_next_message(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ended_short, "ENDED_SHORT_MAX", 1)
+    monkeypatch.setattr(truncated_transactions, "ENDED_SHORT_MAX", 1)
     two_of_three_arrive(net)
     send(net, "d", Message(body=b"x"), Message(body=b"y", **LATE))
     net.deliver()
@@ -331,14 +333,14 @@ def test_of_more_origins_than_are_kept_the_first_is_told_by_its_next_message(
 
 
 def test_of_one_way_the_last_end_is_kept_whatever_left_first() -> None:
-    ends = EndedShort()
+    ends = TruncatedTransactions()
     ends.ended(1, 20)
     ends.ended(1, 9)
     ends.ended(2, 12)
     assert ends.between(0, 100) == [(12, 2), (20, 1)]
     assert ends.between(12, 19) == []
     ends.heard(12)
-    assert (ends.state(), EndedShort(ends.state()).state()) == ([(1, 20)], [(1, 20)])
+    assert (ends.state(), TruncatedTransactions(ends.state()).state()) == ([(1, 20)], [(1, 20)])
 
 
 # ----------------------------------------------------------------- what a destination makes of it
@@ -376,9 +378,9 @@ class Forwarder(Source):
 
 
 def going(desk: Desk) -> set[tuple[str, int]]:
-    ways = look_into(desk.manager).state.ways
-    found = ways.going_by("b" * 32, 7)
-    return {(way.origin[0], transaction) for _, way, transaction in found}
+    routes = look_into(desk.manager).state.arrival_routes
+    found = routes.going_by("b" * 32, 7)
+    return {(route.origin[0], transaction) for _, route, transaction in found}
 
 
 def test_an_end_below_what_was_accepted_ends_nothing_that_began_since(desk: Desk) -> None:
@@ -431,9 +433,9 @@ def test_an_end_of_an_origin_that_never_came_is_nothing(desk: Desk) -> None:
     source = Forwarder(desk)
     source.send(2, "d", 8, first=True, told=[frames.EndedShort(1, "e" * 32)])
     assert going(desk) == {("d", 8)}
-    before = look_into(desk.manager).state.ways.state()
+    before = look_into(desk.manager).state.arrival_routes.state()
     desk.crash()
-    assert look_into(desk.manager).state.ways.state() == before
+    assert look_into(desk.manager).state.arrival_routes.state() == before
 
 
 # --------------------------------------------------------------------------------- the tables
@@ -532,11 +534,13 @@ class Kept:
 
     def said(self) -> int:
         heads = [each.head for each in self.desk.effects if isinstance(each, LinkSend)]
-        in_frames = [each for each in heads if isinstance(each, frames.Data) and each.ended_short]
+        in_frames = [
+            each for each in heads if isinstance(each, frames.Data) and each.truncated_transactions
+        ]
         return len(in_frames) + sum(isinstance(each, frames.Passed) for each in heads)
 
     def state(self) -> str:
-        if not len(self.queue.ended_short):
+        if not len(self.queue.truncated_transactions):
             return "none"
         return "told" if self.said() else "kept"
 

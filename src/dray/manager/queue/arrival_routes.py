@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dray.manager.facts import Accepted
 
 
-class Way(NamedTuple):
+class ArrivalRoute(NamedTuple):
     """From the origin over a stream of the source to a queue here."""
 
     source: str
@@ -42,68 +42,68 @@ class Way(NamedTuple):
         return "" if self.origin == self.source else self.origin
 
 
-class Ways:
+class ArrivalRoutes:
     """All ways that are in use."""
 
     def __init__(
         self,
-        ways: Iterable[tuple[int, Way]] = (),
+        routes: Iterable[tuple[int, ArrivalRoute]] = (),
         going: Iterable[tuple[int, int]] = (),
         last: int = 0,
     ) -> None:
         """Begin with what a checkpoint knew."""
         self.last = last
         """The highest number that was ever given."""
-        self._ways: dict[int, Way] = {}
-        self._numbers: dict[Way, int] = {}
+        self._routes: dict[int, ArrivalRoute] = {}
+        self._numbers: dict[ArrivalRoute, int] = {}
         self._into: dict[int, dict[str, list[int]]] = {}
         """Numbers by queue and origin."""
         self._going: dict[int, int] = {}
-        for number, way in ways:
-            self._add(number, way)
+        for number, route in routes:
+            self._add(number, route)
         for number, transaction in going:
             self.went_on(number, transaction)
 
     def __len__(self) -> int:
         """How many there are."""
-        return len(self._ways)
+        return len(self._routes)
 
-    def add(self, way: Way) -> None:
+    def add(self, route: ArrivalRoute) -> None:
         """Apply the fact that a way was used for the first time."""
         self.last += 1
-        self._add(self.last, way)
+        self._add(self.last, route)
 
-    def _add(self, number: int, way: Way) -> None:
-        self._ways[number] = way
-        self._numbers[way] = number
-        self._into.setdefault(way.queue, {}).setdefault(way.origin, []).append(number)
+    def _add(self, number: int, route: ArrivalRoute) -> None:
+        self._routes[number] = route
+        self._numbers[route] = number
+        self._into.setdefault(route.queue, {}).setdefault(route.origin, []).append(number)
 
-    def check_room(self, wanted: Iterable[Way]) -> None:
+    def check_room(self, wanted: Iterable[ArrivalRoute]) -> None:
         """Raise `Misuse` if one of these is new and there are as many as there may be."""
-        if len(self._ways) >= WAYS_MAX and not all(way in self._numbers for way in wanted):
+        if len(self._routes) >= WAYS_MAX and not all(route in self._numbers for route in wanted):
             raise Misuse(
                 f"this queue manager knows {WAYS_MAX} ways by which messages come, which is the"
                 " most; delete queues here, or outgoing queues that lead here, that are not used"
             )
 
-    def number(self, way: Way) -> int:
+    def number(self, route: ArrivalRoute) -> int:
         """The number of a way; 0 if it was never used."""
-        return self._numbers.get(way, 0)
+        return self._numbers.get(route, 0)
 
-    def numbered(self, number: int) -> Way | None:
+    def numbered(self, number: int) -> ArrivalRoute | None:
         """The way of a number; None for 0, and for one that is forgotten."""
-        return self._ways.get(number)
+        return self._routes.get(number)
 
-    def back(self, origin: str, queue: int) -> list[Way]:
+    def back(self, origin: str, queue: int) -> list[ArrivalRoute]:
         """By which ways messages of an origin came into an outgoing queue, the oldest way first."""
-        return [self._ways[number] for number in self._into.get(queue, {}).get(origin, ())]
+        return [self._routes[number] for number in self._into.get(queue, {}).get(origin, ())]
 
     def accepted(self, fact: Accepted) -> None:
         """Apply what a fact says of its ways."""
         for origin in fact.origins:
-            self.add(Way(fact.source, fact.stream, origin, fact.queue))
+            self.add(ArrivalRoute(fact.source, fact.stream, origin, fact.queue))
         for origin, transaction in fact.going:
-            number = self.number(Way(fact.source, fact.stream, origin, fact.queue))
+            number = self.number(ArrivalRoute(fact.source, fact.stream, origin, fact.queue))
             if number:
                 # Of a transaction none of which may enter nobody waits for more.
                 self.went_on(number, transaction)
@@ -125,21 +125,21 @@ class Ways:
 
         A queue that is not empty may hold messages that came by it, and need its way back.
         """
-        ended = [number for number, way in self._ways.items() if way[:2] == (source, stream)]
+        ended = [number for number, route in self._routes.items() if route[:2] == (source, stream)]
         for number in ended:
-            if is_empty(self._ways[number].queue):
+            if is_empty(self._routes[number].queue):
                 self._forget(number)
 
     def _forget(self, number: int) -> None:
-        way = self._ways.pop(number)
-        del self._numbers[way]
+        route = self._routes.pop(number)
+        del self._numbers[route]
         self._going.pop(number, None)
-        into = self._into[way.queue]
-        into[way.origin].remove(number)
-        if not into[way.origin]:
-            del into[way.origin]
+        into = self._into[route.queue]
+        into[route.origin].remove(number)
+        if not into[route.origin]:
+            del into[route.origin]
         if not into:
-            del self._into[way.queue]
+            del self._into[route.queue]
 
     @property
     def any_going(self) -> bool:
@@ -150,36 +150,36 @@ class Ways:
         """The transaction of which more may come by a way; 0 for none."""
         return self._going.get(number, 0)
 
-    def going_by(self, source: str, stream: int) -> list[tuple[int, Way, int]]:
+    def going_by(self, source: str, stream: int) -> list[tuple[int, ArrivalRoute, int]]:
         """Open transactions of a stream: route number, route, transaction."""
         return [
-            (number, self._ways[number], transaction)
+            (number, self._routes[number], transaction)
             for number, transaction in self._going.items()
-            if self._ways[number][:2] == (source, stream)
+            if self._routes[number][:2] == (source, stream)
         ]
 
     def going_into(self, queue: int) -> list[tuple[str, int]]:
         """Open transactions into a queue: origin and transaction."""
         return [
-            (self._ways[number].origin, transaction)
+            (self._routes[number].origin, transaction)
             for number, transaction in self._going.items()
-            if self._ways[number].queue == queue
+            if self._routes[number].queue == queue
         ]
 
     def into(self, queue: int) -> list[int]:
         """The numbers of all ways into a queue, rising."""
         return sorted(chain.from_iterable(self._into.get(queue, {}).values()))
 
-    def state(self) -> list[tuple[int, Way]]:
+    def state(self) -> list[tuple[int, ArrivalRoute]]:
         """All ways with their numbers, rising, for a checkpoint."""
-        return list(self._ways.items())
+        return list(self._routes.items())
 
     def going_state(self) -> list[tuple[int, int]]:
         """By way, the transactions of which more may come, for a checkpoint."""
         return list(self._going.items())
 
 
-_CHANGED = (Ways.went_on,)
+_CHANGED = (ArrivalRoutes.went_on,)
 
 GOING: Final = (
     Step("none", "a message, the first of several of its transaction", _CHANGED, "going"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dray.errors import ProtocolError
-from dray.manager.queue.ways import Way
+from dray.manager.queue.arrival_routes import ArrivalRoute
 from dray.wire.frames import MARK_FIRST, MARK_LAST
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def check_ends(head: Data) -> None:
             raise ProtocolError(sentence) from error
 
 
-def what_goes_on(
+def follow_transactions(
     context: Context,
     queue: Queue,
     arrival: Arrival,
@@ -42,15 +42,15 @@ def what_goes_on(
     before: dict[bytes, int] = {}
     after: dict[bytes, int] = {}
     cut_short: set[bytes] = set()
-    ways = context.state.ways
+    routes = context.state.arrival_routes
     whole = MARK_FIRST | MARK_LAST
-    any_going = ways.any_going
+    any_going = routes.any_going
     ends = _ends_told(context, arrival, judged)
 
     def look_up(origin: bytes) -> None:
         if origin not in before:
-            way = Way(arrival.key.source, arrival.key.stream, origin.hex(), queue.number)
-            before[origin] = after[origin] = ways.going(ways.number(way))
+            route = ArrivalRoute(arrival.key.source, arrival.key.stream, origin.hex(), queue.number)
+            before[origin] = after[origin] = routes.going(routes.number(route))
 
     # A whole one alone changes nothing, unless it ends what was going on, before or in this frame.
     for at, _, why in judged:
@@ -91,11 +91,11 @@ def watch_ends(  # noqa: PLR0917 - what is known of one frame
     for at, _, why in judged:
         envelope = arrival.head.envelopes[at]
         if why is not None and envelope.marks & MARK_LAST:
-            number = context.state.ways.number(arrival.way(at, queue))
+            number = context.state.arrival_routes.number(arrival.route(at, queue))
             queue.parts.source_went_on(number, envelope.transaction, ended=True)
     for origin, transaction in going:
-        way = Way(arrival.key.source, arrival.key.stream, origin, queue.number)
-        number = context.state.ways.number(way)
+        route = ArrivalRoute(arrival.key.source, arrival.key.stream, origin, queue.number)
+        number = context.state.arrival_routes.number(route)
         queue.parts.source_went_on(number, transaction, ended=not transaction)
 
 

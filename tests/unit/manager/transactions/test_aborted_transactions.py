@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dray import errors
-from dray.manager.transactions import barred
-from dray.manager.transactions.barred import REPORTED, Barred
+from dray.manager.transactions import aborted_transactions
+from dray.manager.transactions.aborted_transactions import REPORTED, AbortedTransactions
 from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
 from dray.wire import frames
@@ -15,7 +15,7 @@ from tests.unit.manager.conftest import Caller, Desk
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(barred, "TRANSACTIONS_REMEMBERED", 3)
+    monkeypatch.setattr(aborted_transactions, "TRANSACTIONS_REMEMBERED", 3)
 
 
 def ask_for(caller: Caller, number: int) -> str:
@@ -68,7 +68,7 @@ def test_of_two_clients_only_the_one_that_was_asked_about_is_held_to_it(desk: De
 
 
 def test_the_memory_is_bounded_and_errs_on_the_side_of_refusing() -> None:
-    memory = Barred()
+    memory = AbortedTransactions()
     firsts = [leased * NUMBERS_LEASED + 5 for leased in range(20)]
     for number in firsts:
         memory.add(number)

@@ -33,7 +33,7 @@ def bytes_head(length: int) -> bytes:
     return _head(_BYTES_HEADS, length)
 
 
-def array_in_pieces(items: Sequence[object]) -> Iterator[bytes]:
+def array_in_chunks(items: Sequence[object]) -> Iterator[bytes]:
     """An array of any length."""
     yield array_head(len(items))
     for at in range(0, len(items), RUN):

@@ -23,8 +23,8 @@ from dray.manager.events import (
     SessionOpened,
 )
 from dray.manager.requests import admin
-from dray.manager.state import endings
-from dray.manager.state.endings import ENDING
+from dray.manager.state import stream_ends
+from dray.manager.state.stream_ends import ENDING
 from dray.model.limits import END_AGE_S_MAX
 from dray.model.message import Message
 from dray.testing.inspection import look_into
@@ -68,11 +68,11 @@ def deliver_two_of_three(net: Net, source: str = "a", **properties: object) -> N
 
 
 def is_going_on(net: Net, host: str = "c") -> bool:
-    return look_into(net[host].manager).state.ways.any_going
+    return look_into(net[host].manager).state.arrival_routes.any_going
 
 
 def ends_kept(net: Net, host: str = "a") -> int:
-    return len(look_into(net[host].manager).state.endings)
+    return len(look_into(net[host].manager).state.stream_ends)
 
 
 def delete(net: Net, host: str = "a", name: str = ORDERS) -> None:
@@ -320,7 +320,7 @@ def test_what_comes_late_on_a_line_that_was_given_up_begins_nothing_anew(desk: D
     assert source.say(old, frames.OpenStream(7, "orders")) == []
     source.say(old, *source.data(1, b"1", b"2"))
     assert position(desk) == (1 << 32, 1)
-    assert not look_into(desk.manager).state.ways.any_going
+    assert not look_into(desk.manager).state.arrival_routes.any_going
 
 
 def test_the_end_of_a_stream_that_never_came_bars_what_comes_of_it_late(desk: Desk) -> None:
@@ -350,7 +350,7 @@ def test_an_end_that_is_said_twice_changes_nothing_and_costs_no_fact(desk: Desk)
 def test_ends_on_a_line_that_was_given_up_are_bounded(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dray.manager.incoming.ended_streams.ENDS_REMEMBERED_MAX", 3)
+    monkeypatch.setattr("dray.manager.incoming.end_of_stream.ENDS_REMEMBERED_MAX", 3)
     source = Source(desk)
     old, new = source.line(), source.line()
     for stream in range(4):
@@ -408,7 +408,7 @@ def test_a_destination_that_cannot_be_reached_is_given_up_in_the_end(net: Net) -
 def test_of_too_many_ends_the_oldest_is_forgotten_and_the_operator_is_told(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (admin, endings):
+    for module in (admin, stream_ends):
         monkeypatch.setattr(module, "ENDS_REMEMBERED_MAX", 2)
     net.block("a", "c")
     caller = net["a"].session()
@@ -418,11 +418,11 @@ def test_of_too_many_ends_the_oldest_is_forgotten_and_the_operator_is_told(
         caller.send(numbers[-1], Message())
         net["a"].manager.notices()
         delete(net, name=address("c", name))
-    kept = [each.stream for each in look_into(net["a"].manager).state.endings]
+    kept = [each.stream for each in look_into(net["a"].manager).state.stream_ends]
     assert kept == numbers[1:]
     assert any("the oldest of these" in str(each) for each in net["a"].manager.notices())
     net.crash("a")
-    assert [each.stream for each in look_into(net["a"].manager).state.endings] == numbers[1:]
+    assert [each.stream for each in look_into(net["a"].manager).state.stream_ends] == numbers[1:]
 
 
 # --------------------------------------------------------------------------------- the table
@@ -439,7 +439,7 @@ class Walk:
         self.last_event = ""
 
     def state(self) -> str:
-        if look_into(self.desk.manager).state.endings.get(self.stream) is None:
+        if look_into(self.desk.manager).state.stream_ends.get(self.stream) is None:
             return "none"
         return "told" if self.told else "kept"
 

@@ -20,7 +20,7 @@ PAGE_ENTRIES = 256
 thousand pages."""
 
 
-class Pages:
+class EntryPages:
     """A sorted set of entries by key."""
 
     def __init__(self, entry_bytes: int, key_bytes: int) -> None:
