@@ -24,7 +24,7 @@ S = TypeVar("S", bound=enum.Enum)
 
 
 class Core(Protocol[Event, Effect]):
-    """What decides. The shell around it acts."""
+    """A core: it decides. The shell around it acts."""
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
         """Take one event; say what is to be done about it."""
@@ -156,5 +156,5 @@ def _step_of(line: Transition, state: enum.Enum, owner: type) -> _Compiled:
 
 
 def _of(owner: type, function: Callable[..., Any]) -> Callable[..., Any]:
-    """What the owner's class makes of a function; one that is not its own is as it is."""
+    """The function of that name in the class of the owner; any other function as it is."""
     return getattr(owner, function.__name__, function)

@@ -38,6 +38,8 @@ UNITS = frozenset({"KIB", "MIB", "GIB"})
 
 # A path that only exists on the machine where it was written.
 MACHINE_PATH = re.compile(r"(?<![\w.}:/-])/(?:home|root|work|Users|mnt|data\d*)/\w")
+# A sentence whose subject is a clause: "What a queue holds", "Of a small log no less than a block".
+TURNED = re.compile(r"(?:^|(?<=[.!?:;]\s))(?:What|Who|Whose|Whom|Whoever|Whatever|Of)\s")
 UNFINISHED = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
 
 ERRORS = frozenset(each.__name__ for each in every_error().values())
@@ -146,6 +148,16 @@ def full_stops(path: str, source: str) -> Iterator[str]:
                 text = texts.get(text.id, text) if isinstance(text, ast.Name) else text
                 if _last_words(text).endswith("."):
                     yield f"{path}:{call.lineno}: the sentence of an error ends with a full stop"
+
+
+def turned_sentences(path: str, source: str) -> Iterator[str]:
+    """A docstring says who does what: subject, verb, object."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            text = " ".join(str(node.value.value).split())
+            for found in TURNED.finditer(text):
+                sentence = text[found.start() :].partition(". ")[0]
+                yield f"{path}:{node.lineno}: {sentence}"
 
 
 def _is_error(called: ast.expr) -> bool:

@@ -32,7 +32,6 @@ TWICE = frozenset(
         "ConfirmationsTaken",
         "Confirmed",
         "Connection",
-        "EndedShort",
         "Fate",
         "Finding",
         "Group",

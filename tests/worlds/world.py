@@ -229,10 +229,10 @@ class World:
         counted = {**state.ledger.stored, **state.ledger.staged}
         if left or any(state.ledger.stored.values()) or any(state.ledger.staged.values()):
             raise BrokenPromiseError(f"{daemon.name} keeps {left}, counted as {counted}")
-        if len(state.endings) or state.ways.any_going:
+        if len(state.stream_ends) or state.arrival_routes.any_going:
             raise BrokenPromiseError(
-                f"{daemon.name} waits for more of {state.ways.going_state()}, and for"
-                f" {len(state.endings)} to hear of an end"
+                f"{daemon.name} waits for more of {state.arrival_routes.going_state()}, and for"
+                f" {len(state.stream_ends)} to hear of an end"
             )
         daemon.store.sync()
         if daemon.store.live_bytes:

@@ -1,4 +1,4 @@
-"""What an outgoing stream does, action by action; the table in `outgoing.py` says when.
+"""The actions of an outgoing stream; the table in `outgoing.py` says when.
 
 Two kinds of state, kept strictly apart.
 

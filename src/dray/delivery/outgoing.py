@@ -185,7 +185,7 @@ class OutgoingStream(Conversation):
 
     @property
     def next_number(self) -> int:
-        """What the next message of this sequence will be numbered, if it does not begin another."""
+        """The next number of this sequence, if no other sequence begins."""
         return self.last - self.untaken - self.base + 1
 
     @property

@@ -59,7 +59,7 @@ class TransactionStatus(enum.StrEnum):
 
 
 class QueueKind(enum.StrEnum):
-    """Who uses a queue, and for what."""
+    """The purpose of a queue."""
 
     PRIVATE = "private"
     OUTGOING = "outgoing"

@@ -1,8 +1,8 @@
 """Ranges of a queue, as a reader by position asks for them; nothing is taken.
 
 `measure` says how far a queue can be read. It ends before the first message that a transaction
-holds, since that one may come back. What was measured is read also if a transaction has taken it
-meanwhile: `pages` gives it, and of large messages `is_there` waits for the transaction.
+holds, since that one may come back. The reader also reads measured messages that a transaction has
+taken meanwhile: `pages` gives them, and for large messages `is_there` waits for the transaction.
 """
 
 from __future__ import annotations

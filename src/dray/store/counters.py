@@ -1,4 +1,4 @@
-"""What a store counts of its own work."""
+"""Counters of a store."""
 
 from __future__ import annotations
 

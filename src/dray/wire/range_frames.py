@@ -44,7 +44,7 @@ class RangePiece(msgspec.Struct, array_like=True, frozen=True):
 
 
 class RangeMeasured(Head, frozen=True):
-    """What can be read: the first and the last position, 0 if there is none.
+    """The readable range: the first and the last position, 0 if there is none.
 
     `born` is the birth number of the queue. `held` is the first position behind `after` that a
     transaction holds, 0 if there is none. `plain` is how many messages of the queue are no parts of

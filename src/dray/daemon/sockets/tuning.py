@@ -1,4 +1,4 @@
-"""What every connection of the daemon wants of its socket."""
+"""Options of the sockets of all connections of the daemon."""
 
 from __future__ import annotations
 

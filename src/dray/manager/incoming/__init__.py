@@ -1,5 +1,5 @@
-"""What comes from other managers by their streams: which messages enter, what their source hears.
+"""Streams from other managers: which messages enter, and the word to their source.
 
-The turn hands on the frames of streams. What both ends share, and what this manager sends itself,
-is in `peers`.
+The turn hands on the frames of streams. The `peers` room has the parts that both ends share, and
+the sending half.
 """

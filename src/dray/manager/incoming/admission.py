@@ -1,6 +1,6 @@
 """Which new messages of a frame enter a queue, in the one fact that also advances their stream.
 
-What may not enter is consumed all the same, and its source is told why. Express messages stand
+A refused message is consumed all the same, and its source is told why. Express messages stand
 before those that the fact names.
 """
 

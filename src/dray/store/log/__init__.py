@@ -1,1 +1,1 @@
-"""What is written at each sync, and the checkpoints that let the log begin anew."""
+"""The log, written at each sync, and the checkpoints that let the log begin again."""

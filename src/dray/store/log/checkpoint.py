@@ -96,7 +96,7 @@ class Mark(NamedTuple):
     epoch: int
     waiting: int
     size: int = 0
-    """Of the file, which `SnapshotWriter.finish` fills in."""
+    """Bytes of the file; `SnapshotWriter.finish` fills it in."""
 
 
 ORIGIN: Final = Mark("", generation=0, lsn=0, facts=0, capacity=0, length=0, epoch=0, waiting=0)

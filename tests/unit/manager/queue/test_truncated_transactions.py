@@ -98,7 +98,7 @@ def told(net: Net, source: str = "b") -> list[frames.EndedShort]:
         each
         for who, _, head in net.said
         if who == source and isinstance(head, frames.Data)
-        for each in head.truncated_transactions
+        for each in head.ended_short
     ]
 
 
@@ -534,9 +534,7 @@ class Kept:
 
     def said(self) -> int:
         heads = [each.head for each in self.desk.effects if isinstance(each, LinkSend)]
-        in_frames = [
-            each for each in heads if isinstance(each, frames.Data) and each.truncated_transactions
-        ]
+        in_frames = [each for each in heads if isinstance(each, frames.Data) and each.ended_short]
         return len(in_frames) + sum(isinstance(each, frames.Passed) for each in heads)
 
     def state(self) -> str:
