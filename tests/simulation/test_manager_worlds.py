@@ -185,7 +185,7 @@ def test_a_seed_that_once_failed_stays_mended(seed, what_went_wrong):
 def test_worlds_notice_when_a_manager_that_forwards_does_not_say_whose_transaction_ended(
     monkeypatch,
 ):
-    monkeypatch.setattr(Links, "_ended_short", lambda *_: [])
+    monkeypatch.setattr("dray.manager.peers.transmission._ended_short", lambda *_: [])
     assert some_world_notices(ManagerWorld, 2_000)
 
 
