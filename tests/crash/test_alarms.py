@@ -11,7 +11,7 @@ from dray.store.decisions import Act
 from dray.store.heap.witness import note_end
 from dray.store.log.checkpoint import ORIGIN, PAIRS, Snapshots
 from dray.store.log.qmlog import Log, LogReader
-from dray.store.recovery.opening import Opening
+from dray.store.recovery.opening import StoreOpening
 from dray.store.recovery.recovery import Replay
 from dray.store.recovery.survey import Survey
 from dray.store.store import Store
@@ -110,7 +110,7 @@ def make_only_the_log_durable(self, log, chain):
         (Checkpoint, "run", leave_the_checkpoint_unsynced),
         (Ledger, "snapshot", draw_the_state_late),
         (Log, "write_mark", begin_without_an_opening),
-        (Opening, "_make_durable", make_only_the_log_durable),
+        (StoreOpening, "_make_durable", make_only_the_log_durable),
         pytest.param(Survey, "chosen", mix_generations, marks=pytest.mark.torture),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),

@@ -7,12 +7,12 @@ import pytest
 
 from dray.errors import QueueRecreated
 from dray.spark.batch import check_births, examine
-from dray.spark.positions import Progress
+from dray.spark.positions import LandingProgress
 from dray.spark.schema import PULLED, UNREADABLE
 from dray.spark.table import QueueReached, Reached
 
 MANAGER = "a" * 32
-LANDED = QueueReached(Progress(10), holed=(f"{MANAGER}\\3",), born=7)
+LANDED = QueueReached(LandingProgress(10), holed=(f"{MANAGER}\\3",), born=7)
 REACHED = Reached().with_queue(MANAGER, "parcels", LANDED)
 
 
@@ -49,13 +49,13 @@ def test_rows_of_another_birth_of_a_queue_are_refused():
 
 
 def test_what_was_landed_of_an_earlier_queue_does_not_count_for_the_new_one():
-    assert reached_behind(rows(7)).progress == Progress(10, ((11, 13),))
+    assert reached_behind(rows(7)).progress == LandingProgress(10, ((11, 13),))
     assert reached_behind(rows(7)).holed == LANDED.holed
 
     anew = reached_behind(rows(8))
 
     assert (anew.born, anew.holed) == (8, ())
-    assert anew.progress == Progress(0, ((11, 13),))
+    assert anew.progress == LandingProgress(0, ((11, 13),))
 
 
 def test_a_queue_of_which_nothing_can_be_read_has_its_birth_number_too():

@@ -6,7 +6,7 @@ import pytest
 
 from dray.errors import QueueRecreated
 from dray.spark.managers import ManagerSettler
-from dray.spark.positions import Progress
+from dray.spark.positions import LandingProgress
 from dray.spark.table import QueueReached
 
 
@@ -33,7 +33,7 @@ def test_nothing_is_settled_in_a_queue_that_was_made_again(daemon, manager, parc
     key = (daemon.url, manager.info().id, "parcels")
 
     for reached in (
-        QueueReached(Progress(positions[-1]), born=earlier),
+        QueueReached(LandingProgress(positions[-1]), born=earlier),
         QueueReached(holed=(holed,), born=earlier),
     ):
         with pytest.raises(QueueRecreated, match="'parcels'"):
@@ -45,5 +45,5 @@ def test_nothing_is_settled_in_a_queue_that_was_made_again(daemon, manager, parc
     assert raw.info().message_count == 0
     parcels.send(b"read and landed")
     last = max(message.lookup_id for message in raw.messages())
-    settler.settle(key, QueueReached(Progress(last), born=before.born), nothing_landed)
+    settler.settle(key, QueueReached(LandingProgress(last), born=before.born), nothing_landed)
     assert raw.info().message_count == 0

@@ -10,7 +10,7 @@ from dray.errors import InvalidConfiguration, QueueRecreated
 from dray.spark import BYTES_PER_BATCH, land
 from dray.spark.offsets import (
     QueueBirth,
-    Span,
+    QueueSpan,
     check_birth,
     check_offsets,
     lost,
@@ -150,7 +150,7 @@ def test_a_position_in_an_earlier_queue_says_nothing_of_the_new_one():
     offsets = {"m": {"a": at(8, 3)}}
 
     assert position_in(offsets, QueueBirth("m", "a", 9)) == 0
-    assert list(spans(offsets, {"m": {"a": at(9, 2)}})) == [Span("m", "a", 9, 0, 2)]
+    assert list(spans(offsets, {"m": {"a": at(9, 2)}})) == [QueueSpan("m", "a", 9, 0, 2)]
     assert went_back(offsets, {"m": {"a": at(9, 2)}}) == []
     with pytest.raises(QueueRecreated, match=r"queue 'a' of manager m was deleted") as caught:
         check_birth(QueueBirth("m", "a", 9), 8)
@@ -161,7 +161,7 @@ def test_spans_are_what_lies_between_two_offsets():
     start = {"m": {"a": at(8, 3), "b": at(8, 5)}}
     end = {"m": {"a": at(8, 9), "b": at(8, 5), "c": at(8, 2)}}
 
-    assert list(spans(start, end)) == [Span("m", "a", 8, 3, 9), Span("m", "c", 8, 0, 2)]
+    assert list(spans(start, end)) == [QueueSpan("m", "a", 8, 3, 9), QueueSpan("m", "c", 8, 0, 2)]
 
 
 def test_offsets_that_go_back_are_noticed():

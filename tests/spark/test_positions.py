@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.spark.positions import Progress, join_ranges, ranges_of
+from dray.spark.positions import LandingProgress, join_ranges, ranges_of
 
 
 def nothing(_):
@@ -20,23 +20,25 @@ def first_of(positions):
 
 
 def test_ranges_that_touch_move_the_position():
-    assert Progress().noting([(1, 4), (5, 9)]).advanced(nothing) == Progress(9, ())
+    assert LandingProgress().noting([(1, 4), (5, 9)]).advanced(nothing) == LandingProgress(9, ())
 
 
 def test_a_gap_with_a_message_in_it_stops_the_position():
     # Another source's message has its parts at 3 and 4, between the parts of this one.
-    progress = Progress().noting([(1, 2), (5, 6)]).advanced(first_of([1, 2, 3, 4, 5, 6]))
+    progress = LandingProgress().noting([(1, 2), (5, 6)]).advanced(first_of([1, 2, 3, 4, 5, 6]))
 
-    assert progress == Progress(2, ((5, 6),))
-    assert progress.noting([(3, 4)]).advanced(nothing) == Progress(6, ())
+    assert progress == LandingProgress(2, ((5, 6),))
+    assert progress.noting([(3, 4)]).advanced(nothing) == LandingProgress(6, ())
 
 
 def test_a_gap_without_a_message_is_passed_over():
-    assert Progress(2).noting([(5, 6)]).advanced(first_of([5, 6, 7])) == Progress(6, ())
+    assert LandingProgress(2).noting([(5, 6)]).advanced(first_of([5, 6, 7])) == LandingProgress(
+        6, ()
+    )
 
 
 def test_what_was_landed_before_changes_nothing():
-    assert Progress(9).noting([(1, 4), (5, 9)]).advanced(nothing) == Progress(9, ())
+    assert LandingProgress(9).noting([(1, 4), (5, 9)]).advanced(nothing) == LandingProgress(9, ())
 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 8)), max_size=12), st.data())
@@ -45,7 +47,7 @@ def test_nothing_that_is_not_landed_is_ever_settled(spans, data):
     covered = {each for first, last in landed for each in range(first, last + 1)}
     there = data.draw(st.sets(st.integers(1, 70)))
 
-    progress = Progress().noting(landed).advanced(first_of(there | covered))
+    progress = LandingProgress().noting(landed).advanced(first_of(there | covered))
 
     assert not [each for each in there - covered if each <= progress.upto]
     left = {each for first, last in progress.beyond for each in range(first, last + 1)}

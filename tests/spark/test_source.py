@@ -12,7 +12,7 @@ import dray
 from dray.errors import InvalidConfiguration, QueueNotFound, QueueRecreated, StoreError
 from dray.spark.catalogue import Catalogue
 from dray.spark.failure import plainly
-from dray.spark.offsets import QueuePlace, Span, spans
+from dray.spark.offsets import QueuePlace, QueueSpan, spans
 from dray.spark.options import read_options
 from dray.spark.reader import BatchReader, StreamReader
 from dray.wire import frames
@@ -63,7 +63,7 @@ def test_queues_are_found_by_name_and_pattern(catalogue, manager, orders):
     with pytest.raises(QueueNotFound):
         _ = catalogue("nowhere").places
     with pytest.raises(QueueNotFound):
-        catalogue("orders").place(Span("f" * 32, "orders", 1, 0, 1))
+        catalogue("orders").place(QueueSpan("f" * 32, "orders", 1, 0, 1))
 
 
 def test_a_pattern_that_no_queue_fits_is_an_error(catalogue, orders):
@@ -104,13 +104,16 @@ def test_a_queue_that_was_made_again_is_not_the_one_that_was_read(catalogue, man
     manager.create_queue("orders").send(b"new")
     found.forget()
 
-    for look in (lambda: found.check_births(read), lambda: found.place(Span(*place.birth, 0, 10))):
+    for look in (
+        lambda: found.check_births(read),
+        lambda: found.place(QueueSpan(*place.birth, 0, 10)),
+    ):
         with pytest.raises(QueueRecreated, match=r"queue 'orders' of manager .*failOnDataLoss"):
             look()
     again = place_of(found)
     assert again.born > place.born
     # From its first position: what was read of the earlier queue counts for nothing.
-    assert list(spans(read, found.latest(read))) == [Span(*again.birth, 0, 11)]
+    assert list(spans(read, found.latest(read))) == [QueueSpan(*again.birth, 0, 11)]
 
 
 @pytest.mark.parametrize("content", ["messages", "large"])
@@ -172,7 +175,7 @@ def test_the_reach_of_large_messages_keeps_to_its_limits(catalogue, parcels):
     found = catalogue("parcels", content="large")
     place = place_of(found)
     # Header, three fragments, trailer: each begins five positions behind the one before.
-    firsts = [entry.first_lookup_id for entry in found.large_in(Span(*place.birth, 0, 99))]
+    firsts = [entry.first_lookup_id for entry in found.large_in(QueueSpan(*place.birth, 0, 99))]
 
     assert firsts == [1, 6, 11, 16]
     assert found.reach(place, 0) == 16
@@ -182,7 +185,7 @@ def test_the_reach_of_large_messages_keeps_to_its_limits(catalogue, parcels):
     assert found.reach(place, 0, bytes_max=60_000) == 6
     assert found.reach(place, 0, bytes_max=1) == 1
     assert found.reach(place, 0, upto=12) == 11
-    assert [each.first_lookup_id for each in found.large_in(Span(*place.birth, 1, 11))] == [
+    assert [each.first_lookup_id for each in found.large_in(QueueSpan(*place.birth, 1, 11))] == [
         6,
         11,
     ]

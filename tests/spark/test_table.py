@@ -7,12 +7,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from dray.errors import StoreCorrupt, StoreLocked
-from dray.spark.positions import Progress
+from dray.spark.positions import LandingProgress
 from dray.spark.schema import LANDED
 from dray.spark.table import LandedTable, QueueReached, Reached, TransactionReached
 
 REACHED = Reached().with_queue(
-    "m", "q", QueueReached(Progress(7, ((9, 12),)), ("m\\3",), TransactionReached("m\\2", 5), 3)
+    "m",
+    "q",
+    QueueReached(LandingProgress(7, ((9, 12),)), ("m\\3",), TransactionReached("m\\2", 5), 3),
 )
 
 

@@ -26,7 +26,7 @@ class Counter(Protocol):
 def counting(text: str, total: int | None) -> Iterator[Counter]:
     """Show the progress of the block."""
     if not sys.stderr.isatty():
-        yield _Lines(text, total)
+        yield _CountLines(text, total)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -47,7 +47,7 @@ def counting(text: str, total: int | None) -> Iterator[Counter]:
         yield Bar()
 
 
-class _Lines:
+class _CountLines:
     """A line at most every few seconds."""
 
     def __init__(self, text: str, total: int | None) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from dray.cli.groups import Group
+from dray.cli.groups import CommandGroup
 from dray.cli.messages import look_at, print_messages
 from dray.cli.output import print_json, print_table, size_text
 from dray.cli.settings import Settings, takes_most, takes_url_and_json
 from dray.model.names import DEAD_LETTER_QUEUES
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Look at the two dead-letter queues: one for plain, one for transactional messages."""
 

@@ -11,7 +11,7 @@ _CHARACTERS_MAX = 1000
 """Characters of the help sentence that are shown: all of them."""
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group that lists each command with the first sentence of its help."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.groups import Group
+from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_table, time_text
 from dray.cli.settings import Settings, takes_json, takes_most
 
@@ -19,7 +19,7 @@ _MICROSECONDS = 1e6
 _COLUMNS = ["position ", "message", "queue", "part", "file", "byte ", "length ", "arrived", ""]
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Look into the log, heap files and queues of a stopped queue manager.
 

@@ -21,7 +21,7 @@ _NOTE = re.compile(rf"({_ID})\.at\.([0-9]{{1,20}})\.({_ID})\Z")
 _OURS = re.compile(rf"({_ID})\.(?:lock|(?:part|kept)(?:\.partial)?|at\..+)\Z")
 
 
-class Note(NamedTuple):
+class PlacedNote(NamedTuple):
     """Tells which file was placed for a message, and in which transaction."""
 
     key: str
@@ -40,13 +40,15 @@ def key_of(id: str) -> str:
     return f"{manager}-{number}"
 
 
-def note_in(name: str) -> Note | None:
+def note_in(name: str) -> PlacedNote | None:
     """Read the name of a note; None if it is not a note."""
     found = _NOTE.match(name)
     if found is None:
         return None
     manager, _, number = found[3].partition("-")
-    return Note(found[1], int(found[2]), join_id(split_id(f"{manager}\\{number}")[0], int(number)))
+    return PlacedNote(
+        found[1], int(found[2]), join_id(split_id(f"{manager}\\{number}")[0], int(number))
+    )
 
 
 def key_of_name(name: str) -> str | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from dray.cli.groups import Group
+from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_table, size_text
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.model.classes import QueueKind
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """List outgoing queues; resolve a queue whose delivery has diverged."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from dray.cli.groups import Group
+from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_table, time_text
 from dray.cli.settings import Settings, takes_url_and_json
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Show the queue managers that this one delivers to; accept or forget one."""
 

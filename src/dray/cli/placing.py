@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.cli.labels import file_name, numbered
-from dray.cli.notes import Note, key_of, key_of_name, note_in
+from dray.cli.notes import PlacedNote, key_of, key_of_name, note_in
 from dray.client.files.partial_file import open_locked
 from dray.errors import DrayError, InvalidConfiguration, TargetUnwritable
 from dray.folders import sync_folder
@@ -260,7 +260,7 @@ class TargetFolder:
     def _names(self) -> list[str]:
         return [each.name for each in self._hidden.iterdir()]
 
-    def _notes(self) -> list[Note]:
+    def _notes(self) -> list[PlacedNote]:
         notes = (note_in(name) for name in sorted(self._names()))
         return [each for each in notes if each is not None]
 
@@ -268,7 +268,7 @@ class TargetFolder:
         """Write down, durably, which file is placed for a message; None outside transactions."""
         note = None
         if transaction_id:
-            note = self._hidden / Note(key, inode, transaction_id).name
+            note = self._hidden / PlacedNote(key, inode, transaction_id).name
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             os.close(os.open(note, flags, 0o600))
         if self._sync:

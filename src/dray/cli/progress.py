@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PLAIN_LINE_EVERY_S = 5.0
 
 
-class Progress(Protocol):
+class ProgressDisplay(Protocol):
     """Progress of one operation, in bytes."""
 
     def update(self, done: int, total: int | None = None) -> None:
@@ -43,7 +43,7 @@ class Progress(Protocol):
         """Show the last state and leave the terminal as it was."""
 
 
-def progress(text: str, total: int | None) -> Progress:
+def progress(text: str, total: int | None) -> ProgressDisplay:
     """A bar on a terminal, else plain lines."""
     return _Bar(text, total) if sys.stderr.isatty() else _Lines(text, total)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from dray.cli.groups import Group
+from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_record, print_table, size_text, time_text
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.sizes import Size
@@ -14,7 +14,7 @@ from dray.model.queue import DeliveryInfo, QueueInfo, Refusal
 _REFUSED = "refused"
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Create, list, show, delete and purge queues."""
 

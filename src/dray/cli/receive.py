@@ -112,12 +112,12 @@ def command(
         how = How(target, large=large, repair=repair, resume=resume, sync=not no_sync)
         if target is not None:
             target.clear(manager.outcome)
-        _take_all(settings, Taker(settings, manager, queue, how), most, timeout)
+        _take_all(settings, MessageTaker(settings, manager, queue, how), most, timeout)
         if target is not None:
             target.clear(manager.outcome)
 
 
-def _take_all(settings: Settings, taker: Taker, most: int, timeout: float | None) -> None:
+def _take_all(settings: Settings, taker: MessageTaker, most: int, timeout: float | None) -> None:
     for count in range(most):
         wait = timeout if timeout is not None or count == 0 else 0
         try:
@@ -140,7 +140,7 @@ class How(NamedTuple):
     sync: bool
 
 
-class Taker:
+class MessageTaker:
     """Takes messages from one queue, one transaction each."""
 
     def __init__(self, settings: Settings, manager: Manager, queue: str, how: How) -> None:

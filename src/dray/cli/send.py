@@ -15,7 +15,7 @@ import click
 
 from dray.cli.doubt import PATIENCE_S, was_committed
 from dray.cli.output import print_json
-from dray.cli.progress import Progress, progress
+from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.sizes import Size
 from dray.errors import (
@@ -40,7 +40,7 @@ STANDARD_INPUT = "-"
 
 
 @dataclass(frozen=True)
-class Properties:
+class MessageOptions:
     """Properties from the options, the same for every message."""
 
     label: str | None
@@ -61,7 +61,7 @@ class Properties:
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentMessage:
     """One message that was sent."""
 
     id: str
@@ -76,13 +76,13 @@ class Batch:
     manager: Manager
     queue: str
     sources: list[str]
-    properties: Properties
-    shown: Progress
+    properties: MessageOptions
+    shown: ProgressDisplay
     connect: Callable[[], Manager]
     """Another connection, to ask what became of a send whose answer was lost."""
 
 
-Send = Callable[[Batch, "Transaction | None"], list[Sent]]
+Send = Callable[[Batch, "Transaction | None"], list[SentMessage]]
 
 
 @click.command()
@@ -164,7 +164,7 @@ def command(
         raise click.UsageError("--fragment-size, --digest and --compression are for --large.")
     if resume is not None and not (large and len(sources) == 1):
         raise click.UsageError("--resume is for --large and one FILE.")
-    properties = Properties(
+    properties = MessageOptions(
         label,
         correlation_id,
         app_specific,
@@ -204,9 +204,11 @@ def _is_transactional(manager: Manager, queue: str) -> bool:
     return parse_queue_address(queue).remote or manager.queue(queue).info().transactional
 
 
-def _in_one_transaction(settings: Settings, batch: Batch, send: Send) -> tuple[list[Sent], str]:
+def _in_one_transaction(
+    settings: Settings, batch: Batch, send: Send
+) -> tuple[list[SentMessage], str]:
     """Send and commit; if the answer to the commit is lost, find out its outcome."""
-    sent: list[Sent] = []
+    sent: list[SentMessage] = []
     transaction = batch.manager.transaction()
     try:
         with transaction:
@@ -262,7 +264,7 @@ def _not_read(path: str, error: OSError) -> SourceUnreadable:
     )
 
 
-def _send_plain(batch: Batch, transaction: Transaction | None) -> list[Sent]:
+def _send_plain(batch: Batch, transaction: Transaction | None) -> list[SentMessage]:
     properties = batch.properties
     messages = []
     for path in batch.sources:
@@ -286,7 +288,7 @@ def _send_plain(batch: Batch, transaction: Transaction | None) -> list[Sent]:
             raise
         raise _too_large("a message", error.size) from error
     return [
-        Sent(id, message.label, message.body_size)
+        SentMessage(id, message.label, message.body_size)
         for id, message in zip(ids, messages, strict=True)
     ]
 
@@ -355,7 +357,7 @@ def _too_large(name: str, size: int) -> MessageTooLarge:
     )
 
 
-def _send_large(batch: Batch, transaction: Transaction | None) -> list[Sent]:
+def _send_large(batch: Batch, transaction: Transaction | None) -> list[SentMessage]:
     import dray
 
     properties = batch.properties
@@ -365,7 +367,7 @@ def _send_large(batch: Batch, transaction: Transaction | None) -> list[Sent]:
         digest=properties.digest,
         compression=properties.compression,
     )
-    sent: list[Sent] = []
+    sent: list[SentMessage] = []
     follow = _Follow(batch.shown)
     for path in batch.sources:
         label = properties.label_of(path)
@@ -379,14 +381,14 @@ def _send_large(batch: Batch, transaction: Transaction | None) -> list[Sent]:
             progress=follow,
             resume=properties.resume,
         )
-        sent.append(Sent(id, label, follow.next_source()))
+        sent.append(SentMessage(id, label, follow.next_source()))
     return sent
 
 
 class _Follow:
     """Adds up the progress of one source after another."""
 
-    def __init__(self, shown: Progress) -> None:
+    def __init__(self, shown: ProgressDisplay) -> None:
         self._shown = shown
         self._before = self._done = 0
 
@@ -401,7 +403,9 @@ class _Follow:
         return size
 
 
-def _tell(settings: Settings, queue: str, sent: list[Sent], transaction_id: str | None) -> None:
+def _tell(
+    settings: Settings, queue: str, sent: list[SentMessage], transaction_id: str | None
+) -> None:
     if settings.as_json:
         print_json({"queue": queue, "transaction_id": transaction_id, "messages": sent})
         return

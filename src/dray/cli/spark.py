@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.groups import Group
+from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_record
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_url_and_json
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dray.spark import LandingSummary
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Land messages with Spark."""
 

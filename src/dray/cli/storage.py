@@ -12,13 +12,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from dray.cli.groups import Group
+from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_table
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_json
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Move a store, audit it, rebuild its queue files."""
 
@@ -37,9 +37,9 @@ def move(settings: Settings, new: Path, *, data: Path) -> None:
     The command copies, syncs and reads back every file before the old directory gives up the store.
     If it is interrupted, run it again.
     """
-    from dray.offline.move import Move, move_store
+    from dray.offline.move import StoreMove, move_store
 
-    wanted = Move(data, new, uuid.uuid4().hex, time.time())
+    wanted = StoreMove(data, new, uuid.uuid4().hex, time.time())
     with progress(f"moving {data}", None) as shown:
 
         def tell(what: str, done: int, total: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from dray.cli.groups import Group
+from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.model.classes import TransactionStatus
@@ -22,7 +22,7 @@ _MEANING = {
 }
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Resolve transactions and sends that are in doubt, and prepared transactions."""
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.groups import Group
+from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_table, size_text
-from dray.cli.progress import Progress, progress
+from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.sizes import Size
 from dray.errors import Misuse, TargetUnwritable, TransferCancelled, TransferSourceChanged
@@ -39,7 +39,7 @@ _of_a_consumer = click.option(
 )
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Offer files to programs that run at the same time, accept files, manage transfers."""
 
@@ -275,7 +275,7 @@ def _save(settings: Settings, incoming: Incoming, target: Path) -> None:
         click.echo(f"saved {saved} ({human_size(incoming.size)}), {digest}")
 
 
-def _show(bar: Progress, status: TransferStatus) -> None:
+def _show(bar: ProgressDisplay, status: TransferStatus) -> None:
     resent = f", {status.fragments_resent} resent" if status.fragments_resent else ""
     bar.describe(f"{status.label}: {status.state}{resent}")
     bar.update(status.bytes_done, status.bytes_total)

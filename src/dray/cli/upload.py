@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.groups import Group
+from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_table, size_text, time_text
 from dray.cli.settings import Settings, takes_url_and_json
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dray.client.files.upload_state import UnfinishedUpload
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """List and drop unfinished uploads of `dray send --resume`."""
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 
-class JsonFormatter(logging.Formatter):
+class JsonLogFormatter(logging.Formatter):
     """Writes a record as one line of JSON, a traceback included."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -30,7 +30,7 @@ class JsonFormatter(logging.Formatter):
 def log_to_stderr(level: str) -> None:
     """Send what Dray logs at `level` or above to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
+    handler.setFormatter(JsonLogFormatter())
     logger = logging.getLogger("dray")
     logger.handlers = [handler]
     logger.setLevel(level.upper())

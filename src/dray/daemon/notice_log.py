@@ -37,7 +37,7 @@ class NoticeLog:
         """Begin with nothing logged; `clock` tells the time, `loop` only calls again."""
         self._loop = loop
         self._clock = clock
-        self._subjects: dict[tuple[str, str, str], _Subject] = {}
+        self._subjects: dict[tuple[str, str, str], _NoticeSubject] = {}
         """By kind, subject and, for some kinds, sentence; the one logged first stands first."""
         self._timer: asyncio.TimerHandle | None = None
 
@@ -74,7 +74,7 @@ class NoticeLog:
             key = (notice.kind, OTHERS, "")
         subject = self._subjects.get(key)
         if subject is None:
-            self._subjects[key] = _Subject(now)
+            self._subjects[key] = _NoticeSubject(now)
             _say(notice, notice.times)
         else:
             subject.latest = notice
@@ -88,7 +88,7 @@ class NoticeLog:
             del self._subjects[key]
             if subject.latest is not None:
                 _say(subject.latest, subject.times, " in the last minute")
-                self._subjects[key] = _Subject(now)
+                self._subjects[key] = _NoticeSubject(now)
 
     def _call_again(self, now: float) -> None:
         if self._timer is None and self._subjects:
@@ -103,7 +103,7 @@ class NoticeLog:
         self._call_again(now)
 
 
-class _Subject:
+class _NoticeSubject:
     """Notices of one kind and subject that are not logged yet."""
 
     __slots__ = ("latest", "since", "times")

@@ -24,13 +24,13 @@ from dray.daemon.config import ServeOptions, check_named, listen_address
 from dray.daemon.limits import HANDSHAKES_MAX, HELLO_S, SESSIONS_OF_EMBEDDED_MIN, STOP_S
 from dray.daemon.logs import log_to_stderr
 from dray.daemon.notice_log import NoticeLog
-from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.pacing.time_slice import request_short_time_slice
 from dray.daemon.roles import Deciding
 from dray.daemon.sockets.addresses import own_addresses
-from dray.daemon.sockets.connection import Connection, Surroundings
+from dray.daemon.sockets.connection import FrameConnection, Surroundings
 from dray.daemon.sockets.descriptors import raise_limit, sessions_max
-from dray.daemon.sockets.links import Links
+from dray.daemon.sockets.links import DialledLinks
 from dray.daemon.sockets.listener import Listener, listen_tcp, listen_unix
 from dray.daemon.sockets.outbox import unpin_all
 from dray.daemon.sockets.plain_callers import begins_plainly, turn_away
@@ -154,9 +154,9 @@ class Server:
         Raises whatever stands in the way: `StoreLocked`, `StoreCorrupt`, `AddressInUse`...
         """
         self._loop = loop
-        self._sessions: dict[int, Connection] = {}
-        self._numbers: dict[Connection, int] = {}
-        self._silent: dict[Connection, asyncio.TimerHandle] = {}
+        self._sessions: dict[int, FrameConnection] = {}
+        self._numbers: dict[FrameConnection, int] = {}
+        self._silent: dict[FrameConnection, asyncio.TimerHandle] = {}
         self._next_session = 1
         self._stopping = False
         self._all_gone = asyncio.Event()
@@ -186,12 +186,12 @@ class Server:
             self._close_listeners()
             self._store.close()
             raise
-        backlog = Backlog(lambda: self._store.unsynced_bytes, loop.call_soon)
+        backlog = DiskBacklog(lambda: self._store.unsynced_bytes, loop.call_soon)
         self._around = Surroundings(loop, self._store, backlog, self._notices)
         self._turns = Turns(
             loop, self._store, self._manager, clock=clock, performer=self, backlog=backlog
         )
-        self._links = Links(
+        self._links = DialledLinks(
             self._around,
             self._manager.hello,
             self._turns,
@@ -227,7 +227,7 @@ class Server:
             return
         number = self._next_session
         self._next_session += 1
-        connection = Connection(self._around, sock, self)
+        connection = FrameConnection(self._around, sock, self)
         self._sessions[number] = connection
         self._numbers[connection] = number
         self._turns.deliver(SessionOpened(number))
@@ -257,16 +257,16 @@ class Server:
         else:
             self.adopt(inner)
 
-    def _give_up(self, connection: Connection) -> None:
+    def _give_up(self, connection: FrameConnection) -> None:
         self._silent.pop(connection, None)
         connection.abort(f"nothing was said for {HELLO_S:.0f} s")
 
-    def _heard(self, connection: Connection) -> None:
+    def _heard(self, connection: FrameConnection) -> None:
         timer = self._silent.pop(connection, None)
         if timer is not None:
             timer.cancel()
 
-    def frame_came(self, connection: Connection, frame: Frame) -> None:
+    def frame_came(self, connection: FrameConnection, frame: Frame) -> None:
         """Pass on a request."""
         self._heard(connection)
         number = self._numbers.get(connection)
@@ -281,13 +281,13 @@ class Server:
         """Nothing more comes from this connection in this pass."""
         self._turns.nothing_more()
 
-    def frame_refused(self, connection: Connection, error: ProtocolError) -> None:
+    def frame_refused(self, connection: FrameConnection, error: ProtocolError) -> None:
         """Say what was wrong after all that was decided before, then end the session."""
         number = self._numbers.get(connection)
         if number is not None:
             self._turns.follow(Answer(number, 0, failure(error)), CloseSession(number))
 
-    def connection_closed(self, connection: Connection, reason: str) -> None:
+    def connection_closed(self, connection: FrameConnection, reason: str) -> None:
         """Forget a session."""
         self._heard(connection)
         number = self._numbers.pop(connection)
@@ -299,7 +299,7 @@ class Server:
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """Do what the manager decided; its extents are pinned."""
-        touched: dict[Connection, None] = {}
+        touched: dict[FrameConnection, None] = {}
         peers: dict[Peer, None] = {}
         for effect in effects:
             match effect:
@@ -373,7 +373,7 @@ class Server:
         if error is not None:
             self._turns.fail(error)
 
-    def _answer(self, connection: Connection, answer: Answer) -> None:
+    def _answer(self, connection: FrameConnection, answer: Answer) -> None:
         # Bytes that may leave their queue with this answer are copied; see docs/decisions/0011.
         in_kernel = not answer.held
         if answer.into is not None:

@@ -37,7 +37,7 @@ from dray.daemon.limits import (
     TICK_S_MIN,
 )
 from dray.daemon.notice_log import NoticeLog
-from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.pacing.flushing import Flushing
 from dray.daemon.pacing.pace import Gathering, SyncPace
 from dray.daemon.pacing.postponed import Follow, Postponed
@@ -87,7 +87,7 @@ class Turns:
         *,
         clock: Timekeeper,
         performer: Performing,
-        backlog: Backlog,
+        backlog: DiskBacklog,
     ) -> None:
         """Begin with nothing gathered; threads are started here."""
         self._loop = loop

@@ -78,7 +78,7 @@ class PartMessage(NamedTuple):
     mark: PartMark
 
 
-class Room(NamedTuple):
+class RoomNeeded(NamedTuple):
     """Bytes that the records of all parts take together, and those of the longest."""
 
     size: int
@@ -175,7 +175,7 @@ class Split:
         """How many fragments a body of `size` bytes has; an empty one has one."""
         return max(1, -(-size // self._fragment_size))
 
-    def room_for(self, size: int) -> Room:
+    def room_for(self, size: int) -> RoomNeeded:
         """Bytes that the parts of a body of `size` bytes take, exactly."""
         count = self.fragments_of(size)
         parts = self.header(size), self._trailer(count, size, bytes(DIGEST_BYTES))
@@ -183,7 +183,7 @@ class Split:
         # The last fragment has the longest label.
         per_fragment = _record_bytes(self._fragment(b"", count))
         longest = max(per_fragment + min(size, self._fragment_size), *ends)
-        return Room(sum(ends) + count * per_fragment + size, longest)
+        return RoomNeeded(sum(ends) + count * per_fragment + size, longest)
 
     def skip(self, size: int) -> None:
         """Pass over a fragment of `size` bytes that is there already."""

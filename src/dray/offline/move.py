@@ -48,7 +48,7 @@ Progress = Callable[[str, int, int], None]
 """Called with what is done next, and how many bytes of how many are copied."""
 
 
-class Move(NamedTuple):
+class StoreMove(NamedTuple):
     """A move: source, target, name and time."""
 
     source: Path
@@ -65,7 +65,7 @@ class MoveReport(NamedTuple):
     finished: bool
 
 
-def move_store(move: Move, progress: Progress) -> MoveReport:
+def move_store(move: StoreMove, progress: Progress) -> MoveReport:
     """Move a store. Raises StoreLocked, StoreFull, StoreCorrupt, or StoreError with the reason."""
     move = move._replace(source=move.source.absolute(), target=move.target.absolute())
     try:
@@ -79,7 +79,7 @@ def move_store(move: Move, progress: Progress) -> MoveReport:
         raise StoreError(sentence) from error
 
 
-def _finished(move: Move, progress: Progress) -> MoveReport | None:
+def _finished(move: StoreMove, progress: Progress) -> MoveReport | None:
     """End a move that had happened."""
     moved = read_mark(move.source / MOVED_NAME, Moved)
     if moved is None:
@@ -97,7 +97,7 @@ def _finished(move: Move, progress: Progress) -> MoveReport | None:
     return MoveReport(0, 0, finished=True)
 
 
-def _moved(move: Move, progress: Progress) -> MoveReport:
+def _moved(move: StoreMove, progress: Progress) -> MoveReport:
     if not (move.source / FOLDER_NAME / LOG_NAME).exists():
         raise StoreError(f"There is no store in {move.source}; name where `dray serve --data` ran")
     nested = move.source.resolve() in (target := move.target.resolve(), *target.parents)
@@ -119,7 +119,7 @@ def _moved(move: Move, progress: Progress) -> MoveReport:
         disk.close()
 
 
-def _prepare(move: Move, progress: Progress) -> None:
+def _prepare(move: StoreMove, progress: Progress) -> None:
     """Make the new place, empty but for the mark that it is not finished."""
     progress("preparing", 0, 0)
     unfinished = read_mark(move.target / MOVING_NAME, Moving)
@@ -152,7 +152,7 @@ def _is_free(target: Path) -> bool:
     return {path.name for path in target.iterdir()} <= left and inside <= {LOCK_NAME}
 
 
-def _copy(move: Move, progress: Progress) -> MoveReport:
+def _copy(move: StoreMove, progress: Progress) -> MoveReport:
     names = [name for name in _files(move.source) if (move.source / name).is_file()]
     sizes = {name: (move.source / name).stat().st_size for name in names}
     total, done = sum(sizes.values()), 0
@@ -212,7 +212,7 @@ def _copy_file(source: Path, target: Path) -> None:
         raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=target.name)
 
 
-def _tell(move: Move, progress: Progress) -> None:
+def _tell(move: StoreMove, progress: Progress) -> None:
     """Let the audit say so, and the manifest know the new place."""
     progress("noting", 0, 0)
     try:
@@ -244,7 +244,7 @@ def _tell(move: Move, progress: Progress) -> None:
         audit.close()
 
 
-def _end(move: Move, name: str, progress: Progress) -> None:
+def _end(move: StoreMove, name: str, progress: Progress) -> None:
     """The new place is the store: let it be one, and leave only marks in the old place."""
     progress("ending", 0, 0)
     moving = read_mark(move.target / MOVING_NAME, Moving)

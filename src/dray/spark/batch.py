@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dray.model.ids import split_id
 from dray.spark.offsets import QueueBirth, check_birth
-from dray.spark.positions import Progress, Range
+from dray.spark.positions import LandingProgress, Range
 from dray.spark.schema import LANDED, TAKEN, UNREADABLE
 from dray.spark.summary import HoleLanded
 from dray.spark.table import QueueReached, Reached, TransactionReached
@@ -100,7 +100,7 @@ def examine(rows: pa.Table, landed: list[bool], reached: Reached) -> Examined:
     )  # fmt: skip
 
 
-def _is_duplicate(row: dict[str, Any], progress: Progress) -> bool:
+def _is_duplicate(row: dict[str, Any], progress: LandingProgress) -> bool:
     """Whether a row that the table has stands elsewhere in the queue than when it was landed."""
     first = row["first_lookup_id"]
     return first > progress.upto and not any(

@@ -15,7 +15,7 @@ from dray.spark.offsets import (
     Offsets,
     QueueBirth,
     QueuePlace,
-    Span,
+    QueueSpan,
     check_birth,
     position_in,
     with_position,
@@ -86,7 +86,7 @@ class Catalogue:
         """Manager id and name of every queue."""
         return set(self._places)
 
-    def place(self, span: Span) -> QueuePlace:
+    def place(self, span: QueueSpan) -> QueuePlace:
         """Where a range is to be read.
 
         Raises `QueueNotFound` if its queue is gone, `QueueRecreated` if it is another one now.
@@ -157,7 +157,7 @@ class Catalogue:
         self._watch_claim(place, measured.held)
         return measured.last or after
 
-    def cut(self, span: Span, pieces: int) -> list[Span]:
+    def cut(self, span: QueueSpan, pieces: int) -> list[QueueSpan]:
         """A range of messages in at most so many parts of about the same rows and bytes."""
         place = self.place(span)
         queue = self._managers.raw_queue(place.url, place.queue)
@@ -169,7 +169,7 @@ class Catalogue:
             span._replace(after=after, upto=upto) for after, upto in zip(firsts, lasts, strict=True)
         ]
 
-    def large_in(self, span: Span) -> Iterator[LargeEntry]:
+    def large_in(self, span: QueueSpan) -> Iterator[LargeEntry]:
         """The large messages of a range."""
         place = self.place(span)
         queue = self._managers.raw_queue(place.url, place.queue)

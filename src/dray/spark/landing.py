@@ -64,7 +64,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 Report = Callable[["LandingSummary"], None]
 
 
-class Settler(Protocol):
+class QueueSettler(Protocol):
     """Requests of the driver to managers once rows are durable."""
 
     def settle(self, key: QueueKey, reached: QueueReached, landed: IsLanded) -> QueueReached:
@@ -193,7 +193,7 @@ class Landing:
         self,
         out: Path,
         puller: Puller,
-        settler: Settler,
+        settler: QueueSettler,
         report: Report | None = None,
         *,
         fail_on_data_loss: bool = False,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dray.client.connections.connection import Connection
     from dray.spark.batch import QueueKey
     from dray.spark.offsets import QueuePlace
-    from dray.spark.payload import Target
+    from dray.spark.payload import PayloadTarget
     from dray.spark.table import QueueReached
     from dray.wire.stream import Frame
 
@@ -246,7 +246,7 @@ class ManagerPuller:
         self._managers = Managers()
         self._claim_timeout_s = claim_timeout_s
 
-    def pull(self, row: dict[str, Any], target: Target) -> str:
+    def pull(self, row: dict[str, Any], target: PayloadTarget) -> str:
         """Write the whole payload; every record's CRC32C and the digest are checked on the way."""
         queue = self._managers.raw_queue(row["manager"], row["queue"])
         try:

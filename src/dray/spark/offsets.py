@@ -45,7 +45,7 @@ class QueuePlace(NamedTuple):
         return QueueBirth(self.manager_id, self.queue, self.born)
 
 
-class Span(NamedTuple):
+class QueueSpan(NamedTuple):
     """The range of one birth of a queue in a micro-batch: positions over `after`, up to `upto`."""
 
     manager_id: str
@@ -88,14 +88,14 @@ def with_position(offsets: Offsets, birth: QueueBirth, position: int) -> Offsets
     return {**offsets, manager_id: {**offsets.get(manager_id, {}), queue: offset}}
 
 
-def spans(start: Offsets, end: Offsets) -> Iterator[Span]:
+def spans(start: Offsets, end: Offsets) -> Iterator[QueueSpan]:
     """The ranges between two offsets, queue by queue."""
     for manager_id, queues in end.items():
         for queue, offset in queues.items():
             born, upto = offset["born"], offset["lookup_id"]
             after = position_in(start, QueueBirth(manager_id, queue, born))
             if upto > after:
-                yield Span(manager_id, queue, born, after, upto)
+                yield QueueSpan(manager_id, queue, born, after, upto)
 
 
 def lost(start: Offsets, known: Container[tuple[str, str]]) -> list[str]:

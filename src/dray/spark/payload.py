@@ -63,7 +63,7 @@ class Placement:
         except FileNotFoundError:
             return False
 
-    def fill(self, pull: Callable[[Target], str]) -> None:
+    def fill(self, pull: Callable[[PayloadTarget], str]) -> None:
         """Let `pull` write the bytes and give their digest; put them in place if they are right.
 
         Raises `LargeMessageCorrupt` if they are not, `StoreFull` or `StoreError` for the disk.
@@ -74,7 +74,7 @@ class Placement:
         try:
             with disk_told(self.path):
                 with partial.open("xb", buffering=0) as file:
-                    target = Target(file)
+                    target = PayloadTarget(file)
                     self._check(pull(target), target.size)
                     os.fsync(file.fileno())
                 partial.replace(self.path)
@@ -91,7 +91,7 @@ class Placement:
             )
 
 
-class Target:
+class PayloadTarget:
     """Where payload bytes are written to; counts them."""
 
     def __init__(self, file: FileIO) -> None:

@@ -2,10 +2,10 @@
 
 `settle(upto=...)` takes everything at or below a position, so it may only be told a position below
 which nothing is left to land. Large messages of two sources lie interleaved in a queue; landing the
-first says nothing of what lies between its parts. `Progress` therefore keeps the exact ranges that
-were landed, and moves `upto` over those that touch it. Where there is a gap, it asks whether
-anything lies in it: a gap is empty where parts were lost or received by others, and stays empty,
-because positions only grow.
+first says nothing of what lies between its parts. `LandingProgress` therefore keeps the exact
+ranges that were landed, and moves `upto` over those that touch it. Where there is a gap, it asks
+whether anything lies in it: a gap is empty where parts were lost or received by others, and stays
+empty, because positions only grow.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ Range = tuple[int, int]
 """First and last position, both included."""
 
 
-class Progress(NamedTuple):
+class LandingProgress(NamedTuple):
     """`upto`: all at or below is landed. `beyond`: ranges above that are landed too, in order."""
 
     upto: int = 0
     beyond: tuple[Range, ...] = ()
 
-    def noting(self, ranges: Iterable[Range]) -> Progress:
+    def noting(self, ranges: Iterable[Range]) -> LandingProgress:
         """The same, with more ranges landed."""
-        return Progress(self.upto, tuple(join_ranges([*self.beyond, *ranges])))
+        return LandingProgress(self.upto, tuple(join_ranges([*self.beyond, *ranges])))
 
-    def advanced(self, first_after: Callable[[int], int | None]) -> Progress:
+    def advanced(self, first_after: Callable[[int], int | None]) -> LandingProgress:
         """The same, with `upto` as high as it may be.
 
         `first_after(position)` gives the first position over `position` that has a message, or
@@ -43,7 +43,7 @@ class Progress(NamedTuple):
                     break
             upto = max(upto, last)
             waiting.pop(0)
-        return Progress(upto, tuple(waiting))
+        return LandingProgress(upto, tuple(waiting))
 
 
 def join_ranges(ranges: Iterable[Range]) -> list[Range]:

@@ -17,14 +17,14 @@ import pyarrow as pa
 
 from dray.errors import MessageNotFound
 from dray.folders import sync_folder
-from dray.spark.payload import Placement, Target, payload_name
+from dray.spark.payload import PayloadTarget, Placement, payload_name
 from dray.spark.schema import LARGE, PULLED, TAKEN, UNREADABLE, batch_of
 
 
 class Puller(Protocol):
     """Where payload bytes come from. It goes to the executors pickled, and is used by one task."""
 
-    def pull(self, row: dict[str, Any], target: Target) -> str:
+    def pull(self, row: dict[str, Any], target: PayloadTarget) -> str:
         """Write the whole payload of `row` to `target`; give the digest of what was written."""
         ...
 

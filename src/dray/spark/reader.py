@@ -30,7 +30,7 @@ from dray.spark.managers import Managers, describe_large, describe_taken, patien
 from dray.spark.offsets import (
     Offsets,
     QueuePlace,
-    Span,
+    QueueSpan,
     check_birth,
     check_offsets,
     lost,
@@ -58,7 +58,7 @@ class LargePartition(InputPartition):
 class MessagePartition(InputPartition):
     """A range of one queue for one task."""
 
-    def __init__(self, place: QueuePlace, span: Span) -> None:
+    def __init__(self, place: QueuePlace, span: QueueSpan) -> None:
         """Take the range."""
         self.place = place
         self.span = span
@@ -203,7 +203,7 @@ class _Reading:
             for piece in self.catalogue.cut(span, self.options.partitions)
         ]
 
-    def _is_there(self, span: Span) -> bool:
+    def _is_there(self, span: QueueSpan) -> bool:
         """Whether a range can be read; it cannot be if its queue was made again since, accepted."""
         try:
             self.catalogue.place(span)
@@ -213,7 +213,7 @@ class _Reading:
             return False
         return True
 
-    def _large_partitions(self, wanted: list[Span]) -> Sequence[InputPartition]:
+    def _large_partitions(self, wanted: list[QueueSpan]) -> Sequence[InputPartition]:
         """Divide by bytes: the largest first, each to the task that has least."""
         work = [
             (self.catalogue.place(span), entry)

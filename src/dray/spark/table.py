@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from dray.errors import StoreCorrupt, StoreLocked
 from dray.folders import sync_folder
 from dray.spark.payload import PARTIAL_SUFFIX, remove_partials
-from dray.spark.positions import Progress
+from dray.spark.positions import LandingProgress
 from dray.spark.schema import LANDED
 
 _FOOTER_KEY = b"dray.landing"
@@ -48,7 +48,7 @@ class QueueReached(NamedTuple):
     `born` is the birth number of the queue: the rest tells of this birth alone.
     """
 
-    progress: Progress = Progress()
+    progress: LandingProgress = LandingProgress()
     holed: tuple[str, ...] = ()
     transaction: TransactionReached = TransactionReached()
     born: int = 0

@@ -46,7 +46,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     previous: str = ORIGIN
 
 
-class Head(NamedTuple):
+class ChainHead(NamedTuple):
     """The end of a chain: how many entries there are, and the digest of the last."""
 
     entries: int
@@ -114,7 +114,7 @@ class AuditLog:
         self._lock = threading.Lock()
         self._descriptor = -1
         keep_from_children(self)
-        self.head = Head(0, ORIGIN)
+        self.head = ChainHead(0, ORIGIN)
         self.cut_bytes = 0
         """How much of an unfinished entry was cut off; the owner tells of it in an entry."""
         try:
@@ -142,7 +142,7 @@ class AuditLog:
                 self._write(image)
             except OSError as error:
                 raise _unusable(self.path, error) from error
-            self.head = Head(entry.number, _digest(image))
+            self.head = ChainHead(entry.number, _digest(image))
         if seen != "command":
             _log.warning("%s was %s by another program%s", file, change, detail and f": {detail}")
 
@@ -189,7 +189,7 @@ class AuditLog:
                 entry = _decoded(image)
                 entries = entries + 1 if entry is None else entry.number
                 digest, whole = _digest(image), size
-        self.head = Head(entries, digest)
+        self.head = ChainHead(entries, digest)
         self.cut_bytes = size - whole
         if self.cut_bytes:
             os.ftruncate(self._descriptor, whole)

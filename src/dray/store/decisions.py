@@ -60,7 +60,7 @@ class Act(Enum):
     REFUSE = "refuse to start"
 
 
-class Row(NamedTuple):
+class DecisionRow(NamedTuple):
     """One line of the decision table; the sets say which findings it covers."""
 
     transactions: frozenset[Pair]
@@ -72,7 +72,7 @@ class Row(NamedTuple):
     file: str = ""
     why: str = ""
 
-    def matches(self, finding: Finding) -> bool:
+    def matches(self, finding: FoundState) -> bool:
         """Whether this row covers the finding."""
         return (
             finding.transactions in self.transactions
@@ -82,7 +82,7 @@ class Row(NamedTuple):
         )
 
 
-class Finding(NamedTuple):
+class FoundState(NamedTuple):
     """The state that recovery found: the two pairs, the log, and whether there are heap files."""
 
     transactions: Pair
@@ -134,15 +134,15 @@ def _refuse(
     refusal: tuple[int, str, str],
     *,
     heaps: frozenset[bool] = _ANY_HEAP,
-) -> Row:
-    return Row(transactions, sequences, logs, heaps, Act.REFUSE, *refusal)
+) -> DecisionRow:
+    return DecisionRow(transactions, sequences, logs, heaps, Act.REFUSE, *refusal)
 
 
 TABLE: Final = (
-    Row(_USABLE, _USABLE, _ORIGIN | _LATER, _ANY_HEAP, Act.REPLAY_AFTER),
+    DecisionRow(_USABLE, _USABLE, _ORIGIN | _LATER, _ANY_HEAP, Act.REPLAY_AFTER),
     # Until the first checkpoint is whole, the log alone has everything.
-    Row(_UNFINISHED, _USABLE | _UNFINISHED, _ORIGIN, _ANY_HEAP, Act.REPLAY_ALL),
-    Row(_USABLE, _UNFINISHED, _ORIGIN, _ANY_HEAP, Act.REPLAY_ALL),
+    DecisionRow(_UNFINISHED, _USABLE | _UNFINISHED, _ORIGIN, _ANY_HEAP, Act.REPLAY_ALL),
+    DecisionRow(_USABLE, _UNFINISHED, _ORIGIN, _ANY_HEAP, Act.REPLAY_ALL),
     # It may have everything later, too; but a disk that has hit both is for people to look at.
     _refuse(_RUINED, _ANY_PAIR, _ORIGIN, (CHECKPOINTS_LOST, _BOTH_TRANSACTIONS, _BOTH_DAMAGED)),
     _refuse(_GONE, _ANY_PAIR, _ORIGIN, (CHECKPOINTS_LOST, _BOTH_TRANSACTIONS, _BOTH_GONE)),
@@ -154,7 +154,7 @@ TABLE: Final = (
     ),
     _refuse(_ANY_PAIR - _LOST, _GONE, _ORIGIN, (SEQUENCES_LOST, _BOTH_SEQUENCES, _BOTH_GONE)),
     # The first group is durable before anything else is made, so this is no store yet.
-    Row(_NONE, _NONE, _ABSENT | _BLANK, frozenset({False}), Act.FRESH),
+    DecisionRow(_NONE, _NONE, _ABSENT | _BLANK, frozenset({False}), Act.FRESH),
     _refuse(
         _NONE,
         _NONE,
@@ -221,7 +221,7 @@ TABLE: Final = (
 )
 
 
-def decide(finding: Finding, *, rebuild: bool = False) -> Row:
+def decide(finding: FoundState, *, rebuild: bool = False) -> DecisionRow:
     """The one row that covers the finding.
 
     With `rebuild` a pair that is gone counts as one that was never written, as people have asked.

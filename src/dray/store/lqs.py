@@ -258,7 +258,7 @@ def _unescape(text: str) -> str:
     return label
 
 
-class _Change(NamedTuple):
+class _QueueFileChange(NamedTuple):
     number: int
     name: str
     image: bytes | None
@@ -279,7 +279,7 @@ class QueueFiles:
         # Held while the disk is at work; stating a change never waits for that.
         self._flushing = threading.Lock()
         self._stated = 0
-        self._waiting: list[_Change] = []
+        self._waiting: list[_QueueFileChange] = []
         self.refused: StoreFull | None = None
         """Why the last flush left something waiting."""
 
@@ -322,9 +322,9 @@ class QueueFiles:
             self._stated += 1
             # Only the last word on a name counts, also when a full disk has kept others waiting.
             self._waiting = [change for change in self._waiting if change.name != name]
-            self._waiting.append(_Change(self._stated, name, image))
+            self._waiting.append(_QueueFileChange(self._stated, name, image))
 
-    def _make(self, change: _Change) -> None:
+    def _make(self, change: _QueueFileChange) -> None:
         if change.image is not None:
             self._replace(change.name, change.image)
         elif self._disk.exists(f"{FOLDER}/{change.name}"):

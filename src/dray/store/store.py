@@ -36,15 +36,15 @@ from dray.store.limits import (
     SECTOR_BYTES,
 )
 from dray.store.log.checkpoint import Mark, Snapshots
-from dray.store.log.group import SEAL, Range
+from dray.store.log.group import SEAL, DirtyRange
 from dray.store.log.qmlog import Log
 from dray.store.log.schedule import CheckpointSchedule
 from dray.store.lqs import QueueFiles
-from dray.store.recovery.opening import Opening
+from dray.store.recovery.opening import StoreOpening
 from dray.store.recovery.pairs import Pairs
 from dray.store.recovery.recovery import Load, RecoveryReport
 from dray.store.recovery.survey import survey
-from dray.store.syncing import Checkpoint, Draft, LiveMap, Reached, Sync
+from dray.store.syncing import Checkpoint, Draft, LiveMap, Sync, SyncReached
 
 
 class Store:
@@ -107,7 +107,7 @@ class Store:
         found = survey(self._disk, rebuild=self._rebuild)
         if found.row.act is not Act.FRESH:
             self.log_capacity = found.capacity
-        opening = Opening(
+        opening = StoreOpening(
             self._disk, found, self._heap, pairs=self._pairs, capacity=self.log_capacity
         )
         self._opened_files = opening.files
@@ -251,14 +251,14 @@ class Store:
             self._releases.close_group(self._log.next_fact)
         self._releases.free(self._facts_durable)
 
-    def _write_group(self, ranges: list[Range]) -> None:
+    def _write_group(self, ranges: list[DirtyRange]) -> None:
         self._log.write_group(ranges)
         self._groups += 1
         self._releases.close_group(self._log.next_fact)
 
     def _captured(self) -> Sync:
         made = self._heap.names_made
-        reached = Reached(
+        reached = SyncReached(
             lsn=self._log.head,
             facts=self._log.next_fact,
             names_made=made,

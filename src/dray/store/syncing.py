@@ -25,7 +25,7 @@ class Sync:
         log: File,
         captures: list[Capture],
         *,
-        reached: Reached,
+        reached: SyncReached,
         queue_files: QueueFiles | None,
     ) -> None:
         """Make `captures`, `log` and `queue_files` durable, up to what `reached` says."""
@@ -72,7 +72,7 @@ class Sync:
             self._disk.sync_directory()
 
 
-class Reached(NamedTuple):
+class SyncReached(NamedTuple):
     """The facts and files that are durable when a sync has ended."""
 
     lsn: int

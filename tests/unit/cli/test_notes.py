@@ -2,7 +2,7 @@
 
 import pytest
 
-from dray.cli.notes import Note, key_of, key_of_name, note_in
+from dray.cli.notes import PlacedNote, key_of, key_of_name, note_in
 from dray.errors import Misuse
 
 MANAGER, OTHER = "a" * 32, "b" * 32
@@ -10,7 +10,7 @@ KEY = f"{MANAGER}-17"
 
 
 def test_a_note_is_read_as_it_was_written():
-    note = Note(KEY, 4711, f"{OTHER}\\23")
+    note = PlacedNote(KEY, 4711, f"{OTHER}\\23")
     assert note_in(note.name) == note
     assert key_of_name(note.name) == KEY == key_of(f"{MANAGER}\\17")
 

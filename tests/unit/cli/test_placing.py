@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dray.cli import placing
-from dray.cli.notes import Note
+from dray.cli.notes import PlacedNote
 from dray.cli.placing import Item, TargetFolder, directory, write_new
 from dray.client.files.partial_file import open_locked
 from dray.errors import InvalidConfiguration, LargeMessageCorrupt, TargetUnwritable
@@ -191,7 +191,7 @@ def test_the_note_of_a_killed_receiver_goes_when_its_commit_is_certain(tmp_path,
 def test_a_note_of_an_older_try_goes_with_the_one_that_committed(tmp_path):
     receive(tmp_path, item(), committed=False)
     inode = (tmp_path / "report.txt").stat().st_ino
-    newer = Note(f"{MANAGER}-1", inode, f"{MANAGER}\\8")
+    newer = PlacedNote(f"{MANAGER}-1", inode, f"{MANAGER}\\8")
     (hidden(tmp_path) / newer.name).touch()
     with TargetFolder(str(tmp_path)) as target:
         target.clear(
@@ -211,7 +211,7 @@ def test_what_dead_receivers_left_is_removed(tmp_path):
     key = f"{MANAGER}-5"
     for ending in ("lock", "part", "part.partial", "kept", "kept.partial"):
         (place / f"{key}.{ending}").write_bytes(b"left")
-    (place / Note(key, 1, f"{MANAGER}\\9").name).touch()
+    (place / PlacedNote(key, 1, f"{MANAGER}\\9").name).touch()
     (place / "theirs").write_bytes(b"")
     with TargetFolder(str(tmp_path)) as target:
         target.clear(always(TransactionStatus.ABORTED))

@@ -9,7 +9,7 @@ from threading import Event, Thread
 import pytest
 
 from dray.daemon.limits import BACKLOG_BYTES_MAX, BACKLOG_BYTES_MIN, BACKLOG_RATE_S, BACKLOG_S
-from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.pacing.backlog import DiskBacklog
 from dray.errors import StorePoisoned
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.store.limits import FLUSH_SHARE, HEAP_FILE_BYTES, HEAP_OPEN_FILES
@@ -38,7 +38,7 @@ def disk():
 
 @pytest.fixture
 def backlog(disk):
-    return Backlog(lambda: disk.unsynced, disk.soon.append)
+    return DiskBacklog(lambda: disk.unsynced, disk.soon.append)
 
 
 def test_what_no_flush_would_write_stays_below_every_bound():
@@ -122,7 +122,7 @@ def test_a_store_that_takes_nothing_more_holds_nobody_back(disk, backlog):
 # ------------------------------------------------------------------------- in a daemon that runs
 
 
-def backlog_of(echo) -> Backlog:
+def backlog_of(echo) -> DiskBacklog:
     (server,) = echo.servers
     return server._turns._backlog
 

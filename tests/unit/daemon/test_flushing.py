@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.pacing.flushing import Flushing
 from dray.errors import StorePoisoned
 from dray.store.kinds import Kind
@@ -37,7 +37,7 @@ class Desk:
     def __init__(self):
         self.store = Store(SimDisk(Random(1)))
         self.line, self.errors = Line(), []
-        backlog = Backlog(lambda: self.store.unsynced_bytes, lambda told: told())
+        backlog = DiskBacklog(lambda: self.store.unsynced_bytes, lambda told: told())
         self.flushing = Flushing(
             self.store, backlog, self.line, time=lambda: 0.0, failed=self.errors.append
         )

@@ -12,7 +12,7 @@ from dray.daemon.limits import (
     INTAKE_BYTES_MAX,
     INTAKE_BYTES_OF_SMALL,
 )
-from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.sockets import intake
 from dray.daemon.sockets.intake import Intake
 from dray.model.limits import FRAME_BODY_BYTES_MAX
@@ -75,7 +75,7 @@ def loop():
 
 @pytest.fixture
 def taking(loop):
-    return Intake(loop, Backlog(lambda: loop.unsynced, loop.call_soon))
+    return Intake(loop, DiskBacklog(lambda: loop.unsynced, loop.call_soon))
 
 
 def test_little_is_read_ahead_while_some_wait_for_memory(taking):

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 
-from dray.daemon.logs import JsonFormatter, log_to_stderr
+from dray.daemon.logs import JsonLogFormatter, log_to_stderr
 
 
 def test_a_log_line_is_one_json_object_with_its_traceback():
@@ -16,7 +16,7 @@ def test_a_log_line_is_one_json_object_with_its_traceback():
         record = logging.LogRecord(
             "dray.x", logging.ERROR, __file__, 1, "a %s\nb", ("é",), sys.exc_info()
         )
-    line = JsonFormatter().format(record)
+    line = JsonLogFormatter().format(record)
     assert "\n" not in line
     entry = json.loads(line)
     assert (entry["level"], entry["logger"], entry["message"]) == ("error", "dray.x", "a é\nb")

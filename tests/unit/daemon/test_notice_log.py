@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from dray.daemon.limits import NOTICE_SUBJECTS_MAX
-from dray.daemon.logs import JsonFormatter
+from dray.daemon.logs import JsonLogFormatter
 from dray.daemon.notice_log import NoticeLog
 from dray.manager.notices import OTHERS, Notice, NoticeKind
 
@@ -134,7 +134,7 @@ def test_memory_and_lines_are_bounded_however_many_subjects_there_are(time, log,
 
 def test_a_line_tells_programs_kind_subject_and_count(log, caplog):
     log.write([refused(times=7)])
-    entry = json.loads(JsonFormatter().format(caplog.records[0]))
+    entry = json.loads(JsonLogFormatter().format(caplog.records[0]))
     assert (entry["kind"], entry["subject"], entry["times"]) == (
         "refused-queue-not-found",
         "orders",

@@ -17,7 +17,7 @@ from dray.daemon.limits import (
     SHARE_QUICK_TURNS,
     SHARE_S,
 )
-from dray.daemon.sockets.outbox import Outbox, keep_unsent_below, merged, pin_all, unpin_all
+from dray.daemon.sockets.outbox import SocketOutbox, keep_unsent_below, merged, pin_all, unpin_all
 from dray.errors import StoreCorrupt
 from dray.store.heap.heap import Extent
 
@@ -66,7 +66,7 @@ def take(sock: socket.socket) -> bytes:
         return b""
 
 
-def pump(outbox: Outbox, sock: socket.socket) -> bytes:
+def pump(outbox: SocketOutbox, sock: socket.socket) -> bytes:
     got = bytearray()
     while outbox:
         outbox.flush()
@@ -89,7 +89,7 @@ def test_pieces_of_any_kind_arrive_in_order_and_unpin_their_files(heap, pieces):
     with ours, theirs:
         ours.setblocking(False)
         theirs.setblocking(False)
-        outbox, expected = Outbox(ours, heap, SCRATCH, monotonic), b""
+        outbox, expected = SocketOutbox(ours, heap, SCRATCH, monotonic), b""
         for piece in pieces:
             if isinstance(piece, bytes):
                 outbox.put(piece)
@@ -105,7 +105,7 @@ def test_pieces_of_any_kind_arrive_in_order_and_unpin_their_files(heap, pieces):
 
 
 def test_bytes_that_are_none_are_not_waited_for(heap, pair):
-    outbox = Outbox(pair[0], heap, SCRATCH, monotonic)
+    outbox = SocketOutbox(pair[0], heap, SCRATCH, monotonic)
     outbox.put(b"")
     assert not outbox
     outbox.put(b"behind it")
@@ -113,7 +113,7 @@ def test_bytes_that_are_none_are_not_waited_for(heap, pair):
 
 
 def test_only_small_bytes_count_as_memory(heap, pair):
-    outbox = Outbox(pair[0], heap, SCRATCH, monotonic)
+    outbox = SocketOutbox(pair[0], heap, SCRATCH, monotonic)
     heap.pin(1)
     outbox.put(b"x" * 100)
     outbox.put_extent(Extent(1, 0, 1 << 20), in_kernel=True)
@@ -123,7 +123,7 @@ def test_only_small_bytes_count_as_memory(heap, pair):
 
 
 def test_a_pass_sends_no_more_than_its_share(heap, pair):
-    outbox = Outbox(pair[0], heap, SCRATCH, monotonic)
+    outbox = SocketOutbox(pair[0], heap, SCRATCH, monotonic)
     for _ in range(100):
         heap.pin(1)
         outbox.put_extent(Extent(1, 0, KERNEL_SEND_BYTES_MIN), in_kernel=True)
@@ -134,7 +134,7 @@ def test_a_pass_sends_no_more_than_its_share(heap, pair):
 
 @pytest.mark.parametrize("in_kernel", [True, False])
 def test_a_heap_file_that_ends_too_early_is_reported(heap, pair, in_kernel):
-    outbox = Outbox(pair[0], heap, SCRATCH, monotonic)
+    outbox = SocketOutbox(pair[0], heap, SCRATCH, monotonic)
     heap.pin(1)
     outbox.put_extent(Extent(1, len(FILE), 20_000), in_kernel=in_kernel)
     with pytest.raises(StoreCorrupt, match="cannot be read"):
@@ -175,7 +175,7 @@ def line():
 )
 def test_what_the_socket_takes_unsent_follows_how_long_turns_took(heap, line, turn_s, share):
     clock = count(step=turn_s)
-    outbox = Outbox(line[0], heap, SCRATCH, lambda: next(clock))
+    outbox = SocketOutbox(line[0], heap, SCRATCH, lambda: next(clock))
     keep_unsent_below(line[0], SHARE_BYTES_MIN)
     heap.pin(1)
     size = (SHARE_QUICK_TURNS + 2) * SHARE_BYTES_MIN
@@ -188,7 +188,7 @@ def test_what_the_socket_takes_unsent_follows_how_long_turns_took(heap, line, tu
 def test_the_time_between_two_frames_says_nothing_about_the_line(heap, line):
     """Quick turns all of them, with a second of silence after each."""
     now = [0.0]
-    outbox = Outbox(line[0], heap, SCRATCH, lambda: now[0])
+    outbox = SocketOutbox(line[0], heap, SCRATCH, lambda: now[0])
     keep_unsent_below(line[0], SHARE_BYTES_MIN)
     for _ in range(3 * SHARE_QUICK_TURNS):
         heap.pin(1)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.timekeeper import Timekeeper
 from dray.daemon.turns import Turns
 from dray.manager.events import Answer, ManagerConfig, Request, Tick
@@ -41,7 +41,7 @@ class Desk:
         self.heard = Listening()
         store = Store(SimDisk(Random(1)))
         manager = EchoManager.load(store, ManagerConfig(manager_id="e" * 32), 0.0)
-        backlog = Backlog(lambda: store.unsynced_bytes, self.loop.call_soon)
+        backlog = DiskBacklog(lambda: store.unsynced_bytes, self.loop.call_soon)
         self.turns = Turns(
             self.loop,
             store,

@@ -10,7 +10,7 @@ import pytest
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreMoved
 from dray.offline import move as module
-from dray.offline.move import Move, move_store
+from dray.offline.move import StoreMove, move_store
 from dray.store.audit import AUDIT_NAME, read_entries, verify_chain
 from dray.store.location import MOVED_NAME, MOVING_NAME
 from dray.store.manifest import MANIFEST_NAME
@@ -54,8 +54,8 @@ def silent(_what: str, _done: int, _total: int) -> None:
     """Show nothing."""
 
 
-def a_move(old: Path, new: Path, name: str = "m1") -> Move:
-    return Move(old, new, name, NOW)
+def a_move(old: Path, new: Path, name: str = "m1") -> StoreMove:
+    return StoreMove(old, new, name, NOW)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from dray.errors import StoreError
-from dray.store.audit import AUDIT_NAME, ORIGIN, AuditLog, Head, read_entries, verify_chain
+from dray.store.audit import AUDIT_NAME, ORIGIN, AuditLog, ChainHead, read_entries, verify_chain
 
 NOW = 1_700_000_000.25
 
@@ -138,6 +138,6 @@ def test_an_entry_that_could_not_be_written_leaves_the_chain_whole(audit, monkey
         patch.setattr("dray.store.audit.os.fsync", broken)
         with pytest.raises(StoreError, match="input/output error"):
             write(audit, 1)
-    assert audit.head == Head(*verify_chain(audit.path)[:2])
+    assert audit.head == ChainHead(*verify_chain(audit.path)[:2])
     write(audit, 1)
     assert verify_chain(audit.path).entries == 4

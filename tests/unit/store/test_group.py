@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from dray.store.log.group import (
     HEADER_BYTES,
     SEAL,
+    DirtyRange,
     Group,
-    Range,
     decode_header,
     encode,
     facts_of,
@@ -23,7 +23,7 @@ from dray.store.log.group import (
 GROUP = Group(
     lsn=1024, watermark=512, first_fact=7, capacity=1 << 20, epoch=3, facts=2, ranges=0, length=0
 )
-RANGES = [Range(1, 0, 100), Range(9, 50, 4_000_000)]
+RANGES = [DirtyRange(1, 0, 100), DirtyRange(9, 50, 4_000_000)]
 IMAGE = encode(GROUP, RANGES, framed(b"one") + framed(b""))
 
 
@@ -55,7 +55,7 @@ def test_what_was_encoded_is_decoded():
 def test_any_facts_come_back(facts, ranges):
     group = GROUP._replace(facts=len(facts), flags=SEAL)
     body = b"".join(map(framed, facts))
-    image = encode(group, [Range(1, 2, 3)] * ranges, body)
+    image = encode(group, [DirtyRange(1, 2, 3)] * ranges, body)
     assert len(image) == group_bytes(len(body), ranges)
     decoded = decode_header(image)
     assert decoded is not None

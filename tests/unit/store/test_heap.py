@@ -11,7 +11,7 @@ from dray.store.heap import heap as heap_module
 from dray.store.heap.heap import Extent, Heap, Occupancy
 from dray.store.kinds import Kind
 from dray.store.limits import AHEAD_SHARE, FLUSH_SHARE, HEAP_OPEN_FILES
-from dray.store.log.group import Range
+from dray.store.log.group import DirtyRange
 from dray.testing.disk import Operation, SimDisk, SimFile
 
 FILE_BYTES = 1000
@@ -174,12 +174,12 @@ def test_dirty_ranges_are_what_no_ended_sync_covered(heap):
     captures = heap.capture()
     heap.place(bytes(50))
     heap.captured(captures)
-    assert heap.dirty_ranges() == [Range(1, 100, 150)]
+    assert heap.dirty_ranges() == [DirtyRange(1, 100, 150)]
     synced(heap)
     assert heap.dirty_ranges() == []
     assert heap.dirty_files == 0
     heap.place(bytes(5))
-    assert heap.dirty_ranges() == [Range(1, 150, 155)]
+    assert heap.dirty_ranges() == [DirtyRange(1, 150, 155)]
 
 
 def test_an_older_sync_that_ends_later_makes_nothing_dirty_again(heap):
@@ -199,7 +199,7 @@ def test_a_sync_from_before_a_rewind_says_nothing_about_after(heap):
     assert heap.dirty_ranges() == []
     heap.place(bytes(30))
     heap.captured(captures)
-    assert heap.dirty_ranges() == [Range(1, 0, 30)]
+    assert heap.dirty_ranges() == [DirtyRange(1, 0, 30)]
 
 
 def test_files_are_handed_out_once_until_they_come_back(heap):
@@ -263,7 +263,7 @@ def test_a_file_recycled_while_handed_out_stays_dirty_when_it_comes_back(heap):
     heap.free(extents[0])
     assert heap.place(bytes(1000)).file == 1
     heap.hand_back(capture)
-    assert Range(1, 0, 1000) in heap.dirty_ranges()
+    assert DirtyRange(1, 0, 1000) in heap.dirty_ranges()
 
 
 # --------------------------------------------------------------------------------- coming back

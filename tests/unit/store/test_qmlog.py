@@ -9,7 +9,7 @@ import pytest
 from dray.errors import StorePoisoned
 from dray.store.limits import LOG_AHEAD_BYTES_MIN, LOG_AHEAD_SHARE
 from dray.store.log import qmlog
-from dray.store.log.group import OPENING, SEAL, Range
+from dray.store.log.group import OPENING, SEAL, DirtyRange
 from dray.store.log.qmlog import Log, LogReader
 from dray.testing.disk import Operation, SimDisk
 
@@ -33,7 +33,7 @@ def reader(log):
     return LogReader(log.file, CAPACITY)
 
 
-def write(log: Log, *facts: bytes, ranges: tuple[Range, ...] = ()) -> None:
+def write(log: Log, *facts: bytes, ranges: tuple[DirtyRange, ...] = ()) -> None:
     for fact in facts:
         log.append(fact)
     log.write_group(ranges)
@@ -141,13 +141,13 @@ def test_a_group_whose_facts_begin_too_late_is_a_gap_unless_a_checkpoint_has_the
 
 
 def test_groups_after_the_last_watermark_are_suspects(log, reader):
-    write(log, b"a", ranges=(Range(1, 0, 10),))
+    write(log, b"a", ranges=(DirtyRange(1, 0, 10),))
     log.durable = log.head
-    write(log, b"b", ranges=(Range(1, 10, 20),))
-    write(log, b"c", ranges=(Range(1, 10, 30),))
+    write(log, b"b", ranges=(DirtyRange(1, 10, 20),))
+    write(log, b"c", ranges=(DirtyRange(1, 10, 30),))
     chain = reader.chain(0, 0, 0)
     assert [each.group.lsn for each in chain.suspects] == [512, 1024]
-    assert chain.suspects[0].ranges == [Range(1, 10, 20)]
+    assert chain.suspects[0].ranges == [DirtyRange(1, 10, 20)]
     cut = chain.cut()
     assert (cut.end, cut.next_fact, cut.groups) == (1024, 2, 2)
     assert list(reader.facts(cut, 0)) == [b"a", b"b"]

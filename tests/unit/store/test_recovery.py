@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from dray.errors import StoreCorrupt, StoreLocked
-from dray.store.decisions import TABLE, Act, Finding, LogState, Pair, decide
+from dray.store.decisions import TABLE, Act, FoundState, LogState, Pair, decide
 from dray.store.heap.maps import MAP_NAMES
 from dray.store.kinds import file_name
 from dray.store.log.checkpoint import (
@@ -37,7 +37,7 @@ from tests.unit.store.ledger import (
 )
 
 LG1, LG2 = TRANSACTIONS
-FINDINGS = [Finding(*each) for each in product(Pair, Pair, LogState, (False, True))]
+FINDINGS = [FoundState(*each) for each in product(Pair, Pair, LogState, (False, True))]
 ON_A_DISK = list(product(Pair, Pair, LogState))
 
 
@@ -74,7 +74,7 @@ def spoil_log(disk: SimDisk, log: LogState) -> None:
         disk.damage("QMLog", 0, bytes(LOG_BYTES))
 
 
-def found(finding: Finding) -> tuple[SimDisk, Ledger]:
+def found(finding: FoundState) -> tuple[SimDisk, Ledger]:
     disk, ledger = used(checkpoints=2, later=finding.log is LogState.LATER)
     spoil_pair(disk, TRANSACTIONS, finding.transactions)
     spoil_pair(disk, SEQUENCES, finding.sequences)
@@ -88,7 +88,7 @@ def found(finding: Finding) -> tuple[SimDisk, Ledger]:
 
 @pytest.mark.parametrize(("transactions", "sequences", "log"), ON_A_DISK)
 def test_a_used_store_in_this_finding_does_what_the_row_says(transactions, sequences, log):
-    finding = Finding(transactions, sequences, log, heap=True)
+    finding = FoundState(transactions, sequences, log, heap=True)
     disk, before = found(finding)
     row = decide(finding)
     ledger = Ledger()
@@ -110,7 +110,7 @@ def test_a_used_store_in_this_finding_does_what_the_row_says(transactions, seque
 def test_a_store_without_message_files_in_this_finding_loses_nothing_silently(
     transactions, sequences, log
 ):
-    finding = Finding(transactions, sequences, log, heap=False)
+    finding = FoundState(transactions, sequences, log, heap=False)
     disk, _ = found(finding)
     row = decide(finding)
     ledger = Ledger()
@@ -272,7 +272,7 @@ def test_two_damaged_files_of_a_pair_moved_away_by_people_are_rebuilt_from_the_l
 
 
 def test_recovery_that_refuses_gives_the_lock_back():
-    disk, _ = found(Finding(Pair.NONE, Pair.NONE, LogState.LATER, heap=True))
+    disk, _ = found(FoundState(Pair.NONE, Pair.NONE, LogState.LATER, heap=True))
     for _ in range(2):
         with pytest.raises(StoreCorrupt):
             small_store(disk).recover(Ledger().load)

@@ -20,11 +20,11 @@ import click
 from dray.cli.demo.landing import land
 from dray.cli.demo.loss import Hole, lose, plan
 from dray.cli.demo.report import Report
-from dray.cli.demo.sending import Origin, Sender, SentFile, find_origins, in_transactions
+from dray.cli.demo.sending import DemoFile, Sender, SentFile, find_origins, in_transactions
 from dray.cli.demo.verdict import judge, read_rows
 from dray.cli.output import print_json
 from dray.cli.placing import directory
-from dray.cli.progress import Progress, progress
+from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.settings import Settings, takes_json
 from dray.errors import DrayError, InvalidConfiguration
 from dray.testing.interrupts import interrupted_once
@@ -87,7 +87,7 @@ class Demonstration:
         self._report = Report(work=work, payloads=work / "landed" / "payload")
         self._report.table = work / "landed" / "table"
 
-    def run(self, origins: Sequence[Origin]) -> Report:
+    def run(self, origins: Sequence[DemoFile]) -> Report:
         """Send, transfer, drop if asked to, land, compare."""
         began = time.monotonic()
         with self._destination, self._source:
@@ -98,7 +98,7 @@ class Demonstration:
         self._report.seconds = time.monotonic() - began
         return self._report
 
-    def _send_and_transfer(self, origins: Sequence[Origin]) -> list[SentFile]:
+    def _send_and_transfer(self, origins: Sequence[DemoFile]) -> list[SentFile]:
         with self._destination.connect() as manager:
             manager.create_queue(QUEUE)
         total = sum(origin.size for origin in origins)
@@ -114,7 +114,7 @@ class Demonstration:
         legs.transfer_s = time.monotonic() - began
         return sent
 
-    def _await_arrival(self, sent: Sequence[SentFile], shown: Progress) -> None:
+    def _await_arrival(self, sent: Sequence[SentFile], shown: ProgressDisplay) -> None:
         """Wait until header, fragments and trailer of every file are in the destination queue."""
         expected = sum(file.origin.fragment_count + 2 for file in sent)
         with self._destination.connect() as manager:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dray.cli.demo.sending import SendingReport
-from dray.cli.demo.verdict import Verdict
+from dray.cli.demo.verdict import DemoVerdict
 from dray.cli.output import print_table
 from dray.model.sizes import human_size
 
@@ -41,7 +41,7 @@ class Report:
 
     sending: SendingReport = field(default_factory=SendingReport)
     legs: Legs = field(default_factory=Legs)
-    verdict: Verdict = field(default_factory=Verdict)
+    verdict: DemoVerdict = field(default_factory=DemoVerdict)
     payloads: Path = Path()
     table: Path = Path()
     work: Path = Path()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.cli.doubt import connect_again, was_committed
-from dray.cli.progress import Progress
+from dray.cli.progress import ProgressDisplay
 from dray.errors import (
     ConnectionLost,
     DrayError,
@@ -36,7 +36,7 @@ PATIENCE_S = 60.0
 ATTEMPTS_MAX = 5
 
 
-class Origin(NamedTuple):
+class DemoFile(NamedTuple):
     """A file to be sent."""
 
     path: Path
@@ -52,7 +52,7 @@ class Origin(NamedTuple):
 class SentFile(NamedTuple):
     """A file that was sent: its large message sequence id and its place in which transaction."""
 
-    origin: Origin
+    origin: DemoFile
     sequence_id: str
     transaction_id: str
     position: int
@@ -68,7 +68,7 @@ class SendingReport:
     kill_story: str = "no kill"
 
 
-def find_origins(folder: Path) -> list[Origin]:
+def find_origins(folder: Path) -> list[DemoFile]:
     """All regular files below `folder`, in the order of their names; raises `SourceUnreadable`."""
     if not folder.is_dir():
         raise SourceUnreadable(f"{folder} is not a directory that can be read", path=str(folder))
@@ -77,15 +77,15 @@ def find_origins(folder: Path) -> list[Origin]:
         if path.is_symlink() or not path.is_file():
             continue
         label = path.relative_to(folder).as_posix()[-LABEL_CHARACTERS_MAX:]
-        origins.append(Origin(path, label, path.stat().st_size))
+        origins.append(DemoFile(path, label, path.stat().st_size))
     if not origins:
         raise SourceUnreadable(f"there are no files in {folder}", path=str(folder))
     return origins
 
 
-def in_transactions(origins: Sequence[Origin]) -> Iterator[list[Origin]]:
+def in_transactions(origins: Sequence[DemoFile]) -> Iterator[list[DemoFile]]:
     """Group files: several in each transaction, up to a bound in bytes."""
-    batch: list[Origin] = []
+    batch: list[DemoFile] = []
     for origin in origins:
         held = sum(each.size for each in batch)
         if batch and (
@@ -101,14 +101,14 @@ def in_transactions(origins: Sequence[Origin]) -> Iterator[list[Origin]]:
 class Sender:
     """Sends batches through one queue manager, and through its death."""
 
-    def __init__(self, source: ManagerProcess, queue: str, shown: Progress) -> None:
+    def __init__(self, source: ManagerProcess, queue: str, shown: ProgressDisplay) -> None:
         """Send to `queue`, as seen from `source`."""
         self.report = SendingReport()
         self._source, self._queue, self._shown = source, queue, shown
         self._manager: Manager | None = None
         self._bytes_committed = 0
 
-    def send_all(self, batches: Sequence[Sequence[Origin]]) -> SendingReport:
+    def send_all(self, batches: Sequence[Sequence[DemoFile]]) -> SendingReport:
         """Send everything; the source is killed once, in the middle."""
         half = sum(origin.size for batch in batches for origin in batch) // 2
         killed = False
@@ -125,7 +125,7 @@ class Sender:
         self._disconnect()
         return self.report
 
-    def _send_until_committed(self, batch: Sequence[Origin], *, kill: bool) -> list[SentFile]:
+    def _send_until_committed(self, batch: Sequence[DemoFile], *, kill: bool) -> list[SentFile]:
         for _ in range(ATTEMPTS_MAX):
             sent: list[SentFile] = []
             try:
@@ -145,7 +145,7 @@ class Sender:
                 return sent
         raise DrayError(f"the source manager was lost {ATTEMPTS_MAX} times in one transaction")
 
-    def _attempt(self, batch: Sequence[Origin], sent: list[SentFile], *, kill: bool) -> None:
+    def _attempt(self, batch: Sequence[DemoFile], sent: list[SentFile], *, kill: bool) -> None:
         import dray
 
         manager = self._connected()

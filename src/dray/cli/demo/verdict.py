@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 @dataclass
-class Verdict:
+class DemoVerdict:
     """The findings. Holds if nothing is wrong and the holes are exactly the expected ones."""
 
     files: int = 0
@@ -52,13 +52,13 @@ def judge(
     *,
     out: Path,
     checked: Callable[[int], None],
-) -> Verdict:
+) -> DemoVerdict:
     """Compare what was sent with the table's `rows` and the files below `out`.
 
     `checked` is told of the bytes compared so far.
     """
     landed = [row for row in rows if row["state"] == "landed"]
-    verdict = Verdict(files=len(landed), bytes=sum(row["size"] for row in landed))
+    verdict = DemoVerdict(files=len(landed), bytes=sum(row["size"] for row in landed))
     places = {file.sequence_id: index for index, file in enumerate(sent)}
     verdict.expected_holes = sorted(expected_holes, key=lambda hole: places[hole.sequence_id])
     verdict.holes = [_hole(row) for row in rows if row["state"] == "hole"]
@@ -89,7 +89,7 @@ def digests_of(path: Path, *kinds: str) -> list[str]:
     return [digest.hexdigest() for digest in digests]
 
 
-def _judge_presence(verdict: Verdict, sent: Sequence[SentFile], landed: Sequence[Row]) -> None:
+def _judge_presence(verdict: DemoVerdict, sent: Sequence[SentFile], landed: Sequence[Row]) -> None:
     """Everything once: more is a duplicate, less is missing."""
     known = {file.sequence_id for file in sent}
     lost = {hole.sequence_id for hole in verdict.expected_holes}
@@ -105,7 +105,7 @@ def _judge_presence(verdict: Verdict, sent: Sequence[SentFile], landed: Sequence
         verdict.complain(f"{sequence_id} landed although fragments of it were dropped")
 
 
-def _judge_order(verdict: Verdict, sent: Sequence[SentFile], landed: Sequence[Row]) -> None:
+def _judge_order(verdict: DemoVerdict, sent: Sequence[SentFile], landed: Sequence[Row]) -> None:
     """In the order of the queue the files stand as they were sent, whole transactions together."""
     places = {file.sequence_id: index for index, file in enumerate(sent)}
     marks = {file.sequence_id: (file.transaction_id, file.position + 1) for file in sent}
@@ -122,7 +122,7 @@ def _judge_order(verdict: Verdict, sent: Sequence[SentFile], landed: Sequence[Ro
         verdict.complain(f"{verdict.out_of_order} files are out of order")
 
 
-def _judge_holes(verdict: Verdict, rows: Sequence[Row]) -> None:
+def _judge_holes(verdict: DemoVerdict, rows: Sequence[Row]) -> None:
     """Exactly the fragments that were dropped are reported, under their names."""
     reported = {hole.sequence_id: hole for hole in verdict.holes}
     expected = {hole.sequence_id: hole for hole in verdict.expected_holes}
@@ -141,7 +141,7 @@ def _judge_holes(verdict: Verdict, rows: Sequence[Row]) -> None:
 
 
 def _judge_contents(
-    verdict: Verdict,
+    verdict: DemoVerdict,
     sent: Sequence[SentFile],
     landed: Sequence[Row],
     *,

@@ -26,7 +26,7 @@ from dray.client.awaited.transaction import (
     transaction_of,
 )
 from dray.client.awaited.unreadable import Unreadable
-from dray.client.awaited.upload import Upload
+from dray.client.awaited.upload import ResumableSend
 from dray.client.calls.messages import (
     SendProperties,
     addressed,
@@ -232,7 +232,7 @@ class LargeMessageQueue:
     ) -> MessageId:
         connection = await self._handle.link.connection()
         queue = await self._checked_to_send(connection)
-        upload = Upload(self._handle.link, connection, queue, self._handle.name)
+        upload = ResumableSend(self._handle.link, connection, queue, self._handle.name)
         sending = await self._sending(connection, message, source, progress, digest)
         return await upload.send(resume, sending)
 

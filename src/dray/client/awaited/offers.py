@@ -13,7 +13,7 @@ from dray.client.connections.link import Link
 from dray.client.connections.threads import BlockingRuntime, run
 from dray.client.files.steps import reached
 from dray.client.transfer.reference import Reference, check_terms, reference_message
-from dray.client.transfer.source import Identity, SourceFile, changed
+from dray.client.transfer.source import FileIdentity, SourceFile, changed
 from dray.client.transfer.state import Offered, StateFile
 from dray.errors import AccessDenied, InDoubt, MessageNotFound, QueueNotFound
 from dray.model.classes import TransactionStatus
@@ -69,7 +69,10 @@ def source_of(kept: Offered) -> SourceFile:
     """
     source, reference = SourceFile(Path(kept.path)), kept.reference
     try:
-        then, wanted = Identity(reference.size, kept.mtime_ns, kept.inode), reference.fingerprint
+        then, wanted = (
+            FileIdentity(reference.size, kept.mtime_ns, kept.inode),
+            reference.fingerprint,
+        )
         if source.identity != then or wanted != source.scan(reference.fragment_size, wanted.kind):
             raise changed(source.path, reference.transfer)
     except BaseException:

@@ -20,8 +20,7 @@ from dray.client.transfer.board import Board
 from dray.client.transfer.control import Act, Order, give_order
 from dray.client.transfer.offer_status import no_consumer
 from dray.client.transfer.offering import Offering
-from dray.client.transfer.state import Incoming as KeptIncoming
-from dray.client.transfer.state import StateFile, control_path, status_of_incoming
+from dray.client.transfer.state import KeptIncoming, StateFile, control_path, status_of_incoming
 from dray.errors import (
     Misuse,
     TargetUnwritable,

@@ -40,8 +40,7 @@ from dray.client.transfer.reference import (
     read_reference,
 )
 from dray.client.transfer.source import SourceFile
-from dray.client.transfer.state import IN, OUT, Offered, StateFile, folder_of, is_run
-from dray.client.transfer.state import Incoming as KeptIncoming
+from dray.client.transfer.state import IN, OUT, KeptIncoming, Offered, StateFile, folder_of, is_run
 from dray.errors import (
     MessageNotFound,
     Misuse,

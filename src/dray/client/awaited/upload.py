@@ -31,8 +31,8 @@ from dray.client.files.sources import PIECES_ALIVE, pieces_of
 from dray.client.files.steps import reached
 from dray.client.files.upload_state import (
     VERSION,
-    Note,
-    StateFile,
+    UploadNote,
+    UploadStateFile,
     changed,
     check_same,
     decode_origin,
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
     from dray.client.connections.connection import Connection
     from dray.client.connections.link import Link
     from dray.client.files.sources import AwaitedChunkSource, Source
-    from dray.client.files.upload_state import Origin
+    from dray.client.files.upload_state import UploadOrigin
     from dray.model.message import Message
 
 _OPEN = "open"
 
 
-class Upload:
+class ResumableSend:
     """One large message on its way to a queue, resumed or begun."""
 
     def __init__(self, link: Link, connection: Connection, queue: int, queue_name: str) -> None:
@@ -72,7 +72,7 @@ class Upload:
         offload, cut = self._link.runtime.offload, what.cut
         said = _said(what.message, cut)
         origin = origin_of(what.source, said, cut.fragment_size, cut.digest_kind)
-        file = None if _is_id(resume) else StateFile(Path(resume))
+        file = None if _is_id(resume) else UploadStateFile(Path(resume))
         note = await offload(file.read) if file is not None else None
         if note is not None and note.queue != self._queue_name:
             raise Misuse(
@@ -96,7 +96,7 @@ class Upload:
             await offload(file.remove)
         return MessageId(state.sequence_id)
 
-    async def _look_up(self, sequence_id: str, origin: Origin) -> UploadState | None:
+    async def _look_up(self, sequence_id: str, origin: UploadOrigin) -> UploadState | None:
         """How an upload stands; None if nothing of it is left and nothing of it happened."""
         state = await self._connection.ask(UploadResume(sequence_id), UploadState)
         state = msgspec.structs.replace(state, sequence_id=sequence_id)
@@ -111,10 +111,12 @@ class Upload:
             transaction_id=sequence_id,
         )
 
-    async def _begin(self, file: StateFile, what: LargeSend, origin: Origin) -> UploadState:
+    async def _begin(
+        self, file: UploadStateFile, what: LargeSend, origin: UploadOrigin
+    ) -> UploadState:
         number = await self._connection.numbers()
         manager = ManagerId(self._connection.manager_id)
-        note = Note(VERSION, join_id(manager, number), self._queue_name, origin)
+        note = UploadNote(VERSION, join_id(manager, number), self._queue_name, origin)
         # Before anything can be committed: whoever finds the file asks what became of it.
         await self._link.runtime.offload(file.write, note)
         size = what.source.size
@@ -197,7 +199,9 @@ class Upload:
 class _Sending:
     """The parts of one upload, from where it is."""
 
-    def __init__(self, upload: Upload, transaction: Transaction, split: Split, number: int) -> None:
+    def __init__(
+        self, upload: ResumableSend, transaction: Transaction, split: Split, number: int
+    ) -> None:
         self._upload = upload
         self._transaction = transaction
         self._split = split

@@ -42,7 +42,7 @@ _UNFIT: Final = object()
 """Given by a check for what it does not take."""
 
 
-class Expected(NamedTuple):
+class ExpectedValue(NamedTuple):
     """The expected value of an argument, in words, and a function that takes it."""
 
     what: str
@@ -58,11 +58,11 @@ class Expected(NamedTuple):
             raise no_sense(name, self.what, value)
         raise self.error(f"{name} is {self.what}, not {shown(value)}")
 
-    def or_also(self, value: object) -> Expected:
+    def or_also(self, value: object) -> ExpectedValue:
         """The same, or that one value."""
         also = "..." if value is ... else repr(value)
         taken = self.taken
-        return Expected(
+        return ExpectedValue(
             f"{self.what}, or {also}",
             lambda given: given if given is value else taken(given),
             self.error,
@@ -125,11 +125,11 @@ def _seconds(most: float, *, zero: bool) -> Callable[[object], object]:
     return taken
 
 
-def _choice(*choices: str) -> Expected:
+def _choice(*choices: str) -> ExpectedValue:
     def taken(value: object) -> object:
         return value if type(value) is str and value in choices else _UNFIT
 
-    return Expected(" or ".join(map(repr, choices)), taken)
+    return ExpectedValue(" or ".join(map(repr, choices)), taken)
 
 
 def _flag(value: object) -> object:
@@ -241,43 +241,43 @@ def _anything(value: object) -> object:
     return value
 
 
-_TEXT = Expected("a text", _text())
-_NAME = Expected("a text, the name of a queue", _name, InvalidQueueName)
-_ADDRESS = Expected("a text, the name or address of a queue", _text())
-_FLAG = Expected("True or False", _flag)
-_PATH = Expected("a path: a text or a pathlib.Path", _path)
-_COUNT = Expected("a whole number of 64 bits", _whole(*_BITS_64))
-_POSITION = Expected("a position: a whole number of 64 bits", _whole(*_BITS_64))
-_TIMEOUT = Expected("a number of seconds from 0 on", _seconds(math.inf, zero=True))
-_SECONDS = Expected("a number of seconds above 0", _seconds(TIME_TO_LIVE_S_MAX, zero=False))
-_DURATION = Expected(
+_TEXT = ExpectedValue("a text", _text())
+_NAME = ExpectedValue("a text, the name of a queue", _name, InvalidQueueName)
+_ADDRESS = ExpectedValue("a text, the name or address of a queue", _text())
+_FLAG = ExpectedValue("True or False", _flag)
+_PATH = ExpectedValue("a path: a text or a pathlib.Path", _path)
+_COUNT = ExpectedValue("a whole number of 64 bits", _whole(*_BITS_64))
+_POSITION = ExpectedValue("a position: a whole number of 64 bits", _whole(*_BITS_64))
+_TIMEOUT = ExpectedValue("a number of seconds from 0 on", _seconds(math.inf, zero=True))
+_SECONDS = ExpectedValue("a number of seconds above 0", _seconds(TIME_TO_LIVE_S_MAX, zero=False))
+_DURATION = ExpectedValue(
     f"a number of seconds from 0 to {TIME_TO_LIVE_S_MAX:.0f}",
     _seconds(TIME_TO_LIVE_S_MAX, zero=True),
 )
-_SIZE = Expected("a size: bytes, or a text such as '8GiB'", _size, InvalidConfiguration)
-_PROGRESS = Expected("a function", _callable)
-_OWN_CHECK = Expected("", _anything)
+_SIZE = ExpectedValue("a size: bytes, or a text such as '8GiB'", _size, InvalidConfiguration)
+_PROGRESS = ExpectedValue("a function", _callable)
+_OWN_CHECK = ExpectedValue("", _anything)
 """The call itself says what it takes, in sentences of ours."""
 
 _MESSAGE_PROPERTIES: Final = {
-    "label": Expected(
+    "label": ExpectedValue(
         f"a text of at most {LABEL_CHARACTERS_MAX} characters", _text(LABEL_CHARACTERS_MAX)
     ),
-    "correlation_id": Expected(
+    "correlation_id": ExpectedValue(
         f"a text of at most {CORRELATION_ID_CHARACTERS_MAX} characters",
         _text(CORRELATION_ID_CHARACTERS_MAX),
     ),
-    "app_specific": Expected(
+    "app_specific": ExpectedValue(
         f"a whole number from {APP_SPECIFIC_MIN} to {APP_SPECIFIC_MAX}",
         _whole(APP_SPECIFIC_MIN, APP_SPECIFIC_MAX, flag=True),
     ),
-    "extension": Expected("bytes", _bytes),
-    "priority": Expected(f"a whole number from 0 to {PRIORITY_MAX}", _whole(0, PRIORITY_MAX)),
+    "extension": ExpectedValue("bytes", _bytes),
+    "priority": ExpectedValue(f"a whole number from 0 to {PRIORITY_MAX}", _whole(0, PRIORITY_MAX)),
     "recoverable": _FLAG,
     "time_to_reach_queue": _DURATION,
     "time_to_be_received": _DURATION,
     "administration_queue": _ADDRESS,
-    "acknowledge": Expected("a value of dray.Acknowledge", _acknowledge),
+    "acknowledge": ExpectedValue("a value of dray.Acknowledge", _acknowledge),
     "response_queue": _ADDRESS,
     "destination": _ADDRESS,
     "use_dead_letter_queue": _FLAG,
@@ -299,13 +299,15 @@ _BY_NAME: Final = {
     "transfer_id": _TEXT,
     "consumer_id": _TEXT,
     "manager_id": _TEXT,
-    "address": Expected("a text, the address of a queue manager", _text()),
+    "address": ExpectedValue("a text, the address of a queue manager", _text()),
     # Numbers.
     "lookup_id": _POSITION,
     "after": _POSITION,
     "upto": _POSITION,
-    "born": Expected("the birth number of a queue: a whole number of 64 bits", _whole(*_BITS_64)),
-    "max_messages": Expected("a whole number from 1 on", _whole(1, MESSAGE_NUMBER_MAX)),
+    "born": ExpectedValue(
+        "the birth number of a queue: a whole number of 64 bits", _whole(*_BITS_64)
+    ),
+    "max_messages": ExpectedValue("a whole number from 1 on", _whole(1, MESSAGE_NUMBER_MAX)),
     "max_bytes": _COUNT,
     "size": _COUNT,
     "offset": _COUNT,
@@ -313,7 +315,7 @@ _BY_NAME: Final = {
     "whence": _COUNT,
     "fragment_size": _COUNT,
     "window_size": _COUNT,
-    "retries": Expected("a whole number from 0 on", _whole(0, MESSAGE_NUMBER_MAX)),
+    "retries": ExpectedValue("a whole number from 0 on", _whole(0, MESSAGE_NUMBER_MAX)),
     # Times and sizes.
     "timeout": _TIMEOUT,
     "retry_delay": _DURATION,
@@ -335,32 +337,34 @@ _BY_NAME: Final = {
     "then": _choice("reject", "move", "drop"),
     "digest": _choice(*DIGESTS),
     "compression": _choice("zstd"),
-    "listen": Expected("the address of a host", _host),
+    "listen": ExpectedValue("the address of a host", _host),
     "poison": _TEXT,
     # Objects.
-    "transaction": Expected("what manager.transaction() begins", _ours("Transaction")),
-    "parameters": Expected("dray.LargeMessageParameters", _ours("LargeMessageParameters", "dray.")),
-    "message": Expected("a message that was received, or its position", _message),
-    "messages": Expected("an iterable of messages or bytes", _iterable, TypeError),
-    "buffer": Expected("memory that can be written, such as a bytearray", _room, TypeError),
-    "handler": Expected("a function", _callable),
+    "transaction": ExpectedValue("what manager.transaction() begins", _ours("Transaction")),
+    "parameters": ExpectedValue(
+        "dray.LargeMessageParameters", _ours("LargeMessageParameters", "dray.")
+    ),
+    "message": ExpectedValue("a message that was received, or its position", _message),
+    "messages": ExpectedValue("an iterable of messages or bytes", _iterable, TypeError),
+    "buffer": ExpectedValue("memory that can be written, such as a bytearray", _room, TypeError),
+    "handler": ExpectedValue("a function", _callable),
     "progress": _PROGRESS,
     # Bodies and formatters say what they are where they are taken apart.
     "body": _OWN_CHECK,
     "formatter": _OWN_CHECK,
-    "url": Expected("the address of a queue manager, a text", _text(), InvalidConfiguration),
+    "url": ExpectedValue("the address of a queue manager, a text", _text(), InvalidConfiguration),
     # Spark.
-    "until": Expected("dray.spark.Until", _ours("Until", "dray.spark.")),
-    "session": Expected("a session of Spark", _of_spark),
+    "until": ExpectedValue("dray.spark.Until", _ours("Until", "dray.spark.")),
+    "session": ExpectedValue("a session of Spark", _of_spark),
     "bytes_per_batch": _SIZE,
     "accept_new_queue": _FLAG,
     "fail_on_data_loss": _FLAG,
-    "rows_per_batch": Expected("a whole number from 1 on", _whole(1, MESSAGE_NUMBER_MAX)),
-    "report": Expected("a function", _callable),
+    "rows_per_batch": ExpectedValue("a whole number from 1 on", _whole(1, MESSAGE_NUMBER_MAX)),
+    "report": ExpectedValue("a function", _callable),
     "master": _TEXT,
-    "java": Expected("what dray.spark.find_java() gives", _ours("Java", "dray.spark.")),
-    "config": Expected("a mapping of texts", _mapping),
-    "environment": Expected("a mapping of texts", _mapping),
+    "java": ExpectedValue("what dray.spark.find_java() gives", _ours("Java", "dray.spark.")),
+    "config": ExpectedValue("a mapping of texts", _mapping),
+    "environment": ExpectedValue("a mapping of texts", _mapping),
     # Files.
     "out": _PATH,
     "path": _PATH,
@@ -373,8 +377,10 @@ _BY_PLACE: Final = {
     "land.queue": _TEXT,
     "spark_session.name": _TEXT,
     "open.listen": _TEXT,
-    "restore.archive": Expected("a path, or a file open for reading bytes", _path_or_file("read")),
-    "Manager.backup.target": Expected(
+    "restore.archive": ExpectedValue(
+        "a path, or a file open for reading bytes", _path_or_file("read")
+    ),
+    "Manager.backup.target": ExpectedValue(
         "a path, or a file open for writing bytes", _path_or_file("write")
     ),
     "Manager.set_quota.queue": _NAME,
@@ -384,7 +390,7 @@ _BY_PLACE: Final = {
 """Where a name means something else."""
 
 
-def expected_of(name: str, place: str, module: str) -> Expected | None:
+def expected_of(name: str, place: str, module: str) -> ExpectedValue | None:
     """The expectation for a parameter of the call `place` (`Queue.send`); None if unknown."""
     if name == "queue" and place in _MADE_OF_A_QUEUE:
         # Each face has queues of its own.
@@ -404,7 +410,7 @@ def checked_message(message: Message) -> Message:
 
 _MADE_OF_A_QUEUE: Final = ("LargeMessageQueue.__init__", "Receiver.__init__")
 _OF_QUEUE: Final = [
-    Expected(
+    ExpectedValue(
         f"a queue of {face}, such as manager.queue('orders') gives",
         _ours("Queue", module),
         TypeError,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
-from dray.client.calls.arguments import Expected, expected_of, made_by_dray
+from dray.client.calls.arguments import ExpectedValue, expected_of, made_by_dray
 from dray.model.arguments import shown
 
 _Class = TypeVar("_Class", bound=type)
@@ -129,7 +129,9 @@ class _Signature:
     def _all(self) -> str:
         return ", ".join(self._checks) or "nothing"
 
-    def _expected(self, function: Callable[..., object], parameter: inspect.Parameter) -> Expected:
+    def _expected(
+        self, function: Callable[..., object], parameter: inspect.Parameter
+    ) -> ExpectedValue:
         found = expected_of(parameter.name, self._call, function.__module__)
         assert found is not None, f"say in client/calls/arguments.py: {self._call}.{parameter.name}"
         # Annotations are texts here, or types where they were spelled out.

@@ -28,7 +28,7 @@ VERSION = 1
 _MICROSECONDS = 1_000_000
 
 
-class Origin(msgspec.Struct, frozen=True):
+class UploadOrigin(msgspec.Struct, frozen=True):
     """Where a body is from and how it is cut; -1 and "" for what a source does not know."""
 
     said: str
@@ -41,13 +41,13 @@ class Origin(msgspec.Struct, frozen=True):
     inode: int = -1
 
 
-class Note(msgspec.Struct, frozen=True):
+class UploadNote(msgspec.Struct, frozen=True):
     """The state file."""
 
     version: int
     sequence_id: str
     queue: str
-    source: Origin
+    source: UploadOrigin
 
 
 class UnfinishedUpload(msgspec.Struct, frozen=True):
@@ -77,36 +77,38 @@ def unfinished_from(listed: UploadIs) -> UnfinishedUpload:
 
 def origin_of(
     source: Source | AwaitedChunkSource, said: str, fragment_size: int, digest_kind: str
-) -> Origin:
+) -> UploadOrigin:
     """Note where a body is from."""
     known: os.stat_result | None = getattr(source, "before", None)
     path: Path | None = getattr(source, "path", None)
     size = source.size
     if known is None or path is None:
-        return Origin(said, fragment_size, digest_kind, size)
+        return UploadOrigin(said, fragment_size, digest_kind, size)
     where = str(path.absolute())
     if size < 0:
         # What a pipe or a device says of itself changes by being read; its bytes are compared.
-        return Origin(said, fragment_size, digest_kind, size, where)
-    return Origin(said, fragment_size, digest_kind, size, where, known.st_mtime_ns, known.st_ino)
+        return UploadOrigin(said, fragment_size, digest_kind, size, where)
+    return UploadOrigin(
+        said, fragment_size, digest_kind, size, where, known.st_mtime_ns, known.st_ino
+    )
 
 
-def encode_origin(origin: Origin) -> bytes:
+def encode_origin(origin: UploadOrigin) -> bytes:
     """As it is kept at the queue manager."""
     return msgspec.json.encode(origin)
 
 
-def decode_origin(data: bytes) -> Origin:
+def decode_origin(data: bytes) -> UploadOrigin:
     """Read what was kept; raises `Misuse` if another version of Dray has written it."""
     try:
-        return msgspec.json.decode(data, type=Origin)
+        return msgspec.json.decode(data, type=UploadOrigin)
     except msgspec.MsgspecError as error:
         raise Misuse(
             f"another version of Dray began the upload: {error}; resume it with that version"
         ) from error
 
 
-def check_same(before: Origin, now: Origin) -> None:
+def check_same(before: UploadOrigin, now: UploadOrigin) -> None:
     """Raise `SourceChanged` or `Misuse` where an upload cannot be gone on with."""
     cut = ("said", "fragment_size", "digest_kind")
     if any(getattr(before, name) != getattr(now, name) for name in cut):
@@ -128,14 +130,14 @@ def changed(path: str) -> SourceChanged:
     )
 
 
-class StateFile:
+class UploadStateFile:
     """The state file of one upload. Every method raises `TargetUnwritable`."""
 
     def __init__(self, path: Path) -> None:
         """Look at nothing yet."""
         self.path = path
 
-    def read(self) -> Note | None:
+    def read(self) -> UploadNote | None:
         """The content; None if there is no file. Raises `Misuse` if it is no state file."""
         try:
             data = self.path.read_bytes()
@@ -144,14 +146,14 @@ class StateFile:
         except OSError as error:
             raise self._unwritable(error) from error
         try:
-            note = msgspec.json.decode(data, type=Note)
+            note = msgspec.json.decode(data, type=UploadNote)
         except msgspec.MsgspecError as error:
             raise Misuse(f"{self.path} is not the state of an upload: {error}") from error
         if note.version != VERSION:
             raise Misuse(f"{self.path} is of version {note.version}, this is {VERSION}")
         return note
 
-    def write(self, note: Note) -> None:
+    def write(self, note: UploadNote) -> None:
         """Replace it, durably."""
         partial = self.path.with_name(self.path.name + ".partial")
         try:

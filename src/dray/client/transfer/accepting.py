@@ -18,7 +18,7 @@ from dray.client.transfer.control import ControlSocket, Order
 from dray.client.transfer.direct import connect
 from dray.client.transfer.engine import Dialled, Engine
 from dray.client.transfer.frame_socket import FrameSocket
-from dray.client.transfer.state import Incoming, StateFile, status_of_incoming
+from dray.client.transfer.state import KeptIncoming, StateFile, status_of_incoming
 from dray.client.transfer.target import TargetFile, boot_id, is_there, whole_fragments
 from dray.errors import DrayError, ProtocolError
 from dray.model.transfer import TransferState, TransferStatus
@@ -63,7 +63,7 @@ _DIRECT_FAILURES_MAX: Final = 2
 _DROPPED: Final = (TransferState.CANCELLED, TransferState.FAILED)
 
 
-def fragments_there(kept: Incoming) -> int:
+def fragments_there(kept: KeptIncoming) -> int:
     """How much of a kept file is there."""
     if not kept.path:
         return 0
@@ -76,7 +76,7 @@ class Accepting(Engine):
     def __init__(
         self,
         dialer: Dialer,
-        kept: Incoming,
+        kept: KeptIncoming,
         *,
         state: StateFile,
         target: Path | None,

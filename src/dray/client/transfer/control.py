@@ -36,7 +36,7 @@ class Order(msgspec.Struct, frozen=True):
     consumer: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class OrderAnswer(msgspec.Struct, frozen=True):
     """The result of an order; without a code it was obeyed."""
 
     code: str = ""
@@ -124,7 +124,7 @@ def give_order(path: Path, order: Order) -> None:
             ) from error
         try:
             sock.sendall(msgspec.json.encode(order) + b"\n")
-            answer = msgspec.json.decode(_line(sock), type=Answer)
+            answer = msgspec.json.decode(_line(sock), type=OrderAnswer)
         except (OSError, msgspec.MsgspecError) as error:
             raise ConnectionLost(
                 f"the program that runs this file transfer got the request to {order.act} it and"
@@ -136,14 +136,16 @@ def give_order(path: Path, order: Order) -> None:
 
 def _obey(sock: socket.socket, obey: Callable[[Order], object]) -> None:
     with sock:
-        answer = Answer()
+        answer = OrderAnswer()
         try:
             sock.settimeout(_ORDER_WITHIN_S)
             obey(msgspec.json.decode(_line(sock), type=Order))
         except DrayError as error:
-            answer = Answer(error.code, str(error))
+            answer = OrderAnswer(error.code, str(error))
         except msgspec.MsgspecError as error:
-            answer = Answer(Misuse.code, f"an order to a file transfer cannot be read: {error}")
+            answer = OrderAnswer(
+                Misuse.code, f"an order to a file transfer cannot be read: {error}"
+            )
         except OSError:
             # It hung up, or fell silent before it had said what it wants.
             return

@@ -9,7 +9,7 @@ import msgspec
 from dray.client.transfer.accepting import fragments_there
 from dray.client.transfer.state import (
     IN,
-    Incoming,
+    KeptIncoming,
     Offered,
     is_run,
     kept_incoming,
@@ -55,6 +55,6 @@ def all_offers(folder: Path) -> list[Offered]:
     return list(kept_offers(folder))
 
 
-def all_incoming(folder: Path) -> list[Incoming]:
+def all_incoming(folder: Path) -> list[KeptIncoming]:
     """The accepted files."""
     return list(kept_incoming(folder))

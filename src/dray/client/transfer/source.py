@@ -18,7 +18,7 @@ from dray.large.digests import DIGESTS
 _READ_BYTES = 1 << 20
 
 
-class Identity(NamedTuple):
+class FileIdentity(NamedTuple):
     """By what a file is taken for the one that was offered."""
 
     size: int
@@ -119,5 +119,5 @@ def changed(path: Path, transfer_id: str) -> TransferSourceChanged:
     )
 
 
-def _identity(found: os.stat_result) -> Identity:
-    return Identity(found.st_size, found.st_mtime_ns, found.st_ino)
+def _identity(found: os.stat_result) -> FileIdentity:
+    return FileIdentity(found.st_size, found.st_mtime_ns, found.st_ino)

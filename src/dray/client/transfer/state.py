@@ -57,7 +57,7 @@ class Offered(msgspec.Struct, kw_only=True):
     consumers: list[KeptConsumer] = []
 
 
-class Incoming(msgspec.Struct, kw_only=True):
+class KeptIncoming(msgspec.Struct, kw_only=True):
     """A file that is being received, as it is kept."""
 
     reference: Reference
@@ -71,7 +71,7 @@ class Incoming(msgspec.Struct, kw_only=True):
     received: bool = False
 
 
-_Kept = TypeVar("_Kept", Offered, Incoming)
+_Kept = TypeVar("_Kept", Offered, KeptIncoming)
 
 
 class StateFile:
@@ -106,7 +106,7 @@ class StateFile:
         """Where the program that runs the transfer takes orders (`control`)."""
         return _control_path(self._path)
 
-    def write(self, kept: Offered | Incoming) -> None:
+    def write(self, kept: Offered | KeptIncoming) -> None:
         """Replace what is kept, durably; raises `TargetUnwritable`."""
         fresh = self._path.with_name(f"{self._path.name}.new")
         try:
@@ -172,9 +172,9 @@ def kept_offers(folder: Path) -> Iterator[Offered]:
     yield from _kept(folder, OUT, Offered)
 
 
-def kept_incoming(folder: Path) -> Iterator[Incoming]:
+def kept_incoming(folder: Path) -> Iterator[KeptIncoming]:
     """The files being received that are kept, by their ids."""
-    yield from _kept(folder, IN, Incoming)
+    yield from _kept(folder, IN, KeptIncoming)
 
 
 def status_of_offer(kept: Offered) -> TransferStatus:
@@ -193,7 +193,7 @@ def status_of_offer(kept: Offered) -> TransferStatus:
     )
 
 
-def status_of_incoming(kept: Incoming, expected: int) -> TransferStatus:
+def status_of_incoming(kept: KeptIncoming, expected: int) -> TransferStatus:
     """How a kept file stands of which everything before fragment `expected` is there."""
     terms = kept.reference.terms
     return TransferStatus(

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from dray.daemon.files.copy_threads import CopyThreads, FileHungError, Freed, Told
 from dray.daemon.limits import COPY_PIECE_BYTES, FETCH_BUFFERS
-from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.pacing.backlog import DiskBacklog
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.store.heap.heap_file import short_file
 
@@ -36,7 +36,7 @@ class UnfitFileError(OSError):
     """A descriptor of something that is not a regular file, or was not opened for this."""
 
 
-class Piece(NamedTuple):
+class FileRegion(NamedTuple):
     """A range of a file that is open under a descriptor."""
 
     descriptor: int
@@ -44,7 +44,7 @@ class Piece(NamedTuple):
     length: int
 
 
-class Source(NamedTuple):
+class CopySource(NamedTuple):
     """Where a record lies in a heap file, what opens that, and room for what is not copied of it.
 
     The copied bytes stand behind it.
@@ -59,7 +59,7 @@ class Source(NamedTuple):
 class Copier:
     """A few threads and a few buffers, shared by all connections of a daemon in their turn."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, backlog: Backlog) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, backlog: DiskBacklog) -> None:
         """Start the threads; buffers are made when they are first needed.
 
         Nothing is fetched while `backlog` is full.
@@ -70,9 +70,9 @@ class Copier:
         self._threads = CopyThreads(loop)
         self._buffers: list[memoryview] = []
         self._made = 0
-        self._waiting: deque[tuple[Piece, bytes, Fetched]] = deque()
+        self._waiting: deque[tuple[FileRegion, bytes, Fetched]] = deque()
 
-    def fetch(self, piece: Piece, before: bytes, told: Fetched) -> None:
+    def fetch(self, piece: FileRegion, before: bytes, told: Fetched) -> None:
         """Read a piece behind the bytes `before` it; `told` gets both, or nothing if that fails.
 
         The memory is whoever is told's until `give_back`.
@@ -87,7 +87,7 @@ class Copier:
             self._buffers.append(memoryview(body.obj))
         self._fetch_next()
 
-    def copy(self, source: Source, target: Piece, told: Told, freed: Freed) -> None:
+    def copy(self, source: CopySource, target: FileRegion, told: Told, freed: Freed) -> None:
         """Copy a piece, the target's descriptor given up; `told` gets the error, or None.
 
         `freed` says that nothing is read from the source any more, which may be long after.
@@ -142,7 +142,7 @@ class Copier:
 _NOTHING = memoryview(b"")
 
 
-def _fetch(piece: Piece, view: memoryview) -> None:
+def _fetch(piece: FileRegion, view: memoryview) -> None:
     _check(piece.descriptor, writable=False)
     done = 0
     while done < len(view):
@@ -164,7 +164,7 @@ def _check(descriptor: int, *, writable: bool) -> None:
         raise UnfitFileError(errno.EBADF, "it was opened for appending")
 
 
-def _copy(source: Source, target: Piece) -> None:
+def _copy(source: CopySource, target: FileRegion) -> None:
     _check(target.descriptor, writable=True)
     descriptor = source.open()
     try:
@@ -172,14 +172,14 @@ def _copy(source: Source, target: Piece) -> None:
             got = preadv(descriptor, [room], source.offset) if room else 0
             if got < len(room):
                 raise short_file(source.file)
-        copied = _copy_range(Piece(descriptor, source.offset + got, target.length), target)
+        copied = _copy_range(FileRegion(descriptor, source.offset + got, target.length), target)
     finally:
         os.close(descriptor)
     if copied < target.length:
         raise short_file(source.file)
 
 
-def _copy_range(source: Piece, target: Piece) -> int:
+def _copy_range(source: FileRegion, target: FileRegion) -> int:
     """Copy as much as there is; say how much."""
     done = 0
     while done < source.length:
@@ -202,7 +202,7 @@ def _copy_range(source: Piece, target: Piece) -> int:
     return done
 
 
-def _copy_through_memory(source: Piece, target: Piece, done: int, wanted: int) -> int:
+def _copy_through_memory(source: FileRegion, target: FileRegion, done: int, wanted: int) -> int:
     data = pread(source.descriptor, wanted, source.offset + done)
     rest = memoryview(data)
     while rest:

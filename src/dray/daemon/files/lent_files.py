@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from dray.daemon.files.copying import Copier, Piece
+from dray.daemon.files.copying import Copier, FileRegion
 from dray.daemon.limits import FILES_LENT_MANY, FILES_PER_SESSION
 from dray.errors import ProtocolError
 from dray.model.limits import FRAME_BODY_BYTES_MAX
@@ -148,7 +148,7 @@ class LentFiles:
         entry = _InLine(frame)
         entry.ready = False
         self._line.append(entry)
-        piece = Piece(self._unclaimed.popleft(), head.offset, length)
+        piece = FileRegion(self._unclaimed.popleft(), head.offset, length)
         self._copier.fetch(piece, bytes(frame.body), partial(self._fetched, entry))
 
     def _fetched(self, entry: _InLine, body: memoryview) -> None:

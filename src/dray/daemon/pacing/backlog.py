@@ -29,7 +29,7 @@ from dray.daemon.limits import (
 Told = Callable[[], object]
 
 
-class Backlog:
+class DiskBacklog:
     """One for each daemon; driven in its loop's thread."""
 
     def __init__(

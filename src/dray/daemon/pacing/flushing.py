@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.pacing.worker import Worker
 from dray.store.disk import File
 from dray.store.limits import HEAP_FILE_BYTES
@@ -40,7 +40,7 @@ class Flushing:
     """Begins a flush for every heap file's worth of payload; driven in the loop's thread."""
 
     def __init__(
-        self, store: Store, backlog: Backlog, worker: Worker, *, time: Time, failed: Failed
+        self, store: Store, backlog: DiskBacklog, worker: Worker, *, time: Time, failed: Failed
     ) -> None:
         """Begin without payload; `failed` is told of a flush that was not possible."""
         self._store = store

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from dray.daemon.files.copying import Copier, Piece, Source
+from dray.daemon.files.copying import Copier, CopySource, FileRegion
 from dray.daemon.files.lent_files import LentFiles
 from dray.daemon.limits import (
     ENOUGH_TO_READ_ON,
@@ -35,9 +35,9 @@ from dray.daemon.limits import (
     SPARE_BODIES_MAX,
 )
 from dray.daemon.notice_log import NoticeLog
-from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.sockets.intake import Intake
-from dray.daemon.sockets.outbox import Heap, Outbox, size_of, unpin_all
+from dray.daemon.sockets.outbox import RecordHeap, SocketOutbox, size_of, unpin_all
 from dray.daemon.sockets.reasons import reason_of, uncopied
 from dray.daemon.sockets.tuning import tune
 from dray.errors import DrayError, ProtocolError
@@ -60,15 +60,15 @@ class _State(enum.Enum):
 class Owner(Protocol):
     """Takes the events of a connection."""
 
-    def frame_came(self, connection: Connection, frame: Frame) -> None:
+    def frame_came(self, connection: FrameConnection, frame: Frame) -> None:
         """A whole frame; its body is valid during the call only."""
         ...
 
-    def connection_closed(self, connection: Connection, reason: str) -> None:
+    def connection_closed(self, connection: FrameConnection, reason: str) -> None:
         """The socket is gone. Told once, also after `finish`."""
         ...
 
-    def frame_refused(self, connection: Connection, error: ProtocolError) -> None:
+    def frame_refused(self, connection: FrameConnection, error: ProtocolError) -> None:
         """The bytes are not a frame, and later ones cannot be understood: `refuse` in due time."""
         ...
 
@@ -92,8 +92,8 @@ class Surroundings:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        heap: Heap,
-        backlog: Backlog,
+        heap: RecordHeap,
+        backlog: DiskBacklog,
         notices: NoticeLog,
     ) -> None:
         """Wait in `loop`, send from `heap`, take large bodies in as `backlog` says."""
@@ -105,7 +105,7 @@ class Surroundings:
         self.copier = Copier(loop, backlog)
         self.notices = notices
         """Where what happens to connections is logged, each kind once a minute at the most."""
-        self.with_spare: dict[Connection, None] = {}
+        self.with_spare: dict[FrameConnection, None] = {}
         """Connections that keep memory for their next large frame, longest unused first."""
         self.unsent_bytes = 0
         """Bytes in memory that wait in all connections to be fetched."""
@@ -121,7 +121,7 @@ class Surroundings:
         return READ_BYTES_WHILE_TIGHT if self.is_tight else self.intake.read_bytes
 
 
-class Connection:
+class FrameConnection:
     """A non-blocking stream socket in the loop."""
 
     def __init__(
@@ -143,7 +143,7 @@ class Connection:
         grant = partial(around.intake.grant, self)
         # A client that says something wrong is told so; managers do not call each other wrongly.
         self._stream = FrameStream(around.inlet, grant, lenient=not dialled)
-        self._outbox = Outbox(sock, around.heap, around.scratch, around.loop.time)
+        self._outbox = SocketOutbox(sock, around.heap, around.scratch, around.loop.time)
         self._state = _State.OPEN
         self._reading = self._writing = False
         self._lingers = True
@@ -221,8 +221,8 @@ class Connection:
             freed()
             copied(error)
             return
-        source = Source(extent.file, opener, extent.offset, before)
-        piece = Piece(target, into.at, extent.length - into.before)
+        source = CopySource(extent.file, opener, extent.offset, before)
+        piece = FileRegion(target, into.at, extent.length - into.before)
         self._around.copier.copy(source, piece, copied, freed)
 
     def flush(self) -> None:

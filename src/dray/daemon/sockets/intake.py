@@ -22,11 +22,11 @@ from dray.daemon.limits import (
     INTAKE_SMALL_BYTES_MAX,
     READ_BYTES_WHILE_TIGHT,
 )
-from dray.daemon.pacing.backlog import Backlog
+from dray.daemon.pacing.backlog import DiskBacklog
 from dray.wire.stream import READ_BYTES
 
 
-class Taker(Protocol):
+class BodyOwner(Protocol):
     """A connection."""
 
     def room_came(self) -> None:
@@ -41,15 +41,15 @@ class Taker(Protocol):
 class Intake:
     """One for each daemon; driven in its loop's thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, backlog: Backlog) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, backlog: DiskBacklog) -> None:
         """Begin with all of it free; large bodies wait while `backlog` is full."""
         self._loop = loop
         self._backlog = backlog
-        self._held: dict[Taker, int] = {}
-        self._since: dict[Taker, float] = {}
-        self._small: dict[Taker, int] = {}
-        self._large: dict[Taker, int] = {}
-        self._promised: dict[Taker, int] = {}
+        self._held: dict[BodyOwner, int] = {}
+        self._since: dict[BodyOwner, float] = {}
+        self._small: dict[BodyOwner, int] = {}
+        self._large: dict[BodyOwner, int] = {}
+        self._promised: dict[BodyOwner, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.bytes_held = 0
 
@@ -58,7 +58,7 @@ class Intake:
         """How much to read at a time: while some wait for memory, little is read ahead of it."""
         return READ_BYTES_WHILE_TIGHT if self._small or self._large else READ_BYTES
 
-    def grant(self, taker: Taker, size: int) -> bool:
+    def grant(self, taker: BodyOwner, size: int) -> bool:
         """Give `size` bytes more, or put `taker` into the line."""
         if self._promised.pop(taker, 0) == size:
             return True
@@ -72,7 +72,7 @@ class Intake:
         self._add(taker, size)
         return True
 
-    def holds(self, taker: Taker, size: int, *, anew: bool) -> None:
+    def holds(self, taker: BodyOwner, size: int, *, anew: bool) -> None:
         """Note what `taker` truly holds now; `anew` says that its last frame became whole."""
         if not size and not self._held:
             # Small frames that came whole, and nobody who waits.
@@ -83,7 +83,7 @@ class Intake:
                 self._since[taker] = self._loop.time()
             self._serve()
 
-    def forget(self, taker: Taker) -> None:
+    def forget(self, taker: BodyOwner) -> None:
         """A connection is gone."""
         self._small.pop(taker, None)
         self._large.pop(taker, None)
@@ -96,7 +96,7 @@ class Intake:
         most = INTAKE_BYTES_MAX + (0 if _is_large(size) else INTAKE_BYTES_OF_SMALL)
         return self.bytes_held + size <= most
 
-    def _add(self, taker: Taker, size: int) -> None:
+    def _add(self, taker: BodyOwner, size: int) -> None:
         self.bytes_held += size
         held = self._held.get(taker, 0) + size
         if held:

@@ -1,8 +1,9 @@
 """Connections that this manager dialled to other managers.
 
-A link is DIALLING (a task resolves the name and connects, in bounded time) or UP (a `Connection`,
-which began with our Hello). The manager hears LinkUp, LinkFrame and LinkDown, exactly one LinkDown
-for every Dial that it did not end by HangUp itself; when to dial again is the manager's business.
+A link is DIALLING (a task resolves the name and connects, in bounded time) or UP (a
+`FrameConnection`, which began with our Hello). The manager hears LinkUp, LinkFrame and LinkDown,
+exactly one LinkDown for every Dial that it did not end by HangUp itself; when to dial again is the
+manager's business.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from dray.daemon.limits import DIAL_TIMEOUT_S, LINK_BUFFER_BYTES, LINK_SILENCE_MS, SHARE_BYTES_MIN
-from dray.daemon.sockets.connection import Connection, Surroundings
+from dray.daemon.sockets.connection import FrameConnection, Surroundings
 from dray.daemon.sockets.outbox import Body, keep_unsent_below, unpin_all
 from dray.daemon.sockets.reasons import reason_of
 from dray.daemon.sockets.tuning import tune
@@ -44,7 +45,7 @@ class Listening(Protocol):
         ...
 
 
-class Links:
+class DialledLinks:
     """All links, by peer."""
 
     def __init__(
@@ -67,9 +68,9 @@ class Links:
         self._hello = hello
         self._turns = turns
         self._dialling: dict[Peer, asyncio.Task[None]] = {}
-        self._up: dict[Peer, Connection] = {}
-        self._peers: dict[Connection, Peer] = {}
-        self._ending: dict[Connection, None] = {}
+        self._up: dict[Peer, FrameConnection] = {}
+        self._peers: dict[FrameConnection, Peer] = {}
+        self._ending: dict[FrameConnection, None] = {}
 
     @property
     def overfull(self) -> bool:
@@ -122,7 +123,7 @@ class Links:
         for connection in list(self._ending):
             connection.abort("the daemon stops")
 
-    def frame_came(self, connection: Connection, frame: Frame) -> None:
+    def frame_came(self, connection: FrameConnection, frame: Frame) -> None:
         """Pass on a frame of a link."""
         peer = self._peers.get(connection)
         if peer is not None:
@@ -133,12 +134,12 @@ class Links:
 
     has_read = reads
 
-    def frame_refused(self, connection: Connection, error: ProtocolError) -> None:
+    def frame_refused(self, connection: FrameConnection, error: ProtocolError) -> None:
         """Say what was wrong, and end the link."""
         connection.send(failure(error))
         connection.finish()
 
-    def connection_closed(self, connection: Connection, reason: str) -> None:
+    def connection_closed(self, connection: FrameConnection, reason: str) -> None:
         """Tell the manager, unless it was the one to end it."""
         self._ending.pop(connection, None)
         peer = self._peers.pop(connection, None)
@@ -163,7 +164,7 @@ class Links:
             self._failed(peer, f"the name cannot be looked up: {error}")
         else:
             del self._dialling[peer]
-            connection = Connection(self._around, sock, self, dialled=True)
+            connection = FrameConnection(self._around, sock, self, dialled=True)
             self._up[peer] = connection
             self._peers[connection] = peer
             connection.send(self._hello())

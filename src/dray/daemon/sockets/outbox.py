@@ -31,7 +31,7 @@ _UNREADABLE = 2083
 Body = tuple[bytes | Extent, ...]
 
 
-class Heap(Protocol):
+class RecordHeap(Protocol):
     """The part of a store that sending needs."""
 
     def descriptor(self, file: int) -> int:
@@ -51,11 +51,11 @@ class Heap(Protocol):
         ...
 
 
-class Outbox:
+class SocketOutbox:
     """Sends in order, as much as the socket takes."""
 
     def __init__(
-        self, sock: socket.socket, heap: Heap, scratch: memoryview, time: Callable[[], float]
+        self, sock: socket.socket, heap: RecordHeap, scratch: memoryview, time: Callable[[], float]
     ) -> None:
         """Send to `sock`, a non-blocking stream socket, from memory and `heap`.
 
@@ -243,14 +243,14 @@ def size_of(body: Body) -> int:
     return sum(len(each) if isinstance(each, bytes) else each.length for each in body)
 
 
-def pin_all(heap: Heap, body: Body) -> None:
+def pin_all(heap: RecordHeap, body: Body) -> None:
     """Keep every extent of a frame to come in its place."""
     for each in body:
         if isinstance(each, Extent):
             heap.pin(each.file)
 
 
-def unpin_all(heap: Heap, body: Body) -> None:
+def unpin_all(heap: RecordHeap, body: Body) -> None:
     """Undo `pin_all` for a frame that will not be sent."""
     for each in body:
         if isinstance(each, Extent):

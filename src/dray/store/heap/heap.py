@@ -56,7 +56,7 @@ from dray.store.limits import (
     HEAP_HANDED_OUT,
     HEAP_OPEN_FILES,
 )
-from dray.store.log.group import Range
+from dray.store.log.group import DirtyRange
 
 __all__ = ["Capture", "Extent", "Heap", "Occupancy", "file_name", "numbers_of"]
 
@@ -291,9 +291,11 @@ class Heap:
             and each.live * share <= self.file_bytes
         ]
 
-    def dirty_ranges(self) -> list[Range]:
+    def dirty_ranges(self) -> list[DirtyRange]:
         """Everything that no ended sync covered, by file."""
-        return [Range(each.number, each.dirty_from, each.position) for each in self._dirty.values()]
+        return [
+            DirtyRange(each.number, each.dirty_from, each.position) for each in self._dirty.values()
+        ]
 
     @property
     def unsynced_bytes(self) -> int:

@@ -46,7 +46,7 @@ HEADER_BYTES: Final = _HEADER.size
 CRC_OFFSET: Final = HEADER_BYTES - 4
 
 
-class Range(NamedTuple):
+class DirtyRange(NamedTuple):
     """Bytes `start` to `stop` of a heap file."""
 
     file: int
@@ -89,7 +89,7 @@ def framed(fact: bytes) -> bytes:
     return _LENGTH.pack(len(fact)) + fact
 
 
-def encode(group: Group, ranges: Sequence[Range], facts: bytes | bytearray) -> bytearray:
+def encode(group: Group, ranges: Sequence[DirtyRange], facts: bytes | bytearray) -> bytearray:
     """The bytes of `group`, padded; its counts and its length are taken from what it carries."""
     length = HEADER_BYTES + len(ranges) * _RANGE.size + len(facts)
     image = bytearray(padded(length))
@@ -160,10 +160,10 @@ def intact(image: bytearray) -> bool:
     return bool(crc == _checksum(memoryview(image)))
 
 
-def ranges_of(group: Group, image: bytearray) -> list[Range]:
+def ranges_of(group: Group, image: bytearray) -> list[DirtyRange]:
     """The dirty ranges in the bytes of an intact group."""
     stop = HEADER_BYTES + group.ranges * _RANGE.size
-    return [Range(*each) for each in _RANGE.iter_unpack(memoryview(image)[HEADER_BYTES:stop])]
+    return [DirtyRange(*each) for each in _RANGE.iter_unpack(memoryview(image)[HEADER_BYTES:stop])]
 
 
 def facts_of(group: Group, image: bytearray) -> Iterator[bytes]:

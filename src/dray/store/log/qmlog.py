@@ -36,8 +36,8 @@ from dray.store.log.group import (
     MAGIC,
     OPENING,
     SEAL,
+    DirtyRange,
     Group,
-    Range,
     decode_header,
     encode,
     facts_of,
@@ -53,7 +53,7 @@ class Suspect(NamedTuple):
     """A group that may lie in the log without its heap bytes: never known to be durable."""
 
     group: Group
-    ranges: list[Range]
+    ranges: list[DirtyRange]
 
 
 class Chain(NamedTuple):
@@ -302,7 +302,7 @@ class Log:
         """Bytes of facts, with their lengths, that an empty log could take in one group."""
         return self.capacity - self._reserve - group_bytes(0, ranges)
 
-    def write_group(self, ranges: Sequence[Range]) -> None:
+    def write_group(self, ranges: Sequence[DirtyRange]) -> None:
         """Write the waiting facts as one group. Raises StorePoisoned."""
         self._write(ranges, 0)
         self._pending.clear()
@@ -320,7 +320,7 @@ class Log:
     def _needs(self, ranges: int) -> int:
         return group_bytes(len(self._pending), ranges)
 
-    def _write(self, ranges: Sequence[Range], flags: int) -> None:
+    def _write(self, ranges: Sequence[DirtyRange], flags: int) -> None:
         group = Group(
             lsn=self.head,
             watermark=self.durable,

@@ -21,7 +21,7 @@ from dray.store.recovery.recovery import Load, RecoveryReport, Replay
 from dray.store.recovery.survey import Survey
 
 
-class Opening:
+class StoreOpening:
     """One start of a store, behind the decision that it starts."""
 
     def __init__(

@@ -38,7 +38,7 @@ from dray.store.log.checkpoint import (
     Snapshots,
     read_snapshot,
 )
-from dray.store.log.group import Range
+from dray.store.log.group import DirtyRange
 from dray.store.log.qmlog import Chain, LogReader
 from dray.store.recovery.survey import Survey
 
@@ -308,7 +308,7 @@ class Replay:
         self, chain: Chain, live: Iterable[tuple[Extent, int]]
     ) -> list[tuple[Extent, int]]:
         """Count what is live in each file; give what is to be verified, note what is not there."""
-        doubted: dict[int, list[Range]] = {}
+        doubted: dict[int, list[DirtyRange]] = {}
         for group in (*chain.vouched, *chain.suspects):
             for each in group.ranges:
                 doubted.setdefault(each.file, []).append(each)

@@ -13,10 +13,10 @@ from dray.store.decisions import (
     LOG_NAME,
     NOT_A_BIRTH,
     Act,
-    Finding,
+    DecisionRow,
+    FoundState,
     LogState,
     Pair,
-    Row,
     decide,
     event_of,
     refusal,
@@ -44,7 +44,7 @@ _UNWRITTEN: Final = {CheckpointState.ABSENT, CheckpointState.UNUSED}
 class Survey(NamedTuple):
     """The survey, made before anything is changed."""
 
-    row: Row
+    row: DecisionRow
     marks: tuple[Mark, ...]
     """Marks of all whole checkpoint files."""
     damaged: tuple[str, ...]
@@ -154,7 +154,7 @@ def survey(disk: Disk, *, rebuild: bool = False) -> Survey:
     seen = look(disk)
     heap_files = frozenset(numbers_of(disk.names()))
     pairs = seen.worth(TRANSACTIONS), seen.worth(SEQUENCES)
-    finding = Finding(*pairs, seen.log.state, bool(heap_files))
+    finding = FoundState(*pairs, seen.log.state, bool(heap_files))
     row = decide(finding, rebuild=rebuild)
     if row.act is Act.REFUSE:
         raise refusal(row.event, row.file, row.why)

@@ -5,7 +5,7 @@ import pytest
 from dray.cli.demo.sending import (
     BYTES_PER_TRANSACTION,
     FILES_PER_TRANSACTION,
-    Origin,
+    DemoFile,
     find_origins,
     in_transactions,
 )
@@ -13,7 +13,7 @@ from dray.errors import SourceUnreadable
 
 
 def origin(size, name="file"):
-    return Origin(None, name, size)
+    return DemoFile(None, name, size)
 
 
 def test_files_are_found_below_a_directory_in_the_order_of_their_names(tmp_path):

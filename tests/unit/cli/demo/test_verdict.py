@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dray.cli.demo.loss import Hole, plan, ranges
-from dray.cli.demo.sending import Origin, SentFile
+from dray.cli.demo.sending import DemoFile, SentFile
 from dray.cli.demo.verdict import judge
 
 
@@ -24,7 +24,7 @@ class World:
         body = f"body {index}".encode()
         path = folder / f"file-{index}"
         path.write_bytes(body)
-        origin = Origin(path, path.name, len(body))
+        origin = DemoFile(path, path.name, len(body))
         self.sent.append(SentFile(origin, f"id-{index}", transaction, index % 2))
         (self.out / "payload" / f"landed-{index}").write_bytes(body)
         self.rows.append(
@@ -150,7 +150,7 @@ def test_runs_of_numbers_are_named_by_their_ends():
 
 def test_fragments_to_lose_are_of_the_largest_files_and_in_three_places():
     sent = [
-        SentFile(Origin(Path(), str(size), size * 4_000_000), f"id-{size}", "t", 0)
+        SentFile(DemoFile(Path(), str(size), size * 4_000_000), f"id-{size}", "t", 0)
         for size in (1, 9, 4, 6)
     ]
     chosen = [(file.sequence_id, numbers) for file, numbers in plan(sent)]
@@ -158,5 +158,5 @@ def test_fragments_to_lose_are_of_the_largest_files_and_in_three_places():
 
 
 def test_files_of_one_fragment_lose_that_one():
-    sent = [SentFile(Origin(Path(), str(n), n), f"id-{n}", "t", 0) for n in (0, 5)]
+    sent = [SentFile(DemoFile(Path(), str(n), n), f"id-{n}", "t", 0) for n in (0, 5)]
     assert [(file.sequence_id, numbers) for file, numbers in plan(sent)] == [("id-5", [1])]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dray.client.transfer import control
-from dray.client.transfer.control import Answer, ControlSocket, Order, give_order
+from dray.client.transfer.control import ControlSocket, Order, OrderAnswer, give_order
 from dray.errors import ConnectionLost, Misuse, TransferSourceChanged
 
 WITHIN_S = 30
@@ -149,4 +149,4 @@ def test_the_page_shows_an_order_and_its_answer():
     text = PAGE.read_text("utf-8").split("## The control socket")[1]
     order, answer = re.findall(r"^\{.*\}$", text, re.MULTILINE)
     assert control.msgspec.json.encode(Order("suspend")).decode() == order
-    assert control.msgspec.json.encode(Answer()).decode() == answer
+    assert control.msgspec.json.encode(OrderAnswer()).decode() == answer

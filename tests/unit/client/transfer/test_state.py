@@ -12,7 +12,7 @@ from dray.client.transfer.reference import Reference
 from dray.client.transfer.state import (
     IN,
     OUT,
-    Incoming,
+    KeptIncoming,
     Offered,
     StateFile,
     folder_of,
@@ -51,7 +51,7 @@ def test_what_is_written_is_read(tmp_path):
 def test_both_directions_are_kept_apart(tmp_path):
     out, back = StateFile(tmp_path, "a", OUT), StateFile(tmp_path, "a", IN)
     out.write(offered())
-    back.write(Incoming(reference=REFERENCE, queue="reports", key="k"))
+    back.write(KeptIncoming(reference=REFERENCE, queue="reports", key="k"))
     assert len(list(kept_offers(tmp_path))) == len(list(kept_incoming(tmp_path))) == 1
     out.remove()
     assert list(kept_offers(tmp_path)) == []
@@ -131,7 +131,7 @@ def test_where_it_is_kept(monkeypatch, variables, folder):
 
 
 def test_the_status_of_what_is_kept_tells_how_far_it_came():
-    incoming = Incoming(reference=REFERENCE, queue="reports", key="k", path="f")
+    incoming = KeptIncoming(reference=REFERENCE, queue="reports", key="k", path="f")
     assert status_of_incoming(incoming, 10).bytes_done == 95
     assert status_of_incoming(incoming, 3).bytes_done == 30
     assert status_of_offer(offered()).bytes_done == 0
