@@ -65,7 +65,8 @@ last. How they work together is told in [Architecture](../../ARCHITECTURE.md) an
 PACKAGES = (
     ("", "The doors: what programs import, and what several layers share"),
     ("cli", "Command line"),
-    ("cli/demo", "`dray demo`"),
+    ("cli/commands", "Command line: the commands"),
+    ("cli/commands/demo", "`dray demo`"),
     ("spark", "Spark"),
     ("testing", "Simulated surroundings"),
     ("client", "Clients"),

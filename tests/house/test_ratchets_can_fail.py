@@ -84,7 +84,7 @@ def test_speaking_name_is_accepted(path):
 
 
 def test_places_with_a_permission_have_it():
-    assert not list(ratchets.prints("cli/send.py", "print('sent')"))
+    assert not list(ratchets.prints("cli/commands/send.py", "print('sent')"))
     assert not list(ratchets.clock_and_chance("daemon/timekeeper.py", "import time, random"))
 
 

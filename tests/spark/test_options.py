@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from dray.cli.spark import land as land_command
+from dray.cli.commands.spark import land as land_command
 from dray.errors import InvalidConfiguration, QueueRecreated
 from dray.spark import BYTES_PER_BATCH, land
 from dray.spark.offsets import (

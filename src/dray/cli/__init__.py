@@ -27,11 +27,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(run(given))
 
 
-def standard_output_is_closed() -> bool:
-    """Whether the caller closed it, so that nobody would see the output."""
-    return sys.stdout.name == os.devnull
-
-
 def _open_what_is_closed() -> None:
     """Open standard streams that the caller closed on /dev/null.
 

@@ -7,6 +7,7 @@ On a terminal a table is drawn; anywhere else its columns are aligned plainly an
 from __future__ import annotations
 
 import datetime as dt
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -84,3 +85,8 @@ def _print_plain(columns: Sequence[str], rows: list[list[str]]) -> None:
             for cell, width, column in zip(row, widths, columns, strict=True)
         )
         click.echo("  ".join(padded).rstrip())
+
+
+def standard_output_is_closed() -> bool:
+    """Whether the caller closed it, so that nobody would see the output."""
+    return sys.stdout.name == os.devnull

@@ -48,7 +48,7 @@ COMMANDS: dict[str, str] = {
 
 
 class LazyCommands(click.Group):
-    """A group whose commands are modules of this package, loaded by name."""
+    """A group whose commands are modules of `commands`, loaded by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the order in which people need them."""
@@ -60,7 +60,7 @@ class LazyCommands(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"dray.cli.{cmd_name}").command
+        command = importlib.import_module(f"dray.cli.commands.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -56,7 +56,7 @@ def test_a_url_is_global_and_means_nothing_to_a_command_that_needs_none(tmp_path
 
 def test_an_error_is_one_line_with_its_code():
     error = QueueNotFound("there is no queue\n  'orders'", queue="orders")
-    assert one_line(error) == "dray: queue-not-found: there is no queue 'orders'"
+    assert one_line(error) == r"dray: queue-not-found: there is no queue\n 'orders'"
 
 
 def test_an_error_ends_with_the_status_of_its_class(capsys, tmp_path):

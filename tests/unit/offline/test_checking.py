@@ -9,7 +9,7 @@ from pathlib import Path
 import crc32c
 import pytest
 
-from dray.cli.check import _print as show
+from dray.cli.commands.check import _print as show
 from dray.errors import StoreCorrupt, StoreError, StoreLocked
 from dray.model.message import Message
 from dray.offline.checking import check_store

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dray.cli.demo.sending import (
+from dray.cli.commands.demo.sending import (
     BYTES_PER_TRANSACTION,
     FILES_PER_TRANSACTION,
     DemoFile,

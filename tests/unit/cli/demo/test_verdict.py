@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dray.cli.demo.loss import Hole, plan, ranges
-from dray.cli.demo.sending import DemoFile, SentFile
-from dray.cli.demo.verdict import judge
+from dray.cli.commands.demo.loss import Hole, plan, ranges
+from dray.cli.commands.demo.sending import DemoFile, SentFile
+from dray.cli.commands.demo.verdict import judge
 
 
 class World:

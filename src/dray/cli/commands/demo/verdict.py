@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dray.cli.demo.loss import Hole, ranges
-from dray.cli.demo.sending import SentFile
+from dray.cli.commands.demo.loss import Hole, ranges
+from dray.cli.commands.demo.sending import SentFile
 from dray.large.digests import DIGESTS, SHA256
 
 HASHED_AT_ONCE = 1 << 20

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from dray.cli import standard_output_is_closed
 from dray.cli.doubt import PATIENCE_S, RETRY_EVERY_S, nobody_said, was_committed
-from dray.cli.output import print_json
+from dray.cli.output import print_json, standard_output_is_closed
 from dray.cli.placing import Item, PlacedFile, TargetFolder, write_new
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_url_and_json

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import click
 
-from dray.cli.demo.landing import land
-from dray.cli.demo.loss import Hole, lose, plan
-from dray.cli.demo.report import Report
-from dray.cli.demo.sending import DemoFile, Sender, SentFile, find_origins, in_transactions
-from dray.cli.demo.verdict import judge, read_rows
+from dray.cli.commands.demo.landing import land
+from dray.cli.commands.demo.loss import Hole, lose, plan
+from dray.cli.commands.demo.report import Report
+from dray.cli.commands.demo.sending import DemoFile, Sender, SentFile, find_origins, in_transactions
+from dray.cli.commands.demo.verdict import judge, read_rows
 from dray.cli.output import print_json
 from dray.cli.placing import directory
 from dray.cli.progress import ProgressDisplay, progress

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from dray.cli.demo.sending import SentFile
+from dray.cli.commands.demo.sending import SentFile
 from dray.errors import DrayError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from dray.cli.demo.sending import SendingReport
-from dray.cli.demo.verdict import DemoVerdict
+from dray.cli.commands.demo.sending import SendingReport
+from dray.cli.commands.demo.verdict import DemoVerdict
 from dray.cli.output import print_table
 from dray.model.sizes import human_size
 

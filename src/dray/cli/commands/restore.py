@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from dray.cli.backup import tell
+from dray.cli.commands.backup import tell
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_json
 
