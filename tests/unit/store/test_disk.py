@@ -133,7 +133,7 @@ def test_the_lock_is_free_once_closed_although_a_forked_child_still_has_the_desc
 
 def test_a_live_process_keeps_others_out_and_is_named(tmp_path):
     program = (
-        "import sys; from dray.store.disk import RealDisk; disk = RealDisk(sys.argv[1]);"
+        "import sys; from dray.store.real_disk import RealDisk; disk = RealDisk(sys.argv[1]);"
         "disk.lock(); print('locked', flush=True); sys.stdin.read()"
     )
     owner = subprocess.Popen(
