@@ -48,11 +48,6 @@ def test_copies_of_stores_lose_no_message_and_double_none_unless_a_person_decide
     assert set(met) == {"put back", "cut off", "clone", "empty", "two at once", "diverged"}
 
 
-def test_two_copies_that_send_to_a_destination_put_back_double_nothing():
-    """Messages that both copies held came twice: a known position had been reached by the other."""
-    CopiedWorld(7615).run()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("canary", "least"),

@@ -10,7 +10,7 @@ keeps a mark of how far it had come when each life began.
     beyond the mark         an earlier life                 older copy: it has all up to the mark
     not beyond our last     the present life                fits
     beyond our last         the present life                diverged
-    known already           a life of ours                  fits
+    known already           any                             fits
     any                     a life of another copy          older copy, if the copy has all our past
                                                             of then; else diverged
 
@@ -76,10 +76,9 @@ def judge(
     """Judge the position with which a peer answers when a stream is opened.
 
     `known` is a position that the peer has stated before and that was judged or acknowledged. At or
-    below it the peer has accepted nothing from us since, or has forgotten it; a copy of this store
-    may have sent it messages.
+    below it the peer has accepted nothing since, or has forgotten it.
     """
-    if (position.sequence_id, position.number) <= known and past.lived(position.life):
+    if (position.sequence_id, position.number) <= known:
         return _FITS
     since = past.unsent_since(position.life)
     if since is None:

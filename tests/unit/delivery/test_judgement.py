@@ -169,15 +169,6 @@ def test_a_clone_of_a_running_store_stops_the_one_that_runs():
     assert effects == [Diverged(NOON_ID, 4)]
 
 
-def test_a_known_position_that_a_copy_has_reached_again_stops_the_stream():
-    """The peer was put back, and took from the copy what it had taken from here before."""
-    sender = sender_of(5, acknowledged=3)
-    theirs = [sender.lives[FIRST]]
-    theirs.append(next_life(theirs, 77, 9))
-    effects = sender.meet((NOON_ID, 3, theirs[-1].number), theirs)
-    assert effects == [Diverged(NOON_ID, 3)]
-
-
 def test_a_copy_that_delivered_on_another_connection_is_noticed_on_the_one_that_stands():
     """The peer closed the stream here when the copy opened it there, and is asked again here."""
     sender = sender_of(2)
