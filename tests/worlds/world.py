@@ -164,13 +164,16 @@ class World:
         """Judge what a manager tells its operator: no store here was ever copied or lost.
 
         A crash between log and file leaves a queue's file missing or old (docs/formats/lqs.md). A
-        power failure in a sync leaves its group in doubt (docs/explanation/recovery.md).
+        power failure in a sync leaves its group in doubt (docs/explanation/recovery.md). Receivers
+        of this world reject large messages with a hole, and the source is warned of each.
         """
         overtaking = self.link_troubles.reordering or self.link_troubles.repetition
         for notice in notices:
             if notice.kind == NoticeKind.QUEUE_FILE and daemon.restarts:
                 continue
             if notice.kind == NoticeKind.AT_START and "in doubt" in notice.sentence:
+                continue
+            if notice.kind == NoticeKind.ENDED_REJECTED:
                 continue
             if notice.kind in OF_COPIES or not overtaking:
                 raise BrokenPromiseError(f"{daemon.name} noticed: {notice}")
