@@ -11,6 +11,7 @@ import pytest
 
 import dray
 import dray.aio
+from dray.wire.frames import SelectFirst
 
 DEADLINE_S = 100
 
@@ -152,7 +153,7 @@ def test_a_given_up_large_receive_gives_the_message_back(in_loop):
     async def act(manager, queue):
         await manager.create_queue("statusq", exist_ok=True)
         large = dray.aio.LargeMessageQueue(queue, fragment_size=200_000)
-        receiving = asyncio.create_task(large._receive("first", "", None, None, repair=False))
+        receiving = asyncio.create_task(large._receive(SelectFirst(), None, None, repair=False))
         await waiting(queue, 5)
         receiving.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -320,7 +321,7 @@ def test_what_is_opened_can_be_awaited_or_used_in_a_block(addresses):
 
 
 def test_the_awaited_face_has_every_name_of_the_blocking_one():
-    from dray.client.connections.threads import (
+    from dray.client.blocking import (
         large,
         large_message,
         manager,

@@ -110,7 +110,7 @@ def test_an_interrupted_offer_is_listed_resumed_and_cancelled(stage):
 def test_nobody_asks_and_the_command_says_so_in_one_line(stage):
     status, _, err = stage.run("offer", stage.file, "reports", "--timeout", 0.2)
     assert status == 54
-    assert err.startswith("dray: transfer-timeout: nobody asked for ")
+    assert err.startswith("dray: transfer-timeout: no consumer asked for ")
     assert len(err.splitlines()) == 1
 
 

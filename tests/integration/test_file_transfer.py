@@ -18,7 +18,7 @@ from dray.daemon.config import ServeOptions
 from dray.daemon.embedded import EmbeddedDaemon
 from dray.model.limits import RELAY_WINDOW_BYTES
 from dray.model.transfer import TransferState
-from dray.transfer import consumer
+from dray.transfer import fetch
 from dray.wire.frames import Post, encode_frame
 from dray.wire.transfer_frames import Opening, encode_message
 from tests.integration.commands import until
@@ -45,8 +45,8 @@ def stage(tmp_path, monkeypatch):
 @pytest.fixture
 def patient(monkeypatch):
     """Nothing is asked for twice because a slow machine kept it waiting."""
-    monkeypatch.setattr(consumer, "TRANSFER_RETRY_S", float(WITHIN_S))
-    monkeypatch.setattr(consumer, "TRANSFER_RETRY_S_MAX", float(WITHIN_S))
+    monkeypatch.setattr(fetch, "TRANSFER_RETRY_S", float(WITHIN_S))
+    monkeypatch.setattr(fetch, "TRANSFER_RETRY_S_MAX", float(WITHIN_S))
 
 
 class Stage:
