@@ -14,10 +14,10 @@ BLOCKS = 10
 CANARY_WORLDS = 40
 
 
-def broken_worlds(canary=None):
+def broken_worlds(canary=None, worlds=CANARY_WORLDS):
     """How many worlds notice."""
     broken = 0
-    for seed in range(CANARY_WORLDS):
+    for seed in range(worlds):
         try:
             World(seed, canary).run()
         except BrokenPromiseError:
@@ -35,7 +35,8 @@ def test_managers_keep_every_promise_through_every_trouble(block, went_through):
 
 @pytest.mark.slow
 def test_managers_that_speak_before_the_sync_are_found_out():
-    assert broken_worlds(Canary(speak_first=True)) >= CANARY_WORLDS // 10
+    # Few crashes fall between a word and its sync: one world of twenty shows it.
+    assert broken_worlds(Canary(speak_first=True), 3 * CANARY_WORLDS) >= CANARY_WORLDS // 10
 
 
 @pytest.mark.slow
