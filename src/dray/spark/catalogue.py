@@ -5,12 +5,12 @@ from __future__ import annotations
 import fnmatch
 import time
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from dray.errors import InvalidConfiguration, QueueNotFound
 from dray.model.classes import QueueKind
-from dray.model.limits import BATCH_MESSAGES_MAX
-from dray.spark.managers import Managers, list_large
+from dray.spark.managers import Managers, large_pages
 from dray.spark.offsets import (
     Offsets,
     QueueBirth,
@@ -23,7 +23,6 @@ from dray.spark.offsets import (
 from dray.spark.ranges import measure, warn_of_claim
 
 if TYPE_CHECKING:
-    from dray.client.blocking.queue import Queue
     from dray.spark.options import Options
     from dray.wire.frames import LargeEntry
 
@@ -173,7 +172,7 @@ class Catalogue:
         """The large messages of a range."""
         place = self.place(span)
         queue = self._managers.raw_queue(place.url, place.queue)
-        for entry in _listed(queue, span.after, BATCH_MESSAGES_MAX):
+        for entry in chain.from_iterable(large_pages(queue, span.after)):
             if entry.first_lookup_id > span.upto:
                 return
             yield entry
@@ -213,12 +212,3 @@ def _matching(wanted: str, names: list[str], url: str) -> list[str]:
     if not found:
         raise QueueNotFound(f"there is no queue {wanted!r} at {url}; create it", queue=wanted)
     return found
-
-
-def _listed(queue: Queue, after: int, page: int) -> Iterator[LargeEntry]:
-    """Everything that can be listed behind a position."""
-    while entries := list_large(queue, after, page):
-        yield from entries
-        after = max(entry.first_lookup_id for entry in entries)
-        if len(entries) < page:
-            return

@@ -8,7 +8,7 @@ that breaks in the middle of a payload ends the task, and Spark tries the task a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -88,13 +88,21 @@ class Managers:
             self._by_url.popitem()[1].close()
 
 
-def list_large(queue: Queue, after: int, max_messages: int) -> list[LargeEntry]:
+def large_pages(queue: Queue, after: int) -> Iterator[list[LargeEntry]]:
     """Large messages that are whole or surely holed and begin behind a position, in order.
 
-    Also those that a transaction holds.
+    Also those that a transaction holds. A page is as many as one answer lists.
     """
+    while entries := _list_large(queue, after):
+        yield entries
+        if len(entries) < BATCH_MESSAGES_MAX:
+            return
+        after = entries[-1].first_lookup_id
+
+
+def _list_large(queue: Queue, after: int) -> list[LargeEntry]:
     _, frame = queue.handle.call(
-        lambda number: LargeList(number, after, max_messages, held=True),
+        lambda number: LargeList(number, after, BATCH_MESSAGES_MAX, held=True),
         LargeListed,
         wait_s=ANSWER_GRACE_S,
     )
@@ -327,12 +335,11 @@ class ManagerSettler:
 
     def _take_landed(self, manager: Manager, queue: Queue, after: int, landed: IsLanded) -> None:
         """Take every large message behind a position that has landed, each in a transaction."""
-        while entries := list_large(queue, after, BATCH_MESSAGES_MAX):
+        for entries in large_pages(queue, after):
             ids = [sequence_id_of(each) for each in entries]
             for sequence_id, is_landed in zip(ids, landed(ids), strict=True):
                 if is_landed:
                     self._take_one(manager, queue, sequence_id)
-            after = entries[-1].first_lookup_id
 
     def _take_one(self, manager: Manager, queue: Queue, sequence_id: str) -> None:
         with manager.transaction() as transaction:
