@@ -22,7 +22,7 @@ from dray.cli.labels import file_name, numbered
 from dray.cli.notes import PlacedNote, key_of, key_of_name, note_in
 from dray.client.files.partial_file import open_locked
 from dray.errors import DrayError, InvalidConfiguration, TargetUnwritable
-from dray.folders import sync_folder
+from dray.fsync import sync_folder
 from dray.model.classes import TransactionStatus
 from dray.model.message import Buffer
 

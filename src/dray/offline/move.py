@@ -26,7 +26,7 @@ import msgspec
 from crc32c import crc32c
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull
-from dray.folders import sync_folder
+from dray.fsync import sync_folder
 from dray.store.audit import AUDIT_NAME, AuditLog
 from dray.store.decisions import LOG_NAME
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, MESSAGE_FILE_UNREADABLE, NO_ROOM

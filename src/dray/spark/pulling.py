@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from dray.errors import MessageNotFound
-from dray.folders import sync_folder
+from dray.fsync import sync_folder
 from dray.spark.payload import PayloadTarget, Placement, payload_name
 from dray.spark.schema import LARGE, PULLED, TAKEN, UNREADABLE, batch_of
 

@@ -25,7 +25,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from dray.errors import StoreCorrupt, StoreLocked
-from dray.folders import sync_folder
+from dray.fsync import sync_folder
 from dray.spark.payload import PARTIAL_SUFFIX, remove_partials
 from dray.spark.positions import LandingProgress
 from dray.spark.schema import LANDED

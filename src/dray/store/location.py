@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from dray.errors import StoreError, StoreMoved
-from dray.folders import sync_folder
+from dray.fsync import sync_folder
 
 MOVED_NAME: Final = "moved.json"
 MOVING_NAME: Final = "moving.json"

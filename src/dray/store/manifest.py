@@ -24,7 +24,7 @@ import msgspec
 from crc32c import crc32c
 
 from dray.errors import StoreCorrupt
-from dray.folders import sync_folder
+from dray.fsync import sync_folder
 from dray.store.audit import AUDIT_NAME, ORIGIN, ChainReport, verify_chain
 from dray.store.decisions import LOG_LOST, LOG_NAME
 from dray.store.disk import FOLDER_NAME, LOCK_NAME

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, cast
 
 from dray.errors import StoreError, StoreLocked, StorePoisoned
-from dray.folders import sync_folder
 from dray.forks import keep_from_children
+from dray.fsync import sync_folder
 from dray.store.disk import (
     FOLDER_NAME,
     LOCK_NAME,

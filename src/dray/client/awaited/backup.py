@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import crc32c
 
 from dray.errors import ProtocolError, StoreCorrupt, TargetUnwritable
-from dray.folders import sync_folder
+from dray.fsync import sync_folder
 from dray.model.backup import BackupReport
 from dray.wire.archive import RUN, About, ArchiveWriter
 from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead

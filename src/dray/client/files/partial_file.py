@@ -23,8 +23,8 @@ from pathlib import Path
 
 from dray.client.files.steps import reached
 from dray.errors import TargetUnwritable
-from dray.folders import sync_folder
 from dray.forks import check_process, is_here, keep_from_children, this_process
+from dray.fsync import sync_folder
 from dray.model.limits import MIB
 
 _SYNC_BYTES = 32 * MIB

@@ -18,7 +18,7 @@ import msgspec
 
 from dray.client.files.steps import reached
 from dray.errors import Misuse, SourceChanged, TargetUnwritable
-from dray.folders import sync_folder
+from dray.fsync import sync_folder
 
 if TYPE_CHECKING:
     from dray.client.files.sources import AwaitedChunkSource, Source

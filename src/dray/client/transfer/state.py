@@ -23,8 +23,8 @@ import msgspec
 
 from dray.client.transfer.reference import Reference
 from dray.errors import Misuse, TargetUnwritable
-from dray.folders import sync_folder
 from dray.forks import keep_from_children
+from dray.fsync import sync_folder
 from dray.model.transfer import TransferState, TransferStatus
 
 OUT, IN = "out", "in"

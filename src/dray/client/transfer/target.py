@@ -19,8 +19,8 @@ from pathlib import Path
 from dray.client.files.partial_file import is_in_the_way, is_still, open_alone
 from dray.client.transfer.fingerprint import Fingerprint
 from dray.errors import TargetUnwritable
-from dray.folders import sync_folder
 from dray.forks import keep_from_children
+from dray.fsync import sync_folder
 from dray.large.digests import DIGESTS, Digest
 from dray.model.limits import MIB
 from dray.transfer.events import Terms

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from dray.folders import sync_folder
+from dray.fsync import sync_folder
 
 
 def test_the_folder_itself_is_synced(tmp_path, monkeypatch):
