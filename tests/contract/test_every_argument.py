@@ -443,6 +443,7 @@ def test_a_connection_is_made_to_what_makes_sense_or_not_at_all(face, world, par
         for each in (
             "a\0b",
             "..",
+            "a..b",
             "\ud800",
             "x" * 300,
             "[",

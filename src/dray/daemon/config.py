@@ -28,7 +28,7 @@ from dray.model.limits import (
     RECONNECT_DELAY_S,
     RESEND_SCHEDULE_S,
 )
-from dray.model.names import parse_manager_address
+from dray.model.names import is_host, parse_manager_address
 from dray.model.sizes import size_in_bytes
 from dray.store.limits import EXPRESS_BYTES, LOG_BYTES, LOG_BYTES_MIN, SECTOR_BYTES
 
@@ -195,7 +195,7 @@ def listen_address(text: str) -> tuple[str, int]:
     """Read "HOST:PORT"; raises `InvalidConfiguration`."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdecimal():
+    if not colon or not is_host(host) or not port.isascii() or not port.isdecimal():
         raise InvalidConfiguration(f"{text!r} is not an address to listen on; write HOST:PORT")
     if int(port) > _PORT_MAX:
         raise InvalidConfiguration(f"{text!r}: a port is at most {_PORT_MAX}")

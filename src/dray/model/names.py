@@ -34,6 +34,8 @@ _FORMAT_NAME = re.compile(
     r"(?:DIRECT=(?:TCP|OS):([^\\]+)|\.)\\(?:private\$\\)?(.+)\Z", re.IGNORECASE
 )
 _HOST = re.compile(r"[\w.:%-]+")
+_HOST_CHARACTERS_MAX = 253
+"""The longest host name that the domain name system knows (RFC 1035)."""
 _HERE = (None, ".")
 SYSTEM = "system$"
 SYSTEM_JOURNAL = "system$;journal"
@@ -124,6 +126,18 @@ def parse_manager_address(text: str) -> tuple[str, int, bool]:
     return address.host, address.port, address.secure
 
 
+def is_host(text: str) -> bool:
+    """Whether a text may be a host's name or IP address: no look-up can find any other text."""
+    if len(text) > _HOST_CHARACTERS_MAX or not _HOST.fullmatch(text):
+        return False
+    try:
+        # The look-up encodes each name so, and refuses empty labels and labels above 63 bytes.
+        text.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
 def queue_key(name: str) -> str:
     """The form under which names compare."""
     return name.casefold()
@@ -161,7 +175,7 @@ def _url(url: str, text: str) -> tuple[SplitResult, int]:
 
 
 def _host(parts: SplitResult, text: str) -> str:
-    if not parts.hostname or parts.username or not _HOST.fullmatch(parts.hostname):
+    if not parts.hostname or parts.username or not is_host(parts.hostname):
         raise _no_address(text)
     return parts.hostname.lower()
 

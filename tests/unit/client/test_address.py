@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from dray.client.connections.address import Address, parse_address
-from dray.errors import ConnectionLost
+from dray.errors import ConnectionLost, InvalidConfiguration
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,11 @@ from dray.errors import ConnectionLost
 def test_an_address_is_read_and_written_alike(url, address):
     assert parse_address(url) == address
     assert parse_address(str(address)) == address
+
+
+def test_the_path_of_a_socket_has_no_zero_bytes():
+    with pytest.raises(InvalidConfiguration, match="a path has no zero bytes"):
+        parse_address("dray+unix:///run/a%00b")
 
 
 def test_a_socket_that_this_user_may_not_use_is_not_called_silent(monkeypatch):

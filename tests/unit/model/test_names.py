@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from dray.errors import InvalidQueueName
+from dray.client.connections.address import parse_address
+from dray.daemon.config import listen_address
+from dray.errors import InvalidConfiguration, InvalidQueueName
 from dray.model import names
 from dray.model.limits import NAME_CHARACTERS_REMEMBERED_MAX
 from dray.model.names import (
     DEFAULT_PORT,
     QueueAddress,
+    is_host,
     parse_manager_address,
     parse_queue_address,
 )
+
+IMPOSSIBLE_HOSTS = ("..", "a..b", "x" * 64, ".".join(["x" * 60] * 5), "a\0b", "\ud800", "a b")
 
 
 @pytest.mark.parametrize(
@@ -67,9 +72,9 @@ def test_what_is_no_name_is_refused_each_time(text):
 
 
 def test_a_very_long_address_is_understood_and_not_kept():
-    host = "h" * NAME_CHARACTERS_REMEMBERED_MAX
+    port = f"{7341:0{NAME_CHARACTERS_REMEMBERED_MAX}}"
     kept = names._remembered.cache_info().currsize
-    assert parse_queue_address(f"dray://{host}/orders").host == host
+    assert parse_queue_address(f"dray://host:{port}/orders").port == 7341
     assert names._remembered.cache_info().currsize == kept
 
 
@@ -93,3 +98,24 @@ def test_the_address_of_a_manager_is_a_host_a_port_and_whether_through_tls(
     text: str, address: tuple[str, int, bool]
 ) -> None:
     assert parse_manager_address(text) == address
+
+
+@pytest.mark.parametrize("host", IMPOSSIBLE_HOSTS)
+def test_an_impossible_host_name_is_refused_before_any_look_up(host: str) -> None:
+    with pytest.raises(InvalidQueueName, match="is not a queue address: write dray://host"):
+        parse_queue_address(f"dray://{host}/orders")
+    with pytest.raises(InvalidQueueName, match="is not a"):
+        parse_queue_address(rf"DIRECT=TCP:{host}\orders")
+    with pytest.raises(InvalidQueueName, match="is not the address of a queue manager"):
+        parse_manager_address(f"{host}:7340")
+    with pytest.raises(InvalidConfiguration, match="cannot be the name of a host"):
+        parse_address(f"dray://{host}:7340")
+    with pytest.raises(InvalidConfiguration, match="is not an address to listen on"):
+        listen_address(f"{host}:7340")
+
+
+@pytest.mark.parametrize(
+    "host", ["host.", "1.2.3.4", "::1", "fe80::1%eth0", "my_host-1", "münchen.example", "x" * 63]
+)
+def test_every_name_that_a_look_up_can_find_is_a_host(host: str) -> None:
+    assert is_host(host)

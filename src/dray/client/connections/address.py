@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 from dray.errors import ConnectionLost, InvalidConfiguration
 from dray.forks import keep_from_children
 from dray.model.arguments import shown
-from dray.model.names import DEFAULT_PORT
+from dray.model.names import DEFAULT_PORT, is_host
 from dray.net.tls import said_of, trusting
 
 CONNECT_TIMEOUT_S = 10.0
@@ -111,7 +111,7 @@ def parse_address(
         ) from error
     plain = not (parts.query or parts.fragment or parts.username)
     if parts.scheme == "dray+unix" and plain and not parts.netloc and parts.path.startswith("/"):
-        return Address(path=unquote(parts.path))
+        return Address(path=_unix_path(parts.path, url))
     secure = parts.scheme == "drays"
     files = [os.fspath(file) if file is not None else None for file in (ca, cert, key)]
     if any(files) and not secure:
@@ -122,9 +122,23 @@ def parse_address(
     if key is not None and cert is None:
         raise InvalidConfiguration("`key` needs its certificate; give `cert` too")
     if (parts.scheme == "dray" or secure) and plain and parts.hostname and parts.path in {"", "/"}:
+        if not is_host(parts.hostname):
+            raise InvalidConfiguration(
+                f"{shown(url)} is not an address: {shown(parts.hostname)} cannot be the name of a"
+                " host; write dray://host:port"
+            )
         number = DEFAULT_PORT if port is None else port
         return Address(parts.hostname, number, "", secure, *files)
     raise InvalidConfiguration(
         f"{shown(url)} is not a queue manager's address: write dray://host:port,"
         " drays://host:port or dray+unix:///path"
     )
+
+
+def _unix_path(quoted: str, url: str) -> str:
+    path = unquote(quoted)
+    if "\0" in path:
+        raise InvalidConfiguration(
+            f"{shown(url)} is not an address: a path has no zero bytes; write dray+unix:///path"
+        )
+    return path
