@@ -100,6 +100,7 @@ PACKAGES = (
     ("store/log", "The store: log and checkpoints"),
     ("wire", "The wire"),
     ("model", "The nouns"),
+    ("errors", "Errors"),
 )
 """Each folder of the source with a heading."""
 
@@ -192,7 +193,7 @@ def _errors(error: type[DrayError]) -> Iterator[tuple[str, ...]]:
         " ".join((error.__doc__ or "").split()),
         ", ".join(f"`{name}`" for name in _fields(error)),
     )
-    for inner in error.__subclasses__():
+    for inner in sorted(error.__subclasses__(), key=lambda cls: cls.exit_status):
         yield from _errors(inner)
 
 

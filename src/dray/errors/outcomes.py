@@ -1,0 +1,51 @@
+"""Errors of a correct call that did not succeed, or whose outcome is not known."""
+
+from __future__ import annotations
+
+from dray.errors.root import DrayError
+
+
+class QuotaExceeded(DrayError):
+    """The message would exceed a quota.
+
+    `quota` is "computer", "queue" or "journal"; `limit`, `used` and `requested` are bytes.
+    """
+
+    code = "quota-exceeded"
+    exit_status = 30
+    retryable = True
+    quota: str
+    limit: int
+    used: int
+    requested: int
+
+
+class ReceiveTimeout(DrayError, TimeoutError):
+    """No message became available before the timeout."""
+
+    code = "receive-timeout"
+    exit_status = 31
+    retryable = True
+
+
+class InDoubt(DrayError):
+    """The answer to a commit or a send was lost: the call may or may not have taken effect.
+
+    `Manager.outcome(transaction_id)` tells which. After a `send_many` that sends in several batches
+    the first `sent` messages were sent and the next `count` are in doubt.
+    """
+
+    code = "in-doubt"
+    exit_status = 32
+    transaction_id: str
+    sent: int = 0
+    count: int = 0
+
+
+class TransactionAborted(DrayError):
+    """The queue manager has aborted the transaction; none of its operations took effect."""
+
+    code = "transaction-aborted"
+    exit_status = 33
+    retryable = True
+    transaction_id: str

@@ -1,0 +1,35 @@
+"""The class of every error, and the form of its sentence."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DrayError(Exception):
+    """The class of every error that Dray raises on purpose."""
+
+    code: ClassVar[str] = "error"
+    exit_status: ClassVar[int] = 1
+    retryable = False
+
+    def __init__(self, sentence: str, **fields: object) -> None:
+        """Keep the `sentence` for people and the `fields` for programs, as attributes."""
+        super().__init__(in_one_line(sentence))
+        self.fields = fields
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the sentence and the fields, so that Spark's workers can send the error."""
+        return _rebuild, (type(self), str(self), self.fields)
+
+
+def in_one_line(text: str) -> str:
+    """Write characters that have no shape, such as a line break in a path, as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def _rebuild(cls: type[DrayError], sentence: str, fields: dict[str, object]) -> DrayError:
+    return cls(sentence, **fields)
