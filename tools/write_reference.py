@@ -68,6 +68,8 @@ PACKAGES = (
     ("cli/commands", "Command line: the commands"),
     ("cli/commands/demo", "`dray demo`"),
     ("spark", "Spark"),
+    ("spark/landing", "Spark: files, a table, and the settling of the queue"),
+    ("spark/source", "Spark: queues read by position"),
     ("testing", "Simulated surroundings"),
     ("client", "Clients"),
     ("client/blocking", "Clients: the blocking face"),

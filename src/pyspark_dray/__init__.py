@@ -1,5 +1,5 @@
 """Lets Spark find `format("dray")` by itself: it loads every module named `pyspark_...`."""
 
-from dray.spark.source import DraySource as DefaultSource
+from dray.spark.source.data_source import DraySource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -15,8 +15,9 @@ import sys
 from pathlib import Path
 
 from dray.spark import spark_session
-from dray.spark.landing import Landing
-from dray.spark.managers import ManagerPuller, ManagerSettler
+from dray.spark.landing.landing import Landing
+from dray.spark.landing.puller import ManagerPuller
+from dray.spark.landing.settler import ManagerSettler
 
 
 class DyingPuller(ManagerPuller):

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from dray.errors import QueueRecreated
-from dray.spark.batch import check_births, examine
+from dray.spark.landing.batch import check_births, examine
+from dray.spark.landing.table import QueueReached, Reached
 from dray.spark.positions import LandingProgress
 from dray.spark.schema import PULLED, UNREADABLE
-from dray.spark.table import QueueReached, Reached
 
 MANAGER = "a" * 32
 LANDED = QueueReached(LandingProgress(10), holed=(f"{MANAGER}\\3",), born=7)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dray.errors import LargeMessageCorrupt, StoreError, StoreLocked
-from dray.spark.landing import Landing
-from dray.spark.table import LandedTable
+from dray.spark.landing.landing import Landing
+from dray.spark.landing.table import LandedTable
 from tests.spark.local_queue import LocalPuller, LocalQueue, LocalSettler
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -17,9 +17,10 @@ import dray
 from dray.errors import MessageNotFound, QueueNotFound
 from dray.large import split
 from dray.spark import land
-from dray.spark.landing import Landing
-from dray.spark.managers import ManagerPuller, ManagerSettler
-from dray.spark.table import LandedTable
+from dray.spark.landing.landing import Landing
+from dray.spark.landing.puller import ManagerPuller
+from dray.spark.landing.settler import ManagerSettler
+from dray.spark.landing.table import LandedTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dray.errors import QueueRecreated
-from dray.spark.managers import ManagerSettler
+from dray.spark.landing.settler import ManagerSettler
+from dray.spark.landing.table import QueueReached
 from dray.spark.positions import LandingProgress
-from dray.spark.table import QueueReached
 
 
 def nothing_landed(sequence_ids):

@@ -8,7 +8,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from dray.cli.commands.spark import land as land_command
 from dray.errors import InvalidConfiguration, QueueRecreated
 from dray.spark import BYTES_PER_BATCH, land
-from dray.spark.offsets import (
+from dray.spark.source.data_source import DraySource
+from dray.spark.source.offsets import (
     QueueBirth,
     QueueSpan,
     check_birth,
@@ -19,9 +20,8 @@ from dray.spark.offsets import (
     went_back,
     with_position,
 )
-from dray.spark.options import read_options
-from dray.spark.reader import StreamReader
-from dray.spark.source import DraySource
+from dray.spark.source.options import read_options
+from dray.spark.source.reader import StreamReader
 
 LEAST = {"url": "dray://127.0.0.1", "queue": "orders"}
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.errors import LargeMessageCorrupt, StoreError, StoreFull
-from dray.spark.payload import Placement, payload_name, remove_partials
+from dray.spark.landing.payload import Placement, payload_name, remove_partials
 
 ID = "0123456789abcdef" * 2 + "\\42"
 BODY = b"payload" * 1000

@@ -11,9 +11,10 @@ import dray
 from dray.errors import QueueRecreated
 from dray.spark import land
 from dray.spark.failure import plainly
-from dray.spark.landing import Landing
-from dray.spark.managers import ManagerPuller, ManagerSettler
-from dray.spark.table import LandedTable
+from dray.spark.landing.landing import Landing
+from dray.spark.landing.puller import ManagerPuller
+from dray.spark.landing.settler import ManagerSettler
+from dray.spark.landing.table import LandedTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from dray.errors import DrayError
 from dray.spark import landing
 from dray.spark.failure import WORKER_TOO_SLOW
-from dray.spark.landing import STARTS_MAX, Landing
+from dray.spark.landing.landing import STARTS_MAX, Landing
 
 SLOW = f"[STREAM_FAILED] Query [id = 1] terminated with exception: {WORKER_TOO_SLOW}. SQLSTATE: X"
 

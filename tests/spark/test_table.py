@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dray.errors import StoreCorrupt, StoreLocked
+from dray.spark.landing.table import LandedTable, QueueReached, Reached, TransactionReached
 from dray.spark.positions import LandingProgress
 from dray.spark.schema import LANDED
-from dray.spark.table import LandedTable, QueueReached, Reached, TransactionReached
 
 REACHED = Reached().with_queue(
     "m",

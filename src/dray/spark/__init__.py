@@ -5,9 +5,9 @@ manager straight into files. Heavy bytes cross no shuffle and never have to fit 
 """
 
 from dray.spark.java import Java, find_java
-from dray.spark.landing import BYTES_PER_BATCH, Until, land
+from dray.spark.landing.landing import BYTES_PER_BATCH, Until, land
+from dray.spark.landing.summary import HoleLanded, LandingSummary
 from dray.spark.session import spark_session
-from dray.spark.summary import HoleLanded, LandingSummary
 
 __all__ = [
     "BYTES_PER_BATCH",

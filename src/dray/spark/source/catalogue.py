@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from dray.errors import InvalidConfiguration, QueueNotFound
 from dray.model.classes import QueueKind
-from dray.spark.managers import Managers, large_pages
-from dray.spark.offsets import (
+from dray.spark.managers import Managers
+from dray.spark.source.large import large_pages
+from dray.spark.source.offsets import (
     Offsets,
     QueueBirth,
     QueuePlace,
@@ -20,10 +21,10 @@ from dray.spark.offsets import (
     position_in,
     with_position,
 )
-from dray.spark.ranges import measure, warn_of_claim
+from dray.spark.source.ranges import measure, warn_of_claim
 
 if TYPE_CHECKING:
-    from dray.spark.options import Options
+    from dray.spark.source.options import Options
     from dray.wire.frames import LargeEntry
 
 

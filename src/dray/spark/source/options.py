@@ -4,7 +4,7 @@
     queue                  names or patterns (`orders*`), comma-separated
     content                messages | large
     bodies                 inline | reference (of messages; large ones are always references)
-    startingOffsets        earliest | latest | offsets, see `dray.spark.offsets`; new queries only
+    startingOffsets        earliest | latest | offsets, see `offsets.py`; new queries only
     maxOffsetsPerTrigger   rows of one micro-batch at most
     maxBytesPerTrigger     payload bytes of one micro-batch at most (one row may be more by itself)
     minPartitions          into how many tasks a micro-batch is divided, where it has that many rows
@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from dray.errors import InvalidConfiguration
 from dray.model.sizes import size_in_bytes
-from dray.spark.offsets import Offsets, check_offsets
+from dray.spark.source.offsets import Offsets, check_offsets
 
 CONTENTS = ("messages", "large")
 BODIES = ("inline", "reference")

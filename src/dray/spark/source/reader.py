@@ -1,4 +1,4 @@
-"""Reads ranges of queues for Spark, without removing anything; see `dray.spark.offsets`.
+"""Reads ranges of queues for Spark, without removing anything; see `dray.spark.source.offsets`.
 
 The planner, a process of its own beside the driver, asks how far the queues reach and cuts a range
 into partitions. Executors read a partition each. A range may be read any number of times: nothing
@@ -25,9 +25,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from dray.errors import InvalidConfiguration, MessageNotFound, QueueRecreated, StoreError
-from dray.spark.catalogue import Catalogue
-from dray.spark.managers import Managers, describe_large, describe_taken, patiently, time_of
-from dray.spark.offsets import (
+from dray.spark.managers import Managers, patiently
+from dray.spark.schema import LARGE, MESSAGES, batch_of
+from dray.spark.source.catalogue import Catalogue
+from dray.spark.source.large import describe_large, describe_taken, time_of
+from dray.spark.source.offsets import (
     Offsets,
     QueuePlace,
     QueueSpan,
@@ -39,9 +41,8 @@ from dray.spark.offsets import (
     went_back,
     with_position,
 )
-from dray.spark.options import Options
-from dray.spark.ranges import is_there, pages
-from dray.spark.schema import LARGE, MESSAGES, batch_of
+from dray.spark.source.options import Options
+from dray.spark.source.ranges import is_there, pages
 from dray.wire.frames import LargeEntry
 
 _ROWS_AT_ONCE = 256

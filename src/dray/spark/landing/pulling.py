@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dray.errors import MessageNotFound
 from dray.fsync import sync_folder
-from dray.spark.payload import PayloadTarget, Placement, payload_name
+from dray.spark.landing.payload import PayloadTarget, Placement, payload_name
 from dray.spark.schema import LARGE, PULLED, TAKEN, UNREADABLE, batch_of
 
 

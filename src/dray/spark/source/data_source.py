@@ -1,13 +1,13 @@
-"""`format("dray")`: queues as Spark streams and tables; its options: `dray.spark.options`."""
+"""`format("dray")`: queues as Spark streams and tables, with the options of `options.py`."""
 
 from __future__ import annotations
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from dray.spark.options import Options, check_for_batch, read_options
-from dray.spark.reader import BatchReader, StreamReader
 from dray.spark.schema import schema_for, spark_schema
+from dray.spark.source.options import Options, check_for_batch, read_options
+from dray.spark.source.reader import BatchReader, StreamReader
 
 
 class DraySource(DataSource):

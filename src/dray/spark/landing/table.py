@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from dray.errors import StoreCorrupt, StoreLocked
 from dray.fsync import sync_folder
-from dray.spark.payload import PARTIAL_SUFFIX, remove_partials
+from dray.spark.landing.payload import PARTIAL_SUFFIX, remove_partials
 from dray.spark.positions import LandingProgress
 from dray.spark.schema import LANDED
 

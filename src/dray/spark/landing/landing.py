@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from dray.spark.batch import Examined, QueueKey
-    from dray.spark.managers import IsLanded
-    from dray.spark.pulling import Puller
-    from dray.spark.summary import LandingSummary
-    from dray.spark.table import LandedTable, QueueReached
+    from dray.spark.landing.batch import Examined, QueueKey
+    from dray.spark.landing.pulling import Puller
+    from dray.spark.landing.settler import IsLanded
+    from dray.spark.landing.summary import LandingSummary
+    from dray.spark.landing.table import LandedTable, QueueReached
 
 logger = logging.getLogger(__name__)
 
@@ -131,12 +131,13 @@ def land(
     manager or payload as it is; what was landed before stays landed, and
     another call goes on from there.
     """
-    from dray.spark.managers import ManagerPuller, ManagerSettler
+    from dray.spark.landing.puller import ManagerPuller
+    from dray.spark.landing.settler import ManagerSettler
 
     directory = _directory(out)
 
     def rows(spark: SparkSession) -> DataFrame:
-        from dray.spark.source import DraySource
+        from dray.spark.source.data_source import DraySource
 
         spark.dataSource.register(DraySource)
         reader = spark.readStream.format("dray").option("content", "large")
@@ -172,8 +173,8 @@ def land(
 
 def _left(url: str, queue: str) -> Iterator[str]:
     """Say what is in the queues that no landing takes."""
-    from dray.spark.catalogue import Catalogue
-    from dray.spark.options import read_options
+    from dray.spark.source.catalogue import Catalogue
+    from dray.spark.source.options import read_options
 
     catalogue = Catalogue(read_options({"url": url, "queue": queue}))
     try:
@@ -200,7 +201,7 @@ class Landing:
         accept_new_queue: bool = False,
     ) -> None:
         """Take the directory and the ways to the managers; nothing is touched yet."""
-        from dray.spark.summary import LandingSummary
+        from dray.spark.landing.summary import LandingSummary
 
         self.out = out.absolute()
         self.payloads = self.out / "payload"
@@ -221,8 +222,8 @@ class Landing:
 
     def run(self, rows: DataFrame, until: Until = AT_ONCE) -> LandingSummary:
         """Land the streaming `rows` (`schema.LARGE`) until told to end; give the summary."""
-        from dray.spark.payload import remove_partials
-        from dray.spark.table import LandedTable
+        from dray.spark.landing.payload import remove_partials
+        from dray.spark.landing.table import LandedTable
 
         self._started_at = self._last_rows_at = time.monotonic()
         with disk_told(self.out):
@@ -305,8 +306,8 @@ class Landing:
         logger.debug("batch %d landed, %d files so far", batch_id, self.summary.files)
 
     def _land_batch(self, rows: DataFrame) -> None:
-        from dray.spark.batch import check_births, examine, in_order
-        from dray.spark.pulling import PullInto
+        from dray.spark.landing.batch import check_births, examine, in_order
+        from dray.spark.landing.pulling import PullInto
         from dray.spark.schema import PULLED, spark_schema
 
         assert self._table is not None

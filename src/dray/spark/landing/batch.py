@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from dray.model.ids import split_id
-from dray.spark.offsets import QueueBirth, check_birth
+from dray.spark.landing.summary import HoleLanded
+from dray.spark.landing.table import QueueReached, Reached, TransactionReached
 from dray.spark.positions import LandingProgress, Range
 from dray.spark.schema import LANDED, TAKEN, UNREADABLE
-from dray.spark.summary import HoleLanded
-from dray.spark.table import QueueReached, Reached, TransactionReached
+from dray.spark.source.offsets import QueueBirth, check_birth
 
 QueueKey = tuple[str, str, str]
 """Manager's URL, manager id, queue."""

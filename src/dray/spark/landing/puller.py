@@ -1,0 +1,43 @@
+"""Pulls payloads of large messages from their managers, on an executor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dray.client.awaited.unreadable import Unreadable
+from dray.spark.managers import Managers
+from dray.spark.source.large import look_at
+from dray.spark.source.options import CLAIM_TIMEOUT_S
+from dray.spark.source.ranges import is_there
+
+if TYPE_CHECKING:
+    from dray.spark.landing.payload import PayloadTarget
+
+
+class ManagerPuller:
+    """Reads payloads from their managers, fragment by fragment, at constant memory."""
+
+    def __init__(self, claim_timeout_s: float = CLAIM_TIMEOUT_S) -> None:
+        """Begin without a connection; warn of claims that last longer than the time given."""
+        self._managers = Managers()
+        self._claim_timeout_s = claim_timeout_s
+
+    def pull(self, row: dict[str, Any], target: PayloadTarget) -> str:
+        """Write the whole payload; every record's CRC32C and the digest are checked on the way."""
+        queue = self._managers.raw_queue(row["manager"], row["queue"])
+        try:
+            message, _ = look_at(queue, row["sequence_id"])
+        except Unreadable as unreadable:
+            raise unreadable.told("it stays in the queue") from unreadable
+        for piece in message:
+            target.write(piece)
+        return message.digest.hex()
+
+    def comes_back(self, row: dict[str, Any]) -> bool:
+        """Wait while a transaction holds what was not found; whether it may be there again."""
+        queue = self._managers.raw_queue(row["manager"], row["queue"])
+        return is_there(queue, row["first_lookup_id"], self._claim_timeout_s)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._managers.close()
