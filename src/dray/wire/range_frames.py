@@ -48,8 +48,10 @@ class RangeMeasured(Head, frozen=True):
 
     `born` is the birth number of the queue. `held` is the first position behind `after` that a
     transaction holds, 0 if there is none. `plain` is how many messages of the queue are no parts of
-    large messages. Without limits and pieces nothing is counted, and `pieces` is empty. One answer
-    counts a bounded number of messages: if `last` is below what was asked for, ask again behind it.
+    large messages. `gone` is the last position that a message has left, whatever took it; with
+    `large`, the last that the header of a large message has left. Without limits and pieces nothing
+    is counted, and `pieces` is empty. One answer counts a bounded number of messages: if `last` is
+    below what was asked for, ask again behind it.
     """
 
     code = 111
@@ -59,6 +61,7 @@ class RangeMeasured(Head, frozen=True):
     held: int
     plain: int
     pieces: list[RangePiece]
+    gone: int
 
 
 class ReadRange(Head, frozen=True):

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from dray.errors import QueueExists, QueueNotFound
 from dray.large.join import LargeParts
 from dray.manager.queue.accounts import account_of
-from dray.manager.queue.index import lengths_in, positions_in
+from dray.manager.queue.index import (
+    is_express_entry,
+    lengths_in,
+    lookup_id_of,
+    part_of,
+    positions_in,
+)
 from dray.manager.queue.queue_index import QueueIndex
 from dray.manager.queue.truncated_transactions import TruncatedTransactions
-from dray.model.classes import QueueKind
+from dray.model.classes import Part, QueueKind
 from dray.model.names import queue_key
 from dray.model.queue import QueueInfo, QueueOptions
 
@@ -42,6 +48,8 @@ class Queue:
         self.next_lookup_id = 1
         self.born = 0
         """Its birth number: no other queue of this manager ever has the same."""
+        self.gone_upto = self.gone_header_upto = 0
+        """The last position that a message has left, and that a large message has left."""
         self.paused = False
         self.route: Route | None = None
         self.stream: OutgoingStream | None = None
@@ -130,6 +138,17 @@ class Queue:
     def bytes_used(self) -> int:
         """Bytes that count against it."""
         return self.index.byte_count + sum(sub.index.byte_count for sub in self.sub_queues)
+
+    def note_gone(self, entry: bytes) -> None:
+        """Note that a message has left; a large message counts by its header.
+
+        Express messages do not count: no fact says that they left, and a restart loses them.
+        """
+        position = lookup_id_of(entry)
+        if position > self.gone_upto and not is_express_entry(entry):
+            self.gone_upto = position
+        if position > self.gone_header_upto and part_of(entry) == Part.HEADER:
+            self.gone_header_upto = position
 
     def skip_position(self, when_us: int) -> int:
         """Use up a position of an outgoing queue for no message: its stream will pass it over."""

@@ -65,7 +65,8 @@ def handle_measure(context: Context, session: Session, request_id: int, head: Me
         first, last = _ends(queue, head, stop)
         pieces = []
     plain = len(queue.index) - queue.index.aside_count - queue.index.part_count
-    answer = RangeMeasured(queue.born, first, last, held, plain, pieces)
+    gone = queue.gone_header_upto if head.large else queue.gone_upto
+    answer = RangeMeasured(queue.born, first, last, held, plain, pieces, gone)
     context.answer(session, request_id, answer)
 
 

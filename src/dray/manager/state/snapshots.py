@@ -66,6 +66,8 @@ class _Queue(msgspec.Struct, array_like=True):
     created: QueueCreated
     next_lookup_id: int
     paused: bool
+    gone_upto: int
+    gone_header_upto: int
     entries: bytes
     stream: StreamSnapshot | None
     purge_pending: list[int]
@@ -209,6 +211,8 @@ def _taken(queue: Queue) -> _Taken:
         created,
         queue.next_lookup_id,
         queue.paused,
+        queue.gone_upto,
+        queue.gone_header_upto,
         b"",
         queue.stream.state() if queue.stream is not None else None,
         sorted(queue.purge_pending),
@@ -225,6 +229,7 @@ def _read_queue(state: State, record: _Queue) -> None:
         state.expiries.add(expires_us, queue.number, lookup_id)
     queue.next_lookup_id = record.next_lookup_id
     queue.paused = record.paused
+    queue.gone_upto, queue.gone_header_upto = record.gone_upto, record.gone_header_upto
     queue.purge_pending.update(record.purge_pending)
     queue.truncated_transactions = TruncatedTransactions(record.ended_short)
     if record.stream is not None:

@@ -395,6 +395,7 @@ class State:
             entry = queue.index.remove(lookup_id)
             if entry is None:
                 continue
+            queue.note_gone(entry)
             if queue.stream is not None:
                 queue.truncated_transactions.left(entry)
             if (extent := place_in(entry)[0]) not in keep:

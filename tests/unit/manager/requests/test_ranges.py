@@ -170,6 +170,37 @@ def test_large_messages_are_measured_by_payload_up_to_the_first_that_is_open_or_
     assert measure(caller, queue, 1, large=True).last == 11
 
 
+def test_the_last_position_that_a_message_has_left_is_told_whatever_took_it(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    bodies(caller, queue, *range(6))
+    assert measure(caller, queue).gone == 0
+    taking = caller.number_for()
+    caller.receive(queue, transaction=taking, select=frames.SelectAt(3))
+    assert measure(caller, queue).gone == 0, "it may come back"
+    caller.commit(taking, 0)
+    assert measure(caller, queue).gone == 3
+    caller.receive(queue, select=frames.SelectAt(1))
+    assert (measure(caller, queue).gone, measure(caller, queue).first) == (3, 2)
+    desk.crash()
+    caller = desk.session()
+    assert measure(caller, caller.open("orders")).gone == 3
+
+
+def test_a_large_message_has_left_by_the_position_of_its_header(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("files")
+    for fragments in (2, 3):
+        transaction = caller.number_for()
+        send_large(caller, queue, fragments, transaction)
+        caller.commit(transaction, 3)
+    taking = caller.number_for()
+    assert isinstance(caller.call(frames.LargeReceive(queue, taking, 0.0)), frames.LargeFound)
+    caller.commit(taking, 0)
+    assert measure(caller, queue, large=True).gone == 1
+    assert measure(caller, queue).gone == 4
+
+
 def test_more_pieces_or_messages_than_make_sense_are_refused(desk: Desk) -> None:
     caller = desk.session()
     queue = caller.create("orders")

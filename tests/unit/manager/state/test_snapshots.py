@@ -69,6 +69,16 @@ def test_a_snapshot_does_not_change_with_what_comes_after_it(desk: Desk) -> None
     assert entries(found, "orders") == before
     assert found.queues.find("another") is None
     assert found.queues.named("orders").next_lookup_id == 10
+    assert found.queues.named("orders").gone_upto == 0
+
+
+def test_a_snapshot_knows_the_last_position_that_a_message_has_left(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    caller.send(queue, *[Message(body=b"%d" % number) for number in range(9)])
+    caller.receive(queue, max_messages=4)
+    state = look_into(desk.manager).state
+    assert again(take_snapshots(state), state).queues.named("orders").gone_upto == 4
 
 
 @settings(max_examples=60, deadline=None)
