@@ -68,6 +68,7 @@ from dray.errors import (
 )
 from dray.large.split import LargeMessageParameters
 from dray.model.classes import Acknowledge, MessageClass, TransactionStatus
+from dray.model.files import FileProperties
 from dray.model.message import Message
 from dray.model.queue import ManagerInfo, PeerInfo, QueueInfo
 from dray.model.transfer import TransferState, TransferStatus
@@ -91,6 +92,7 @@ __all__ = [
     "Cursor",
     "DrayError",
     "Fate",
+    "FileProperties",
     "Handled",
     "IllegalCursorAction",
     "InDoubt",

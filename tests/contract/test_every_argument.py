@@ -40,7 +40,9 @@ RESULTS = {
     "TransferStatus",
 }  # fmt: skip
 """What calls give; nobody makes one to give it to a call."""
-MADE_BY_PROGRAMS = {"LargeMessageQueue", "Receiver", "LargeMessageParameters", "Message"}
+MADE_BY_PROGRAMS = {
+    "FileProperties", "LargeMessageQueue", "Receiver", "LargeMessageParameters", "Message",
+}  # fmt: skip
 FUNCTIONS = ("open", "connect", "restore")
 
 

@@ -18,6 +18,7 @@ from dray.errors import ProtocolError
 from dray.large.digests import DIGEST_BYTES, DIGEST_KIND_DEFAULT, DIGESTS
 from dray.model.arguments import no_sense
 from dray.model.classes import Acknowledge, Part
+from dray.model.files import FileProperties, encode_file
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import FRAGMENT_BYTES_MAX, LABEL_CHARACTERS_MAX
 from dray.model.message import Buffer, Message
@@ -65,6 +66,7 @@ class Control(msgspec.Struct, frozen=True, array_like=True):
     response_queue: str | None = None
     administration_queue: str | None = None
     acknowledge: int = 0
+    file: tuple[bytes, int, int, int] | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -125,6 +127,7 @@ class Split:
         parameters: LargeMessageParameters,
         fragment_size: int,
         digest_kind: str = DIGEST_KIND_DEFAULT,
+        file: FileProperties | None = None,
     ) -> None:
         """Take the application's message (its body is not looked at) and the header's number."""
         self._message = message
@@ -132,6 +135,7 @@ class Split:
         self._parameters = parameters
         self._fragment_size = fragment_size
         self._digest_kind = digest_kind
+        self._file = None if file is None else encode_file(file)
         self.sequence_id = join_id(manager, sequence)
         # What every part shares: that it is kept, and what becomes of it when it cannot arrive.
         self._part = Message(
@@ -234,6 +238,7 @@ class Split:
             message.response_queue,
             message.administration_queue,
             index(message.acknowledge),
+            self._file,
         )
         return _encode(control)
 

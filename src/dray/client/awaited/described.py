@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.model.classes import Acknowledge
+from dray.model.files import decode_file
 
 if TYPE_CHECKING:
     from dray.large.split import Control
@@ -38,6 +39,7 @@ class Described:
         self.response_queue = control.response_queue
         self.administration_queue = control.administration_queue
         self.acknowledge = Acknowledge(control.acknowledge)
+        self.file = None if control.file is None else decode_file(control.file)
         self.transaction_id = header.transaction_id
         self.source = header.source
         self.sent_time = header.sent_time

@@ -36,7 +36,7 @@ from dray.client.calls.messages import (
 from dray.client.calls.public_calls import public
 from dray.client.calls.requests import check_timeout, wait_for
 from dray.client.files.progress import Progress
-from dray.client.files.sources import AwaitedChunkSource, Source, source_of
+from dray.client.files.sources import source_of
 from dray.client.files.steps import reached
 from dray.client.files.upload_state import UnfinishedUpload, unfinished_from
 from dray.errors import (
@@ -52,6 +52,7 @@ from dray.large.split import (
     LargeMessageParameters,
     check_fragment_size,
 )
+from dray.model.files import FileProperties
 from dray.model.ids import ManagerId, MessageId, join_id
 from dray.model.limits import FRAGMENT_BYTES_MAX
 from dray.model.message import Message
@@ -118,13 +119,15 @@ class LargeMessageQueue:
         progress: Progress | None = None,
         resume: str | Path | None = None,
         digest: str | None = None,
+        file: FileProperties | None = None,
         **properties: Unpack[SendProperties],
     ) -> MessageId:
         """Send a large message; return its sequence id, the message id of its header.
 
         `body` is bytes-like, a `pathlib.Path`, an open binary file or an iterable of bytes; other
         objects go through `formatter`. The awaited API also takes an asynchronous iterable, and
-        reads the others in a thread. `digest` is "blake3" or "sha256". Raises `SourceUnreadable`,
+        reads the others in a thread. `digest` is "blake3" or "sha256". `file` is what the receiver
+        finds in `LargeMessage.file`. Raises `SourceUnreadable`,
         `SourceChanged`, `NotTransactional`, and `Misuse` for wrong properties. After an error in a
         transaction of the caller that transaction can only be aborted.
 
@@ -135,7 +138,8 @@ class LargeMessageQueue:
         also if the body is another one than before; `InDoubt` if the queue manager no longer knows
         whether the upload was committed; `TargetUnwritable` for the state file.
         """
-        digest = _checked_digest(digest)
+        kind = _checked_digest(digest) or self._digest_kind or ""
+        cut = Fragmentation(self._parameters, self.fragment_size, kind, self._compression)
         message = addressed(Message(**properties), self._handle.name)
         # What the control record says of it, nobody would look at before its receiver.
         check_sendable(message)
@@ -143,6 +147,7 @@ class LargeMessageQueue:
         source = await runtime.offload(
             partial(source_of, body, formatter, awaited=runtime.cancellable)
         )
+        asked = LargeSend(message, source, cut, progress, file)
         try:
             if resume is not None:
                 if transaction is not None:
@@ -150,12 +155,12 @@ class LargeMessageQueue:
                         "a send with `resume` has a transaction of its own; call it without"
                         " `transaction`"
                     )
-                return await self._send_resumed(resume, message, source, progress, digest)
+                return await self._send_resumed(resume, asked)
             if transaction is not None:
                 given = transaction_of(transaction)
-                return await self._send_in(given, message, source, progress, digest)
+                return await self._send_in(given, asked)
             async with await Transaction.begin(self._handle.link) as own:
-                sequence_id = await self._send_in(own, message, source, progress, digest)
+                sequence_id = await self._send_in(own, asked)
             reached("send-committed")
             return sequence_id
         finally:
@@ -222,48 +227,24 @@ class LargeMessageQueue:
         connection = await self._handle.link.connection()
         await connection.ask(UploadDrop(sequence_id), Done)
 
-    async def _send_resumed(  # noqa: PLR0917 - the arguments of send
-        self,
-        resume: str | Path,
-        message: Message,
-        source: Source | AwaitedChunkSource,
-        progress: Progress | None,
-        digest: str | None,
-    ) -> MessageId:
+    async def _send_resumed(self, resume: str | Path, asked: LargeSend) -> MessageId:
         connection = await self._handle.link.connection()
         queue = await self._checked_to_send(connection)
         upload = ResumableSend(self._handle.link, connection, queue, self._handle.name)
-        sending = await self._sending(connection, message, source, progress, digest)
-        return await upload.send(resume, sending)
+        return await upload.send(resume, await self._with_digest(connection, asked))
 
-    async def _send_in(  # noqa: PLR0917 - the arguments of send
-        self,
-        transaction: Transaction,
-        message: Message,
-        source: Source | AwaitedChunkSource,
-        progress: Progress | None,
-        digest: str | None,
-    ) -> MessageId:
+    async def _send_in(self, transaction: Transaction, asked: LargeSend) -> MessageId:
         connection = connection_in(transaction, self._handle)
         queue = await self._checked_to_send(connection)
-        sending = await self._sending(connection, message, source, progress, digest)
+        sending = await self._with_digest(connection, asked)
         return await send_whole(self._handle.link.runtime, transaction, queue, sending)
 
-    async def _sending(  # noqa: PLR0917 - the arguments of send
-        self,
-        connection: Connection,
-        message: Message,
-        source: Source | AwaitedChunkSource,
-        progress: Progress | None,
-        digest: str | None,
-    ) -> LargeSend:
-        kind = await self._digest_for(connection, digest)
-        return LargeSend(
-            message,
-            source,
-            Fragmentation(self._parameters, self.fragment_size, kind, self._compression),
-            progress,
-        )
+    async def _with_digest(self, connection: Connection, asked: LargeSend) -> LargeSend:
+        """Take the queue's kind of digest, if the caller has named none."""
+        if asked.cut.digest_kind:
+            return asked
+        kind = await self._handle.digest_kind(connection)
+        return asked._replace(cut=asked.cut._replace(digest_kind=kind))
 
     async def _receive(
         self,
@@ -382,10 +363,6 @@ class LargeMessageQueue:
         if not parse_queue_address(self._handle.name).remote:
             connection.leave_once(OpenQueue(self._status_queue, for_status=True))
         return number
-
-    async def _digest_for(self, connection: Connection, digest: str | None) -> str:
-        """The digest of this send, else of this object, else of the queue, else the default."""
-        return digest or self._digest_kind or await self._handle.digest_kind(connection)
 
     async def _status_queue_on(self, connection: Connection) -> int:
         """Give the number of the status queue (S0-4); raises `StatusQueueMissing`."""

@@ -15,6 +15,7 @@ from dray.client.files.steps import reached
 from dray.errors import DrayError, TransactionAborted
 from dray.large.compression import Compressor
 from dray.large.split import SIZE_UNKNOWN, LargeMessageParameters, PartMessage, Split
+from dray.model.files import FileProperties
 from dray.model.ids import ManagerId, MessageId
 from dray.model.message import Message
 from dray.wire.frames import Done, Reserve
@@ -36,13 +37,14 @@ class LargeSend(NamedTuple):
     source: Source | AwaitedChunkSource
     cut: Fragmentation
     progress: Progress | None
+    file: FileProperties | None = None
 
 
 async def send_whole(
     runtime: Runtime, transaction: Transaction, queue: int, sending: LargeSend
 ) -> MessageId:
     """Send the header, all fragments and the trailer; when it fails, doom the transaction."""
-    message, source, cut, progress = sending
+    message, source, cut, progress, file = sending
     connection = transaction.connection()
     first = await connection.numbers()
     split = Split(
@@ -52,6 +54,7 @@ async def send_whole(
         parameters=cut.parameters,
         fragment_size=cut.fragment_size,
         digest_kind=cut.digest_kind,
+        file=file,
     )
 
     async def send(part: PartMessage, number: int) -> None:

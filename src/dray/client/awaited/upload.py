@@ -43,6 +43,7 @@ from dray.errors import InDoubt, Misuse
 from dray.large.compression import Compressor
 from dray.large.split import SIZE_UNKNOWN, PartMessage, Split
 from dray.model.classes import TransactionStatus
+from dray.model.files import encode_file
 from dray.model.ids import ManagerId, MessageId, join_id, split_id
 from dray.model.limits import UPLOAD_MARK_BYTES, UPLOAD_MARK_PARTS
 from dray.wire.frames import UploadBegin, UploadMark, UploadResume, UploadState
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from dray.client.connections.link import Link
     from dray.client.files.sources import AwaitedChunkSource, Source
     from dray.client.files.upload_state import UploadOrigin
-    from dray.model.message import Message
 
 _OPEN = "open"
 
@@ -70,7 +70,7 @@ class ResumableSend:
     async def send(self, resume: str | Path, what: LargeSend) -> MessageId:
         """Send what is not there yet, and commit; raises as `LargeMessageQueue.send` does."""
         offload, cut = self._link.runtime.offload, what.cut
-        said = _said(what.message, cut)
+        said = _said(what)
         origin = origin_of(what.source, said, cut.fragment_size, cut.digest_kind)
         file = None if _is_id(resume) else UploadStateFile(Path(resume))
         note = await offload(file.read) if file is not None else None
@@ -151,6 +151,7 @@ class ResumableSend:
             parameters=what.cut.parameters,
             fragment_size=what.cut.fragment_size,
             digest_kind=what.cut.digest_kind,
+            file=what.file,
         )
 
     async def send_part(
@@ -282,9 +283,10 @@ def _is_id(resume: str | Path) -> bool:
     return True
 
 
-def _said(message: Message, cut: Fragmentation) -> str:
+def _said(what: LargeSend) -> str:
     """A digest of everything that goes into the header besides its number."""
-    said = (msgspec.structs.replace(message, body=b""), cut.parameters)
+    file = None if what.file is None else encode_file(what.file)
+    said = (msgspec.structs.replace(what.message, body=b""), what.cut.parameters, file)
     try:
         encoded = msgspec.json.encode(said)
     except (TypeError, msgspec.MsgspecError, UnicodeEncodeError) as error:

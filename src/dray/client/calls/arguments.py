@@ -20,6 +20,7 @@ from dray.errors import InvalidConfiguration, InvalidQueueName
 from dray.large.digests import DIGESTS
 from dray.model.arguments import no_sense, shown
 from dray.model.classes import Acknowledge
+from dray.model.files import MODE_MAX, FileProperties, is_plain_path
 from dray.model.limits import (
     ACKNOWLEDGE_MAX,
     APP_SPECIFIC_MAX,
@@ -230,6 +231,20 @@ def _ours(name: str, module: str = "dray.client.") -> Callable[[object], object]
     return lambda value: value if fits(type(value)) else _UNFIT
 
 
+def _file(value: object) -> object:
+    if type(value) is not FileProperties:
+        return _UNFIT
+    file = value
+    fits = (
+        type(file.path) is str
+        and is_plain_path(file.path)
+        and _whole(0, MESSAGE_NUMBER_MAX)(file.size) is not _UNFIT
+        and _whole(-MESSAGE_NUMBER_MAX, MESSAGE_NUMBER_MAX)(file.mtime_ns) is not _UNFIT
+        and _whole(0, MODE_MAX)(file.mode) is not _UNFIT
+    )
+    return file if fits else _UNFIT
+
+
 def _message(value: object) -> object:
     if _is(value, Message):
         position = cast("Message", value).lookup_id
@@ -347,6 +362,7 @@ _BY_NAME: Final = {
     "message": ExpectedValue("a message that was received, or its position", _message),
     "messages": ExpectedValue("an iterable of messages or bytes", _iterable, TypeError),
     "buffer": ExpectedValue("memory that can be written, such as a bytearray", _room, TypeError),
+    "file": ExpectedValue("dray.FileProperties with a relative path and no negative number", _file),
     "handler": ExpectedValue("a function", _callable),
     "progress": _PROGRESS,
     # Bodies and formatters say what they are where they are taken apart.
