@@ -9,6 +9,7 @@ import pytest
 from dray.manager.disk.queue_files import describe, path_of
 from dray.manager.events import ManagerConfig, Request, SessionOpened
 from dray.manager.turn import Manager
+from dray.model.callers import OWNER
 from dray.model.queue import QueueOptions
 from dray.store.lqs import FOLDER, decode, encode, file_name
 from dray.store.store import Store
@@ -59,7 +60,7 @@ def test_birth_and_changes_heal_whenever_the_power_fails():
     disk = SimDisk(Random(7)).recorded(operations)
     manager, store = load(disk)
     store.sync()
-    manager.handle(SessionOpened(1), NOW)
+    manager.handle(SessionOpened(1, OWNER), NOW)
     told: list[tuple[int, set[str]]] = [(len(operations), set(queues_of(manager)))]
     for head in (
         frames.Hello("client"),
@@ -86,7 +87,7 @@ def test_mending_heals_whenever_the_power_fails(how):
     disk = SimDisk(Random(7))
     manager, store = load(disk)
     store.sync()
-    manager.handle(SessionOpened(1), NOW)
+    manager.handle(SessionOpened(1, OWNER), NOW)
     call(manager, store, frames.Hello("client"), frames.CreateQueue("a", QueueOptions()))
     store.close(manager.snapshot())
     ours = f"{FOLDER}/{file_name(16, path_of(look_into(manager).state.queues.named('a')))}"

@@ -36,6 +36,7 @@ from dray.manager.events import (
 )
 from dray.manager.notices import Notice
 from dray.manager.turn import Manager
+from dray.model.callers import OWNER
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
 from dray.store.heap.heap import Extent
@@ -164,7 +165,7 @@ class SimDaemon:
     def _create_queues(self, queues: Mapping[str, QueueOptions]) -> None:
         """Begin with queues: what is sent to one that does not exist is dead, by design."""
         now = self.now
-        self.manager.handle(SessionOpened(_CREATOR), now)
+        self.manager.handle(SessionOpened(_CREATOR, OWNER), now)
         for head in (Hello("client"), *(CreateQueue(*each) for each in queues.items())):
             frame = Frame(head, 1, memoryview(b""))
             self.manager.handle(Request(_CREATOR, frame), now)
@@ -215,7 +216,7 @@ class SimDaemon:
         self._last_session += 1
         self._sessions[self._last_session] = link
         self._session_of[link] = self._last_session
-        self.deliver(SessionOpened(self._last_session))
+        self.deliver(SessionOpened(self._last_session, OWNER))
 
     def arrived(self, link: Link, frame: Frame) -> None:
         """Give a frame to the manager."""

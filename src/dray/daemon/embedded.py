@@ -17,6 +17,7 @@ from dray.daemon.server import Server
 from dray.daemon.sockets.tuning import tune
 from dray.errors import ConnectionLost
 from dray.forks import check_process, is_here, keep_from_children, this_process
+from dray.model.callers import OWNER
 
 
 class EmbeddedDaemon:
@@ -82,7 +83,7 @@ class EmbeddedDaemon:
         tune(theirs)
         theirs.setblocking(True)
         server = self._server
-        if server is None or not self._in_loop(server.adopt, ours):
+        if server is None or not self._in_loop(server.adopt, ours, OWNER):
             ours.close()
             theirs.close()
             raise ConnectionLost("the queue manager in this process is stopped; open it again")

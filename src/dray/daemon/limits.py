@@ -46,6 +46,8 @@ OUTBOX_TOTAL_BYTES_MAX: Final = 256 << 20
 OUTBOX_BYTES_WHILE_TIGHT: Final = 16 << 10
 """Beyond that a connection may leave so little unfetched if it is to be read from: ten thousand
 of them hold 160 MB. Clients that fetch are served as before, a little later."""
+ACCOUNT_NAMES_KEPT: Final = 1_000
+"""Names of accounts and groups that are not looked up again for each connection: some 100 kB."""
 NOTICE_S: Final = 60.0
 """How long the log is quiet about a subject after a warning: an operator can read one a minute."""
 NOTICE_RETRY_S: Final = 0.1

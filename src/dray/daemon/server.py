@@ -28,6 +28,7 @@ from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.pacing.time_slice import request_short_time_slice
 from dray.daemon.roles import Deciding
 from dray.daemon.sockets.addresses import own_addresses
+from dray.daemon.sockets.callers import caller_of, shown_address
 from dray.daemon.sockets.connection import FrameConnection, Surroundings
 from dray.daemon.sockets.descriptors import raise_limit, sessions_max
 from dray.daemon.sockets.links import DialledLinks
@@ -55,6 +56,7 @@ from dray.manager.events import (
 )
 from dray.manager.notices import NoticeKind
 from dray.manager.turn import Manager
+from dray.model.callers import ANYONE, NOBODY, Caller
 from dray.model.ids import ManagerId
 from dray.model.names import DEFAULT_PORT
 from dray.net.tls import presenting, trusting
@@ -217,33 +219,38 @@ class Server:
         where = f" at {' '.join(self.addresses)}" if self._listeners else ""
         return f'dray: manager "{self._manager.name}" ({self._manager.id}) ready{where}'
 
-    def adopt(self, sock: socket.socket) -> None:
-        """Serve a connection."""
+    def _accept(self, sock: socket.socket, address: object) -> None:
+        """Serve a connection that came from `address`."""
+        self.adopt(sock, caller_of(sock, address, unproven=ANYONE))
+
+    def adopt(self, sock: socket.socket, caller: Caller) -> None:
+        """Serve a connection from `caller`."""
         most = max(sessions_max(), SESSIONS_OF_EMBEDDED_MIN)
         if self._stopping or len(self._sessions) >= most:
-            told = f"a connection was refused: {len(self._sessions)} are open"
-            self._notices.say(NoticeKind.CONNECTION_REFUSED, "a caller", told)
+            told = f"a connection from {caller} was refused: {len(self._sessions)} are open"
+            self._notices.say(NoticeKind.CONNECTION_REFUSED, caller.place, told)
             sock.close()
             return
         number = self._next_session
         self._next_session += 1
-        connection = FrameConnection(self._around, sock, self)
+        connection = FrameConnection(self._around, sock, self, caller)
         self._sessions[number] = connection
         self._numbers[connection] = number
-        self._turns.deliver(SessionOpened(number))
+        _log.debug("session %d of %s is open", number, caller)
+        self._turns.deliver(SessionOpened(number, caller))
         connection.start()
         self._silent[connection] = self._loop.call_later(HELLO_S, self._give_up, connection)
 
-    def _secure(self, sock: socket.socket) -> None:
+    def _secure(self, sock: socket.socket, address: object) -> None:
         """Shake hands before serving; in bounded time, and with a bounded number at once."""
         if len(self._handshakes) >= HANDSHAKES_MAX:
             sock.close()
             return
-        task = self._loop.create_task(self._shake_hands(sock))
+        task = self._loop.create_task(self._shake_hands(sock, address))
         self._handshakes.add(task)
         task.add_done_callback(self._handshakes.discard)
 
-    async def _shake_hands(self, sock: socket.socket) -> None:
+    async def _shake_hands(self, sock: socket.socket, address: object) -> None:
         assert self._shown is not None, "only a listener with a certificate shakes hands"
         try:
             if await begins_plainly(sock):
@@ -252,10 +259,11 @@ class Server:
             inner = await self._tunnels.answer(sock, self._shown)
         except OSError as error:
             why = str(error) or "it hung up, or does not trust the certificate that it was shown"
-            told = f"a TLS handshake with a caller failed: {why}"
-            self._notices.say(NoticeKind.TLS_FAILED, "a caller", told)
+            stranger = Caller(NOBODY, address=shown_address(address))
+            told = f"a TLS handshake with {stranger.address} failed: {why}"
+            self._notices.say(NoticeKind.TLS_FAILED, stranger.place, told)
         else:
-            self.adopt(inner)
+            self._accept(inner, address)
 
     def _give_up(self, connection: FrameConnection) -> None:
         self._silent.pop(connection, None)
@@ -292,7 +300,7 @@ class Server:
         self._heard(connection)
         number = self._numbers.pop(connection)
         del self._sessions[number]
-        _log.debug("session %d is over: %s", number, reason)
+        _log.debug("session %d of %s is over: %s", number, connection.caller, reason)
         self._turns.deliver(SessionClosed(number))
         if self._stopping and not self._sessions:
             self._all_gone.set()
@@ -384,8 +392,10 @@ class Server:
         try:
             connection.send(answer.head, answer.request_id, answer.body, in_kernel=in_kernel)
         except ProtocolError as error:
-            told = f"an answer could not be sent: {error}"
-            self._notices.say(NoticeKind.ANSWER_UNSENT, "a caller", told)
+            caller = connection.caller
+            assert caller is not None, "a session was accepted"
+            told = f"an answer to {caller} could not be sent: {error}"
+            self._notices.say(NoticeKind.ANSWER_UNSENT, caller.place, told)
             unpin_all(self._store, answer.body)
             connection.send(failure(error), answer.request_id)
 
@@ -399,7 +409,7 @@ class Server:
             locked = options.tls_client_ca is not None
             if not (locked or ip_address(sock.getsockname()[0]).is_loopback):
                 _log.warning("%s is not authenticated: anyone who can connect can use it", address)
-            accepted = self.adopt
+            accepted = self._accept
             if self._shown is not None:
                 address, accepted = address.replace("dray://", "drays://", 1), self._secure
             self._listeners.append(
@@ -408,7 +418,7 @@ class Server:
         if options.socket is not None:
             sock, address = listen_unix(options.socket)
             self._listeners.append(
-                Listener(self._loop, sock, address, accepted=self.adopt, notices=self._notices)
+                Listener(self._loop, sock, address, accepted=self._accept, notices=self._notices)
             )
 
     def _close_listeners(self) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from dray.model.callers import Caller
 from dray.model.limits import (
     IDLE_TRANSACTION_S,
     LINK_WINDOW_BYTES,
@@ -32,9 +33,10 @@ class Peer(NamedTuple):
 
 
 class SessionOpened(NamedTuple):
-    """A connection was accepted; its Hello will say whose."""
+    """A connection was accepted from `caller`; its Hello will say what it is."""
 
     session: int
+    caller: Caller
 
 
 class SessionClosed(NamedTuple):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dray.model.callers import Caller
 from dray.model.ids import Life
 
 
 class Session:
     """One accepted connection. `role` is empty until its Hello."""
 
-    def __init__(self, number: int) -> None:
-        """Begin before the Hello."""
+    def __init__(self, number: int, caller: Caller) -> None:
+        """Begin before the Hello; the daemon vouches for `caller`."""
         self.number = number
+        self.caller = caller
         self.role = ""
         self.peer_id = ""
         self.lives: list[Life] = []

@@ -173,8 +173,8 @@ class Manager:
         match event:
             case Request():
                 self._request(event)
-            case SessionOpened(session):
-                context.sessions[session] = Session(session)
+            case SessionOpened(session, caller):
+                context.sessions[session] = Session(session, caller)
             case SessionClosed(session):
                 self._close(context.sessions.pop(session, None))
             case LinkUp(peer):

@@ -60,6 +60,10 @@ class TunnelEnd(socket.socket):
     """Whether anything has come through."""
     outer_host = ""
     """The address of this machine on the connection that the tunnel goes through."""
+    outer_address: object = None
+    """The address of the other machine on it, as the module `socket` gives it."""
+    names: tuple[str, ...] | None = None
+    """Names (subjectAltName) in the certificate of the other end, in order; None without one."""
 
 
 def is_tunnel(sock: socket.socket) -> bool:

@@ -97,6 +97,10 @@ class Tunnels:
         near, theirs = socket.socketpair()
         ours = TunnelEnd(fileno=near.detach())
         ours.outer_host = str(writer.get_extra_info("sockname")[0])
+        ours.outer_address = writer.get_extra_info("peername")
+        certificate = writer.get_extra_info("peercert")
+        if certificate:
+            ours.names = tuple(name for _, name in certificate.get("subjectAltName", ()))
         for each in (ours, theirs):
             keep_from_children(each)
         theirs.setblocking(False)

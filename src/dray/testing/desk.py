@@ -24,6 +24,7 @@ from dray.manager.events import (
     SessionOpened,
 )
 from dray.manager.turn import Manager
+from dray.model.callers import OWNER
 from dray.model.queue import QueueInfo
 from dray.store.disk import Disk
 from dray.store.heap.heap import Extent
@@ -99,7 +100,7 @@ class Desk:
     def open(self) -> int:
         """Open a session, before its Hello."""
         self._sessions += 1
-        self.handle(SessionOpened(self._sessions))
+        self.handle(SessionOpened(self._sessions, OWNER))
         return self._sessions
 
     def close(self, session: int) -> None:

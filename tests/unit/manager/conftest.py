@@ -21,6 +21,7 @@ from dray.manager.events import (
     Tick,
 )
 from dray.manager.turn import Manager
+from dray.model.callers import OWNER
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.store.heap.heap import Extent
@@ -125,7 +126,7 @@ class Desk:
 
     def session(self) -> Caller:
         self.sessions += 1
-        self.turn(SessionOpened(self.sessions))
+        self.turn(SessionOpened(self.sessions, OWNER))
         return Caller(self, self.sessions)
 
     def advance(self, seconds: float) -> list[Effect]:

@@ -18,6 +18,7 @@ from dray.manager.events import (
     SessionClosed,
     SessionOpened,
 )
+from dray.model.callers import OWNER
 from dray.wire import frames
 from dray.wire.stream import Frame
 
@@ -131,7 +132,7 @@ class Net:
             return
         self.next_line += 1
         self.lines[self.next_line] = (source, goal.host)
-        self.desks[goal.host].turn(SessionOpened(self.next_line))
+        self.desks[goal.host].turn(SessionOpened(self.next_line, OWNER))
         self.desks[source].turn(LinkUp(goal))
         self._tell(source, goal.host, self.desks[source].manager.hello(), b"")
 

@@ -13,6 +13,7 @@ import pytest
 from dray import errors
 from dray.manager.dispatch import FOR_CLIENTS
 from dray.manager.events import CloseSession, Request, SessionOpened
+from dray.model.callers import OWNER
 from dray.model.message import Message
 from dray.wire import frames
 from dray.wire.stream import Frame
@@ -114,7 +115,7 @@ def test_a_frame_that_cannot_be_read_ends_the_session_where_no_answer_would_do(
 ):
     number = desk.session().number + 1
     hello = frames.Hello(role, "b" * 32 if role == "manager" else "")
-    desk.turn(SessionOpened(number))
+    desk.turn(SessionOpened(number, OWNER))
     desk.turn(Request(number, Frame(hello, 1, memoryview(b""))))
     unfit = frames.Unfit("invalid-argument", "name of OpenQueue has a value of a wrong type")
     effects = desk.turn(Request(number, Frame(unfit, request_id, memoryview(b""))))

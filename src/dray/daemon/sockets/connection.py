@@ -44,6 +44,7 @@ from dray.errors import DrayError, ProtocolError
 from dray.forks import keep_from_children
 from dray.manager.events import Into
 from dray.manager.notices import NoticeKind
+from dray.model.callers import Caller
 from dray.net.tls import carries_files
 from dray.store.heap.heap import Extent
 from dray.wire.frames import Head, encode_frame, failure
@@ -125,14 +126,20 @@ class FrameConnection:
     """A non-blocking stream socket in the loop."""
 
     def __init__(
-        self, around: Surroundings, sock: socket.socket, owner: Owner, *, dialled: bool = False
+        self,
+        around: Surroundings,
+        sock: socket.socket,
+        owner: Owner,
+        caller: Caller | None = None,
     ) -> None:
         """Take over `sock`; nothing is read before `start`.
 
-        One that was `dialled` leads to another manager and goes on reading when memory is tight:
-        were neither end to read before it was rid of what it says, both would wait for ever.
+        Without a `caller` it was dialled. It then leads to another manager and goes on reading when
+        memory is tight: were neither end to read before it was rid of what it says, both would
+        wait for ever.
         """
-        self._dialled = dialled
+        self.caller = caller
+        """None on a connection that this manager has dialled."""
         self._unsent = 0
         keep_from_children(sock)
         tune(sock)
@@ -142,7 +149,7 @@ class FrameConnection:
         self._owner = owner
         grant = partial(around.intake.grant, self)
         # A client that says something wrong is told so; managers do not call each other wrongly.
-        self._stream = FrameStream(around.inlet, grant, lenient=not dialled)
+        self._stream = FrameStream(around.inlet, grant, lenient=caller is not None)
         self._outbox = SocketOutbox(sock, around.heap, around.scratch, around.loop.time)
         self._state = _State.OPEN
         self._reading = self._writing = False
@@ -342,8 +349,9 @@ class FrameConnection:
         self._owner.frame_refused(self, error)
 
     def _note_end(self, sentence: str) -> None:
-        whose = "another queue manager" if self._dialled else "a caller"
-        self._around.notices.say(NoticeKind.CONNECTION_ENDED, whose, sentence)
+        whose = "another queue manager" if self.caller is None else self.caller.place
+        address = "" if self.caller is None else f" ({self.caller})"
+        self._around.notices.say(NoticeKind.CONNECTION_ENDED, whose, sentence + address)
 
     def _came(self, frame: Frame) -> None:
         if self._lent is not None and (frame.head.with_file or self._lent.busy):
@@ -401,7 +409,7 @@ class FrameConnection:
     @property
     def _unsent_max(self) -> int:
         """How many bytes may be unfetched if it is to be read from."""
-        is_tight = self._around.is_tight and not self._dialled
+        is_tight = self._around.is_tight and self.caller is not None
         return OUTBOX_BYTES_WHILE_TIGHT if is_tight else OUTBOX_BYTES_MAX
 
     def _count_unsent(self) -> None:

@@ -164,7 +164,7 @@ class DialledLinks:
             self._failed(peer, f"the name cannot be looked up: {error}")
         else:
             del self._dialling[peer]
-            connection = FrameConnection(self._around, sock, self, dialled=True)
+            connection = FrameConnection(self._around, sock, self)
             self._up[peer] = connection
             self._peers[connection] = peer
             connection.send(self._hello())

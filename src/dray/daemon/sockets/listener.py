@@ -23,7 +23,8 @@ from dray.manager.notices import NoticeKind
 
 _OWNER_ONLY = 0o600
 
-Accepted = Callable[[socket.socket], None]
+Accepted = Callable[[socket.socket, object], None]
+"""Takes over a connection, and the address that it comes from."""
 
 
 class Listener:
@@ -61,7 +62,7 @@ class Listener:
     def _acceptable(self) -> None:
         for _ in range(ACCEPTS_PER_PASS):
             try:
-                sock, _address = self._sock.accept()
+                sock, address = self._sock.accept()
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -73,7 +74,7 @@ class Listener:
                     ACCEPT_RETRY_S, self._loop.add_reader, self._sock, self._acceptable
                 )
                 return
-            self._accepted(sock)
+            self._accepted(sock, address)
 
 
 def listen_tcp(host: str, port: int) -> tuple[socket.socket, str]:

@@ -91,7 +91,7 @@ def greet(context: Context, session: Session, head: Hello) -> None:
             "another queue manager with this one's own id called and was refused: one data"
             " directory was copied from the other; stop one of them, and give each its own"
         )
-        context.notices.add(NoticeKind.OTHER_COPY, "a caller", sentence)
+        context.notices.add(NoticeKind.OTHER_COPY, session.caller.place, sentence)
         raise ProtocolError(
             "a manager with this manager's own id called: a queue's address leads back to its own"
             " manager, or one data directory was copied from the other"

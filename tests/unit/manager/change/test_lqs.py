@@ -9,6 +9,7 @@ import pytest
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StorePoisoned
 from dray.manager.events import ManagerConfig, Request, SessionOpened
 from dray.manager.turn import Manager
+from dray.model.callers import OWNER
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.offline.checking import check_store
@@ -331,7 +332,7 @@ def test_a_full_disk_keeps_a_file_waiting_and_says_so_but_refuses_no_queue(tmp_p
     store = Store(disk, heap_file_bytes=1 << 16, log_bytes=1 << 18, queue_files=True)
     manager = Manager.load(store, ManagerConfig(manager_id="a" * 32), 0.0)
     store.sync()
-    manager.handle(SessionOpened(1), 0.0)
+    manager.handle(SessionOpened(1, OWNER), 0.0)
 
     def call(head):
         (answer,) = manager.handle(Request(1, Frame(head, 1, memoryview(b""))), 0.0)

@@ -25,6 +25,7 @@ from dray.manager.events import (
 from dray.manager.requests import admin
 from dray.manager.state import stream_ends
 from dray.manager.state.stream_ends import ENDING
+from dray.model.callers import OWNER
 from dray.model.limits import END_AGE_S_MAX
 from dray.model.message import Message
 from dray.testing.inspection import look_into
@@ -280,7 +281,7 @@ class Source:
 
     def line(self) -> int:
         self.lines += 1
-        self.desk.turn(SessionOpened(self.lines))
+        self.desk.turn(SessionOpened(self.lines, OWNER))
         self.say(self.lines, frames.Hello("manager", "b" * 32, "b"))
         return self.lines
 

@@ -9,6 +9,7 @@ import pytest
 
 from dray.errors import Misuse
 from dray.manager.events import Answer, Request, SessionOpened
+from dray.model.callers import OWNER
 from dray.model.ids import Life
 from dray.model.message import Message
 from dray.wire import frames
@@ -213,7 +214,7 @@ def test_the_earlier_of_two_copies_that_call_at_once_is_refused_with_a_word_at_b
     desk = pair.destination
     true, clone = Life(1 << 32, 0), Life(2 << 32, 5)
     for session, lives in ((500, [true, clone]), (501, [true])):
-        desk.turn(SessionOpened(session))
+        desk.turn(SessionOpened(session, OWNER))
         hello = frames.Hello("manager", "a" * 32, lives=lives)
         desk.turn(Request(session, Frame(hello, 1, memoryview(b""))))
         desk.turn(Request(session, Frame(frames.OpenStream(9, "orders"), 0, memoryview(b""))))

@@ -23,6 +23,7 @@ from dray.manager.events import (
     SessionClosed,
     SessionOpened,
 )
+from dray.model.callers import OWNER
 from dray.model.classes import MessageClass
 from dray.model.message import Message
 from dray.store.heap.heap import Extent
@@ -77,7 +78,7 @@ class Pair:
         if isinstance(effect, Dial):
             self.next_line += 1
             self.line = self.next_line
-            self.destination.turn(SessionOpened(self.line))
+            self.destination.turn(SessionOpened(self.line, OWNER))
             self.source.turn(LinkUp(PEER))
             self._tell(self.source.manager.hello(), b"")
         elif isinstance(effect, HangUp):
@@ -397,7 +398,7 @@ def test_a_stream_comes_on_the_newest_session_that_opened_it_and_on_no_other(tmp
     desk = Desk(tmp_path / "destination", "b" * 32)
     desk.session().create("orders")
     for session in (500, 501):
-        desk.turn(SessionOpened(session))
+        desk.turn(SessionOpened(session, OWNER))
         desk.turn(Request(session, Frame(frames.Hello("manager", "a" * 32), 1, memoryview(b""))))
         desk.turn(Request(session, Frame(frames.OpenStream(9, "orders"), 0, memoryview(b""))))
     desk.effects = []
@@ -415,7 +416,7 @@ def test_a_question_that_was_overtaken_does_not_count_as_the_last(tmp_path: Path
     """Else every order ack would say so, and the source would believe none of them."""
     desk = Desk(tmp_path / "destination", "b" * 32)
     desk.session().create("orders")
-    desk.turn(SessionOpened(500))
+    desk.turn(SessionOpened(500, OWNER))
     desk.turn(Request(500, Frame(frames.Hello("manager", "a" * 32), 1, memoryview(b""))))
     desk.effects = []
     for question in (2, 1):

@@ -7,6 +7,7 @@ import pytest
 from dray.manager.peers.missing_queues import MissingQueues
 from dray.manager.queue.queues import Queue, QueueTable
 from dray.manager.session import Session
+from dray.model.callers import OWNER
 from dray.model.classes import QueueKind
 from dray.model.queue import QueueOptions
 
@@ -23,7 +24,7 @@ def make(queues: QueueTable, name: str) -> Queue:
 
 
 def test_a_stream_is_told_once_when_its_queue_is_made(queues: QueueTable) -> None:
-    missing, session = MissingQueues(queues), Session(1)
+    missing, session = MissingQueues(queues), Session(1, OWNER)
     missing.add(session, 7, "orders")
     make(queues, "other")
     assert missing
@@ -39,7 +40,7 @@ def test_a_stream_is_told_once_when_its_queue_is_made(queues: QueueTable) -> Non
 def test_nobody_is_told_whose_stream_is_open_or_whose_connection_is_gone(
     queues: QueueTable,
 ) -> None:
-    missing, session, other = MissingQueues(queues), Session(1), Session(2)
+    missing, session, other = MissingQueues(queues), Session(1, OWNER), Session(2, OWNER)
     missing.add(session, 7, "orders")
     missing.add(other, 7, "orders")
     missing.opened(session, 7)
@@ -52,7 +53,7 @@ def test_of_very_many_streams_the_oldest_is_forgotten(
     queues: QueueTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dray.manager.peers.missing_queues.MISSING_QUEUES_MAX", 2)
-    missing, session = MissingQueues(queues), Session(1)
+    missing, session = MissingQueues(queues), Session(1, OWNER)
     for stream in (1, 2, 3):
         missing.add(session, stream, "orders")
     make(queues, "orders")

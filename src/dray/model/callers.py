@@ -1,0 +1,53 @@
+"""The caller of a session: the account, certificate or token that stands behind a connection.
+
+The daemon computes the caller when it accepts a connection, before it reads a byte of it. Nothing
+that comes in a frame changes the caller.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from dray.model.limits import CALLER_NAME_CHARACTERS_MAX
+
+
+class Caller(NamedTuple):
+    """The party at the other end of an accepted connection."""
+
+    name: str
+    """`user:NAME`, `cert:NAME`, `token:NAME`, or one of `owner`, `anyone` and `nobody`."""
+    groups: tuple[str, ...] = ()
+    """Groups of a `user:NAME`, as the kernel knows them: `group:NAME` each."""
+    address: str = ""
+    """HOST:PORT of the connection, or `process PID` on a Unix socket; empty inside a process."""
+    owner: bool = False
+    """Whether this is the account that runs the queue manager; it may do everything."""
+
+    @property
+    def host(self) -> str:
+        """The machine that called; empty on a Unix socket and inside a process."""
+        host, colon, _ = self.address.rpartition(":")
+        return host if colon else ""
+
+    @property
+    def place(self) -> str:
+        """The name and the machine, without the port: the same for each connection of a caller."""
+        return f"{self.name} at {self.host}" if self.host else self.name
+
+    def __str__(self) -> str:
+        """The name and the address, for people."""
+        return f"{self.name} ({self.address})" if self.address else self.name
+
+
+OWNER: Final = Caller("owner", owner=True)
+"""A program that holds the queue manager inside itself (`dray.open`)."""
+ANYONE: Final = "anyone"
+"""The name of a caller that has not said who it is, at an address that lets everyone in."""
+NOBODY: Final = "nobody"
+"""The name of a caller that has not said who it is, anywhere else; it may do nothing."""
+
+
+def caller_name(kind: str, name: str) -> str:
+    """`kind:name`, or `nobody` if a program could not write that name into a line of a log."""
+    fits = name.isprintable() and 0 < len(name) <= CALLER_NAME_CHARACTERS_MAX and " " not in name
+    return f"{kind}:{name}" if fits else NOBODY
