@@ -253,3 +253,25 @@ def test_a_source_that_has_gone_is_not_waited_for_with_a_full_disk_either(
     pair.cut()
     assert len(look_into(there.manager).waiting_for_room) == 0
     assert there.manager.deadline() is None
+
+
+def test_a_new_sequence_that_finds_the_quota_full_waits_on_its_connection(pair: Pair) -> None:
+    """Its numbers begin anew, below those of the sequence that was accepted before."""
+    here, there = pair.source.session(), pair.destination.session()
+    stream = here.open(ADDRESS)
+    here.send(stream, *[message(100)] * 3)
+    pair.deliver()
+    receive_all(there)
+    there.call(frames.SetQuota("", 10, None))
+    pair.source.advance(10.0)
+    here.send(stream, *[message(100)] * 3)
+    pair.deliver()
+    sequences = {head.sequence_id for head in pair.said if isinstance(head, frames.Data)}
+    assert (len(sequences), refusals(pair)) == (2, ["quota-exceeded"])
+    there.call(frames.SetQuota("", QUOTA, None))
+    pair.deliver()
+    assert (count(pair), told_of_room(pair)) == (3, 1)
+
+
+def receive_all(there: Caller) -> None:
+    there.receive(there.open("orders"), max_messages=3)
