@@ -35,6 +35,7 @@ from dray.model.limits import (
     ENDS_REMEMBERED_MAX,
     LABEL_CHARACTERS_MAX,
     NUMBERS_LEASED,
+    SIZE_BYTES_MAX,
 )
 from dray.model.names import QueueAddress, check_new_queue_name
 from dray.model.queue import ManagerInfo, QueueInfo, QueueOptions
@@ -111,6 +112,8 @@ def handle_create(context: Context, session: Session, request_id: int, head: Cre
         raise Misuse(
             f"a digest is one of {', '.join(sorted(DIGESTS))}, not {head.options.digest!r}"
         )
+    _check_quota("quota", head.options.quota, lowest=0)
+    _check_quota("journal_quota", head.options.journal_quota, lowest=0)
     queue = context.state.queues.find(name)
     if queue is None:
         queue = create(context, QueueAddress(name), head.options)
@@ -314,14 +317,19 @@ def handle_set_quota(context: Context, session: Session, request_id: int, head: 
     else:
         number, limits = 0, context.ledger.limits
         quota, journal_quota = limits[Account.COMPUTER], limits[Account.JOURNAL]
+    _check_quota("quota", head.quota, lowest=SetQuota.KEPT)
+    _check_quota("journal_quota", head.journal_quota, lowest=SetQuota.KEPT)
     wanted = _wanted(head.quota, quota), _wanted(head.journal_quota, journal_quota)
     context.record(QuotaSet(number, *wanted))
     context.answer(session, request_id, Done())
 
 
+def _check_quota(name: str, asked_for: int | None, *, lowest: int) -> None:
+    if asked_for is not None and not lowest <= asked_for <= SIZE_BYTES_MAX:
+        raise no_sense(name, "a number of bytes from 0 on, or None", asked_for)
+
+
 def _wanted(asked_for: int | None, now: int | None) -> int | None:
-    if asked_for is not None and asked_for < SetQuota.KEPT:
-        raise no_sense("quota", "a number of bytes from 0 on, or None", asked_for)
     return now if asked_for == SetQuota.KEPT else asked_for
 
 

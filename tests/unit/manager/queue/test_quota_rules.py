@@ -261,3 +261,17 @@ def test_queues_share_files_and_one_queue_fills_several(desk: Desk) -> None:
     assert [sum(each) for each in wholes] == [count, count], "each lies in one file, whole"
     assert all(sum(map(bool, each)) > 1 for each in wholes)
     assert any(all(pair) for pair in zip(*wholes, strict=True))
+
+
+@pytest.mark.parametrize("quota", [-5, -1, 1 << 63])
+@pytest.mark.parametrize("which", ["quota", "journal_quota"])
+def test_a_queue_is_not_created_with_a_quota_that_is_no_size(
+    desk: Desk, which: str, quota: int
+) -> None:
+    """A frame may say anything, and `dray check` would end with an error ever after."""
+    caller = desk.session()
+    with pytest.raises(errors.InvalidArgument, match=f"^{which} is a number of bytes"):
+        caller.create("orders", **{which: quota})
+    caller.create("orders")
+    with pytest.raises(errors.InvalidArgument, match=f"^{which} is a number of bytes"):
+        caller.call(frames.SetQuota("orders", **{"quota": 1, "journal_quota": 1, which: quota - 1}))
