@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import secrets
 import stat
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,6 +24,7 @@ from dray.errors import DrayError, InvalidConfiguration, TargetUnwritable
 from dray.fsync import sync_folder
 from dray.model.classes import TransactionStatus
 from dray.model.message import Buffer
+from dray.own_files import is_of_this_user
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -229,17 +229,7 @@ class TargetFolder:
         there = self._hidden.stat(follow_symlinks=False)
         if not stat.S_ISDIR(there.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, f"{name} is no directory, remove it")
-        if there.st_uid == os.geteuid():
-            return
-        # A file server may give other owners to all files that this user makes.
-        probe = self._hidden / f"{secrets.token_hex(16)}-0.lock"
-        descriptor = os.open(probe, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            mine = os.fstat(descriptor).st_uid == there.st_uid
-        finally:
-            os.close(descriptor)
-            probe.unlink()
-        if not mine:
+        if not is_of_this_user(self._hidden, there):
             raise PermissionError(errno.EPERM, f"{name} belongs to another user, remove it")
 
     def _sweep(self, outcome: Callable[[str], TransactionStatus]) -> None:

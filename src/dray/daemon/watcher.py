@@ -32,6 +32,7 @@ from watchdog.observers.polling import PollingObserver
 
 from dray.daemon.timekeeper import Timekeeper
 from dray.errors import StoreError
+from dray.own_files import make_own_folder
 from dray.store.audit import SEE_TO_IT, SEE_TO_IT_OR_TURN_IT_OFF, AuditLog, breaks, read_entries
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, NO_ROOM
 from dray.store.lqs import FOLDER, QUARANTINE
@@ -202,7 +203,7 @@ class Guard:
         self._drained = threading.Event()
         self._observer: BaseObserver | None = None
         for name in (FOLDER, QUARANTINE):
-            (self._folder / name).mkdir(exist_ok=True)
+            make_own_folder(self._folder / name)
         self._audit = AuditLog(data)
         try:
             self._compare()

@@ -27,6 +27,7 @@ from crc32c import crc32c
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull
 from dray.fsync import sync_folder
+from dray.own_files import create_own, make_own_folder
 from dray.store.audit import AUDIT_NAME, AuditLog
 from dray.store.decisions import LOG_NAME
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, MESSAGE_FILE_UNREADABLE, NO_ROOM
@@ -130,7 +131,7 @@ def _prepare(move: StoreMove, progress: Progress) -> None:
         )
     if unfinished is None and not _is_free(move.target):
         raise StoreError(f"{move.target} is not empty; choose a directory that is, or a new one")
-    move.target.mkdir(parents=True, exist_ok=True)
+    make_own_folder(move.target)
     sync_folder(move.target.parent)
     moving = Moving(source=str(move.source), move=move.name)
     replace_file(move.target / MOVING_NAME, msgspec.json.encode(moving) + b"\n")
@@ -165,7 +166,7 @@ def _copy(move: StoreMove, progress: Progress) -> MoveReport:
         raise StoreFull(sentence, file="")
     folders = {(move.target / name).parent for name in names} | {move.target / FOLDER_NAME}
     for folder in sorted(folders):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_own_folder(folder)
     for name in names:
         progress(name, done, total)
         _copy_file(move.source / name, move.target / name)
@@ -191,14 +192,14 @@ def _files(data: Path) -> Iterator[str]:
 def _copy_file(source: Path, target: Path) -> None:
     """Copy with the time of change, and read back what the disk has."""
     crc = 0
-    with source.open("rb", buffering=0) as old, target.open("wb", buffering=0) as new:
+    fresh = os.fdopen(create_own(target), "wb", buffering=0)
+    with fresh as new, source.open("rb", buffering=0) as old:
         while piece := old.read(_PIECE):
             crc = crc32c(piece, crc)
             view = memoryview(piece)
             while view:
                 view = view[new.write(view) :]
         status = os.fstat(old.fileno())
-        os.fchmod(new.fileno(), status.st_mode)
         os.utime(new.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
         os.fsync(new.fileno())
         # What was synced can be dropped from memory, so that it is the disk that is read.

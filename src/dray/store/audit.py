@@ -25,6 +25,7 @@ import msgspec
 
 from dray.errors import StoreError
 from dray.forks import keep_from_children
+from dray.own_files import FILE_MODE
 
 SEE_TO_IT: Final = "see to its disk and its permissions, and start again"
 SEE_TO_IT_OR_TURN_IT_OFF: Final = f"{SEE_TO_IT}, or turn the audit off (`audit = false`)"
@@ -157,8 +158,8 @@ class AuditLog:
         return self._descriptor
 
     def _open(self) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
-        self._descriptor = os.open(self.path, flags, 0o640)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        self._descriptor = os.open(self.path, flags, FILE_MODE)
         if not self.known:
             folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:

@@ -25,6 +25,7 @@ from crc32c import crc32c
 
 from dray.errors import StoreCorrupt
 from dray.fsync import sync_folder
+from dray.own_files import create_own
 from dray.store.audit import AUDIT_NAME, ORIGIN, ChainReport, verify_chain
 from dray.store.decisions import LOG_LOST, LOG_NAME
 from dray.store.disk import FOLDER_NAME, LOCK_NAME
@@ -205,7 +206,7 @@ def overwrite_manifest(data: Path, manifest: Manifest) -> None:
 def replace_file(path: Path, image: bytes) -> None:
     """Write a file so that after any crash it is there as it was or as it is. Raises OSError."""
     new = path.with_name(f"{path.name}.new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+    descriptor = create_own(new)
     try:
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             file.write(image)

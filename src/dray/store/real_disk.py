@@ -12,6 +12,7 @@ from typing import Final, cast
 from dray.errors import StoreError, StoreLocked, StorePoisoned
 from dray.forks import keep_from_children
 from dray.fsync import sync_folder
+from dray.own_files import FILE_MODE, make_own_folder, open_own
 from dray.store.disk import (
     FOLDER_NAME,
     LOCK_NAME,
@@ -121,15 +122,18 @@ class RealDisk:
         self._lock = -1
         check_location(self.path)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            if not self.path.exists():
+                make_own_folder(self.path)
+            make_own_folder(self._folder)
             sync_folder(self.path)
         except OSError as error:
             raise self._unusable(error) from error
 
     def lock(self) -> None:
         """Hold an exclusive lock on `storage/lock`, with the process id inside for people."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         try:
-            descriptor = os.open(self._folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o640)
+            descriptor = os.open(self._folder / LOCK_NAME, flags, FILE_MODE)
         except OSError as error:
             raise self._unusable(error) from error
         try:
@@ -165,11 +169,11 @@ class RealDisk:
         path = self._folder / name
         with translated(name, "open"):
             try:
-                descriptor, known = os.open(path, os.O_RDWR), True
+                descriptor, known = os.open(path, os.O_RDWR | os.O_NOFOLLOW), True
             except FileNotFoundError:
                 self._make_folder(name)
                 self._tell(comes=name)
-                descriptor, known = os.open(path, os.O_RDWR | os.O_CREAT, 0o640), False
+                descriptor, known = open_own(path), False
             file = RealFile(name, descriptor, self._changes)
             before = file.size() if size else 0
             try:
@@ -250,7 +254,7 @@ class RealDisk:
         folder = self._folder / os.path.dirname(name)
         if not folder.exists():
             self._tell(comes=os.path.dirname(name))
-            folder.mkdir(exist_ok=True)
+            make_own_folder(folder)
             sync_folder(self._folder)
 
     def _tell(self, *, goes: str = "", comes: str = "") -> None:

@@ -19,6 +19,7 @@ import crc32c
 from dray.errors import ProtocolError, StoreCorrupt, TargetUnwritable
 from dray.fsync import sync_folder
 from dray.model.backup import BackupReport
+from dray.own_files import create_own
 from dray.wire.archive import RUN, About, ArchiveWriter
 from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead
 
@@ -50,7 +51,7 @@ def whole_or_absent(path: Path) -> Iterator[BinaryIO]:
     """A file that gets its name when it is complete and durable, and leaves nothing otherwise."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with part.open("wb") as file:
+        with os.fdopen(create_own(part), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -15,7 +15,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import stat
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -26,6 +25,7 @@ from dray.errors import TargetUnwritable
 from dray.forks import check_process, is_here, keep_from_children, this_process
 from dray.fsync import sync_folder
 from dray.model.limits import MIB
+from dray.own_files import open_own
 
 _SYNC_BYTES = 32 * MIB
 """As much as a disk writes in the time that a sync takes to be asked for and answered, and more."""
@@ -35,6 +35,8 @@ on a disk that answers."""
 _LOCK_PAUSE_S = 0.01
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 """File systems that know no locks; there everyone has to see to it himself."""
+_MODE = 0o666
+"""A file that a receiver saves is for whom the receiver's umask says."""
 
 
 def is_in_the_way(target: Path) -> bool:
@@ -202,8 +204,8 @@ class PartialFile:
 def open_alone(partial: Path) -> int:
     """Open it, made if it is not there, when nobody else writes into it any more.
 
-    Raises OSError if somebody does, and does not end; or if it is no regular file: a symbolic link
-    that others have put there is not followed.
+    Raises OSError if somebody does, and does not end; or if it is no regular file of this user with
+    one name: a link that others have put there is not written through.
     """
     return open_locked(partial, wait_s=_LOCK_S)[0]
 
@@ -215,7 +217,7 @@ def open_locked(path: Path, *, shared: bool = False, wait_s: float) -> tuple[int
     """
     until = time.monotonic() + wait_s
     while True:
-        descriptor = _open_regular(path)
+        descriptor = open_own(path, _MODE)
         knows_locks = True
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -235,20 +237,6 @@ def open_locked(path: Path, *, shared: bool = False, wait_s: float) -> tuple[int
             return descriptor, knows_locks
         # Whoever had it has given it its own name, or removed it.
         os.close(descriptor)
-
-
-def _open_regular(path: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    try:
-        descriptor = os.open(path, flags, 0o666)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise OSError(errno.ELOOP, f"{path.name} is a symbolic link, remove it") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, f"{path.name} is no regular file, remove it")
-    return descriptor
 
 
 def is_still(partial: Path, descriptor: int) -> bool:

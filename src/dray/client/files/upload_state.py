@@ -19,6 +19,7 @@ import msgspec
 from dray.client.files.steps import reached
 from dray.errors import Misuse, SourceChanged, TargetUnwritable
 from dray.fsync import sync_folder
+from dray.own_files import create_own
 
 if TYPE_CHECKING:
     from dray.client.files.sources import AwaitedChunkSource, Source
@@ -157,7 +158,7 @@ class UploadStateFile:
         """Replace it, durably."""
         partial = self.path.with_name(self.path.name + ".partial")
         try:
-            with partial.open("wb") as file:
+            with os.fdopen(create_own(partial), "wb") as file:
                 file.write(msgspec.json.format(msgspec.json.encode(note)))
                 file.flush()
                 os.fsync(file.fileno())

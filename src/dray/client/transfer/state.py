@@ -26,6 +26,7 @@ from dray.errors import Misuse, TargetUnwritable
 from dray.forks import keep_from_children
 from dray.fsync import sync_folder
 from dray.model.transfer import TransferState, TransferStatus
+from dray.own_files import create_own, make_own_folder, open_own
 
 OUT, IN = "out", "in"
 _LOCK = struct.Struct("hhqqi4x")
@@ -83,8 +84,8 @@ class StateFile:
         self._path = folder / f"{name}.{direction}"
         self._lock_path = _lock_path(folder, name, direction)
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            make_own_folder(folder)
+            self._lock = open_own(self._lock_path)
         except OSError as error:
             raise _unwritable(self._lock_path, error) from error
         try:
@@ -110,7 +111,7 @@ class StateFile:
         """Replace what is kept, durably; raises `TargetUnwritable`."""
         fresh = self._path.with_name(f"{self._path.name}.new")
         try:
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            descriptor = create_own(fresh)
             try:
                 data = msgspec.json.encode(kept)
                 while data:

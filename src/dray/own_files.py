@@ -1,0 +1,83 @@
+"""Files that only their owner can open, and that nobody else has planted.
+
+In a folder where others may write, they can plant a symbolic link, a second name of one of our
+files, or a file of their own under a name that we are going to use. Such a file is never opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+_SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW
+_PROBE = f"{0:032x}-0.at."
+"""A receiver removes files of this name from its hidden folder, if a probe was killed there."""
+_REFUSED = "{name} is {what}, remove it"
+
+
+def make_own_folder(folder: Path) -> None:
+    """Make a folder, if it is not there, that only its owner can enter; raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+
+
+def create_own(path: Path) -> int:
+    """Open a fresh file for writing, in place of any file of that name; raises OSError.
+
+    Only its owner can read it. A symbolic link of that name is removed, not followed.
+    """
+    path.unlink(missing_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, FILE_MODE)
+
+
+def open_own(path: Path, mode: int = FILE_MODE) -> int:
+    """Open a file for reading and writing, made with `mode` if it is not there.
+
+    Raises OSError unless it is a regular file of this user with one name only.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | _SAFELY
+    try:
+        descriptor = os.open(path, flags, mode)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise _refused(errno.ELOOP, path, "a symbolic link") from error
+    try:
+        _check_own(path, os.fstat(descriptor))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def is_of_this_user(path: Path, status: os.stat_result) -> bool:
+    """Whether this user owns a file or folder, or makes files with the same owner beside it.
+
+    A file server may give other owners to all files that this user makes. Raises OSError.
+    """
+    if status.st_uid == os.geteuid():
+        return True
+    folder = path if stat.S_ISDIR(status.st_mode) else path.parent
+    descriptor, probe = tempfile.mkstemp(prefix=_PROBE, dir=folder)
+    try:
+        return os.fstat(descriptor).st_uid == status.st_uid
+    finally:
+        os.close(descriptor)
+        Path(probe).unlink()
+
+
+def _check_own(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise _refused(errno.EINVAL, path, "no regular file")
+    if status.st_nlink > 1:
+        raise _refused(errno.EMLINK, path, "a second name of another file")
+    if not is_of_this_user(path, status):
+        raise _refused(errno.EPERM, path, "a file of another user")
+
+
+def _refused(number: int, path: Path, what: str) -> OSError:
+    return OSError(number, _REFUSED.format(name=path.name, what=what))
