@@ -23,6 +23,10 @@ Wanted = TypeVar("Wanted")
 S = TypeVar("S", bound=enum.Enum)
 
 
+class Tick(NamedTuple):
+    """The event that the deadline has come, or may have."""
+
+
 class Core(Protocol[Event, Effect]):
     """A core: it decides. The shell around it acts."""
 

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from dray.errors import StoreFull, StorePoisoned
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk
 from tests.unit.store.ledger import Ledger, busy_turn, opened, small_store
 
 pytestmark = pytest.mark.slow
@@ -72,12 +72,12 @@ def made() -> SimDisk:
     return disk
 
 
-@pytest.mark.parametrize("fate", [Fate.LOST, Fate.KEPT, Fate.CHANCE])
+@pytest.mark.parametrize("fate", [CrashEffect.LOST, CrashEffect.KEPT, CrashEffect.CHANCE])
 def test_a_disk_full_after_any_number_of_bytes_leaves_a_store_that_reopens_whole(fate):
     base = made()
     refusals = 0
     for room in range(0, 60_000, 211):
-        disk = base.after_crash(Fate.KEPT)
+        disk = base.after_crash(CrashEffect.KEPT)
         disk.full_after(room)
         run = Run(disk, Random(room))
         run.go()
@@ -89,12 +89,12 @@ def test_a_disk_full_after_any_number_of_bytes_leaves_a_store_that_reopens_whole
 
 
 @pytest.mark.parametrize("kind", ["fail_sync", "fail_write"])
-@pytest.mark.parametrize("fate", [Fate.LOST, Fate.KEPT, Fate.CHANCE])
+@pytest.mark.parametrize("fate", [CrashEffect.LOST, CrashEffect.KEPT, CrashEffect.CHANCE])
 def test_a_disk_that_fails_once_anywhere_leaves_a_store_that_reopens_whole(kind, fate):
     base = made()
     failures = 0
     for nth in range(1, 260):
-        disk = base.after_crash(Fate.KEPT)
+        disk = base.after_crash(CrashEffect.KEPT)
         run = Run(disk, Random(nth))
         getattr(disk, kind)(nth)
         try:
@@ -108,20 +108,20 @@ def test_a_disk_that_fails_once_anywhere_leaves_a_store_that_reopens_whole(kind,
     assert failures > 100
 
 
-@pytest.mark.parametrize("fate", [Fate.LOST, Fate.KEPT, Fate.CHANCE])
+@pytest.mark.parametrize("fate", [CrashEffect.LOST, CrashEffect.KEPT, CrashEffect.CHANCE])
 def test_a_recovery_that_is_refused_room_or_fails_can_be_tried_again(fate):
     base = made()
     run = Run(base, Random(3))
     run.go()
-    crashed = base.after_crash(Fate.KEPT)
+    crashed = base.after_crash(CrashEffect.KEPT)
     for nth in range(1, 12):
-        disk = crashed.after_crash(Fate.KEPT)
+        disk = crashed.after_crash(CrashEffect.KEPT)
         disk.fail_sync(nth)
         try:
             small_store(disk).recover(Ledger().load)
         except StorePoisoned:
             run.check(disk.crash(fate))
-    disk = crashed.after_crash(Fate.KEPT)
+    disk = crashed.after_crash(CrashEffect.KEPT)
     for name in disk.names():
         if name.startswith("l"):
             disk.lose(name)

@@ -18,7 +18,7 @@ from dray.store.log.checkpoint import Snapshots
 from dray.store.recovery.recovery import Replay
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync
-from dray.testing.desk import Refused
+from dray.testing.desk import RequestFailed
 from dray.testing.storage_workload import Workload
 from dray.testing.torture import Tally, torture_seed
 from tests.crash.test_alarms import (
@@ -121,6 +121,6 @@ def forget_the_last_position(packed):
 )
 def test_a_manager_without_this_defence_is_caught(*, monkeypatch, owner, name, broken):
     monkeypatch.setattr(owner, name, broken)
-    with pytest.raises((AssertionError, DrayError, Refused)) as caught:
+    with pytest.raises((AssertionError, DrayError, RequestFailed)) as caught:
         look_everywhere()
     assert any("see it again" in note for note in caught.value.__notes__)

@@ -8,12 +8,12 @@ import pytest
 
 from dray.manager.disk.queue_files import describe, path_of
 from dray.manager.events import ManagerConfig, Request, SessionOpened
-from dray.manager.turn import Manager
+from dray.manager.turn import QueueManager
 from dray.model.callers import OWNER
 from dray.model.queue import QueueOptions
 from dray.store.lqs import FOLDER, decode, encode, file_name
 from dray.store.store import Store
-from dray.testing.disk import CrashState, Fate, SimDisk, crash_states
+from dray.testing.disk import CrashEffect, CrashState, SimDisk, crash_states
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.stream import Frame
@@ -22,22 +22,22 @@ NOW = 1_700_000_000.0
 ADMIN = f"{FOLDER}/{file_name(2, 'admin_queue$')}"
 
 
-def load(disk: SimDisk) -> tuple[Manager, Store]:
+def load(disk: SimDisk) -> tuple[QueueManager, Store]:
     store = Store(disk, heap_file_bytes=1 << 16, log_bytes=1 << 16, queue_files=True)
-    return Manager.load(store, ManagerConfig(manager_id="a" * 32), NOW), store
+    return QueueManager.load(store, ManagerConfig(manager_id="a" * 32), NOW), store
 
 
-def call(manager: Manager, store: Store, *heads: frames.Head) -> None:
+def call(manager: QueueManager, store: Store, *heads: frames.Head) -> None:
     for number, head in enumerate(heads, 1):
         manager.handle(Request(1, Frame(head, number, memoryview(b""))), NOW)
         store.sync()
 
 
-def queues_of(manager: Manager) -> dict[str, QueueOptions]:
+def queues_of(manager: QueueManager) -> dict[str, QueueOptions]:
     return {queue.name: queue.options for queue in look_into(manager).state.queues}
 
 
-def assert_healed(state: CrashState) -> tuple[Manager, SimDisk]:
+def assert_healed(state: CrashState) -> tuple[QueueManager, SimDisk]:
     """It starts, and every file says what the state says; the next start has nothing to tell."""
     manager, store = load(state.disk)
     store.sync()
@@ -47,7 +47,7 @@ def assert_healed(state: CrashState) -> tuple[Manager, SimDisk]:
         for queue in look_into(manager).state.queues
     }
     assert {name: disk.image(f"{FOLDER}/{name}") for name in disk.names(FOLDER)} == expected
-    after = disk.after_crash(Fate.LOST)
+    after = disk.after_crash(CrashEffect.LOST)
     again, _ = load(after)
     assert again.notices() == []
     assert queues_of(again) == queues_of(manager)
@@ -106,9 +106,9 @@ def test_mending_heals_whenever_the_power_fails(how):
             disk.open(f"{FOLDER}/stray").write(b"mine", 0)
             disk.open(f"{FOLDER}/stray").sync()
             disk.sync_directory(FOLDER)
-    base = disk.after_crash(Fate.KEPT)
+    base = disk.after_crash(CrashEffect.KEPT)
     operations: list = []
-    _, store = load(base.after_crash(Fate.KEPT).recorded(operations))
+    _, store = load(base.after_crash(CrashEffect.KEPT).recorded(operations))
     store.sync()
     for state in crash_states(operations, Random(7), base=base):
         manager, healed = assert_healed(state)

@@ -24,8 +24,8 @@ from dray.manager.notices import Notice, NoticeKind
 from dray.model.queue import QueueOptions
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, Disk
 from dray.store.real_disk import RealDisk
-from dray.testing.desk import Desk, Refused, Sizes
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.desk import Desk, RequestFailed, Sizes
+from dray.testing.disk import CrashEffect, SimDisk
 from dray.testing.storage_model import Known
 from dray.testing.storage_records import Letters, sizes_and_crcs
 from dray.wire import frames
@@ -97,7 +97,7 @@ def records_of(desk: Desk, session: int, name: str) -> Iterator[bytes]:
         head = frames.Receive(number, 0, 0.0, 10, peek=True, select=select, guarded=False)
         try:
             answer, body = desk.ask(session, head)
-        except Refused as refused:
+        except RequestFailed as refused:
             if refused.error == "receive-timeout":
                 return
             if refused.error != "store-corrupt":
@@ -118,7 +118,7 @@ def one_by_one(desk: Desk, session: int, number: int, after: int) -> Iterator[by
         head = frames.Receive(number, 0, 0.0, 1, peek=True, select=select, guarded=False)
         try:
             answer, body = desk.ask(session, head)
-        except Refused as refused:
+        except RequestFailed as refused:
             told = re.search(r"Event 2083: .* position (\d+) .*damaged in [pj]\d+", str(refused))
             if told is None:
                 return
@@ -176,7 +176,7 @@ def in_memory(folder: Path) -> SimDisk:
 
 
 def damaged(disk: SimDisk, name: str, offset: int, data: bytes | None) -> SimDisk:
-    copy = disk.after_crash(Fate.KEPT)
+    copy = disk.after_crash(CrashEffect.KEPT)
     if data is None:
         copy.cut_off(name, offset)
     else:

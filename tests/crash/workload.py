@@ -19,7 +19,7 @@ from dray.store.decisions import LOG_DAMAGED, LOG_LOST
 from dray.store.log.checkpoint import PAIRS
 from dray.store.recovery.recovery import Loss
 from dray.store.syncing import Checkpoint, Sync
-from dray.testing.disk import CrashState, Fate, Operation, SimDisk, crash_states
+from dray.testing.disk import CrashEffect, CrashState, Operation, SimDisk, crash_states
 from tests.unit.store.ledger import Ledger, busy_turn, small_store
 
 BEGUN, ENDED = "begun", "ended"
@@ -138,7 +138,7 @@ class Workload:
 def recorded_workload(rng: Random, turns: int, base: SimDisk | None = None) -> Recording:
     """Work on a copy of `base`, or on an empty disk."""
     recording = Recording(base)
-    disk = SimDisk(rng) if base is None else base.after_crash(Fate.KEPT)
+    disk = SimDisk(rng) if base is None else base.after_crash(CrashEffect.KEPT)
     workload = Workload(rng, disk, recording)
     recording.first_turn = min(recording.states)
     workload.run(turns)
@@ -186,7 +186,7 @@ def flip_what_is_newest(recording: Recording, rng: Random, *, chances: int) -> C
     A killed process leaves everything that it wrote. So nothing that was told may be missing, and
     the damage is refused or named. Gives how often which of it came of that.
     """
-    disk = SimDisk(rng) if recording.base is None else recording.base.after_crash(Fate.KEPT)
+    disk = SimDisk(rng) if recording.base is None else recording.base.after_crash(CrashEffect.KEPT)
     ended = begun = recording.first_turn
     came: Counter[str] = Counter()
     newest: dict[str, tuple[str, range]] = {}
@@ -204,7 +204,7 @@ def flip_what_is_newest(recording: Recording, rng: Random, *, chances: int) -> C
         for _ in range(chances * (4 if told_now else 1) if newest else 0):
             name, place = rng.choice(list(newest.values()))
             offset = rng.choice(place)
-            flipped = disk.after_crash(Fate.KEPT)
+            flipped = disk.after_crash(CrashEffect.KEPT)
             bit = bytes([flipped.image(name)[offset] ^ 1 << rng.randrange(8)])
             flipped.damage(name, offset, bit)
             came[_outcome_of_a_flip(flipped, recording, range(ended, begun + 1))] += 1

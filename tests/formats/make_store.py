@@ -15,7 +15,11 @@ import tempfile
 from pathlib import Path
 from random import Random
 
-from dray.manager.events import LinkUp, Peer, Tick
+from dray.machine import Tick
+from dray.manager.events import (
+    LinkUp,
+    Peer,
+)
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.store.disk import FOLDER_NAME, LOCK_NAME

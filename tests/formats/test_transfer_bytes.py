@@ -26,10 +26,10 @@ GOLDEN = {
     words.Joined("c", "1", 7, 6, ("h", 80, "t")): "9709a163a131070693a16850a174c400",
     words.Joined("c", "1", 7, 6, ("h", 80, "t"), b"d"): "9709a163a131070693a16850a174c40164",
     words.Joined("c", "1", 7, 0): "9709a163a1310700c0c400",
-    words.Refused("c", "no"): "930aa163a26e6f",
-    words.Piece("c", 3, 1): "940ba1630301",
+    words.JoinRefused("c", "no"): "930aa163a26e6f",
+    words.Fragment("c", 3, 1): "940ba1630301",
     words.Farewell("c"): "920ca163",
-    words.Opening("c", "t"): "930da163a174",
+    words.DirectOpening("c", "t"): "930da163a174",
 }
 
 
@@ -72,7 +72,7 @@ def test_what_is_no_message_is_refused(data):
 
 def test_the_page_shows_a_whole_frame():
     body = b"hello"
-    message = words.encode_message(words.Piece("c", 3, crc32c.crc32c(body)))
+    message = words.encode_message(words.Fragment("c", 3, crc32c.crc32c(body)))
     frame = encode_frame(words.Post("", message), 0, len(body)) + body
     text = PAGE.read_text("utf-8")
     drawn = text.split("on a direct connection:")[1].split("```")[1]

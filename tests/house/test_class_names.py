@@ -25,30 +25,6 @@ BOTH_FACES = frozenset(
 )
 """Public classes that `dray` has for threads and `dray.aio` for coroutines, under one name."""
 
-TWICE = frozenset(
-    {
-        "ConfirmationsTaken",
-        "Confirmed",
-        "Fate",
-        "Link",
-        "Manager",
-        "Opening",
-        "Peer",
-        "Piece",
-        "Queue",
-        "Refused",
-        "Resumed",
-        "Session",
-        "Store",
-        "StreamEnded",
-        "Tick",
-        "Wanted",
-        "_Name",
-        "_Taken",
-    }
-)
-"""Names that still have two meanings. This list only shrinks."""
-
 
 def class_names(sources: Mapping[str, str]) -> dict[str, list[str]]:
     """For each name of a class, also of one inside another or in a function, where it is."""
@@ -69,9 +45,7 @@ def test_a_class_name_exists_once():
         for name, paths in class_names(sources).items()
         if len(paths) > (2 if name in BOTH_FACES else 1)
     }
-    new = {name: paths for name, paths in twice.items() if name not in TWICE}
-    assert not new, f"give one of each pair another name: {new}"
-    assert not TWICE - set(twice), "take these names out of TWICE: they exist once now"
+    assert not twice, f"give one of each pair another name: {twice}"
 
 
 def test_a_public_class_has_a_face_of_each_kind():

@@ -20,7 +20,7 @@ from dray.model.limits import RELAY_WINDOW_BYTES
 from dray.model.transfer import TransferState
 from dray.transfer import fetch
 from dray.wire.frames import Post, encode_frame
-from dray.wire.transfer_frames import Opening, encode_message
+from dray.wire.transfer_frames import DirectOpening, encode_message
 from tests.integration.commands import until
 
 pytestmark = pytest.mark.slow
@@ -215,7 +215,7 @@ def test_nobody_gets_in_without_a_token(stage):
     direct = offer.awaited._engine._direct
     until(lambda: isinstance(direct._listener, socket.socket))
     address = direct._listener.getsockname()
-    message = encode_message(Opening("c", "0" * 32))
+    message = encode_message(DirectOpening("c", "0" * 32))
     for said in (
         b"GET / HTTP/1.1\r\nHost: elsewhere\r\n\r\n",
         encode_frame(Post("", message)),

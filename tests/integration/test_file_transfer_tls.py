@@ -20,7 +20,7 @@ from dray.daemon.embedded import EmbeddedDaemon
 from dray.model.transfer import TransferState
 from dray.net.tunnels import answer_in_thread
 from dray.wire.frames import Post, encode_frame
-from dray.wire.transfer_frames import Opening, encode_message
+from dray.wire.transfer_frames import DirectOpening, encode_message
 from tests.integration.commands import until
 
 pytestmark = pytest.mark.slow
@@ -199,7 +199,7 @@ def test_who_speaks_no_tls_is_hung_up_on(secure, source):
     offer = secure.offer_file(source, "reports", fragment_size=FRAGMENT)
     ways = offer.awaited._engine._direct
     until(lambda: isinstance(ways._listener, socket.socket))
-    message = encode_message(Opening("c", "0" * 32))
+    message = encode_message(DirectOpening("c", "0" * 32))
     for said in (b"GET / HTTP/1.1\r\n\r\n", encode_frame(Post("", message))):
         with socket.create_connection(ways._listener.getsockname(), timeout=WITHIN_S) as sock:
             sock.sendall(said)

@@ -22,8 +22,8 @@ from hypothesis.stateful import (
 )
 
 from dray.model.queue import QueueOptions
-from dray.testing.desk import Desk, Refused, Sizes
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.desk import Desk, RequestFailed, Sizes
+from dray.testing.disk import CrashEffect, SimDisk
 from dray.testing.storage_model import Contents, Known
 from dray.testing.storage_records import Letters, sizes_and_crcs
 from dray.wire import frames
@@ -146,7 +146,7 @@ class MessageStore(RuleBasedStateMachine):
         expected = self.contents.available(LARGE)
         try:
             found, _ = self.desk.ask(self.client, head)
-        except Refused:
+        except RequestFailed:
             assert not expected
             return
         key = (found.source, found.sequence)
@@ -194,7 +194,7 @@ class MessageStore(RuleBasedStateMachine):
         self.disk = self.disk.kill()
         self.start()
 
-    @rule(fate=st.sampled_from(Fate))
+    @rule(fate=st.sampled_from(CrashEffect))
     def lose_power(self, fate):
         self.disk = self.disk.crash(fate)
         self.start()

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from dray.machine import Tick
 from dray.model.transfer import TransferState
 from dray.transfer.consumer import CONSUMER, Consumer
 from dray.transfer.copies import PRODUCER, ConsumerCopy
@@ -23,14 +24,13 @@ from dray.transfer.events import (
     Keep,
     Resume,
     StartOver,
-    Store,
     Suspend,
     Tell,
     Terms,
-    Tick,
+    WriteFragment,
 )
 from dray.transfer.producer import Producer
-from dray.wire.transfer_frames import Cancelled, Farewell, Handshake, Joined, Refused, Verified
+from dray.wire.transfer_frames import Cancelled, Farewell, Handshake, Joined, JoinRefused, Verified
 from tests.unit.transfer.events_at_random import (
     consumer_event,
     consumer_state,
@@ -226,7 +226,7 @@ class Walk:
                 self.joined = True
             case Farewell():
                 self.copy = TransferState.DONE
-            case Refused():
+            case JoinRefused():
                 self.is_open = False
         if isinstance(event, Checked):
             self.spoilt = not event.good
@@ -234,7 +234,7 @@ class Walk:
 
     def act(self, effect) -> None:
         match effect:
-            case Store():
+            case WriteFragment():
                 self.stored += 1
             case StartOver():
                 self.stored, self.spoilt = 0, False
@@ -253,7 +253,7 @@ def is_sensible(walk: Walk, event) -> bool:
     heard = event.message if isinstance(event, Heard) else None
     if isinstance(heard, Farewell):
         return walk.published
-    if isinstance(heard, Refused):
+    if isinstance(heard, JoinRefused):
         return not walk.joined
     if isinstance(event, Checked):
         good = event.good or not walk.published

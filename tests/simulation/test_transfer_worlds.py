@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from dray.transfer.consumer import Consumer
-from dray.transfer.events import PieceCame, Store
+from dray.transfer.events import FragmentCame, WriteFragment
 from dray.transfer.producer import Producer
 from dray.transfer.window import Window
 from tests.worlds.transfer_world import TransferWorld
@@ -91,9 +91,9 @@ def test_a_consumer_that_takes_what_is_out_of_order_is_noticed(monkeypatch):
     decide = Consumer.handle
 
     def careless(consumer, event, now):
-        if isinstance(event, PieceCame) and event.number > consumer.expected:
+        if isinstance(event, FragmentCame) and event.number > consumer.expected:
             consumer.expected = event.number + 1
-            return [Store(event.number)]
+            return [WriteFragment(event.number)]
         return decide(consumer, event, now)
 
     monkeypatch.setattr(Consumer, "handle", careless)

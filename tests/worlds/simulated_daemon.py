@@ -14,6 +14,7 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from dray.errors import StoreFull, StorePoisoned
+from dray.machine import Tick
 from dray.manager.events import (
     Answer,
     Body,
@@ -32,10 +33,9 @@ from dray.manager.events import (
     Request,
     SessionClosed,
     SessionOpened,
-    Tick,
 )
 from dray.manager.notices import Notice
-from dray.manager.turn import Manager
+from dray.manager.turn import QueueManager
 from dray.model.callers import OWNER
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
@@ -140,7 +140,7 @@ class SimDaemon:
         self.restarts += 1
         self._latest, self._looked_at = 0.0, self.world.schedule.now
         self.store = opened_store(self.disk, self.world)
-        self.manager = Manager.load(self.store, self._config(), self.now)
+        self.manager = QueueManager.load(self.store, self._config(), self.now)
         self.manager.handle(Reachable(frozenset({Peer(self.name, DEFAULT_PORT)})), self.now)
         self.store.sync()
         self.up = True

@@ -14,7 +14,6 @@ import msgspec
 
 from dray.delivery.backoff import Backoff
 from dray.delivery.events import (
-    Confirmed,
     DeliverySettings,
     Diverged,
     Effect,
@@ -23,6 +22,7 @@ from dray.delivery.events import (
     LinkLost,
     LinkReady,
     Open,
+    OrderAcked,
     PassOver,
     PeerState,
     Refused,
@@ -396,7 +396,7 @@ class Node:
         match effect:
             case Open(question):
                 return OpenStream(stream.stream, stream.queue, question), b""
-            case Confirmed(upto):
+            case OrderAcked(upto):
                 self.append("confirmed", peer, upto)
             case Renewed(sequence_id, judged):
                 self.append("renewed", peer, sequence_id, judged)

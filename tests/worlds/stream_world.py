@@ -17,10 +17,10 @@ import sys
 from dray.delivery.events import (
     Grown,
     Paused,
-    Resumed,
-    Tick,
+    Unpaused,
 )
 from dray.delivery.outgoing import OutgoingStream
+from dray.machine import Tick
 from dray.testing.promises import BrokenPromiseError
 from dray.wire.frames import Head
 from tests.worlds.network import Faults, Link, Schedule
@@ -121,7 +121,7 @@ class StreamWorld:
         if self.unlucky(self.chances.pause):
             node.turn(lambda: node.outgoing(peer, Paused()))
         else:
-            node.turn(lambda: node.outgoing(peer, Resumed()))
+            node.turn(lambda: node.outgoing(peer, Unpaused()))
 
     def run(self) -> str:
         """Live through the troubles, then finish in peace. Gives the digest."""
@@ -156,7 +156,7 @@ class StreamWorld:
                 link.cut()
             if node.up:
                 for peer in node.peers:
-                    node.turn(lambda node=node, peer=peer: node.outgoing(peer, Resumed()))  # type: ignore[misc]
+                    node.turn(lambda node=node, peer=peer: node.outgoing(peer, Unpaused()))  # type: ignore[misc]
 
     def check(self) -> None:
         """Hold every stream against what its clients were told."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from dray.machine import Tick
 from dray.model.transfer import TransferState
 from dray.transfer.consumer import Consumer
 from dray.transfer.discovery import Discovery
@@ -26,24 +27,23 @@ from dray.transfer.events import (
     Checked,
     CheckSource,
     ConsumerEvent,
+    FragmentCame,
     Heard,
-    PieceCame,
     ProducerEffect,
     ProducerEvent,
     Resume,
     Room,
-    SendPiece,
+    SendFragment,
     SourceChecked,
     StartOver,
-    Store,
     Suspend,
     Tell,
     Terms,
-    Tick,
     WayLost,
+    WriteFragment,
 )
 from dray.transfer.producer import Producer
-from dray.wire.transfer_frames import AnyMessage, Cancelled, Handshake, Piece
+from dray.wire.transfer_frames import AnyMessage, Cancelled, Fragment, Handshake
 from tests.worlds.network import chance_of
 
 _STEPS_MAX = 60_000
@@ -262,10 +262,10 @@ class TransferWorld:
             match effect:
                 case Tell(message):
                     self._carry(partial(self._to_consumer, message))
-                case SendPiece(key, number):
+                case SendFragment(key, number):
                     assert self.ends[key].handshakes, "a fragment before any handshake"
                     intact = not chance_of(self.rng, self.faults.damage)
-                    piece = Piece(key, number, int(intact))
+                    piece = Fragment(key, number, int(intact))
                     self._carry(partial(self._to_consumer, piece))
                 case CheckSource(key):
                     self._after(0.5, partial(self._give_producer, SourceChecked(key)))
@@ -277,9 +277,9 @@ class TransferWorld:
 
     def _to_consumer(self, message: AnyMessage) -> None:
         end = self.ends[message.key]
-        if isinstance(message, Piece):
+        if isinstance(message, Fragment):
             size = self.terms.length(message.number)
-            self._give_consumer(end, PieceCame(message.number, size, bool(message.crc)))
+            self._give_consumer(end, FragmentCame(message.number, size, bool(message.crc)))
         else:
             self._give_consumer(end, Heard(message))
 
@@ -296,7 +296,7 @@ class TransferWorld:
                     # That it was cancelled is said on a way that is there, or nobody hears it.
                     carry = self._at_once if isinstance(message, Cancelled) else self._carry
                     carry(partial(self._give_producer, Heard(message)))
-                case Store(number):
+                case WriteFragment(number):
                     assert number == len(end.file), "fragments are written in order"
                     end.file.append(number)
                 case StartOver():

@@ -18,7 +18,7 @@ import sys
 
 from dray.manager.events import ManagerConfig, Peer
 from dray.manager.notices import Notice, NoticeKind
-from dray.manager.turn import Manager
+from dray.manager.turn import QueueManager
 from dray.model.names import DEFAULT_PORT
 from dray.model.queue import QueueOptions
 from dray.testing.inspection import look_into
@@ -243,7 +243,7 @@ class World:
         before = daemon.manager.snapshot()
         store = opened_store(daemon.disk.kill(), self)
         config = ManagerConfig(manager_id="")
-        after = Manager.load(store, config, daemon.now).snapshot()
+        after = QueueManager.load(store, config, daemon.now).snapshot()
         # The visits of peers, which are counted with the incoming streams, are not durable.
         if b"".join(before.state) != b"".join(after.state):
             raise BrokenPromiseError(f"{daemon.name} is not the same after a restart")

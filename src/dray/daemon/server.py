@@ -39,6 +39,7 @@ from dray.daemon.timekeeper import Timekeeper, new_life, new_manager_id
 from dray.daemon.turns import Turns
 from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
 from dray.errors import InvalidConfiguration, ProtocolError
+from dray.machine import Tick
 from dray.manager.events import (
     Answer,
     CloseSession,
@@ -52,10 +53,9 @@ from dray.manager.events import (
     Request,
     SessionClosed,
     SessionOpened,
-    Tick,
 )
 from dray.manager.notices import NoticeKind
-from dray.manager.turn import Manager
+from dray.manager.turn import QueueManager
 from dray.model.callers import ANYONE, NOBODY, Caller
 from dray.model.ids import ManagerId
 from dray.model.names import DEFAULT_PORT
@@ -148,7 +148,7 @@ class Server:
         loop: asyncio.AbstractEventLoop,
         options: ServeOptions,
         *,
-        load: Load = Manager.load,
+        load: Load = QueueManager.load,
         open_disk: Callable[[str], Disk] | None = None,
     ) -> None:
         """Lock and recover the data directory, then listen.

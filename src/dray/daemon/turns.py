@@ -46,6 +46,7 @@ from dray.daemon.roles import Deciding, Performing
 from dray.daemon.sockets.outbox import merged, pin_all, unpin_all
 from dray.daemon.timekeeper import Timekeeper, draw_jitter
 from dray.errors import DrayError, StoreFull, StorePoisoned
+from dray.machine import Tick
 from dray.manager.events import (
     Answer,
     CloseSession,
@@ -57,7 +58,6 @@ from dray.manager.events import (
     LinkSend,
     Request,
     SessionClosed,
-    Tick,
 )
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync

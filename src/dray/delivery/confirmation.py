@@ -142,6 +142,6 @@ CONFIRMATION: Final = (
     Step("kept", "OpenStream", (Outbox.after,), "told"),
     Step("kept", "the turn ends, and the stream is open", (Outbox.after,), "told"),
     Step("told", "connection lost", (), "kept"),
-    Step("told", "ConfirmationsTaken", (Outbox.taken,), "taken"),
+    Step("told", "ConfirmationsAcked", (Outbox.taken,), "taken"),
 )
 """One confirmation at the destination."""

@@ -18,7 +18,6 @@ from collections import deque
 from dray.delivery.durable import DurableStream
 from dray.delivery.events import (
     Backlog,
-    Confirmed,
     DeliverySettings,
     Diverged,
     Effect,
@@ -27,13 +26,13 @@ from dray.delivery.events import (
     LinkReady,
     OlderCopy,
     Open,
+    OrderAcked,
     PassOver,
     PeerForgot,
     PeerState,
     Refused,
     Renewed,
     StreamCounters,
-    Tick,
     Transmit,
 )
 from dray.delivery.frame_size import FrameSize
@@ -41,7 +40,7 @@ from dray.delivery.judgement import Judgement, LifeMark, PeerPosition, Standing,
 from dray.delivery.lineage import Past
 from dray.delivery.refusal import RefusalNote
 from dray.delivery.sequences import renewed_sequence_id
-from dray.machine import Machine
+from dray.machine import Machine, Tick
 from dray.model.limits import WINDOW_FRAMES_MIN
 
 
@@ -192,7 +191,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         return self.ask(event, now)
 
     def pause(self, _event: object, _now: float) -> list[Effect]:
-        """Send nothing any more; there is no deadline until Resumed."""
+        """Send nothing any more; there is no deadline until Unpaused."""
         self._paused = True
         self._resend_at = None
         return []
@@ -227,7 +226,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         return []
 
     def take_order_ack(self, peer: PeerState | Refused, now: float) -> list[Effect]:
-        """Confirmed; begin the resend schedule anew, and fill the window."""
+        """OrderAcked; begin the resend schedule anew, and fill the window."""
         self._confirmed = upto = self.base + peer.upto
         in_flight = self._flight_bytes
         self.refusals.acknowledged()
@@ -239,13 +238,13 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         if self._flight or self._passed > upto:
             self._arm(now)
         self.counters = self.counters._replace(last_ack=peer.upto, last_ack_time=now)
-        return [Confirmed(upto), *self.fill_window(peer, now)]
+        return [OrderAcked(upto), *self.fill_window(peer, now)]
 
     def take_earlier_answer(self, peer: PeerState | Refused, now: float) -> list[Effect]:
-        """Confirmed, and nothing else: what was acknowledged once stays acknowledged."""
+        """OrderAcked, and nothing else: what was acknowledged once stays acknowledged."""
         self._confirmed = upto = self.base + peer.upto
         self.counters = self.counters._replace(last_ack=peer.upto, last_ack_time=now)
-        return [Confirmed(upto)]
+        return [OrderAcked(upto)]
 
     def open_and_fill_window(self, peer: PeerState, now: float) -> list[Effect]:
         """Open the stream and fill the window."""
@@ -263,7 +262,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         return [PeerForgot(peer.sequence_id, peer.upto), *self.fill_window(peer, now)]
 
     def open_older_copy(self, peer: PeerState, now: float) -> list[Effect]:
-        """OlderCopy, Confirmed if the peer has more, Renewed; open the stream."""
+        """OlderCopy, OrderAcked if the peer has more, Renewed; open the stream."""
         effects = self._older_copy(peer, now)
         self._open()
         return effects
@@ -401,7 +400,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         delivered = self._verdict(peer).delivered
         if delivered > self._position():
             self._confirmed = delivered
-            effects.append(Confirmed(delivered))
+            effects.append(OrderAcked(delivered))
         return [*effects, self._renewal(peer, now)]
 
     def _verdict(self, peer: PeerState | Refused) -> Judgement:

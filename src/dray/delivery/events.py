@@ -10,6 +10,7 @@ import msgspec
 
 from dray.delivery.judgement import NOWHERE, LifeMark, PeerPosition
 from dray.delivery.lineage import Past
+from dray.machine import Tick
 from dray.model.ids import Life
 from dray.model.limits import (
     BATCH_MESSAGES_MAX,
@@ -96,15 +97,11 @@ class Paused(NamedTuple):
     """Send nothing until resumed."""
 
 
-class Resumed(NamedTuple):
+class Unpaused(NamedTuple):
     """Go on."""
 
 
-class Tick(NamedTuple):
-    """The deadline may have come."""
-
-
-Event = LinkReady | LinkLost | PeerState | Refused | Invited | Grown | Paused | Resumed | Tick
+Event = LinkReady | LinkLost | PeerState | Refused | Invited | Grown | Paused | Unpaused | Tick
 
 
 class Open(NamedTuple):
@@ -130,7 +127,7 @@ class PassOver(NamedTuple):
     upto: int
 
 
-class Confirmed(NamedTuple):
+class OrderAcked(NamedTuple):
     """The peer has all up to a lookup id: append the fact, remove them, call `acknowledged`."""
 
     upto: int
@@ -174,7 +171,7 @@ class Resolved(NamedTuple):
     """A person has decided what becomes of a stream that had diverged."""
 
 
-Effect = Open | Transmit | PassOver | Confirmed | Diverged | OlderCopy | PeerForgot | Renewed
+Effect = Open | Transmit | PassOver | OrderAcked | Diverged | OlderCopy | PeerForgot | Renewed
 Happened = Event | Diverged | Resolved
 """All that moves a stream: events, and the facts that change its conversation."""
 

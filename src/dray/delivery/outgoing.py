@@ -44,12 +44,11 @@ from dray.delivery.events import (
     PeerState,
     Refused,
     Resolved,
-    Resumed,
     StreamCondition,
     StreamSnapshot,
-    Tick,
+    Unpaused,
 )
-from dray.machine import Transition, always, nothing, on
+from dray.machine import Tick, Transition, always, nothing, on
 
 _S = ConversationState
 _NO_LINK, _SILENT, _ASKED = _S.NO_LINK, _S.SILENT, _S.ASKED
@@ -96,11 +95,11 @@ OUTGOING: Final[tuple[Transition, ...]] = (
     on(_EVERY, Invited, always, nothing),
     # A person holds the stream, and lets it go on.
     on(_EVERY, Paused, always, _C.pause),
-    on(_SILENT, Resumed, _C.has_reason_to_ask, _C.resume_and_ask, _ASKED),
-    on(_REFUSED, Resumed, always, _C.resume_and_ask, _ASKED),
-    on(_ASKED, Resumed, always, _C.resume_and_wait),
-    on(_OPEN, Resumed, always, _C.resume_and_fill_window),
-    on((_NO_LINK, _SILENT, _DIVERGED), Resumed, always, _C.resume),
+    on(_SILENT, Unpaused, _C.has_reason_to_ask, _C.resume_and_ask, _ASKED),
+    on(_REFUSED, Unpaused, always, _C.resume_and_ask, _ASKED),
+    on(_ASKED, Unpaused, always, _C.resume_and_wait),
+    on(_OPEN, Unpaused, always, _C.resume_and_fill_window),
+    on((_NO_LINK, _SILENT, _DIVERGED), Unpaused, always, _C.resume),
     # The deadline.
     on((_ASKED, _REFUSED), Tick, _C.is_due, _C.ask_again, _ASKED),
     on(_OPEN, Tick, _C.is_due, _C.go_back),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dray.manager.disk.queue_files import FollowedFiles
     from dray.manager.events import ManagerConfig
     from dray.manager.notices import Notices
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.state.ledger import Ledger
     from dray.manager.state.state import State
     from dray.store.store import Store
@@ -90,7 +90,7 @@ class Context:
         if self._files is not None:
             self._files.follow(fact)
 
-    def touch(self, queue: Queue) -> None:
+    def touch(self, queue: StoredQueue) -> None:
         """Note that waiting receivers, or the queue's stream, may go on."""
         self.follow_up.touched[queue.number] = queue
 

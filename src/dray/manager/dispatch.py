@@ -139,7 +139,7 @@ class Subjects:
             frames.OpenStream: partial(arrivals.handle_open_stream, self.sources, self.strangers),
             frames.Passed: partial(arrivals.handle_passed, context),
             frames.EndStream: partial(end_of_stream.handle_end_stream, self.sources, self.holes),
-            frames.ConfirmationsTaken: partial(confirmations.handle_taken, self.sources),
+            frames.ConfirmationsAcked: partial(confirmations.handle_taken, self.sources),
             frames.RepairAnswer: partial(repairs.handle_answer, self.holes),
             **_bound(_RELAY, self.relay),
         }

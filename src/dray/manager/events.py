@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from dray.machine import Tick
 from dray.model.callers import Caller
 from dray.model.limits import (
     IDLE_TRANSACTION_S,
@@ -78,10 +79,6 @@ class Reachable(NamedTuple):
     """Under which addresses this manager itself can be reached."""
 
     addresses: frozenset[Peer]
-
-
-class Tick(NamedTuple):
-    """The deadline has come, or may have."""
 
 
 Event = SessionOpened | SessionClosed | Request | LinkUp | LinkDown | LinkFrame | Reachable | Tick

@@ -8,7 +8,7 @@ from dray.model.classes import QueueKind
 
 if TYPE_CHECKING:
     from dray.delivery.incoming import StreamKey
-    from dray.manager.queue.queues import Queue, QueueTable
+    from dray.manager.queue.queues import QueueTable, StoredQueue
 
 
 class FollowUp:
@@ -16,7 +16,7 @@ class FollowUp:
 
     def __init__(self, queues: QueueTable) -> None:
         """Begin with what a start leaves: any sub-queue may have lost its last use."""
-        self.touched: dict[int, Queue] = {}
+        self.touched: dict[int, StoredQueue] = {}
         """Queues in which something became available during this turn."""
         self.to_tell: dict[StreamKey, None] = {}
         """Streams whose sources have news; they are told last in a turn, after any order ack."""

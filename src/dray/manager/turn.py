@@ -15,6 +15,7 @@ import msgspec
 from dray.delivery.events import DeliverySettings, Paused
 from dray.delivery.lineage import next_life
 from dray.errors import DrayError, InvalidArgument, ProtocolError, StorePoisoned
+from dray.machine import Tick
 from dray.manager.change import sub_queues
 from dray.manager.change.compaction import Compactor
 from dray.manager.change.expiry import expire
@@ -36,7 +37,6 @@ from dray.manager.events import (
     Request,
     SessionClosed,
     SessionOpened,
-    Tick,
 )
 from dray.manager.facts import AnyFact, LifeBegan, ManagerNamed, encode_fact
 from dray.manager.incoming import arrivals
@@ -44,7 +44,7 @@ from dray.manager.notices import Notice, NoticeKind, Notices
 from dray.manager.peers import confirmations, repairs
 from dray.manager.queue.accounts import Account
 from dray.manager.queue.part_records import find_parts
-from dray.manager.queue.queues import Queue
+from dray.manager.queue.queues import StoredQueue
 from dray.manager.queue.system import created_at_birth
 from dray.manager.requests import (
     admin,
@@ -66,7 +66,7 @@ from dray.wire import frames
 _WAITING = (frames.Receive, frames.LargeReceive, frames.ReceiveTransaction)
 
 
-class Manager:
+class QueueManager:
     """One queue manager over one store."""
 
     def __init__(self, state: State, store: Store, config: ManagerConfig, now: float) -> None:
@@ -91,7 +91,7 @@ class Manager:
         return FilesReport() if self._files is None else self._files.report
 
     @classmethod
-    def load(cls, store: Store, config: ManagerConfig, now: float) -> Manager:
+    def load(cls, store: Store, config: ManagerConfig, now: float) -> QueueManager:
         """Recover from the store, or name a new one. The caller syncs before it says anything."""
         recovered: list[State] = []
 
@@ -116,7 +116,7 @@ class Manager:
         if state.quotas_set is None:
             state.ledger.limits[Account.COMPUTER] = config.quota
             state.ledger.limits[Account.JOURNAL] = config.journal_quota
-        damaged: list[tuple[Queue, list[bytes]]] = []
+        damaged: list[tuple[StoredQueue, list[bytes]]] = []
         for queue in state.queues:
             if queue.stream is None:
                 damaged.append((queue, find_parts(store, queue, state.arrival_routes)))

@@ -43,7 +43,7 @@ from dray.wire.record import HEADER_BYTES, RecordHeader, read_header
 if TYPE_CHECKING:
     from dray.large.join import Assembly
     from dray.manager.queue.accounts import Account
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.state.state import State
 
 Told = Callable[[int, int], object]
@@ -303,7 +303,7 @@ def _check_large(offline: Offline, findings: Findings, damaged: set[tuple[str, i
                 findings.large_messages += 1
 
 
-def _digest_fits(offline: Offline, queue: Queue, assembly: Assembly) -> bool:
+def _digest_fits(offline: Offline, queue: StoredQueue, assembly: Assembly) -> bool:
     try:
         control = read_control(_body(offline, queue, assembly.trailer))
     except (DrayError, msgspec.MsgspecError):
@@ -317,7 +317,7 @@ def _digest_fits(offline: Offline, queue: Queue, assembly: Assembly) -> bool:
     return control.digest == digest.digest() and control.size == size
 
 
-def _body(offline: Offline, queue: Queue, lookup_id: int) -> memoryview:
+def _body(offline: Offline, queue: StoredQueue, lookup_id: int) -> memoryview:
     packed = queue.index.find(lookup_id)
     assert packed is not None, "the assembly was made of what is in the queue"
     record = offline.heap.read(unpack(packed).extent)

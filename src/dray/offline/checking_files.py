@@ -16,7 +16,7 @@ from dray.store.manifest import MANIFEST_NAME, is_own_name, read_manifest, verif
 from dray.store.recovery.survey import Sight, look
 
 if TYPE_CHECKING:
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.offline.findings import Findings
     from dray.offline.stopped import Offline
     from dray.store.reading import ReadOnlyDisk
@@ -85,7 +85,7 @@ def check_audit(path: Path, findings: Findings) -> None:
 
 
 def _check_queue_file(
-    offline: Offline, queue: Queue, files: frozenset[str], findings: Findings
+    offline: Offline, queue: StoredQueue, files: frozenset[str], findings: Findings
 ) -> None:
     name = f"{FOLDER}/{file_name(queue.number, path_of(queue))}"
     event = EVENTS.get(queue.number)

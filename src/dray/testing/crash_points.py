@@ -58,7 +58,7 @@ class _Picture:
         self.unsynced.clear()
 
 
-class _Name(NamedTuple):
+class _NameChange(NamedTuple):
     """A change of a folder: `picture` under `name`, or nothing; `gone` is what it was called."""
 
     name: str
@@ -71,7 +71,7 @@ class CrashPoint(NamedTuple):
 
     done: int
     names: dict[str, _Picture]
-    unsynced_names: list[_Name]
+    unsynced_names: list[_NameChange]
     pictures: list[_Picture]
 
     @property
@@ -145,7 +145,7 @@ class _Recorded:
     def __init__(self, base: SimDisk | None) -> None:
         self._names: dict[str, _Picture] = {}
         self._durable: dict[str, _Picture] = {}
-        self._unsynced: list[_Name] = []
+        self._unsynced: list[_NameChange] = []
         for folder in ("", "lqs", "quarantine") if base is not None else ():
             for plain in base.names(folder) if base is not None else ():
                 name = f"{folder}/{plain}" if folder else plain
@@ -170,7 +170,7 @@ class _Recorded:
         verb, name = operation.verb, operation.name
         match verb:
             case "create":
-                self._rename(_Name(name, self._names.get(name) or _Picture()))
+                self._rename(_NameChange(name, self._names.get(name) or _Picture()))
             case "write":
                 self._names[name].write(_Change(operation.offset, operation.data))
             case "resize":
@@ -180,13 +180,13 @@ class _Recorded:
             case "sync_directory":
                 self._sync_names(name)
             case "rename":
-                self._rename(_Name(operation.other, self._names[name], gone=name))
+                self._rename(_NameChange(operation.other, self._names[name], gone=name))
             case "remove":
-                self._rename(_Name(name, None))
+                self._rename(_NameChange(name, None))
             case _:
                 assert verb == "mark", f"nobody knows what {verb} does to a disk"
 
-    def _rename(self, change: _Name) -> None:
+    def _rename(self, change: _NameChange) -> None:
         _rename(self._names, change)
         self._unsynced.append(change)
 
@@ -250,7 +250,7 @@ def _put(disk: SimDisk, name: str, data: bytearray, size: int) -> None:
     file.sync()
 
 
-def _rename(names: dict[str, _Picture], change: _Name) -> None:
+def _rename(names: dict[str, _Picture], change: _NameChange) -> None:
     if change.gone:
         names.pop(change.gone, None)
     if change.picture is not None:
@@ -259,7 +259,7 @@ def _rename(names: dict[str, _Picture], change: _Name) -> None:
         names.pop(change.name, None)
 
 
-def _in_folder(change: _Name, folder: str) -> bool:
+def _in_folder(change: _NameChange, folder: str) -> bool:
     return folder in (
         change.name.rpartition("/")[0],
         (change.gone or change.name).rpartition("/")[0],

@@ -23,7 +23,7 @@ from dray.manager.events import (
     SessionClosed,
     SessionOpened,
 )
-from dray.manager.turn import Manager
+from dray.manager.turn import QueueManager
 from dray.model.callers import OWNER
 from dray.model.queue import QueueInfo
 from dray.store.disk import Disk
@@ -49,7 +49,7 @@ class Sizes(NamedTuple):
     express_bytes: int = 6 << 10
 
 
-class Refused(Exception):  # noqa: N818 - it is an answer
+class RequestFailed(Exception):  # noqa: N818 - it is an answer
     """The manager answered Failed."""
 
     def __init__(self, failed: frames.Failed) -> None:
@@ -81,7 +81,7 @@ class Desk:
         )
         config = ManagerConfig(manager_id=MANAGER_ID, name="torture", low_water_bytes=0)
         self.now = NOW
-        self.manager = Manager.load(self.store, config, self.now)
+        self.manager = QueueManager.load(self.store, config, self.now)
         self.dialled: list[Dial] = []
         self.sent: list[LinkSend] = []
         self._sessions = 0
@@ -115,20 +115,20 @@ class Desk:
         return session, welcome
 
     def ask(self, session: int, head: frames.Head, body: bytes = b"") -> tuple[frames.Head, bytes]:
-        """The answer to a request that is answered at once; raises `Refused`."""
+        """The answer to a request that is answered at once; raises `RequestFailed`."""
         answer = self.say(session, head, body)
         if answer is None:
             raise BrokenPromiseError(f"{type(head).__name__} was not answered")
         return answer.head, self.body_of(answer)
 
     def say(self, session: int, head: frames.Head, body: bytes = b"") -> Answer | None:
-        """Send a frame; the answer, if there is one. Raises `Refused`."""
+        """Send a frame; the answer, if there is one. Raises `RequestFailed`."""
         self._requests += 1
         frame = Frame(head, self._requests, memoryview(body))
         for effect in self.handle(Request(session, frame)):
             if isinstance(effect, Answer) and effect.session == session:
                 if isinstance(effect.head, frames.Failed):
-                    raise Refused(effect.head)
+                    raise RequestFailed(effect.head)
                 return effect
         return None
 
@@ -157,7 +157,7 @@ class Desk:
         head = frames.Receive(queue, transaction, 0.0, count, peek=peek, guarded=False)
         try:
             answer, body = self.ask(session, head)
-        except Refused as refused:
+        except RequestFailed as refused:
             if refused.error == "receive-timeout":
                 return []
             raise
@@ -173,7 +173,7 @@ def refused_exactly(wanted: str) -> Iterator[None]:
     """
     try:
         yield
-    except Refused as refused:
+    except RequestFailed as refused:
         if not wanted or wanted not in str(refused):
             raise BrokenPromiseError(f"refused: {refused}; expected was {wanted!r}") from refused
     else:

@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 from dray.errors import StoreCorrupt, StoreFull, StoreLocked, StorePoisoned
 from dray.store.disk import MESSAGE_FILE_UNREADABLE, ReadableBuffer
-from dray.testing.inode import Fate, Inode, patch
+from dray.testing.inode import CrashEffect, Inode, patch
 
-__all__ = ["CrashState", "Fate", "Operation", "SimDisk", "SimFile", "crash_states"]
+__all__ = ["CrashEffect", "CrashState", "Operation", "SimDisk", "SimFile", "crash_states"]
 
 
 class Operation(NamedTuple):
@@ -212,20 +212,20 @@ class SimDisk:
 
     # ------------------------------------------------------------------- deaths and damage
 
-    def crash(self, fate: Fate = Fate.CHANCE) -> SimDisk:
+    def crash(self, fate: CrashEffect = CrashEffect.CHANCE) -> SimDisk:
         """Fail the power: the disk as it is found afterwards. This one is dead from now on."""
         after = self.after_crash(fate)
         self._dead = True
         return after
 
-    def after_crash(self, fate: Fate = Fate.CHANCE) -> SimDisk:
+    def after_crash(self, fate: CrashEffect = CrashEffect.CHANCE) -> SimDisk:
         """Say what would be found if the power failed now; this disk lives on."""
         after = SimDisk(self._rng, capacity=self._capacity)
         names = dict(self._durable_names)
         for change in self._unsynced_names:
-            if fate is Fate.CHANCE and self._rng.randrange(2):
+            if fate is CrashEffect.CHANCE and self._rng.randrange(2):
                 continue
-            if fate is not Fate.LOST:
+            if fate is not CrashEffect.LOST:
                 _rename(names, change)
         for name, inode in sorted(names.items()):
             after._names[name] = inode.after_crash(fate, self._rng)
@@ -358,7 +358,7 @@ class CrashState(NamedTuple):
     """The disk after a power failure behind the first `done` operations of a recording."""
 
     done: int
-    fate: Fate
+    fate: CrashEffect
     disk: SimDisk
 
 
@@ -375,11 +375,16 @@ def crash_states(
     random subsets with random tears. The recording began on `base`, which is left as it is, or on
     an empty disk.
     """
-    disk = SimDisk(rng) if base is None else base.after_crash(Fate.KEPT)
-    fates = [Fate.LOST, Fate.KEPT, Fate.TORN_LAST, *[Fate.CHANCE] * chances]
+    disk = SimDisk(rng) if base is None else base.after_crash(CrashEffect.KEPT)
+    effects = [
+        CrashEffect.LOST,
+        CrashEffect.KEPT,
+        CrashEffect.TORN_LAST,
+        *[CrashEffect.CHANCE] * chances,
+    ]
     for done, operation in enumerate(operations, 1):
         disk.replay(operation)
-        for fate in fates:
+        for fate in effects:
             yield CrashState(done, fate, disk.after_crash(fate))
 
 

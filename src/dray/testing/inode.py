@@ -16,7 +16,7 @@ SECTOR: Final = 512
 _LOST, _KEPT, _TORN = range(3)
 
 
-class Fate(Enum):
+class CrashEffect(Enum):
     """What a crash does to what was not synced."""
 
     LOST = "all of it is gone"
@@ -57,7 +57,7 @@ class Inode:
                 self._make_durable(change)
             self.unsynced.clear()
 
-    def after_crash(self, fate: Fate, rng: Random) -> Inode:
+    def after_crash(self, fate: CrashEffect, rng: Random) -> Inode:
         """Say what is found after a power failure; this one stays as it is."""
         survivor = Inode()
         survivor.durable = bytearray(self.durable)
@@ -104,13 +104,13 @@ def patch(image: bytearray, data: bytes, offset: int) -> int:
 
 
 def _survivors(
-    changes: list[_Write | _Resize], fate: Fate, rng: Random
+    changes: list[_Write | _Resize], fate: CrashEffect, rng: Random
 ) -> Iterator[_Write | _Resize]:
-    if fate is Fate.LOST:
+    if fate is CrashEffect.LOST:
         return
     for number, change in enumerate(changes, 1):
-        torn = fate is Fate.TORN_LAST and number == len(changes)
-        chance = rng.randrange(3) if fate is Fate.CHANCE else _KEPT
+        torn = fate is CrashEffect.TORN_LAST and number == len(changes)
+        chance = rng.randrange(3) if fate is CrashEffect.CHANCE else _KEPT
         if isinstance(change, _Write) and (torn or chance == _TORN):
             yield from _torn(change, rng)
         elif chance != _LOST:

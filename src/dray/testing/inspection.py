@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from dray.manager.state.ledger import Ledger
     from dray.manager.state.state import State
     from dray.manager.transactions.open_transaction import OpenTransaction
-    from dray.manager.turn import Manager
+    from dray.manager.turn import QueueManager
     from dray.manager.untold_ends import UntoldEnds
 
 
 class Inside:
     """A manager, looked into. Nothing but `record` changes anything."""
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: QueueManager) -> None:
         """Look into `manager`."""
         self._context = manager._context  # noqa: SLF001 - looked at from outside, on purpose
         self._subjects = manager._subjects  # noqa: SLF001 - likewise
@@ -96,6 +96,6 @@ class Inside:
         self._context.begin_turn(now)
 
 
-def look_into(manager: Manager) -> Inside:
+def look_into(manager: QueueManager) -> Inside:
     """See a manager from inside."""
     return Inside(manager)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from dray.manager.events import LinkFrame, LinkSend, LinkUp
-from dray.manager.events import Peer as Address
+from dray.manager.events import LinkFrame, LinkSend, LinkUp, Peer
 from dray.model.classes import MessageClass
 from dray.testing.desk import PEER_ID, Desk
 from dray.testing.promises import BrokenPromiseError
@@ -28,7 +27,7 @@ REPEATS, CONFIRMS = 0.2, 0.5
 """How often it says something twice, and tells what became of a message."""
 
 
-class Peer:
+class StoragePeer:
     """What it does to one life of the manager."""
 
     def __init__(  # noqa: PLR0917 - it sits at the same desk as the workload
@@ -111,7 +110,7 @@ class Peer:
         if self._rng.random() < CONFIRMS:
             self._confirm(sent.peer, head.stream)
 
-    def _confirm(self, address: Address, stream: int) -> None:
+    def _confirm(self, address: Peer, stream: int) -> None:
         """Tell what became of some messages, and again of all before."""
         known = self._recording.known
         said = {number for number, _ in known.told}

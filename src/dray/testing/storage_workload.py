@@ -15,14 +15,14 @@ from collections.abc import Callable
 from random import Random
 
 from dray.errors import StoreFull
-from dray.manager.events import Tick
+from dray.machine import Tick
 from dray.model.classes import MessageClass
 from dray.model.ids import ManagerId, join_id
 from dray.model.queue import QueueOptions
 from dray.store.disk import File
 from dray.store.syncing import Checkpoint, Sync
-from dray.testing.desk import MANAGER_ID, Desk, Refused, Seen, refused_exactly
-from dray.testing.disk import Fate, Operation, SimDisk
+from dray.testing.desk import MANAGER_ID, Desk, RequestFailed, Seen, refused_exactly
+from dray.testing.disk import CrashEffect, Operation, SimDisk
 from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_consequences import (
     ACKNOWLEDGMENTS,
@@ -44,7 +44,7 @@ from dray.testing.storage_consequences import (
     Consequences,
 )
 from dray.testing.storage_model import Contents, Gathered, Key
-from dray.testing.storage_peer import Peer
+from dray.testing.storage_peer import StoragePeer
 from dray.testing.storage_recording import BEGUN, ENDED, Recording
 from dray.testing.storage_records import Letters, sizes_and_crcs
 from dray.wire import frames
@@ -89,7 +89,7 @@ class Workload:
         self._contents.turn += 1
         recording.turns[self._contents.turn] = self._contents.frozen()
         self._desk = Desk(self._disk, recording.sizes)
-        self._peer = Peer(rng, self._desk, recording, self._contents, self._follow)
+        self._peer = StoragePeer(rng, self._desk, recording, self._contents, self._follow)
         self._begin()
         self._client, first_number = self._welcomed()
         self._letters = Letters(rng, recording.known, first_number)
@@ -329,7 +329,7 @@ class Workload:
         head = frames.LargeReceive(self._numbers[LARGE], transaction.number, 0.0)
         try:
             found, _ = self._desk.ask(transaction.session, head)
-        except Refused as refused:
+        except RequestFailed as refused:
             if refused.error != "receive-timeout":
                 raise BrokenPromiseError(f"{LARGE} was refused: {refused}") from refused
             return False
@@ -463,7 +463,7 @@ class Workload:
 
 def record_life(rng: Random, turns: int, recording: Recording) -> Recording:
     """Let a manager live for so many turns, on a copy of the recording's base if it has one."""
-    disk = SimDisk(rng) if recording.base is None else recording.base.after_crash(Fate.KEPT)
+    disk = SimDisk(rng) if recording.base is None else recording.base.after_crash(CrashEffect.KEPT)
     workload = Workload(rng, disk, recording)
     workload.run(turns)
     workload.close()

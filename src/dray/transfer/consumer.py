@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.machine import Transition, always, but, nothing, on
+from dray.machine import Tick, Transition, always, but, nothing, on
 from dray.model.transfer import TransferState
 from dray.transfer.events import (
     Begin,
@@ -20,12 +20,11 @@ from dray.transfer.events import (
     Checked,
     ConsumerEffect,
     ConsumerEvent,
+    FragmentCame,
     Heard,
-    PieceCame,
     Resume,
     Stirred,
     Suspend,
-    Tick,
     WayLost,
 )
 from dray.transfer.fetch import ASKING, ConsumerState, Fetch, Said
@@ -33,7 +32,7 @@ from dray.wire.transfer_frames import (
     Cancelled,
     Farewell,
     Joined,
-    Refused,
+    JoinRefused,
     Resumed,
     Suspended,
 )
@@ -72,15 +71,15 @@ CONSUMER: Final[tuple[Transition, ...]] = (
     on((_HANDSHAKE, _HELD_THERE), Joined, _C.misses_fragments, _C.ask, _RECEIVING),
     on((_HANDSHAKE, _HELD_THERE), Joined, always, _C.check, _CHECKING),
     on((_IDLE, _CHECKING, _TELLING, _HELD_HERE), Joined, always, nothing),
-    on(_RECEIVING, PieceCame, _C.came_before, _C.acknowledge),
-    on(_RECEIVING, PieceCame, _C.is_behind_known_gap, nothing),
-    on(_RECEIVING, PieceCame, _C.is_of_no_use, _C.ask_for_expected),
-    on(_RECEIVING, PieceCame, _C.is_last, _C.take_last_fragment, _CHECKING),
-    on(_RECEIVING, PieceCame, always, _C.take_fragment),
-    on(_HELD_HERE, PieceCame, always, _C.tell_held),
+    on(_RECEIVING, FragmentCame, _C.came_before, _C.acknowledge),
+    on(_RECEIVING, FragmentCame, _C.is_behind_known_gap, nothing),
+    on(_RECEIVING, FragmentCame, _C.is_of_no_use, _C.ask_for_expected),
+    on(_RECEIVING, FragmentCame, _C.is_last, _C.take_last_fragment, _CHECKING),
+    on(_RECEIVING, FragmentCame, always, _C.take_fragment),
+    on(_HELD_HERE, FragmentCame, always, _C.tell_held),
     # The producer goes on, and its word of that was lost.
-    on(_HELD_THERE, PieceCame, always, _C.shake_hands, _HANDSHAKE),
-    on((_IDLE, _HANDSHAKE, _CHECKING, _SPOILED, _TELLING), PieceCame, always, nothing),
+    on(_HELD_THERE, FragmentCame, always, _C.shake_hands, _HANDSHAKE),
+    on((_IDLE, _HANDSHAKE, _CHECKING, _SPOILED, _TELLING), FragmentCame, always, nothing),
     on(_CHECKING, Checked, _C.is_good, _C.tell_verified, _TELLING),
     on(_CHECKING, Checked, _C.may_fetch_again, _C.tell_spoiled, _SPOILED),
     on(_CHECKING, Checked, always, _C.end_corrupt, _S.FAILED),
@@ -98,8 +97,8 @@ CONSUMER: Final[tuple[Transition, ...]] = (
     on(but(_OPEN, *_HELD), Resume, always, nothing),
     on(_RECEIVING, WayLost, always, _C.shake_hands, _HANDSHAKE),
     on(but(_OPEN, _RECEIVING), WayLost, always, nothing),
-    on(_HANDSHAKE, Refused, _C.never_joined, _C.end_refused, _S.FAILED),
-    on(_OPEN, Refused, always, nothing),
+    on(_HANDSHAKE, JoinRefused, _C.never_joined, _C.end_refused, _S.FAILED),
+    on(_OPEN, JoinRefused, always, nothing),
     on(_OPEN, Cancel, always, _C.cancel, _S.CANCELLED),
     on(_OPEN, Cancelled, _C.names_error, _C.end_failed, _S.FAILED),
     on(_OPEN, Cancelled, always, _C.end_cancelled, _S.CANCELLED),
@@ -132,7 +131,7 @@ class Consumer(Fetch):
             self._alive(now)
             # What only a consumer says is not meant for this end.
             return super().handle(event.message, now) if isinstance(event.message, Said) else []
-        if isinstance(event, PieceCame):
+        if isinstance(event, FragmentCame):
             self._heard_at = now
         return super().handle(event, now)
 

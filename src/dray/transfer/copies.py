@@ -12,7 +12,7 @@ import enum
 from typing import Final
 
 from dray.errors import DrayError, from_code
-from dray.machine import Machine, Transition, always, but, nothing, on
+from dray.machine import Machine, Tick, Transition, always, but, nothing, on
 from dray.model.transfer import TransferState
 from dray.transfer.discovery import Discovery
 from dray.transfer.events import (
@@ -22,13 +22,12 @@ from dray.transfer.events import (
     ProducerEffect,
     Resume,
     Room,
-    SendPiece,
+    SendFragment,
     SourceBroke,
     SourceChecked,
     Suspend,
     Tell,
     Terms,
-    Tick,
     WayLost,
 )
 from dray.transfer.window import Window
@@ -38,7 +37,7 @@ from dray.wire.transfer_frames import (
     Farewell,
     Handshake,
     Joined,
-    Refused,
+    JoinRefused,
     Resumed,
     Spoiled,
     Suspended,
@@ -159,11 +158,11 @@ class ConsumerCopy(Machine[CopyState, _Occasion, ProducerEffect]):
         return [Tell(_cancelled(self.key, self._offer.error))]
 
     def refuse(self, _event: object, now: float) -> list[ProducerEffect]:
-        """Refused."""
+        """JoinRefused."""
         sentence = "the offer is over"
         if self._offer.ended is None:
             sentence = self._offer.discovery.refusal(now)
-        return [Tell(Refused(self.key, sentence))]
+        return [Tell(JoinRefused(self.key, sentence))]
 
     def admit_held(self, _event: object, now: float) -> list[ProducerEffect]:
         """Keep, Suspended."""
@@ -209,8 +208,8 @@ class ConsumerCopy(Machine[CopyState, _Occasion, ProducerEffect]):
         return []
 
     def send_fragment(self, _event: object, _now: float) -> list[ProducerEffect]:
-        """SendPiece."""
-        return [SendPiece(self.key, self.window.take())]
+        """SendFragment."""
+        return [SendFragment(self.key, self.window.take())]
 
     def check_source(self, _event: object, _now: float) -> list[ProducerEffect]:
         """CheckSource."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dray.errors import DrayError
+from dray.machine import Tick
 from dray.wire.transfer_frames import AnyMessage
 
 
@@ -33,12 +34,12 @@ class Terms(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """A message of the other end came; a fragment comes as PieceCame instead."""
+    """A message of the other end came; a fragment comes as FragmentCame."""
 
     message: AnyMessage
 
 
-class PieceCame(NamedTuple):
+class FragmentCame(NamedTuple):
     """A fragment came; `intact` says that its CRC32C fits."""
 
     number: int
@@ -102,15 +103,11 @@ class Begin(NamedTuple):
     """Begin to ask for the file."""
 
 
-class Tick(NamedTuple):
-    """The time has come."""
-
-
 ProducerEvent = (
     Heard | Room | WayLost | Suspend | Resume | Cancel | SourceChecked | SourceBroke | Tick
 )
 ConsumerEvent = (
-    Begin | Heard | PieceCame | Stirred | WayLost | Suspend | Resume | Cancel | Checked | Tick
+    Begin | Heard | FragmentCame | Stirred | WayLost | Suspend | Resume | Cancel | Checked | Tick
 )
 
 
@@ -120,7 +117,7 @@ class Tell(NamedTuple):
     message: AnyMessage
 
 
-class SendPiece(NamedTuple):
+class SendFragment(NamedTuple):
     """Send a fragment to a consumer."""
 
     key: str
@@ -137,7 +134,7 @@ class CheckSource(NamedTuple):
     key: str
 
 
-class Store(NamedTuple):
+class WriteFragment(NamedTuple):
     """Write the fragment that has just come."""
 
     number: int
@@ -151,5 +148,5 @@ class StartOver(NamedTuple):
     """Drop everything that came."""
 
 
-ProducerEffect = Tell | SendPiece | Keep | CheckSource
-ConsumerEffect = Tell | Keep | Store | Check | StartOver
+ProducerEffect = Tell | SendFragment | Keep | CheckSource
+ConsumerEffect = Tell | Keep | WriteFragment | Check | StartOver

@@ -13,7 +13,7 @@ from dray.errors import (
     TransferTimeout,
     from_code,
 )
-from dray.machine import Machine
+from dray.machine import Machine, Tick
 from dray.model.limits import (
     MIB,
     TRANSFER_ACK_DELAY_S,
@@ -28,17 +28,16 @@ from dray.transfer.events import (
     Check,
     Checked,
     ConsumerEffect,
+    FragmentCame,
     Keep,
-    PieceCame,
     Resume,
     StartOver,
     Stirred,
-    Store,
     Suspend,
     Tell,
     Terms,
-    Tick,
     WayLost,
+    WriteFragment,
 )
 from dray.wire.transfer_frames import (
     Acked,
@@ -46,7 +45,7 @@ from dray.wire.transfer_frames import (
     Farewell,
     Handshake,
     Joined,
-    Refused,
+    JoinRefused,
     Resumed,
     Spoiled,
     Suspended,
@@ -88,9 +87,9 @@ ASKING: Final = (
     ConsumerState.HELD_THERE,
 )
 """States in which something is said again when nothing comes."""
-Said = Joined | Suspended | Resumed | Refused | Cancelled | Farewell
+Said = Joined | Suspended | Resumed | JoinRefused | Cancelled | Farewell
 ConsumerOccasion = (
-    Begin | Said | PieceCame | Stirred | WayLost | Suspend | Resume | Cancel | Checked | Tick
+    Begin | Said | FragmentCame | Stirred | WayLost | Suspend | Resume | Cancel | Checked | Tick
 )
 
 
@@ -162,20 +161,20 @@ class Fetch(Machine[ConsumerState, ConsumerOccasion, ConsumerEffect]):
         """The producer names an error."""
         return bool(message.error)
 
-    def came_before(self, piece: PieceCame, _now: float) -> bool:
+    def came_before(self, piece: FragmentCame, _now: float) -> bool:
         """The fragment is there already."""
         return piece.number < self.expected
 
-    def is_behind_known_gap(self, piece: PieceCame, _now: float) -> bool:
+    def is_behind_known_gap(self, piece: FragmentCame, _now: float) -> bool:
         """A fragment before it is missing, and was asked for."""
         return piece.number > self.expected and self._asked == self.expected
 
-    def is_of_no_use(self, piece: PieceCame, _now: float) -> bool:
+    def is_of_no_use(self, piece: FragmentCame, _now: float) -> bool:
         """It is not the expected fragment, or it is damaged."""
         fits = piece.intact and piece.size == self.terms.length(piece.number)
         return piece.number != self.expected or not fits
 
-    def is_last(self, piece: PieceCame, _now: float) -> bool:
+    def is_last(self, piece: FragmentCame, _now: float) -> bool:
         """It is the last fragment."""
         return piece.number + 1 == self.terms.fragment_count
 
@@ -223,7 +222,7 @@ class Fetch(Machine[ConsumerState, ConsumerOccasion, ConsumerEffect]):
         self._end(TransferCancelled(sentence, transfer_id=self.transfer_id))
         return [Tell(Cancelled(self.key)), Keep()]
 
-    def end_refused(self, message: Refused, _now: float) -> list[ConsumerEffect]:
+    def end_refused(self, message: JoinRefused, _now: float) -> list[ConsumerEffect]:
         """Keep: the producer does not take this consumer."""
         sentence = f"file transfer {self.transfer_id} is refused: {message.sentence}"
         self._end(TransferRefused(sentence, transfer_id=self.transfer_id))
@@ -306,20 +305,20 @@ class Fetch(Machine[ConsumerState, ConsumerOccasion, ConsumerEffect]):
         """Wanted: ask for the expected fragment."""
         return [self._want()]
 
-    def take_fragment(self, piece: PieceCame, now: float) -> list[ConsumerEffect]:
-        """Store; Acked, now or soon."""
+    def take_fragment(self, piece: FragmentCame, now: float) -> list[ConsumerEffect]:
+        """WriteFragment; Acked, now or soon."""
         self._took(piece.number, now)
-        effects: list[ConsumerEffect] = [Store(piece.number)]
+        effects: list[ConsumerEffect] = [WriteFragment(piece.number)]
         if self.expected - self._acked >= self._ack_every:
             effects.append(self._ack())
         elif self._ack_at is None:
             self._ack_at = now + TRANSFER_ACK_DELAY_S
         return effects
 
-    def take_last_fragment(self, piece: PieceCame, now: float) -> list[ConsumerEffect]:
-        """Store, Acked, Check."""
+    def take_last_fragment(self, piece: FragmentCame, now: float) -> list[ConsumerEffect]:
+        """WriteFragment, Acked, Check."""
         self._took(piece.number, now)
-        return [Store(piece.number), self._ack(), Check()]
+        return [WriteFragment(piece.number), self._ack(), Check()]
 
     def tell_spoiled(self, _event: object, now: float) -> list[ConsumerEffect]:
         """Spoiled."""

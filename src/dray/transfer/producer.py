@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from dray.errors import DrayError
+from dray.machine import Tick
 from dray.model.limits import TRANSFER_SILENCE_S
 from dray.model.transfer import TransferState
 from dray.transfer.copies import ConsumerCopy, ConsumerSaid, CopyState, OfferState
@@ -27,7 +28,6 @@ from dray.transfer.events import (
     SourceChecked,
     Suspend,
     Terms,
-    Tick,
     WayLost,
 )
 from dray.transfer.window import Window

@@ -1,6 +1,6 @@
-"""Frames that come in pieces, so that others can pass between them.
+"""Long frames cut into continuations, so that other frames can pass between them.
 
-     Cut(2)            Piece(2)           any frame      Piece(2)
+     Cut(2)            Continuation(2)    any frame  Continuation(2)
      +--------------+  +---------------+  +---------+  +---------------+
      | fixed | head |  | body, part 1  |  |         |  | body, part 2  |
      +--------------+  +---------------+  +---------+  +---------------+
@@ -17,10 +17,10 @@ from dray.errors import ProtocolError
 from dray.model.limits import FRAME_CHANNELS_MAX
 from dray.wire.frames import (
     FRAME_HEADER_BYTES,
+    Continuation,
     Cut,
     FrameHeader,
     Head,
-    Piece,
     decode_head,
     read_frame_header,
 )
@@ -58,7 +58,7 @@ class CutFrames:
         header = read_frame_header(announced)
         if FRAME_HEADER_BYTES + header.head_bytes != len(announced) or not header.body_bytes:
             raise ProtocolError("a frame that is to come in pieces does not fit its beginning")
-        if header.type in (Cut.code, Piece.code):
+        if header.type in (Cut.code, Continuation.code):
             raise ProtocolError("a piece of a frame cannot come in pieces")
         self._open[channel] = _Cut(header, decode_head(header, announced))
         return header.body_bytes

@@ -74,19 +74,19 @@ from dray.wire.message_frames import (
 )
 from dray.wire.peer_frames import (
     Confirmations,
-    ConfirmationsTaken,
+    ConfirmationsAcked,
     Confirmed,
     Data,
     EndCount,
     EndCounts,
     EndedShort,
     EndStream,
+    EndStreamAcked,
     Going,
     OpenStream,
     Passed,
     RepairAnswer,
     RepairWanted,
-    StreamEnded,
     StreamRefused,
     StreamState,
 )
@@ -209,7 +209,7 @@ class Unfit(Failed, frozen=True):
 
 
 class Cut(Head, frozen=True):
-    """In the body the beginning of another frame, whole but for its body, which comes in Pieces.
+    """In the body the beginning of another frame; the body of that one comes in Continuations.
 
     So a long frame does not hold up the others on the connection. A channel carries one at a time.
     """
@@ -218,7 +218,7 @@ class Cut(Head, frozen=True):
     channel: int
 
 
-class Piece(Head, frozen=True):
+class Continuation(Head, frozen=True):
     """In the body the next bytes of the frame that was cut on this channel."""
 
     code = 8
@@ -306,7 +306,7 @@ def decode_head(header: FrameHeader, encoded: memoryview, *, lenient: bool = Fal
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         kind = FRAME_TYPES[header.type]
         name = kind.__name__
-        if lenient and kind not in {Cut, Piece} and not kind.with_file:
+        if lenient and kind not in {Cut, Continuation} and not kind.with_file:
             misfit = _misfit(kind, error)
             return Unfit(misfit.code, str(misfit), misfit.fields)
         raise ProtocolError(f"the head of a {name} frame cannot be read: {error}") from error

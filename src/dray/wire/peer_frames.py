@@ -96,7 +96,7 @@ class Confirmations(Head, frozen=True):
     confirmations: list[Confirmed]
 
 
-class ConfirmationsTaken(Head, frozen=True):
+class ConfirmationsAcked(Head, frozen=True):
     """Source to destination: what was confirmed up to this ordinal is durable here."""
 
     code = 65
@@ -194,14 +194,14 @@ class RepairAnswer(Head, frozen=True):
 class EndStream(Head, frozen=True):
     """Source to destination: the outgoing queue of a stream is deleted, nothing of it comes more.
 
-    Answered by StreamEnded, durably.
+    Answered by EndStreamAcked, durably.
     """
 
     code = 69
     stream: int
 
 
-class StreamEnded(Head, frozen=True):
+class EndStreamAcked(Head, frozen=True):
     """Destination to source: it is known that a stream has ended, nobody has to say so again."""
 
     code = 70

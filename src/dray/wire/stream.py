@@ -22,10 +22,10 @@ from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.wire.cut import CutFrames, bytes_under
 from dray.wire.frames import (
     FRAME_HEADER_BYTES,
+    Continuation,
     Cut,
     FrameHeader,
     Head,
-    Piece,
     decode_head,
     read_frame_header,
 )
@@ -35,8 +35,8 @@ READ_BYTES = 1 << 16
 UNASKED_BYTES_MAX = 4 << 10
 """Memory for a frame that is not whole yet is taken without asking up to this."""
 _EMPTY = memoryview(b"")
-_OF_CUT_ONES = (Cut, Piece)
-_CODES_OF_CUT_ONES = (Cut.code, Piece.code)
+_OF_CUT_ONES = (Cut, Continuation)
+_CODES_OF_CUT_ONES = (Cut.code, Continuation.code)
 
 Grant = Callable[[int], bool]
 
@@ -212,14 +212,14 @@ class FrameStream:
         """Give the body its memory and move what of it has already come; or wait."""
         size = header.body_bytes
         have = min(size, self._end - self._start)
-        if have == size <= READ_BYTES and not isinstance(head, Piece):
+        if have == size <= READ_BYTES and not isinstance(head, Continuation):
             # Most bodies: small, and there already.
             came = memoryview(self._small)[self._start : self._start + size]
             self._body = memoryview(bytearray(came)) if size else _EMPTY
             self._start += size
             self._body_have = size
             return True
-        if isinstance(head, Piece):
+        if isinstance(head, Continuation):
             self._body, self._body_room = self._cut.room(head.channel, size), 0
         else:
             room = _room_for(size)

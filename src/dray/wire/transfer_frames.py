@@ -125,14 +125,14 @@ class Joined(msgspec.Struct, array_like=True, tag=9, frozen=True):
     certificate: bytes = b""
 
 
-class Refused(msgspec.Struct, array_like=True, tag=10, frozen=True):
+class JoinRefused(msgspec.Struct, array_like=True, tag=10, frozen=True):
     """Producer: you cannot have it."""
 
     key: Key
     sentence: str
 
 
-class Piece(msgspec.Struct, array_like=True, tag=11, frozen=True):
+class Fragment(msgspec.Struct, array_like=True, tag=11, frozen=True):
     """Producer: fragment `number`, whose bytes are the body; `crc` is their CRC32C."""
 
     key: Key
@@ -146,7 +146,7 @@ class Farewell(msgspec.Struct, array_like=True, tag=12, frozen=True):
     key: Key
 
 
-class Opening(msgspec.Struct, array_like=True, tag=13, frozen=True):
+class DirectOpening(msgspec.Struct, array_like=True, tag=13, frozen=True):
     """Consumer, first on a connection of its own to the producer: the token for it."""
 
     key: Key
@@ -163,10 +163,10 @@ AnyMessage = (
     | Resumed
     | Cancelled
     | Joined
-    | Refused
-    | Piece
+    | JoinRefused
+    | Fragment
     | Farewell
-    | Opening
+    | DirectOpening
 )
 
 _POST_BYTES = 256

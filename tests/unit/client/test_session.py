@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.client.connections.session import Session, same_error
+from dray.client.connections.session import ClientSession, same_error
 from dray.errors import ConnectionLost, LargeMessageHole, ProtocolError, QueueNotFound
 from dray.wire.frames import Commit, Describe, Done, Failed, Hello, Leased, Welcome, failure
 from dray.wire.stream import Frame, FrameStream
@@ -20,7 +20,7 @@ def decoded(data):
 
 
 def test_an_answer_settles_the_request_of_its_id_and_no_other():
-    session = Session()
+    session = ClientSession()
     first, first_frame = session.request(Commit(1, 0))
     second, second_frame = session.request(Describe())
     answer = Frame(Done(3), decoded(second_frame).request_id, NO_BODY)
@@ -31,7 +31,7 @@ def test_an_answer_settles_the_request_of_its_id_and_no_other():
 
 
 def test_a_failure_becomes_the_error_of_its_code_with_its_fields():
-    session = Session()
+    session = ClientSession()
     pending, frame = session.request(Describe())
     error = LargeMessageHole("a hole", sequence_id="x\\1", missing=[[2, 3], "trailer"])
     session.take(Frame(failure(error), decoded(frame).request_id, NO_BODY))
@@ -41,7 +41,7 @@ def test_a_failure_becomes_the_error_of_its_code_with_its_fields():
 
 
 def test_failures_under_a_listening_id_go_to_the_listener_until_it_lets_go():
-    session, heard = Session(), []
+    session, heard = ClientSession(), []
     request_id = session.listen(heard.append)
     for _ in range(2):
         session.take(Frame(Failed("queue-not-found", "gone"), request_id, NO_BODY))
@@ -52,18 +52,18 @@ def test_failures_under_a_listening_id_go_to_the_listener_until_it_lets_go():
 
 
 def test_a_failure_of_no_request_is_the_reason_of_the_connection():
-    session = Session()
+    session = ClientSession()
     session.take(Frame(Failed("protocol-error", "bad frame"), 0, NO_BODY))
     assert isinstance(session.reason, ProtocolError)
 
 
 def test_an_answer_that_nobody_asked_for_breaks_the_protocol():
     with pytest.raises(ProtocolError, match="Done"):
-        Session().take(Frame(Done(), 5, NO_BODY))
+        ClientSession().take(Frame(Done(), 5, NO_BODY))
 
 
 def test_a_lost_connection_ends_requests_and_tells_listeners():
-    session, heard = Session(), []
+    session, heard = ClientSession(), []
     pending, _ = session.request(Describe())
     session.listen(heard.append)
     assert session.lost(ConnectionLost("gone")) == [pending]
@@ -73,7 +73,7 @@ def test_a_lost_connection_ends_requests_and_tells_listeners():
 
 
 def test_numbers_come_from_the_lease_in_rows_and_never_twice():
-    session = Session()
+    session = ClientSession()
     assert decoded(session.hello()[1]).head == Hello("client")
     session.welcomed(Welcome("0f" * 16, "name", "1", 1, 100, 5))
     assert (session.manager_id, session.source) == ("0f" * 16, b"\x0f" * 16)
@@ -85,11 +85,11 @@ def test_numbers_come_from_the_lease_in_rows_and_never_twice():
 @pytest.mark.parametrize("head", [Done(), Welcome("not hexadecimal", "", "", 1)])
 def test_another_answer_than_a_welcome_breaks_the_protocol(head):
     with pytest.raises(ProtocolError):
-        Session().welcomed(head)
+        ClientSession().welcomed(head)
 
 
 def test_request_ids_wrap_around_without_meeting_one_in_use():
-    session = Session()
+    session = ClientSession()
     _, used = session.request(Describe())
     session._last_request_id = (1 << 32) - 1
     _, next_frame = session.request(Describe())

@@ -17,7 +17,7 @@ from dray.daemon.limits import (
 from dray.daemon.sockets.lanes import HeapRange, Lanes, Share
 from dray.model.limits import FRAME_CHANNELS_MAX
 from dray.store.heap.heap import Extent
-from dray.wire.frames import Cut, Data, Done, Piece, encode_frame
+from dray.wire.frames import Continuation, Cut, Data, Done, encode_frame
 from tests.unit.wire.speech import heard
 
 FILE = bytes(index * 7 % 251 for index in range(1 << 20))
@@ -130,7 +130,7 @@ def test_two_long_frames_take_turns():
 
 
 def is_piece(part) -> bool:
-    return not isinstance(part, HeapRange) and part[5] == Piece.code
+    return not isinstance(part, HeapRange) and part[5] == Continuation.code
 
 
 def test_a_stream_of_small_frames_does_not_starve_a_long_one():
@@ -161,7 +161,7 @@ def test_no_more_frames_are_cut_at_a_time_than_a_peer_takes():
             assert part[-1] not in left
             left[part[-1]] = LONG
             most = max(most, len(left))
-        elif part[5] == Piece.code:
+        elif part[5] == Continuation.code:
             channel = part[-1]
     assert (most, left) == (FRAME_CHANNELS_MAX, {})
 

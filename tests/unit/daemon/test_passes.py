@@ -10,7 +10,12 @@ import pytest
 from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.timekeeper import Timekeeper
 from dray.daemon.turns import Turns
-from dray.manager.events import Answer, ManagerConfig, Request, Tick
+from dray.machine import Tick
+from dray.manager.events import (
+    Answer,
+    ManagerConfig,
+    Request,
+)
 from dray.store.store import Store
 from dray.testing.disk import SimDisk
 from dray.wire import frames

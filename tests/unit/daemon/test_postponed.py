@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from dray.daemon.pacing.postponed import Follow, Postponed
-from dray.manager.events import LinkFrame, LinkUp, Peer, Request, SessionClosed, Tick
+from dray.machine import Tick
+from dray.manager.events import (
+    LinkFrame,
+    LinkUp,
+    Peer,
+    Request,
+    SessionClosed,
+)
 from dray.wire import frames
 from dray.wire.stream import Frame
 

@@ -8,7 +8,11 @@ from contextlib import suppress
 import pytest
 
 from dray.errors import ProtocolError, StorePoisoned
-from dray.manager.events import Request, SessionClosed, Tick
+from dray.machine import Tick
+from dray.manager.events import (
+    Request,
+    SessionClosed,
+)
 from dray.manager.notices import Notice
 from dray.store.disk import LOCK_NAME
 from dray.wire import frames

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from dray.delivery.events import (
-    Confirmed,
     DeliverySettings,
     Diverged,
     Grown,
     LinkReady,
     Open,
+    OrderAcked,
     PeerState,
     Refused,
     Renewed,
@@ -72,7 +72,7 @@ class Sender:
         self.asked += [each.question for each in effects if isinstance(each, Open)]
         effects = [Open() if isinstance(each, Open) else each for each in effects]
         for effect in effects:
-            if isinstance(effect, Confirmed):
+            if isinstance(effect, OrderAcked):
                 for each in [each for each in self.queue.lengths if each <= effect.upto]:
                     del self.queue.lengths[each]
                 self.stream.acknowledged(effect.upto)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.delivery.events import Confirmed, Diverged, LinkLost, PeerState
+from dray.delivery.events import Diverged, LinkLost, OrderAcked, PeerState
 from dray.delivery.incoming import IncomingStreams, StreamKey
 from dray.delivery.outgoing import OutgoingStream
 from dray.errors import ProtocolError
@@ -126,7 +126,7 @@ def test_a_sender_that_trusted_every_ack_would_lose_messages():
     sender = Sender(kind=TrustsEveryAck)
     sender.admit(3)
     sender.connect()
-    assert Confirmed(2) in sender.give(PeerState(NOON_ID + 5, 2))
+    assert OrderAcked(2) in sender.give(PeerState(NOON_ID + 5, 2))
     assert sorted(sender.queue.lengths) == [3]
 
 
@@ -181,7 +181,7 @@ def test_a_copied_sender_that_went_on_would_lose_what_it_numbers_again():
     # The defence is out: the stream is told that the peer has nothing.
     assert deliver(incoming, sender, sender.connect(0, 0)) == []
     sender.admit(3)
-    assert Confirmed(5) in sender.ack(5)
+    assert OrderAcked(5) in sender.ack(5)
     assert sender.queue.lengths == {}
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from dray.delivery.events import (
-    Confirmed,
     Diverged,
     Grown,
     OlderCopy,
     Open,
+    OrderAcked,
     PeerForgot,
     PeerState,
     Refused,
     Renewed,
     StreamCondition,
-    Tick,
 )
 from dray.delivery.judgement import PeerPosition
 from dray.delivery.lineage import lineage_of, next_life
 from dray.delivery.sequences import renewed_sequence_id
+from dray.machine import Tick
 from dray.model.ids import Life
 from tests.unit.delivery.sender import NOON_ID, NOON_S, Sender, sent
 
@@ -52,7 +52,7 @@ def test_a_position_that_the_last_life_can_have_sent_counts_as_an_order_ack():
     sender = sender_of(5)
     life = put_back(sender)
     effects = sender.meet((NOON_ID, 3, life))
-    assert effects[0] == Confirmed(3)
+    assert effects[0] == OrderAcked(3)
     assert sent(effects) == [(0, [4, 5])]
     assert sender.stream.sequence_id == NOON_ID
 
@@ -62,8 +62,8 @@ def test_new_messages_are_never_covered_by_an_order_ack_for_lost_ones():
     life = put_back(sender)
     sender.admit(7)
     effects = sender.meet((NOON_ID, 9, life))
-    assert kinds(effects) == [OlderCopy, Confirmed, Renewed]
-    assert effects[1] == Confirmed(5)
+    assert kinds(effects) == [OlderCopy, OrderAcked, Renewed]
+    assert effects[1] == OrderAcked(5)
     assert sent(sender.give(Grown())) == [(0, [6, 7, 8]), (8, [9, 10, 11])]
 
 
@@ -75,21 +75,21 @@ def test_a_store_that_lost_its_last_commit_is_noticed_though_nothing_was_put_bac
     sender.stream.marks = [sender.stream.marks[-1]._replace(last=4)]
     sender.admit(5)
     effects = sender.meet((NOON_ID, 5, life))
-    assert effects[1] == Confirmed(4)
+    assert effects[1] == OrderAcked(4)
     assert sorted(sender.queue.lengths) == [5, 6, 7, 8, 9]
 
 
 def test_a_later_sequence_at_the_peer_proves_that_all_of_the_copy_was_delivered():
     sender = sender_of(5)
     life = put_back(sender)
-    assert Confirmed(5) in sender.meet((NOON_ID + 7, 1, life))
+    assert OrderAcked(5) in sender.meet((NOON_ID + 7, 1, life))
 
 
 def test_a_renewed_sequence_at_the_peer_says_by_its_numbers_what_was_delivered():
     sender = sender_of(5)
     life = put_back(sender)
     effects = sender.meet((renewed_sequence_id(NOON_ID, 0, NOON_S + 10), 2, life))
-    assert Confirmed(2) in effects
+    assert OrderAcked(2) in effects
     assert sent(sender.give(Grown())) == [(0, [3, 4, 5])]
 
 
@@ -133,7 +133,7 @@ def test_a_copy_that_has_all_our_past_delivered_all_of_it():
     put_back(sender)
     theirs = copy_of(sender)
     effects = sender.meet((NOON_ID, 9, theirs[-1].number), theirs)
-    assert kinds(effects) == [OlderCopy, Confirmed, Renewed]
+    assert kinds(effects) == [OlderCopy, OrderAcked, Renewed]
 
 
 def test_a_copy_that_sent_no_more_than_ours_delivered_what_it_says():
@@ -141,7 +141,7 @@ def test_a_copy_that_sent_no_more_than_ours_delivered_what_it_says():
     put_back(sender)
     theirs = copy_of(sender)
     effects = sender.meet((NOON_ID, 3, theirs[-1].number), theirs)
-    assert Confirmed(3) in effects
+    assert OrderAcked(3) in effects
     assert kinds(effects)[-1] is Renewed
 
 
@@ -173,7 +173,7 @@ def test_a_copy_that_delivered_on_another_connection_is_noticed_on_the_one_that_
     """The peer closed the stream here when the copy opened it there, and is asked again here."""
     sender = sender_of(2)
     life = put_back(sender)
-    assert sender.meet((NOON_ID, 2, life)) == [Confirmed(2)]
+    assert sender.meet((NOON_ID, 2, life)) == [OrderAcked(2)]
     sender.give(Refused("the stream is not open on this connection"))
     sender.admit(1)
     (again,) = sender.give(Tick(), at=sender.stream.deadline())
@@ -253,7 +253,7 @@ def test_a_refusal_with_a_position_is_judged_like_any_other():
     sender.admit(7)
     sender.connect_silently()
     effects = sender.give(Refused("full", NOON_ID, 9, sender.stream._question, life=life))
-    assert kinds(effects) == [OlderCopy, Confirmed, Renewed]
+    assert kinds(effects) == [OlderCopy, OrderAcked, Renewed]
     assert len(sender.queue.lengths) == 7
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from dray.delivery.events import (
-    Confirmed,
     DeliverySettings,
     Diverged,
     Grown,
@@ -13,16 +12,17 @@ from dray.delivery.events import (
     LinkLost,
     LinkReady,
     Open,
+    OrderAcked,
     PassOver,
     Paused,
     PeerForgot,
     PeerState,
     Refused,
-    Resumed,
     StreamCondition,
-    Tick,
+    Unpaused,
 )
 from dray.delivery.outgoing import OutgoingStream
+from dray.machine import Tick
 from tests.unit.delivery.sender import NOON_ID, NOON_US, SETTINGS, Queue, Sender, sent
 
 # ------------------------------------------------------------------------- numbers and sequences
@@ -126,7 +126,7 @@ def test_the_answer_to_the_question_counts_as_an_order_ack():
     sender.connect()
     sender.give(LinkLost())
     effects = sender.connect(NOON_ID, 3)
-    assert effects[0] == Confirmed(3)
+    assert effects[0] == OrderAcked(3)
     assert sent(effects) == [(0, [4, 5])]
     assert sender.stream.condition is StreamCondition.CONNECTED
 
@@ -175,9 +175,9 @@ def test_what_was_left_out_of_a_frame_is_sent_again_when_the_peer_has_room():
     sender = Sender(SETTINGS._replace(frame_messages=2))
     sender.admit(5)
     assert sent(sender.connect()) == [(0, [1, 2]), (2, [3, 4]), (4, [5])]
-    assert sender.give(PeerState(NOON_ID, 1)) == [Confirmed(1)]
+    assert sender.give(PeerState(NOON_ID, 1)) == [OrderAcked(1)]
     assert sent(sender.give(Invited())) == [(0, [2, 3])]
-    assert sender.give(PeerState(NOON_ID, 2)) == [Confirmed(2)]
+    assert sender.give(PeerState(NOON_ID, 2)) == [OrderAcked(2)]
     assert sender.stream.deadline() is not None
     assert sent(sender.give(Invited())) == [(0, [3, 4])]
     assert sent(sender.give(PeerState(NOON_ID, 4))[1:]) == [(0, [5])]
@@ -276,7 +276,7 @@ def test_a_queue_that_expired_whole_neither_waits_nor_resends():
     sender.connect()
     sender.expire(1, 2)
     assert sender.give(Tick(), at=30.0) == [PassOver(NOON_ID, 0, 2)]
-    assert sender.ack(2) == [Confirmed(2)]
+    assert sender.ack(2) == [OrderAcked(2)]
     assert sender.stream.deadline() is None
     assert sent(sender.admit(1)) == [(0, [1])]
 
@@ -288,11 +288,11 @@ def test_what_has_gone_behind_all_that_was_sent_is_passed_over_once_and_again_if
     effects = sender.connect()
     assert sent(effects) == [(0, [1, 2])]
     assert effects[-1] == PassOver(NOON_ID, 2, 5)
-    assert sender.ack(2) == [Confirmed(2)]
+    assert sender.ack(2) == [OrderAcked(2)]
     assert sender.stream.deadline() == 30.0
     assert sender.give(Tick(), at=30.0) == [PassOver(NOON_ID, 0, 5)]
     assert sender.connect(NOON_ID, 2) == [PassOver(NOON_ID, 0, 5)]
-    assert sender.ack(5) == [Confirmed(5)]
+    assert sender.ack(5) == [OrderAcked(5)]
     assert sender.stream.deadline() is None
 
 
@@ -330,7 +330,7 @@ def test_an_order_ack_is_cumulative():
     sender = Sender()
     sender.admit(6)
     sender.connect()
-    assert sender.ack(4) == [Confirmed(4)]
+    assert sender.ack(4) == [OrderAcked(4)]
     assert sender.stream.in_flight == (2, 20)
     assert sender.stream.counters.last_ack == 4
 
@@ -407,7 +407,7 @@ def test_a_paused_stream_sends_nothing_and_waits_for_nothing():
     assert sender.stream.deadline() is None
     assert not sender.stream.wants_link
     assert sender.stream.condition is StreamCondition.ON_HOLD
-    assert sender.ack(1) == [Confirmed(1)]
+    assert sender.ack(1) == [OrderAcked(1)]
     assert sender.stream.deadline() is None
 
 
@@ -417,7 +417,7 @@ def test_a_resumed_stream_goes_on_where_it_was():
     sender.connect()
     sender.give(Paused())
     sender.admit(1)
-    assert sent(sender.give(Resumed())) == [(2, [3])]
+    assert sent(sender.give(Unpaused())) == [(2, [3])]
     assert sender.stream.deadline() == 30.0
 
 
@@ -426,7 +426,7 @@ def test_a_pause_outlasts_the_connection():
     sender.admit(1)
     sender.give(Paused())
     assert sender.give(LinkReady()) == []
-    assert sender.give(Resumed()) == [Open()]
+    assert sender.give(Unpaused()) == [Open()]
 
 
 def test_a_question_asked_before_a_pause_is_still_waited_for_after_it():
@@ -434,7 +434,7 @@ def test_a_question_asked_before_a_pause_is_still_waited_for_after_it():
     sender.admit(1)
     sender.give(LinkReady())
     sender.give(Paused())
-    assert sender.give(Resumed()) == []
+    assert sender.give(Unpaused()) == []
     assert sender.stream.deadline() == 30.0
 
 
@@ -444,7 +444,7 @@ def test_resuming_asks_a_peer_that_refused_at_once():
     sender.give(LinkReady())
     sender.give(Refused("no"))
     sender.give(Paused())
-    assert sender.give(Resumed()) == [Open()]
+    assert sender.give(Unpaused()) == [Open()]
 
 
 def test_an_answer_that_comes_during_a_pause_is_acted_on_after_it():
@@ -453,7 +453,7 @@ def test_an_answer_that_comes_during_a_pause_is_acted_on_after_it():
     sender.give(LinkReady())
     sender.give(Paused())
     assert sender.give(PeerState(0, 0)) == []
-    assert sent(sender.give(Resumed())) == [(0, [1])]
+    assert sent(sender.give(Unpaused())) == [(0, [1])]
 
 
 # ------------------------------------------------------------------------ peers that know otherwise
@@ -510,7 +510,7 @@ def test_what_was_said_before_the_last_question_counts_as_an_order_ack(refused):
     sequence_id = sender.stream.sequence_id
     stale = PeerState(sequence_id, 2, sender.asked[-2])
     said = Refused("queue-not-found", *stale) if refused else stale
-    assert sender.give(said) == [Confirmed(2)]
+    assert sender.give(said) == [OrderAcked(2)]
     assert sender.give(said) == []
     assert sender.give(PeerState(sequence_id - 1, 3, sender.asked[-2])) == []
     assert sent(sender.give(PeerState(sequence_id, 2, sender.asked[-1]))) == [(0, [3])]

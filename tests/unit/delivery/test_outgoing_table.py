@@ -17,11 +17,11 @@ from dray.delivery.events import (
     Paused,
     PeerState,
     Refused,
-    Resumed,
-    Tick,
+    Unpaused,
 )
 from dray.delivery.lineage import Past
 from dray.delivery.outgoing import OUTGOING, OutgoingStream
+from dray.machine import Tick
 from tests import state_tables
 
 from .sender import NOON_ID, Sender
@@ -32,7 +32,7 @@ EVENTS = {
     "grown": Grown(),
     "invited": Invited(),
     "pause": Paused(),
-    "resume": Resumed(),
+    "resume": Unpaused(),
     "early-tick": Tick(),
 }
 FACTS = ["restart", "life", "diverge", "resolve", "settle", "note", "expire", "busy"]

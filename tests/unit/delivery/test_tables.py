@@ -61,7 +61,7 @@ def test_a_confirmation_goes_the_way_of_its_table():
                 outbox.add(key, ["news"])
             case "connection":
                 told = 0
-            case "ConfirmationsTaken":
+            case "ConfirmationsAcked":
                 outbox.taken(key, 1)
             case _:
                 first, news = outbox.after(key, told, 10)

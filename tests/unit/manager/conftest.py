@@ -10,6 +10,7 @@ import crc32c
 import pytest
 
 from dray.errors import ReceiveTimeout, from_code
+from dray.machine import Tick
 from dray.manager.events import (
     Answer,
     Effect,
@@ -18,9 +19,8 @@ from dray.manager.events import (
     ManagerConfig,
     Request,
     SessionOpened,
-    Tick,
 )
-from dray.manager.turn import Manager
+from dray.manager.turn import QueueManager
 from dray.model.callers import OWNER
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
@@ -99,7 +99,7 @@ class Desk:
         config = ManagerConfig(
             manager_id=self.manager_id, life=next(STARTS), name="test", **self.config
         )
-        self.manager = Manager.load(self.store, config, self.now)
+        self.manager = QueueManager.load(self.store, config, self.now)
         self.store.sync()
         self.effects: list[Effect] = []
         self.turn(Tick())

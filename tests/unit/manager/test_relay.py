@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dray.errors import InvalidArgument, Misuse
-from dray.manager.events import Answer, SessionClosed, Tick
+from dray.machine import Tick
+from dray.manager.events import (
+    Answer,
+    SessionClosed,
+)
 from dray.model.limits import BOX_CHARACTERS_MAX, MIB, RELAYED_BYTES_MAX
 from dray.testing.inspection import look_into
 from dray.wire.frames import AttachBox, Credit, Done, Post

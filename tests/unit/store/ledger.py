@@ -18,7 +18,7 @@ from dray.store.kinds import Kind
 from dray.store.log.checkpoint import Snapshots
 from dray.store.recovery.recovery import History
 from dray.store.store import Store
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk
 
 HEAP_BYTES = 4096
 LOG_BYTES = 16 << 10
@@ -145,4 +145,4 @@ def used(*, checkpoints: int, later: bool = False) -> tuple[SimDisk, Ledger]:
     busy_turn(store, ledger, rng)
     store.sync()
     store.close()
-    return disk.crash(Fate.KEPT), ledger
+    return disk.crash(CrashEffect.KEPT), ledger

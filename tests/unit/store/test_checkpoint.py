@@ -17,7 +17,7 @@ from dray.store.log.checkpoint import (
     is_cut,
     read_snapshot,
 )
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk
 
 NAME = NAMES[0]
 MARK = Mark(NAME, generation=5, lsn=512, facts=9, capacity=1 << 16, length=0, epoch=2, waiting=1)
@@ -58,7 +58,7 @@ def test_what_was_never_written_is_absent(disk):
 def test_any_changed_byte_is_damage(disk):
     write(disk, [b"snapshot"])
     for offset in range(520):
-        copy = disk.after_crash(Fate.KEPT)
+        copy = disk.after_crash(CrashEffect.KEPT)
         copy.damage(NAME, offset, bytes([disk.image(NAME)[offset] ^ 1]))
         assert examine(copy, NAME) == (CheckpointState.DAMAGED, None)
 
@@ -67,7 +67,7 @@ def test_every_cut_is_damage(disk):
     write(disk, [b"snapshot"])
     told_apart_from_a_birth = 9
     for size in range(520):
-        copy = disk.after_crash(Fate.KEPT)
+        copy = disk.after_crash(CrashEffect.KEPT)
         copy.cut_off(NAME, size)
         seen = CheckpointState.ABSENT if size < told_apart_from_a_birth else CheckpointState.DAMAGED
         assert examine(copy, NAME) == (seen, None)
@@ -100,7 +100,7 @@ def test_a_birth_that_a_crash_tore_is_as_if_it_had_not_begun(disk):
 def test_any_changed_byte_of_an_unused_one_is_damage(disk):
     disk.open(NAME, size=CHECKPOINT_BYTES).write(birth_mark(NAME), 0)
     for offset in range(SECTOR_BYTES):
-        copy = disk.after_crash(Fate.KEPT)
+        copy = disk.after_crash(CrashEffect.KEPT)
         copy.damage(NAME, offset, bytes([disk.image(NAME)[offset] ^ 0x80]))
         assert examine(copy, NAME) == (CheckpointState.DAMAGED, None)
 

@@ -9,7 +9,7 @@ import pytest
 from dray.errors import StoreFull
 from dray.store.limits import CHECKPOINT_BYTES, STATE_PER_FACTS
 from dray.store.log.checkpoint import TRANSACTIONS
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk
 from tests.unit.store.ledger import opened, small_store
 
 FACT = bytes(1000)
@@ -93,7 +93,7 @@ def test_what_was_stated_since_the_newest_checkpoint_counts_and_before_it_no_mor
     assert max(sizes(disk)) > CHECKPOINT_BYTES
 
 
-@pytest.mark.parametrize("fate", [Fate.LOST, Fate.KEPT])
+@pytest.mark.parametrize("fate", [CrashEffect.LOST, CrashEffect.KEPT])
 def test_after_a_crash_what_was_followed_from_the_log_counts_too(disk, store, fate):
     """And the room is asked for again: the size of a file may have been lost."""
     store.have_checkpoint_room(2 * CHECKPOINT_BYTES)

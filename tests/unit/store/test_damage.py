@@ -14,7 +14,7 @@ import pytest
 
 from dray.errors import StoreCorrupt
 from dray.store.log.checkpoint import NAMES
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk
 from tests.unit.store.ledger import LOG_BYTES, Ledger, busy_turn, opened, small_store
 
 
@@ -30,7 +30,7 @@ def used(*, wraps: bool, sealed: bool) -> tuple[SimDisk, Ledger]:
         store.sync()
     if sealed:
         store.close()
-    return disk.crash(Fate.KEPT), ledger
+    return disk.crash(CrashEffect.KEPT), ledger
 
 
 def outcome(disk: SimDisk) -> tuple[object, int]:
@@ -66,7 +66,7 @@ def test_a_damaged_sealed_log_starts_whole_or_refuses(wraps):
     disk, told = used(wraps=wraps, sealed=True)
     refused = 0
     for damage in damages("QMLog", LOG_BYTES, Random(1)):
-        copy = disk.after_crash(Fate.KEPT)
+        copy = disk.after_crash(CrashEffect.KEPT)
         apply(copy, *damage)
         state, event = outcome(copy)
         assert state == told.state() or event == 2079, damage
@@ -81,7 +81,7 @@ def test_a_hit_that_takes_the_last_groups_and_their_seal_refuses(wraps, page):
     disk, told = used(wraps=wraps, sealed=True)
     refused = 0
     for start in range(0, LOG_BYTES, 512):
-        copy = disk.after_crash(Fate.KEPT)
+        copy = disk.after_crash(CrashEffect.KEPT)
         copy.damage("QMLog", start, bytes(min(page, LOG_BYTES - start)))
         state, event = outcome(copy)
         assert state == told.state() or event in {2064, 2076, 2079}, start
@@ -94,7 +94,7 @@ def test_a_damaged_log_without_a_seal_is_vouched_for_by_the_note_of_its_newest_s
     disk, told = used(wraps=True, sealed=False)
     refused = 0
     for damage in damages("QMLog", LOG_BYTES, Random(2)):
-        copy = disk.after_crash(Fate.KEPT)
+        copy = disk.after_crash(CrashEffect.KEPT)
         apply(copy, *damage)
         state, event = outcome(copy)
         assert state == told.state() or event == 2079, damage
@@ -108,7 +108,7 @@ def test_a_damaged_log_loses_at_most_the_group_of_which_a_power_failure_took_sea
     disk.lose("lock")
     older = 0
     for damage in damages("QMLog", LOG_BYTES, Random(2)):
-        copy = disk.after_crash(Fate.KEPT)
+        copy = disk.after_crash(CrashEffect.KEPT)
         apply(copy, *damage)
         state, event = outcome(copy)
         if state is not None and state != told.state():
@@ -124,7 +124,7 @@ def test_a_log_cut_anywhere_starts_whole_or_refuses(wraps):
     disk, told = used(wraps=wraps, sealed=True)
     outcomes = set()
     for size in [*range(0, LOG_BYTES, 97), *range(0, LOG_BYTES, 512), LOG_BYTES - 1]:
-        copy = disk.after_crash(Fate.KEPT)
+        copy = disk.after_crash(CrashEffect.KEPT)
         copy.cut_off("QMLog", size)
         state, event = outcome(copy)
         assert state == told.state() or event in {2064, 2076, 2079}, size
@@ -149,11 +149,11 @@ def test_one_damaged_checkpoint_changes_nothing(name, wraps):
     disk, told = used(wraps=wraps, sealed=True)
     size = len(disk.image(name).rstrip(b"\0"))
     for damage in damages(name, size, Random(3)):
-        copy = disk.after_crash(Fate.KEPT)
+        copy = disk.after_crash(CrashEffect.KEPT)
         apply(copy, *damage)
         assert outcome(copy) == (told.state(), 0), damage
     for cut in range(0, size, 13):
-        copy = disk.after_crash(Fate.KEPT)
+        copy = disk.after_crash(CrashEffect.KEPT)
         copy.cut_off(name, cut)
         assert outcome(copy) == (told.state(), 0), cut
 
@@ -170,7 +170,7 @@ def test_a_log_and_a_checkpoint_damaged_together_never_give_a_wrong_state():
     disk, told = used(wraps=True, sealed=True)
     rng = Random(4)
     for _ in range(400):
-        copy = disk.after_crash(Fate.KEPT)
+        copy = disk.after_crash(CrashEffect.KEPT)
         apply(copy, rng.choice(NAMES), rng.randrange(700), None)
         apply(copy, "QMLog", rng.randrange(LOG_BYTES), None)
         state, event = outcome(copy)

@@ -14,7 +14,7 @@ import pytest
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StorePoisoned
 from dray.store.reading import ReadOnlyDisk
 from dray.store.real_disk import RealDisk
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk
 
 
 @pytest.fixture(params=["real", "simulated"])
@@ -432,7 +432,7 @@ def test_a_crash_loses_what_was_not_synced():
     file.write(b"lost", 0)
     file.truncate(100)
     disk.open("gone").sync()
-    after = disk.crash(Fate.LOST)
+    after = disk.crash(CrashEffect.LOST)
     assert after.names() == ["f"]
     assert after.image("f") == b"durable"
 
@@ -443,7 +443,7 @@ def test_a_crash_may_keep_everything():
     disk.rename("old", "f")
     disk.open("x")
     disk.remove("x")
-    after = disk.crash(Fate.KEPT)
+    after = disk.crash(CrashEffect.KEPT)
     assert after.names() == ["f"]
     assert after.image("f") == b"\0\0kept"
 
@@ -461,7 +461,7 @@ def test_a_kill_keeps_everything_but_makes_nothing_durable():
     after = disk.kill()
     assert after.image("f") == b"b"
     assert after.names() == ["f", "new"]
-    last = after.crash(Fate.LOST)
+    last = after.crash(CrashEffect.LOST)
     assert last.names() == ["f"]
     assert last.image("f") == b"a"
 
@@ -522,10 +522,10 @@ def test_damage_is_durable():
     file.sync()
     disk.sync_directory()
     disk.damage("f", 1, b"!")
-    assert disk.after_crash(Fate.LOST).image("f") == b"\0!\0\0"
+    assert disk.after_crash(CrashEffect.LOST).image("f") == b"\0!\0\0"
     disk.cut_off("f", 2)
     disk.lose("g")
-    after = disk.crash(Fate.LOST)
+    after = disk.crash(CrashEffect.LOST)
     assert after.names() == ["f"]
     assert after.image("f") == b"\0!"
 
@@ -535,11 +535,11 @@ def test_names_of_a_folder_are_durable_after_its_own_sync():
     disk.open("lqs/a")
     disk.open("f")
     disk.sync_directory("lqs")
-    assert disk.after_crash(Fate.LOST).names("lqs") == ["a"]
-    assert disk.after_crash(Fate.LOST).names() == []
+    assert disk.after_crash(CrashEffect.LOST).names("lqs") == ["a"]
+    assert disk.after_crash(CrashEffect.LOST).names() == []
     disk.rename("lqs/a", "quarantine/a")
     disk.sync_directory("quarantine")
-    after = disk.crash(Fate.LOST)
+    after = disk.crash(CrashEffect.LOST)
     assert (after.names("lqs"), after.names("quarantine")) == ([], ["a"])
 
 
@@ -559,7 +559,7 @@ def test_a_recording_can_be_done_again():
     again = SimDisk(Random(1))
     for operation in operations:
         again.replay(operation)
-    after = again.crash(Fate.LOST)
+    after = again.crash(CrashEffect.LOST)
     assert after.names() == ["f", "h"]
     assert after.names("lqs") == ["k"]
     assert after.image("f") == b"\0ab\0"

@@ -9,7 +9,7 @@ import pytest
 from dray.errors import StoreFull
 from dray.store.heap.heap import Extent, Heap
 from dray.store.kinds import Kind, file_name, kind_of
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk
 from tests.unit.store.ledger import HEAP_BYTES, LOG_BYTES, Ledger, Store
 
 FILE_BYTES = 1000
@@ -129,7 +129,7 @@ def opened(disk: SimDisk) -> tuple[Store, Ledger]:
     return store, ledger
 
 
-@pytest.mark.parametrize("fate", list(Fate))
+@pytest.mark.parametrize("fate", list(CrashEffect))
 def test_a_restart_empties_the_express_files_and_nothing_else(disk, fate):
     store, ledger = opened(disk)
     ledger.put(store, 1, b"told" * 100)

@@ -24,7 +24,7 @@ from dray.store.lqs import (
     path_hash,
     public_file_name,
 )
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk
 
 ORDERS = Description(
     "\\private$\\orders", "private", "what people order", 1 << 30, None, journal=True
@@ -160,7 +160,7 @@ def test_only_what_was_captured_is_flushed_and_then_it_is_durable(disk):
     captured = files.captured
     files.write("b", ORDERS)
     files.flush(captured)
-    after = disk.after_crash(Fate.LOST)
+    after = disk.after_crash(CrashEffect.LOST)
     assert after.names(FOLDER) == ["a"]
     assert text_of(after, "a") == GOLDEN
     files.flush(files.captured)
@@ -168,7 +168,7 @@ def test_only_what_was_captured_is_flushed_and_then_it_is_durable(disk):
     files.remove("a")
     files.remove("never")
     files.flush(files.captured)
-    assert disk.after_crash(Fate.LOST).names(FOLDER) == ["b"]
+    assert disk.after_crash(CrashEffect.LOST).names(FOLDER) == ["b"]
 
 
 def test_of_several_changes_the_last_one_counts(disk):

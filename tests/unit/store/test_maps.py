@@ -19,7 +19,7 @@ from dray.store.heap.maps import (
 from dray.store.kinds import Kind, file_name, heap_file_number
 from dray.store.limits import BLOCK_BYTES
 from dray.store.store import Store
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk
 from tests.unit.store.ledger import LOG_BYTES, Ledger
 
 JOURNAL_FILE = heap_file_number(Kind.JOURNAL, 1)
@@ -54,11 +54,11 @@ def test_any_changed_byte_and_any_cut_is_noticed(disk):
     name = write(disk, 2)
     size = len(disk.image(name))
     for offset in [*range(36), *range(512, size)]:
-        copy = disk.after_crash(Fate.KEPT)
+        copy = disk.after_crash(CrashEffect.KEPT)
         copy.damage(name, offset, bytes([disk.image(name)[offset] ^ 1]))
         assert read_map(copy, 2).blocks is None, offset
     for cut in range(0, size, 7):
-        copy = disk.after_crash(Fate.KEPT)
+        copy = disk.after_crash(CrashEffect.KEPT)
         copy.cut_off(name, cut)
         assert read_map(copy, 2).blocks is None
 

@@ -25,7 +25,7 @@ from dray.store.reading import ReadOnlyDisk
 from dray.store.real_disk import RealDisk
 from dray.store.recovery.recovery import Loss
 from dray.store.recovery.survey import survey
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk
 from tests.unit.store.ledger import (
     HEAP_BYTES,
     LOG_BYTES,
@@ -349,7 +349,7 @@ def test_one_file_of_each_pair_may_be_gone_at_the_same_time(state, sequences, ho
     store.sync()
     for name in ({*TRANSACTIONS} - {state}) | ({*SEQUENCES} - {sequences}):
         disk.damage(name, 40, b"\xff")
-    assert opened(disk.crash(Fate.KEPT))[1].state() == before.state()
+    assert opened(disk.crash(CrashEffect.KEPT))[1].state() == before.state()
 
 
 def test_halves_of_different_age_each_get_the_facts_after_their_own_mark():
@@ -377,7 +377,7 @@ def test_halves_that_no_log_joins_are_refused():
     while store._log.fits(0):
         ledger.put(store, 1000 + len(ledger.pieces), b"y")
     store.checkpoint(ledger.snapshot())
-    after = disk.crash(Fate.LOST)
+    after = disk.crash(CrashEffect.LOST)
     newest = store._pairs.newest.name
     older_sequences = next(
         name for name in SEQUENCES if name != store._pairs._newest[SEQUENCES].name
@@ -400,7 +400,7 @@ def test_a_log_that_ends_before_a_checkpoint_was_written_is_damaged():
     ledger.end_turn(store)
     store.checkpoint(ledger.snapshot())
     generation = store._pairs.newest.generation
-    disk = disk.crash(Fate.KEPT)
+    disk = disk.crash(CrashEffect.KEPT)
     for name in NAMES:
         if int.from_bytes(disk.image(name)[8:16], "little") == generation and name in SEQUENCES:
             disk.damage(name, 40, b"\xff")
@@ -482,7 +482,7 @@ def test_the_place_of_what_was_put_aside_is_forgotten_once_nothing_names_it():
     ledger.take(store, 4)
     ledger.end_turn(store)
     store.sync()
-    assert small_store(disk.crash(Fate.LOST)).recover(Ledger().load).quarantined == ()
+    assert small_store(disk.crash(CrashEffect.LOST)).recover(Ledger().load).quarantined == ()
 
 
 def test_a_store_whose_message_files_are_all_missing_refuses_and_touches_nothing():
@@ -503,7 +503,7 @@ def test_a_suspect_that_cannot_be_read_is_kept_and_put_aside(monkeypatch):
     ledger.put(store, 1, b"told" * 100)
     ledger.end_turn(store)
     store.begin_sync()
-    after = disk.crash(Fate.KEPT)
+    after = disk.crash(CrashEffect.KEPT)
     extent, _ = ledger.pieces[1]
     after.make_unreadable(file_name(extent.file))
     store = small_store(after)
@@ -526,7 +526,7 @@ def test_a_group_whose_heap_bytes_did_not_arrive_is_cut_and_load_called_again():
     ledger.end_turn(store)
     assert store.begin_sync() is not None
     extent, _ = ledger.pieces[2]
-    after = disk.crash(Fate.KEPT)
+    after = disk.crash(CrashEffect.KEPT)
     after.damage(f"p{extent.file:07d}.mq", extent.offset + 3, b"?")
     again = Ledger()
     store = small_store(after)
@@ -558,7 +558,7 @@ def test_an_extent_over_several_verification_pieces_is_verified(monkeypatch):
     ledger.put(store, 3, Random(3).randbytes(HEAP_BYTES))
     store.begin_sync()
     again = Ledger()
-    report = small_store(disk.crash(Fate.KEPT)).recover(again.load)
+    report = small_store(disk.crash(CrashEffect.KEPT)).recover(again.load)
     assert report.verified_extents == 2
     assert again.state() == ledger.state()
 
@@ -576,8 +576,8 @@ def test_facts_that_only_a_ruined_checkpoint_had_are_missed_aloud():
         ledger.put(store, 1000 + len(ledger.pieces), b"y")
     store.checkpoint(ledger.snapshot())
     state = ledger.state()
-    after = disk.crash(Fate.LOST)
-    store, again = opened(after.after_crash(Fate.KEPT))
+    after = disk.crash(CrashEffect.LOST)
+    store, again = opened(after.after_crash(CrashEffect.KEPT))
     assert again.state() == state
     assert store.checkpoint_due
     again.end_turn(store)
@@ -587,7 +587,7 @@ def test_facts_that_only_a_ruined_checkpoint_had_are_missed_aloud():
     again.end_turn(store)
     store.sync()
     newest = store._pairs.newest.name
-    after = after.crash(Fate.LOST)
+    after = after.crash(CrashEffect.LOST)
     after.damage(newest, 40, b"\xff")
     with pytest.raises(StoreCorrupt) as raised:
         small_store(after).recover(Ledger().load)

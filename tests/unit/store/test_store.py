@@ -10,7 +10,7 @@ from dray.errors import StoreCorrupt, StoreFull, StorePoisoned
 from dray.store.heap.heap import Extent
 from dray.store.real_disk import RealDisk
 from dray.store.store import Store
-from dray.testing.disk import Fate, SimDisk, SimFile
+from dray.testing.disk import CrashEffect, SimDisk, SimFile
 from tests.unit.store.ledger import HEAP_BYTES, LOG_BYTES, Ledger, busy_turn, opened, small_store
 
 
@@ -38,7 +38,7 @@ def test_what_was_synced_survives_and_what_was_not_is_gone(disk):
     settled(store, ledger, b"one", b"two")
     before = ledger.state()
     ledger.put(store, 9, b"three")
-    store, again = opened(disk.crash(Fate.LOST))
+    store, again = opened(disk.crash(CrashEffect.LOST))
     assert again.state() == before
     again.check(store)
 
@@ -97,7 +97,7 @@ def test_what_was_only_begun_with_is_not_durable(disk):
     sync = store.begin_sync()
     for capture in sync.captures:
         capture.file.begin_writing()
-    _, again = opened(disk.crash(Fate.LOST))
+    _, again = opened(disk.crash(CrashEffect.LOST))
     assert again.state() == before
 
 
@@ -110,7 +110,7 @@ def test_a_group_that_was_begun_is_covered_by_the_next_sync_as_well(disk):
     assert second is not None
     second.run()
     store.end_sync(second)
-    assert opened(disk.after_crash(Fate.LOST))[1].pieces.keys() == {1}
+    assert opened(disk.after_crash(CrashEffect.LOST))[1].pieces.keys() == {1}
     first.run()
     store.end_sync(first)
     assert store.begin_sync() is None
@@ -142,7 +142,7 @@ def test_a_failed_sync_poisons_until_the_store_is_reopened(disk):
             act()
     assert store.read(ledger.pieces[1][0]) == b"told"
     store.close([b"never written"])
-    store, ledger = opened(disk.crash(Fate.LOST))
+    store, ledger = opened(disk.crash(CrashEffect.LOST))
     assert ledger.pieces.keys() == {1}
 
 
@@ -153,7 +153,7 @@ def test_a_failed_log_write_poisons_and_tears_nothing_that_was_told(disk):
     disk.fail_write()
     with pytest.raises(StorePoisoned):
         store.sync()
-    store, again = opened(disk.crash(Fate.KEPT))
+    store, again = opened(disk.crash(CrashEffect.KEPT))
     assert 1 in again.pieces
     again.check(store)
 
@@ -244,7 +244,7 @@ def test_space_of_a_transaction_that_a_crash_ended_is_free_again(disk):
         store.place(bytes(HEAP_BYTES))
     ledger.end_turn(store)
     store.sync()
-    store, _ = opened(disk.crash(Fate.LOST))
+    store, _ = opened(disk.crash(CrashEffect.LOST))
     assert store.live_bytes == 0
     assert free_files(store) == store.counters.heap_files == 5
 
@@ -317,7 +317,7 @@ def test_flushed_files_are_not_synced_again_at_commit(disk):
     syncs = disk.syncs
     store.sync()
     assert disk.syncs - syncs == 1 + 1, "the names and the log"
-    assert len(opened(disk.crash(Fate.LOST))[1].pieces) == 20
+    assert len(opened(disk.crash(CrashEffect.LOST))[1].pieces) == 20
 
 
 def test_a_failed_early_flush_poisons_as_well(disk):
@@ -352,7 +352,7 @@ def test_endless_traffic_stays_within_the_log(disk):
     assert disk.open("QMLog").size() == LOG_BYTES
     assert store.counters.heap_files < 30
     store.close()
-    _, again = opened(disk.crash(Fate.KEPT))
+    _, again = opened(disk.crash(CrashEffect.KEPT))
     assert again.state() == ledger.state()
 
 
@@ -379,12 +379,12 @@ def test_turns_go_on_while_a_checkpoint_is_under_way(disk):
     assert checkpoint is not None
     settled(store, ledger, b"meanwhile")
     state = ledger.state()
-    assert opened(disk.after_crash(Fate.LOST))[1].state() == state
+    assert opened(disk.after_crash(CrashEffect.LOST))[1].state() == state
     checkpoint.run()
-    assert opened(disk.after_crash(Fate.LOST))[1].state() == state
+    assert opened(disk.after_crash(CrashEffect.LOST))[1].state() == state
     store.end_checkpoint(checkpoint)
     settled(store, ledger, b"after")
-    assert opened(disk.after_crash(Fate.LOST))[1].state() == ledger.state()
+    assert opened(disk.after_crash(CrashEffect.LOST))[1].state() == ledger.state()
 
 
 def test_a_checkpoint_settles_the_facts_that_waited(disk):
@@ -392,7 +392,7 @@ def test_a_checkpoint_settles_the_facts_that_waited(disk):
     ledger.put(store, 1, b"waits")
     store.checkpoint(ledger.snapshot())
     assert store.begin_sync() is None
-    assert opened(disk.crash(Fate.LOST))[1].state() == ledger.state()
+    assert opened(disk.crash(CrashEffect.LOST))[1].state() == ledger.state()
 
 
 def test_a_full_log_asks_for_a_checkpoint_and_then_goes_on(disk):
@@ -407,7 +407,7 @@ def test_a_full_log_asks_for_a_checkpoint_and_then_goes_on(disk):
     while store.checkpoint_due:
         store.checkpoint(ledger.snapshot())
     store.sync()
-    assert opened(disk.crash(Fate.LOST))[1].turn == 1
+    assert opened(disk.crash(CrashEffect.LOST))[1].turn == 1
 
 
 def test_waiting_for_a_checkpoint_that_is_under_way_is_still_due(disk):
@@ -445,12 +445,12 @@ def test_a_disk_too_full_for_a_checkpoint_leaves_the_old_one_and_the_store(disk)
     assert store.counters.checkpoints == 1
     assert not store.checkpoint_due
     settled(store, ledger, b"x")
-    assert opened(disk.after_crash(Fate.LOST))[1].state() == ledger.state()
+    assert opened(disk.after_crash(CrashEffect.LOST))[1].state() == ledger.state()
     for _ in range(5):
         settled(store, ledger)
     assert store.checkpoint_due
     store.checkpoint(ledger.snapshot())
-    assert opened(disk.crash(Fate.LOST))[1].state() == ledger.state()
+    assert opened(disk.crash(CrashEffect.LOST))[1].state() == ledger.state()
 
 
 def test_a_disk_that_refuses_the_header_of_a_checkpoint_refuses_the_checkpoint(disk):
@@ -463,7 +463,7 @@ def test_a_disk_that_refuses_the_header_of_a_checkpoint_refuses_the_checkpoint(d
     checkpoint.run()
     assert isinstance(checkpoint.refused, StoreFull)
     store.end_checkpoint(checkpoint)
-    disk = disk.crash(Fate.KEPT)
+    disk = disk.crash(CrashEffect.KEPT)
     disk.full_after(1 << 20)
     assert opened(disk)[1].state() == ledger.state()
 
@@ -479,7 +479,7 @@ def test_a_snapshot_that_breaks_off_changes_nothing(disk):
     with pytest.raises(ZeroDivisionError):
         store.checkpoint(broken())
     store.checkpoint(ledger.snapshot())
-    assert opened(disk.crash(Fate.LOST))[1].state() == ledger.state()
+    assert opened(disk.crash(CrashEffect.LOST))[1].state() == ledger.state()
 
 
 # ---------------------------------------------------------------------------------- full disk
@@ -496,7 +496,7 @@ def test_a_full_disk_refuses_payload_and_leaves_the_store_usable(disk):
     ledger.end_turn(store)
     store.sync()
     assert store.place(bytes(HEAP_BYTES)).length == HEAP_BYTES
-    assert opened(disk.crash(Fate.LOST))[1].state() == ledger.state()
+    assert opened(disk.crash(CrashEffect.LOST))[1].state() == ledger.state()
 
 
 def test_a_disk_too_full_for_a_new_store_is_refused_and_fine_later(disk):
@@ -515,7 +515,7 @@ def test_close_makes_everything_durable_and_the_next_start_replays_nothing(disk)
     ledger.put(store, 1, b"one")
     store.close(ledger.snapshot())
     again = Ledger()
-    report = small_store(disk.crash(Fate.LOST)).recover(again.load)
+    report = small_store(disk.crash(CrashEffect.LOST)).recover(again.load)
     assert again.state() == ledger.state()
     assert (report.facts, report.checkpoint) == (0, "MQTrans.lg1")
 
@@ -570,7 +570,7 @@ def test_every_life_has_a_higher_epoch(disk):
     epochs = []
     for _ in range(4):
         epochs.append(small_store(disk).recover(Ledger().load).epoch)
-        disk = disk.crash(Fate.LOST)
+        disk = disk.crash(CrashEffect.LOST)
     assert epochs == [1, 2, 3, 4]
 
 
@@ -580,7 +580,7 @@ def test_crash_after_crash_fills_the_reserve_and_then_asks_for_a_checkpoint(disk
         settled(store, ledger)
     state = ledger.state()
     for _ in range(6):
-        disk = disk.crash(Fate.LOST)
+        disk = disk.crash(CrashEffect.LOST)
         store, ledger = opened(disk)
         assert ledger.state() == state
     assert store._log.head == LOG_BYTES
@@ -589,4 +589,4 @@ def test_crash_after_crash_fills_the_reserve_and_then_asks_for_a_checkpoint(disk
     while store.checkpoint_due:
         store.checkpoint(ledger.snapshot())
     store.sync()
-    assert opened(disk.crash(Fate.LOST))[1].state() == ledger.state()
+    assert opened(disk.crash(CrashEffect.LOST))[1].state() == ledger.state()

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from dray.errors import StoreFull
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk
 from tests.unit.store.ledger import HEAP_BYTES, opened
 
 
@@ -119,7 +119,7 @@ class StoreMachine(RuleBasedStateMachine):
     def seal(self):
         self.store.seal()
 
-    @rule(fate=st.sampled_from(Fate))
+    @rule(fate=st.sampled_from(CrashEffect))
     def crash(self, fate):
         self.reopen(self.disk.crash(fate))
 

@@ -8,7 +8,7 @@ from dray.errors import StoreCorrupt
 from dray.store.heap.maps import MAP_NAMES
 from dray.store.limits import CHECKPOINT_BYTES
 from dray.store.log.checkpoint import NAMES, SEQUENCES, TRANSACTIONS, CheckpointState, examine
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk
 from tests.unit.store.ledger import Ledger, opened, small_store, used
 
 
@@ -47,7 +47,7 @@ def test_one_that_was_zeroed_in_place_is_told_once_and_the_rest_starts(name, che
     assert store.report.notices() == [f"{name} is damaged and was not needed"]
     assert store.checkpoint_due
     assert ledger.state() == before.state()
-    store, ledger = opened(disk.crash(Fate.KEPT))
+    store, ledger = opened(disk.crash(CrashEffect.KEPT))
     assert (store.report.notices(), ledger.state()) == ([], before.state())
 
 

@@ -14,7 +14,7 @@ from dray.store.heap.witness import END_AT, forget_end, note_end, read_end
 from dray.store.limits import SECTOR_BYTES
 from dray.store.log.checkpoint import NAMES
 from dray.store.recovery.recovery import Loss
-from dray.testing.disk import Fate, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk
 from tests.unit.store.ledger import Ledger, busy_turn, opened, small_store
 
 FILES = (LOCK_NAME, *MAP_NAMES)
@@ -55,7 +55,7 @@ def test_a_note_leaves_the_rest_of_its_file_alone(disk):
 def test_a_note_that_is_damaged_cut_or_unreadable_is_no_witness(disk, name):
     note_end(disk.open(name, size=SECTOR_BYTES), 512)
     for offset in range(END_AT, END_AT + 16):
-        copy = disk.after_crash(Fate.KEPT)
+        copy = disk.after_crash(CrashEffect.KEPT)
         copy.damage(name, offset, bytes([disk.image(name)[offset] ^ 1]))
         assert read_end(copy).lsn == 0
     disk.cut_off(name, END_AT + 8)
@@ -80,7 +80,7 @@ def test_what_a_file_says_of_a_former_store_is_durably_forgotten(disk):
     for name in (*FILES, "absent"):
         forget_end(disk, name)
         forget_end(disk, name)
-    assert read_end(disk.crash(Fate.LOST)).lsn == 0
+    assert read_end(disk.crash(CrashEffect.LOST)).lsn == 0
 
 
 def test_a_new_store_is_not_measured_by_the_notes_of_the_one_before(disk):
@@ -91,7 +91,7 @@ def test_a_new_store_is_not_measured_by_the_notes_of_the_one_before(disk):
     store, ledger = opened(disk)
     busy_turn(store, ledger, Random(2))
     store.sync()
-    assert opened(disk.crash(Fate.LOST))[1].state() == ledger.state()
+    assert opened(disk.crash(CrashEffect.LOST))[1].state() == ledger.state()
 
 
 # ------------------------------------------------------------------- in the life of a store
@@ -139,7 +139,7 @@ def two_moments(*, checkpoint: bool, closed: bool) -> tuple[SimDisk, SimDisk, ob
     store.checkpoint(ledger.snapshot())
     busy_turn(store, ledger, rng)
     store.sync()
-    older = store._disk._inner.after_crash(Fate.KEPT)
+    older = store._disk._inner.after_crash(CrashEffect.KEPT)
     for _ in range(6):
         busy_turn(store, ledger, rng)
         store.sync()
@@ -188,7 +188,7 @@ def test_older_checkpoints_and_maps_beside_a_log_that_went_round_are_refused(dis
     rng = Random(4)
     store, ledger = opened(disk)
     store.checkpoint(ledger.snapshot())
-    older = disk.after_crash(Fate.KEPT)
+    older = disk.after_crash(CrashEffect.KEPT)
     first = store._log.head
     while store._log.head < first + 3 * store._log.capacity:
         busy_turn(store, ledger, rng)
@@ -214,7 +214,7 @@ def test_a_damaged_newest_group_of_a_killed_store_is_refused(disk):
     newest = range(at - 1024, at, 16)
     refused = 0
     for offset in newest:
-        copy = killed.after_crash(Fate.KEPT)
+        copy = killed.after_crash(CrashEffect.KEPT)
         if not any(copy.image("QMLog")[offset : offset + 16]):
             continue
         copy.damage("QMLog", offset, bytes([copy.image("QMLog")[offset] ^ 1]))
@@ -288,7 +288,7 @@ def test_a_group_whose_payload_a_power_failure_took_is_cut_and_said_to_be_in_dou
     ledger.end_turn(store)
     store.begin_sync()
     extent, _ = ledger.pieces[2]
-    after = disk.crash(Fate.KEPT)
+    after = disk.crash(CrashEffect.KEPT)
     after.damage("p0000001.mq", extent.offset, bytes(extent.length))
     again = Ledger()
     report = small_store(after).recover(again.load)
@@ -307,11 +307,11 @@ def test_a_group_that_a_power_failure_left_in_part_is_said_to_be_in_doubt(disk):
         ledger.put(store, key, b"")
     ledger.end_turn(store)
     store.begin_sync()
-    after = disk.crash(Fate.KEPT)
+    after = disk.crash(CrashEffect.KEPT)
     after.damage("QMLog", at + 512, bytes(512))
     again = Ledger()
     report = small_store(after).recover(again.load)
     assert (again.turn, report.cut_groups, report.unfinished) == (1, 0, True)
     assert report.lost == (Loss.CUT_OFF,)
     assert "in doubt" in report.notices()[0]
-    assert small_store(after.crash(Fate.KEPT)).recover(Ledger().load).lost == ()
+    assert small_store(after.crash(CrashEffect.KEPT)).recover(Ledger().load).lost == ()

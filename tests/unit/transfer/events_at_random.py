@@ -5,20 +5,20 @@ from __future__ import annotations
 import random
 
 from dray.errors import TransferSourceChanged
+from dray.machine import Tick
 from dray.transfer.consumer import Consumer
 from dray.transfer.copies import CopyState
 from dray.transfer.events import (
     Begin,
     Cancel,
     Checked,
+    FragmentCame,
     Heard,
-    PieceCame,
     Resume,
     Room,
     SourceBroke,
     SourceChecked,
     Suspend,
-    Tick,
     WayLost,
 )
 from dray.transfer.producer import Producer
@@ -28,7 +28,7 @@ from dray.wire.transfer_frames import (
     Farewell,
     Handshake,
     Joined,
-    Refused,
+    JoinRefused,
     Resumed,
     Spoiled,
     Suspended,
@@ -89,8 +89,8 @@ def consumer_event(consumer: Consumer, rng: random.Random):
         Begin(),
         Heard(Joined(key, "1", rng.randint(1, 5), 0)),
         Heard(Joined(key, "1", rng.randint(1, 5), 0)),
-        PieceCame(max(0, number), 10, rng.random() < 0.8),
-        PieceCame(max(0, number), 10, intact=True),
+        FragmentCame(max(0, number), 10, rng.random() < 0.8),
+        FragmentCame(max(0, number), 10, intact=True),
         Checked(good=rng.random() < 0.3),
         Heard(Suspended(key)),
         Heard(Resumed(key)),
@@ -101,7 +101,7 @@ def consumer_event(consumer: Consumer, rng: random.Random):
     seldom = [
         Suspend(),
         Heard(Farewell(key)),
-        Heard(Refused(key, "no")),
+        Heard(JoinRefused(key, "no")),
         Heard(Cancelled(key)),
         Heard(Cancelled(key, "error", "it failed")),
         Cancel(),

@@ -11,6 +11,7 @@ from dray.errors import (
     TransferSourceChanged,
     TransferTimeout,
 )
+from dray.machine import Tick
 from dray.model.transfer import TransferState
 from dray.transfer.consumer import Consumer
 from dray.transfer.events import (
@@ -18,18 +19,17 @@ from dray.transfer.events import (
     Cancel,
     Check,
     Checked,
+    FragmentCame,
     Heard,
     Keep,
-    PieceCame,
     Resume,
     StartOver,
     Stirred,
-    Store,
     Suspend,
     Tell,
     Terms,
-    Tick,
     WayLost,
+    WriteFragment,
 )
 from dray.wire.transfer_frames import (
     Acked,
@@ -37,7 +37,7 @@ from dray.wire.transfer_frames import (
     Farewell,
     Handshake,
     Joined,
-    Refused,
+    JoinRefused,
     Resumed,
     Spoiled,
     Suspended,
@@ -65,7 +65,7 @@ def receiving(expected: int = 0, terms: Terms = TERMS) -> Consumer:
 
 
 def piece(consumer: Consumer, number: int, *, intact: bool = True, now: float = 0.0):
-    return consumer.handle(PieceCame(number, consumer.terms.length(number), intact), now)
+    return consumer.handle(FragmentCame(number, consumer.terms.length(number), intact), now)
 
 
 def whole(terms: Terms = TERMS) -> Consumer:
@@ -88,8 +88,8 @@ def test_joined_it_asks_for_what_it_expects():
 
 def test_fragments_are_stored_in_order_and_acknowledged_every_quarter_of_a_window():
     consumer = receiving(terms=Terms(1000, 10, 8))
-    assert piece(consumer, 0) == [Store(0)]
-    assert piece(consumer, 1) == [Store(1), Tell(Acked("a", ROUND, 2))]
+    assert piece(consumer, 0) == [WriteFragment(0)]
+    assert piece(consumer, 1) == [WriteFragment(1), Tell(Acked("a", ROUND, 2))]
 
 
 def test_what_is_stored_is_acknowledged_soon_even_if_no_more_comes():
@@ -103,7 +103,7 @@ def test_what_is_stored_is_acknowledged_soon_even_if_no_more_comes():
 def test_r112_the_last_part_of_a_window_is_acknowledged():
     consumer = receiving(8, Terms(95, 10, 50))
     piece(consumer, 8)
-    assert piece(consumer, 9) == [Store(9), Tell(Acked("a", ROUND, 10)), Check()]
+    assert piece(consumer, 9) == [WriteFragment(9), Tell(Acked("a", ROUND, 10)), Check()]
 
 
 def test_r113_a_gap_is_asked_for_once_and_nothing_beyond_it_is_stored():
@@ -111,13 +111,13 @@ def test_r113_a_gap_is_asked_for_once_and_nothing_beyond_it_is_stored():
     piece(consumer, 0)
     assert piece(consumer, 2) == [Tell(Wanted("a", ROUND, 1))]
     assert piece(consumer, 3) == []
-    assert piece(consumer, 1) == [Store(1), Tell(Acked("a", ROUND, 2))]
+    assert piece(consumer, 1) == [WriteFragment(1), Tell(Acked("a", ROUND, 2))]
 
 
 def test_a_damaged_fragment_is_asked_for_again():
     consumer = receiving()
     assert piece(consumer, 0, intact=False) == [Tell(Wanted("a", ROUND, 0))]
-    assert consumer.handle(PieceCame(0, 9, intact=True), 0.0) == [Tell(Wanted("a", ROUND, 0))]
+    assert consumer.handle(FragmentCame(0, 9, intact=True), 0.0) == [Tell(Wanted("a", ROUND, 0))]
 
 
 def test_r114_a_duplicate_is_ignored_and_acknowledged_again():
@@ -193,7 +193,7 @@ def test_a_spoilt_file_is_dropped_when_the_producer_has_another_round_for_it():
     assert consumer.handle(joined(), 1.0) == []
     effects = consumer.handle(joined(round_=ROUND + 1), 1.0)
     assert effects == [StartOver(), Tell(Wanted("a", ROUND + 1, 0))]
-    assert piece(consumer, 0)[0] == Store(0)
+    assert piece(consumer, 0)[0] == WriteFragment(0)
 
 
 def test_a_file_that_is_spoilt_again_and_again_fails_at_both_ends():
@@ -212,14 +212,14 @@ def test_a_file_that_is_spoilt_again_and_again_fails_at_both_ends():
 def test_refused_it_fails_with_the_reason():
     consumer = make()
     consumer.handle(Begin(), 0.0)
-    assert consumer.handle(Heard(Refused("a", "another has it")), 0.0) == [Keep()]
+    assert consumer.handle(Heard(JoinRefused("a", "another has it")), 0.0) == [Keep()]
     assert isinstance(consumer.error, TransferRefused)
     assert "another has it" in str(consumer.error)
 
 
 def test_one_that_has_joined_is_not_put_off_by_a_refusal_that_was_late():
     consumer = receiving()
-    assert consumer.handle(Heard(Refused("a", "no")), 0.0) == []
+    assert consumer.handle(Heard(JoinRefused("a", "no")), 0.0) == []
 
 
 @pytest.mark.parametrize(

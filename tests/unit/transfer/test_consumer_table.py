@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from dray.machine import Tick
 from dray.transfer.consumer import CONSUMER, Consumer
 from dray.transfer.events import (
     Begin,
     Cancel,
     Checked,
+    FragmentCame,
     Heard,
-    PieceCame,
     Resume,
     Stirred,
     Suspend,
     Terms,
-    Tick,
     WayLost,
 )
 from dray.wire.transfer_frames import (
@@ -28,7 +28,7 @@ from dray.wire.transfer_frames import (
     Farewell,
     Handshake,
     Joined,
-    Refused,
+    JoinRefused,
     Resumed,
     Suspended,
 )
@@ -42,7 +42,7 @@ EVENTS = {
     "suspended": Heard(Suspended("a")),
     "resumed": Heard(Resumed("a")),
     "farewell": Heard(Farewell("a")),
-    "refused": Heard(Refused("a", "no")),
+    "refused": Heard(JoinRefused("a", "no")),
     "cancelled": Heard(Cancelled("a")),
     "broken": Heard(Cancelled("a", "TransferError", "it failed")),
     "greeted": Heard(Handshake("a", 0)),
@@ -114,7 +114,7 @@ class Receiving:
             case "piece":
                 number = int(more[0])
                 size = self.core.terms.length(number) - (more[1] == "short")
-                return self.give(PieceCame(number, size, more[1] != "damaged"))
+                return self.give(FragmentCame(number, size, more[1] != "damaged"))
             case "tick" | "late-tick":
                 self.now = max(self.now, self.core.deadline() or 0.0)
                 self.now += 100.0 * (kind == "late-tick")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.errors import TransferSourceChanged
+from dray.machine import Tick
 from dray.model.transfer import TransferState
 from dray.transfer.discovery import Discovery
 from dray.transfer.events import (
@@ -14,13 +15,12 @@ from dray.transfer.events import (
     Keep,
     Resume,
     Room,
-    SendPiece,
+    SendFragment,
     SourceBroke,
     SourceChecked,
     Suspend,
     Tell,
     Terms,
-    Tick,
     WayLost,
 )
 from dray.transfer.producer import Producer
@@ -30,7 +30,7 @@ from dray.wire.transfer_frames import (
     Farewell,
     Handshake,
     Joined,
-    Refused,
+    JoinRefused,
     Resumed,
     Spoiled,
     Suspended,
@@ -59,7 +59,7 @@ def pump(producer: Producer, key: str = "a") -> list[int]:
     sent = []
     while effects := producer.handle(Room(key), 1.0):
         (piece,) = effects
-        assert isinstance(piece, SendPiece)
+        assert isinstance(piece, SendFragment)
         sent.append(piece.number)
     return sent
 
@@ -91,14 +91,14 @@ def test_r110_no_handshake_in_time_is_a_timeout():
     assert producer.state is TransferState.TIMED_OUT
     assert producer.deadline() is None
     (told,) = producer.handle(Heard(Handshake("a", 0)), 31.0)
-    assert isinstance(told.message, Refused)
+    assert isinstance(told.message, JoinRefused)
 
 
 def test_r111_one_consumer_has_it_and_the_second_is_refused():
     producer = make()
     begin(producer, "a")
     (told,) = producer.handle(Heard(Handshake("b", 0)), 1.5)
-    assert isinstance(told.message, Refused)
+    assert isinstance(told.message, JoinRefused)
     assert "one consumer" in told.message.sentence
     assert pump(producer, "b") == []
 
@@ -110,7 +110,7 @@ def test_r111_many_join_in_time_each_with_an_id_and_a_pace_of_its_own():
     assert pump(producer, "a") == [0, 1, 2, 3]
     assert producer.copies["b"].window.next == 0
     (told,) = producer.handle(Heard(Handshake("late", 0)), 30.0)
-    assert isinstance(told.message, Refused)
+    assert isinstance(told.message, JoinRefused)
 
 
 def test_who_has_the_reference_and_does_not_want_the_file_ends_an_offer_to_one():
@@ -118,7 +118,7 @@ def test_who_has_the_reference_and_does_not_want_the_file_ends_an_offer_to_one()
     assert producer.handle(Heard(Cancelled("a")), 1.0) == [Keep()]
     assert producer.state is TransferState.CANCELLED
     (told,) = producer.handle(Heard(Handshake("b", 0)), 1.5)
-    assert isinstance(told.message, Refused)
+    assert isinstance(told.message, JoinRefused)
 
 
 @pytest.mark.parametrize("why", ["to many", "another has it", "too late", "over"])
@@ -203,7 +203,7 @@ def test_r115_a_producer_that_comes_back_takes_its_consumers_back():
     assert (joined.consumer_id, joined.start) == ("1", 6)
     assert pump(producer) == [6, 7, 8, 9]
     (told,) = producer.handle(Heard(Handshake("b", 0)), 2.0)
-    assert isinstance(told.message, Refused)
+    assert isinstance(told.message, JoinRefused)
 
 
 def test_what_a_consumer_of_an_earlier_life_asks_for_begins_a_round():
@@ -313,7 +313,7 @@ def test_a_cancelled_offer_tells_all_and_takes_nobody():
     assert effects == [Keep(), Tell(Cancelled("a")), Tell(Cancelled("b"))]
     assert producer.state is TransferState.CANCELLED
     (told,) = producer.handle(Heard(Handshake("c", 0)), 2.5)
-    assert isinstance(told.message, Refused)
+    assert isinstance(told.message, JoinRefused)
 
 
 def test_the_only_consumer_cancels_and_the_offer_is_cancelled():

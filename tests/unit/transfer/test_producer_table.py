@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dray.errors import TransferSourceChanged
+from dray.machine import Tick
 from dray.model.transfer import TransferState
 from dray.transfer.copies import PRODUCER, ConsumerCopy, CopyState
 from dray.transfer.discovery import Discovery
@@ -22,7 +23,6 @@ from dray.transfer.events import (
     SourceChecked,
     Suspend,
     Terms,
-    Tick,
     WayLost,
 )
 from dray.transfer.producer import Producer

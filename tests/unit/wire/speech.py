@@ -8,7 +8,7 @@ import typing
 
 from hypothesis import strategies as st
 
-from dray.wire.frames import FRAME_TYPES, Cut, Piece, encode_frame
+from dray.wire.frames import FRAME_TYPES, Continuation, Cut, encode_frame
 from dray.wire.stream import READ_BYTES, FrameStream
 
 _SIMPLE = {
@@ -47,7 +47,7 @@ def structs(kind):
     return st.builds(kind, **{name: values(hints[name]) for name in names})
 
 
-whole = [cls for cls in FRAME_TYPES.values() if cls not in (Cut, Piece)]
+whole = [cls for cls in FRAME_TYPES.values() if cls not in (Cut, Continuation)]
 heads = st.sampled_from(sorted(whole, key=lambda cls: cls.code)).flatmap(structs)
 bodies = st.one_of(
     st.binary(max_size=100),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dray.errors import ProtocolError
 from dray.model.limits import FRAME_CHANNELS_MAX
-from dray.wire.frames import Cut, Done, Piece, Range, encode_frame
+from dray.wire.frames import Continuation, Cut, Done, Range, encode_frame
 from dray.wire.stream import FrameStream
 from tests.unit.wire.speech import encoded, heard, spoken
 
@@ -22,7 +22,7 @@ def cut(channel, begin=BEGIN):
 
 
 def piece(channel, body):
-    return encoded(Piece(channel), 0, body)
+    return encoded(Continuation(channel), 0, body)
 
 
 @st.composite
@@ -87,7 +87,7 @@ def test_pieces_of_a_long_body_are_read_into_its_own_memory():
         (cut(0, BEGIN[:-1]), "does not fit its beginning"),
         (cut(0, BEGIN + b"x"), "does not fit its beginning"),
         (cut(0, encode_frame(Done(1))), "does not fit its beginning"),
-        (cut(0, encode_frame(Piece(0), 0, 5)), "cannot come in pieces"),
+        (cut(0, encode_frame(Continuation(0), 0, 5)), "cannot come in pieces"),
         (cut(0, encode_frame(Cut(0), 0, 5)), "cannot come in pieces"),
         (cut(0, b"HTTP" + BEGIN[4:]), "does not speak Dray"),
         (cut(0, BEGIN[:8] + b"\xff" + BEGIN[9:]), "CRC32C does not match"),

@@ -14,11 +14,11 @@ from dray.wire.file_frames import SendFile
 from dray.wire.frames import (
     FRAME_HEADER,
     FRAME_TYPES,
+    Continuation,
     Cut,
     Failed,
     Head,
     OpenQueue,
-    Piece,
     Unfit,
     decode_head,
     failure,
@@ -90,7 +90,7 @@ def test_a_value_of_a_wrong_type_is_answered_where_the_reader_is_lenient():
         decode_head(read_frame_header(frame), frame)
 
 
-@pytest.mark.parametrize("kind", [Cut, Piece, SendFile])
+@pytest.mark.parametrize("kind", [Cut, Continuation, SendFile])
 def test_a_frame_that_others_hang_on_has_to_be_read(kind):
     frame = whole(kind, ["x"])
     with pytest.raises(ProtocolError, match=kind.__name__):

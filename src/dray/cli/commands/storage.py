@@ -101,7 +101,7 @@ def rebuild(settings: Settings, *, data: Path) -> None:
     from dray.daemon.watcher import AuditedDisk
     from dray.errors import StoreError
     from dray.manager.events import ManagerConfig
-    from dray.manager.turn import Manager
+    from dray.manager.turn import QueueManager
     from dray.store.decisions import LOG_NAME
     from dray.store.location import check_location
     from dray.store.store import Store
@@ -112,7 +112,7 @@ def rebuild(settings: Settings, *, data: Path) -> None:
     store = Store(AuditedDisk(data), queue_files=True, rebuild=True)
     try:
         config = ManagerConfig(manager_id="", rebuild_internal_files=True)
-        manager = Manager.load(store, config, time.time())
+        manager = QueueManager.load(store, config, time.time())
         store.sync()
     except BaseException:
         store.close()

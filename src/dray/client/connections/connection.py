@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from dray.client.connections.lost_answers import Lost, answer_lost
-from dray.client.connections.session import Listener, Pending, Session, same_error
+from dray.client.connections.session import ClientSession, Listener, Pending, same_error
 from dray.errors import ConnectionLost, DrayError, ProtocolError, StorePoisoned
 from dray.forks import (
     Process,
@@ -50,7 +50,7 @@ class Connection(ABC):
         self.lost: DrayError | None = None
         self._sock = sock
         self._lock = lock
-        self._session = Session()
+        self._session = ClientSession()
         self._stream = FrameStream()
         self._opened: dict[str, Opened] = {}
         self._left: deque[Head] = deque()

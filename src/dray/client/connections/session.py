@@ -65,7 +65,7 @@ class Pending:
         return self.frame
 
 
-class Session:
+class ClientSession:
     """State of one connection."""
 
     def __init__(self) -> None:

@@ -21,6 +21,7 @@ from dray.client.transfer.frame_socket import FrameSocket
 from dray.client.transfer.state import KeptIncoming, StateFile, status_of_incoming
 from dray.client.transfer.target import TargetFile, boot_id, is_there, whole_fragments
 from dray.errors import DrayError, ProtocolError
+from dray.machine import Tick
 from dray.model.transfer import TransferState, TransferStatus
 from dray.net.tls import is_tunnel
 from dray.transfer.consumer import Consumer
@@ -30,27 +31,26 @@ from dray.transfer.events import (
     Check,
     Checked,
     ConsumerEvent,
+    FragmentCame,
     Heard,
     Keep,
-    PieceCame,
     Resume,
     StartOver,
     Stirred,
-    Store,
     Suspend,
     Tell,
-    Tick,
     WayLost,
+    WriteFragment,
 )
 from dray.wire.frames import Post
 from dray.wire.transfer_frames import (
     Acked,
     AnyMessage,
     Cancelled,
+    DirectOpening,
+    Fragment,
     Handshake,
     Joined,
-    Opening,
-    Piece,
     Verified,
     encode_message,
 )
@@ -174,11 +174,11 @@ class Accepting(Engine):
         """See `Engine`."""
         if message.key != self.kept.key:
             return
-        if isinstance(message, Piece):
+        if isinstance(message, Fragment):
             self._direct_failures = 0 if connection is not None else self._direct_failures
             self._piece = body
             intact = crc32c.crc32c(body) == message.crc
-            self._give(PieceCame(message.number, len(body), intact))
+            self._give(FragmentCame(message.number, len(body), intact))
             self._piece = None
         elif isinstance(message, Joined) and self._may_try(message):
             threading.Thread(target=self._dial_producer, args=(message,), daemon=True).start()
@@ -247,7 +247,7 @@ class Accepting(Engine):
     def _give(self, event: ConsumerEvent) -> None:
         for effect in self.core.handle(event, self.now):
             match effect:
-                case Store(number):
+                case WriteFragment(number):
                     assert self._target is not None
                     assert self._piece is not None
                     self._target.write(number, self._piece)
@@ -352,7 +352,7 @@ class Accepting(Engine):
         connection = FrameSocket(sock)
         self._direct = connection
         self.open(connection, lambda frame: self._taken(connection, frame))
-        connection.put(Post("", encode_message(Opening(self.kept.key, token))))
+        connection.put(Post("", encode_message(DirectOpening(self.kept.key, token))))
         self._give(Heard(joined))
 
     def _taken(self, connection: FrameSocket, frame: Frame) -> None:

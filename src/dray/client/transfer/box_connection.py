@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dray.client.connections.session import Pending, Session
+from dray.client.connections.session import ClientSession, Pending
 from dray.errors import DrayError, ProtocolError
 from dray.model.limits import KIB
 from dray.wire.frames import AttachBox, Credit, Post
@@ -19,7 +19,7 @@ _CREDIT_BYTES: Final = 512 * KIB
 
 
 class BoxConnection:
-    """Says Hello, attaches the box, then carries posts. Requests and answers go by a `Session`."""
+    """Says Hello, attaches the box, then carries posts. A `ClientSession` keeps its requests."""
 
     def __init__(self, connection: FrameSocket, box: str, queue: str) -> None:
         """Begin with Hello on a connection that was just made."""
@@ -27,7 +27,7 @@ class BoxConnection:
         self.ready = False
         """Whether the box is attached: others can reach it."""
         self._attach = AttachBox(box, queue)
-        self._session = Session()
+        self._session = ClientSession()
         self._greeting, hello = self._session.hello()
         connection.put_encoded(hello)
         self._taken = 0

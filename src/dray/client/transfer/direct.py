@@ -25,7 +25,7 @@ from dray.errors import AddressInUse, DrayError, ProtocolError
 from dray.forks import keep_from_children
 from dray.net.send_buffer import widen
 from dray.net.tls import is_tunnel, local_host
-from dray.wire.transfer_frames import AnyMessage, Joined, Opening
+from dray.wire.transfer_frames import AnyMessage, DirectOpening, Joined
 
 if TYPE_CHECKING:
     from dray.client.transfer.engine import Engine
@@ -172,7 +172,7 @@ class DirectConnections:
 
     def _admit(self, connection: FrameSocket, message: AnyMessage) -> None:
         del self._unknown[connection]
-        key = self._redeem(message.token) if isinstance(message, Opening) else None
+        key = self._redeem(message.token) if isinstance(message, DirectOpening) else None
         if key is None or key != message.key:
             raise ProtocolError("a connection began without a valid token")
         self.drop(key)

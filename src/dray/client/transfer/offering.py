@@ -23,6 +23,7 @@ from dray.errors import (
     Misuse,
     TransferSourceChanged,
 )
+from dray.machine import Tick
 from dray.model.limits import MIB, RELAY_WINDOW_BYTES, TRANSFER_SILENCE_S
 from dray.model.transfer import TransferState
 from dray.transfer.copies import ConsumerCopy
@@ -35,12 +36,11 @@ from dray.transfer.events import (
     ProducerEvent,
     Resume,
     Room,
-    SendPiece,
+    SendFragment,
     SourceBroke,
     SourceChecked,
     Suspend,
     Tell,
-    Tick,
     WayLost,
 )
 from dray.transfer.producer import Producer
@@ -49,9 +49,9 @@ from dray.wire.transfer_frames import (
     AnyMessage,
     Cancelled,
     Farewell,
+    Fragment,
     Handshake,
     Joined,
-    Piece,
     encode_message,
 )
 
@@ -251,7 +251,7 @@ class Offering(Engine):
                     self._keep()
                 case Tell(message):
                     self._tell(message)
-                case SendPiece(key, number):
+                case SendFragment(key, number):
                     self._send(key, number)
                 case CheckSource(key):
                     self._check_source(key)
@@ -290,7 +290,7 @@ class Offering(Engine):
             error = changed(self._source.path, self._reference.transfer)
             self._give(SourceBroke(error))
             return
-        head = Piece(key, number, self._source.crcs[number])
+        head = Fragment(key, number, self._source.crcs[number])
         piece = FileRange(self._source.descriptor, terms.bytes_before(number), terms.length(number))
         connection = self._direct.of(key)
         if connection is not None:

@@ -11,7 +11,13 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
-from dray.manager.events import Effect, Event, LinkFrame, Request, Tick
+from dray.machine import Tick
+from dray.manager.events import (
+    Effect,
+    Event,
+    LinkFrame,
+    Request,
+)
 from dray.wire.stream import Frame
 
 

@@ -29,7 +29,7 @@ from dray.daemon.limits import (
 )
 from dray.model.limits import FRAME_CHANNELS_MAX
 from dray.store.heap.heap import Extent
-from dray.wire.frames import Cut, Piece, encode_frame
+from dray.wire.frames import Continuation, Cut, encode_frame
 
 
 class HeapRange:
@@ -156,7 +156,7 @@ class Lanes:
                 begin = encode_frame(Cut(waiting.channel), 0, len(waiting.head))
                 parts += (memoryview(begin), memoryview(waiting.head))
             size = min(share, waiting.size)
-            parts.append(memoryview(encode_frame(Piece(waiting.channel), 0, size)))
+            parts.append(memoryview(encode_frame(Continuation(waiting.channel), 0, size)))
             self._take_piece(waiting, size, parts)
             share -= size
             if not waiting.size:

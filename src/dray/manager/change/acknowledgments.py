@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.queue.staged import Wish
     from dray.store.heap.heap import Extent
 
@@ -45,7 +45,7 @@ def wanted_by(asked: Acknowledge, message_class: int) -> bool:
     return bool(asked & wish)
 
 
-def addressed(context: Context, wishes: Iterable[Wish]) -> list[tuple[Queue, Wish]]:
+def addressed(context: Context, wishes: Iterable[Wish]) -> list[tuple[StoredQueue, Wish]]:
     """Find the administration queues; the operator is told of those that are not there."""
     found = []
     for wish in wishes:
@@ -66,7 +66,7 @@ def addressed(context: Context, wishes: Iterable[Wish]) -> list[tuple[Queue, Wis
     return found
 
 
-def place(context: Context, queue: Queue, wish: Wish) -> tuple[Extent, int, int]:
+def place(context: Context, queue: StoredQueue, wish: Wish) -> tuple[Extent, int, int]:
     """Write an acknowledgment message into the heap; gives place, CRC32C and number."""
     recoverable = wish.kind is not Kind.EXPRESS
     message = Message(label=wish.label, correlation_id=wish.message_id, recoverable=recoverable)

@@ -34,7 +34,7 @@ from dray.wire.frames import MARK_FIRST, MARK_LAST, MARK_SINGLE
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
 
 
 class CommitFact:
@@ -45,14 +45,14 @@ class CommitFact:
         self._context = context
         self._transaction = transaction
         self.departures = Departures(context)
-        self._sends: list[tuple[Queue, list[Staged], bytes]] = []
-        self._leaving: list[tuple[Queue, list[int]]] = []
-        self._moving: list[tuple[Queue, int, list[bytes]]] = []
+        self._sends: list[tuple[StoredQueue, list[Staged], bytes]] = []
+        self._leaving: list[tuple[StoredQueue, list[int]]] = []
+        self._moving: list[tuple[StoredQueue, int, list[bytes]]] = []
         # Of express messages nothing is in the fact.
-        self._express_sends: list[tuple[Queue, list[Staged], bytes]] = []
-        self._express_moving: list[tuple[Queue, list[bytes]]] = []
+        self._express_sends: list[tuple[StoredQueue, list[Staged], bytes]] = []
+        self._express_moving: list[tuple[StoredQueue, list[bytes]]] = []
 
-    def join(self, queue: Queue, staged: list[Staged], marks: int = 0) -> None:
+    def join(self, queue: StoredQueue, staged: list[Staged], marks: int = 0) -> None:
         """Staged records of one kind join a queue, as one group of the transaction.
 
         `marks` are for all of them. A queue that is not transactional knows of no groups.
@@ -65,7 +65,7 @@ class CommitFact:
             self._sends.append((queue, staged, tails))
         self.departures.wishes += [each.wish for each in staged if each.wish is not None]
 
-    def join_own(self, queue: Queue, staged: Staged) -> None:
+    def join_own(self, queue: StoredQueue, staged: Staged) -> None:
         """A message of the manager's own joins a queue, as a transaction by itself."""
         context = self._context
         context.ledger.stage(queue, staged.extent.length)
@@ -77,17 +77,17 @@ class CommitFact:
         sends = self._express_sends if staged.express else self._sends
         sends.append((queue, [staged], tails))
 
-    def leave(self, queue: Queue, lookup_ids: list[int], why: int = RECEIVED) -> None:
+    def leave(self, queue: StoredQueue, lookup_ids: list[int], why: int = RECEIVED) -> None:
         """Messages leave a queue for good, because of a message class."""
         for packed in entries_at(queue, lookup_ids):
             self.departures.leave(queue, packed, why)
         self._leaving.append((queue, lookup_ids))
 
-    def drop(self, queue: Queue, lookup_ids: list[int]) -> None:
+    def drop(self, queue: StoredQueue, lookup_ids: list[int]) -> None:
         """Messages leave an internal queue, and nothing follows from it."""
         self._leaving.append((queue, lookup_ids))
 
-    def move(self, queue: Queue, lookup_ids: list[int], target: Queue) -> None:
+    def move(self, queue: StoredQueue, lookup_ids: list[int], target: StoredQueue) -> None:
         """Messages change to another queue of the same family."""
         tails = [moved(tail_of(packed)) for packed in entries_at(queue, lookup_ids)]
         self._leaving.append((queue, lookup_ids))
@@ -95,7 +95,7 @@ class CommitFact:
         self._moving.append((target, target.next_lookup_id, lasting))
         self._express_moving.append((target, [tail for tail in tails if is_express(tail)]))
 
-    def join_again(self, queue: Queue, tails: list[bytes]) -> None:
+    def join_again(self, queue: StoredQueue, tails: list[bytes]) -> None:
         """Messages that were kept somewhere join a queue with the records that they have."""
         self._moving.append((queue, queue.next_lookup_id, tails))
 
@@ -134,7 +134,9 @@ class CommitFact:
         self.departures.note_ends()
         self._pass(vanishing)
 
-    def _parted(self) -> tuple[list[tuple[Queue, list[int]]], list[tuple[Queue, list[int]]]]:
+    def _parted(
+        self,
+    ) -> tuple[list[tuple[StoredQueue, list[int]]], list[tuple[StoredQueue, list[int]]]]:
         """Entries that leave by the fact, and entries that leave without being in any."""
         by_fact, by_none = [], []
         for queue, lookup_ids in self._leaving:
@@ -154,7 +156,7 @@ class CommitFact:
         happened = fact.sends or fact.receives or fact.moved or fact.confirmations
         return bool(fact.transaction or happened or fact.heard != (0, 0))
 
-    def _pass(self, vanishing: list[tuple[Queue, list[int]]]) -> None:
+    def _pass(self, vanishing: list[tuple[StoredQueue, list[int]]]) -> None:
         """Let express messages leave, change queues and join."""
         context = self._context
         kept = frozenset(extent_of(tail) for _, tails in self._express_moving for tail in tails)
@@ -182,7 +184,7 @@ class CommitFact:
             )
             self.join_own(queue, staged)
 
-    def _watch(self, queue: Queue, staged: list[Staged], first: int) -> None:
+    def _watch(self, queue: StoredQueue, staged: list[Staged], first: int) -> None:
         context = self._context
         context.ledger.stage(queue, -sum(each.extent.length for each in staged))
         context.touch(queue)
@@ -208,7 +210,7 @@ def bury(context: Context, tails: list[bytes]) -> None:
     fact.record()
 
 
-def forget_parts(context: Context, queue: Queue, lookup_ids: list[int], held: int) -> None:
+def forget_parts(context: Context, queue: StoredQueue, lookup_ids: list[int], held: int) -> None:
     """Tell the large messages of a queue that single parts leave it, while they can be read.
 
     `held` is how often each was counted as held by a reader of single parts.

@@ -31,7 +31,7 @@ from dray.store.kinds import Kind, kind_of
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
 
 QUIET_S: Final = 0.5
 """How long nothing may have happened before a step is taken."""
@@ -57,7 +57,7 @@ class Compactor:
         for queue in context.state.queues:
             self.grown(queue)
 
-    def grown(self, queue: Queue) -> None:
+    def grown(self, queue: StoredQueue) -> None:
         """Something joined a queue; look through it if it keeps copies."""
         if _keeps_copies(queue) and len(queue.index):
             self._waiting.setdefault(queue.number, self._reached.get(queue.number, b""))
@@ -118,7 +118,7 @@ class Compactor:
         if lookups:
             self._context.record(Relocated(number, pack_lookups(lookups), b"".join(places)))
 
-    def _moved(self, queue: Queue, packed: bytes) -> bytes | None:
+    def _moved(self, queue: StoredQueue, packed: bytes) -> bytes | None:
         """Copy a record to where it belongs; its new place, or None if it stays."""
         extent, crc = place_in(packed)
         kind = Kind.JOURNAL if _keeps_copies(queue) else kind_of(extent.file)
@@ -135,5 +135,5 @@ class Compactor:
             return None
 
 
-def _keeps_copies(queue: Queue) -> bool:
+def _keeps_copies(queue: StoredQueue) -> bool:
     return queue.kind is QueueKind.JOURNAL or queue.number in IN_JOURNAL_QUOTA

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.queue.arrival_routes import ArrivalRoute
     from dray.manager.queue.index import Entry
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.store.store import Store
 
 RECEIVED = MessageClass.ACK_RECEIVE
@@ -103,11 +103,11 @@ class Departures:
         self._joining: dict[int, _Joining] = {}
         self._rewritten_bytes = 0
         self._confirmations: dict[tuple[str, int], list[Confirmation]] = {}
-        self._ended: Counter[tuple[Queue, int, int]] = Counter()
+        self._ended: Counter[tuple[StoredQueue, int, int]] = Counter()
         """Messages of which their senders asked nothing, by queue, way and class."""
         self.wishes: list[Wish] = []
 
-    def leave(self, queue: Queue, packed: bytes, message_class: int) -> None:
+    def leave(self, queue: StoredQueue, packed: bytes, message_class: int) -> None:
         """A message leaves `queue` for good, because of `message_class`."""
         keeper = queue.keeper if message_class == RECEIVED else None
         copies = copies_of(packed)
@@ -184,7 +184,7 @@ class Departures:
             self._context.notices.add(NoticeKind.DEAD_LETTER_LOST, queue.name, _NO_ROOM)
         return joined
 
-    def _tell_of_refusal(self, queue: Queue, packed: bytes, message_class: int) -> None:
+    def _tell_of_refusal(self, queue: StoredQueue, packed: bytes, message_class: int) -> None:
         """The destination of an outgoing queue takes none of its messages."""
         entry = unpack(packed)
         kept = self.refused(packed, message_class)
@@ -196,7 +196,7 @@ class Departures:
         warn_of_end(self._context, queue.name, message_class, kept_in=kept_in)
 
     def _tell(
-        self, queue: Queue, entry: Entry, tail: bytes, message_class: int, *, kept: bool
+        self, queue: StoredQueue, entry: Entry, tail: bytes, message_class: int, *, kept: bool
     ) -> None:
         header, properties = record_of(self._context.store, entry)
         route = self._context.state.arrival_routes.numbered(entry.route)
@@ -263,7 +263,7 @@ class Departures:
         """Tell the source of a way."""
         self._confirmations.setdefault((route.source, route.stream), []).append(told)
 
-    def _join(self, queue: Queue, tail: bytes, *, copy: bool = False) -> bool:
+    def _join(self, queue: StoredQueue, tail: bytes, *, copy: bool = False) -> bool:
         joining = self._joining.get(queue.number)
         if joining is None:
             joining = self._joining[queue.number] = _Joining(queue)
@@ -308,7 +308,7 @@ class Departures:
 class _Joining:
     """Entries about to join one queue, and the position of the first."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: StoredQueue) -> None:
         self.queue = queue
         self.first = queue.next_lookup_id
         self.tails: list[bytes] = []
@@ -341,7 +341,7 @@ def record_of(store: Store, entry: Entry) -> tuple[RecordHeader, Properties]:
     return header, read_properties(record, header)
 
 
-def entries_at(queue: Queue, lookup_ids: list[int]) -> list[bytes]:
+def entries_at(queue: StoredQueue, lookup_ids: list[int]) -> list[bytes]:
     """The entries at positions of a queue, held or available; what is gone is left out."""
     found = []
     for lookup_id in lookup_ids:
@@ -352,7 +352,7 @@ def entries_at(queue: Queue, lookup_ids: list[int]) -> list[bytes]:
     return found
 
 
-def delivered(context: Context, queue: Queue, upto: int) -> tuple[int, bytes]:
+def delivered(context: Context, queue: StoredQueue, upto: int) -> tuple[int, bytes]:
     """Delivered messages of an outgoing queue that wait for their confirmation, as tails.
 
     And up to which position that is: one fact may not be able to tell of all.

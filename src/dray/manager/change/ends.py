@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.wire.record import RecordHeader
 
 _NEGATIVE = 0x8000
@@ -184,7 +184,7 @@ def warn_of_end(
 
 
 def note_ends(
-    context: Context, queue: Queue, message_class: int, *, route: int, count: int = 1
+    context: Context, queue: StoredQueue, message_class: int, *, route: int, count: int = 1
 ) -> None:
     """Messages of a queue have ended, of which their senders asked nothing.
 
@@ -202,9 +202,9 @@ def note_ends(
         context.untold_ends.add(key, message_class, count, came_by.told_origin)
 
 
-def held_in(queues: Iterable[Queue]) -> Counter[tuple[Queue, int]]:
+def held_in(queues: Iterable[StoredQueue]) -> Counter[tuple[StoredQueue, int]]:
     """How many messages queues hold, by queue and way."""
-    found: Counter[tuple[Queue, int]] = Counter()
+    found: Counter[tuple[StoredQueue, int]] = Counter()
     for queue in queues:
         for packed in queue.index.everything():
             found[queue, route_of(tail_of(packed))] += 1

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
 
 _AT_ONCE_MAX = 10_000
 _DOUBT = MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER
@@ -69,7 +69,7 @@ def expire(context: Context) -> None:
     fact.record()
 
 
-def give_up(context: Context, queue: Queue) -> Iterator[None]:
+def give_up(context: Context, queue: StoredQueue) -> Iterator[None]:
     """Work: keep in doubt what of an outgoing queue may have arrived; no more word of it can come.
 
     These are messages that are delivered and wait for their confirmation in the order queue, and
@@ -100,7 +100,7 @@ def give_up(context: Context, queue: Queue) -> Iterator[None]:
         yield
 
 
-def _expired_entry(context: Context, queue: Queue, lookup_id: int) -> bytes | None:
+def _expired_entry(context: Context, queue: StoredQueue, lookup_id: int) -> bytes | None:
     packed = queue.index.find(lookup_id)
     if packed is None or not 0 < expires_us_of(packed) <= context.now_us:
         return None
@@ -118,14 +118,14 @@ def _word_may_come(context: Context, packed: bytes) -> bool:
     return heard and context.now_us < expires_us_of(packed) + _WORD_AWAITED_US
 
 
-def _why(queue: Queue) -> MessageClass:
+def _why(queue: StoredQueue) -> MessageClass:
     if queue.outgoing:
         return MessageClass.NACK_REACH_QUEUE_TIMEOUT
     return MessageClass.NACK_RECEIVE_TIMEOUT
 
 
 def _leave_doubtful(
-    context: Context, fact: CommitFact, queue: Queue, lookup_ids: list[int]
+    context: Context, fact: CommitFact, queue: StoredQueue, lookup_ids: list[int]
 ) -> list[int]:
     """Take out what the destination may have, if it was only forwarded by telling so; the rest."""
     assert queue.stream is not None, "only what has a stream is sent"
@@ -138,12 +138,14 @@ def _leave_doubtful(
     return [each for each in lookup_ids if each not in set(doubtful)]
 
 
-def _is_own(queue: Queue, lookup_id: int) -> bool:
+def _is_own(queue: StoredQueue, lookup_id: int) -> bool:
     packed = queue.index.find(lookup_id)
     return packed is not None and not unpack(packed).route
 
 
-def _in_doubt(context: Context, fact: CommitFact, queue: Queue, lookup_ids: list[int]) -> None:
+def _in_doubt(
+    context: Context, fact: CommitFact, queue: StoredQueue, lookup_ids: list[int]
+) -> None:
     """Keep as dead letters what the destination may have; nobody is told what is not known.
 
     The operator reads of it, for the message may never have been received.

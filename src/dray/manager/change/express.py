@@ -39,12 +39,12 @@ from dray.wire.record import FLAG_RECOVERABLE
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.store.store import Store
     from dray.wire.record import RecordHeader
 
 
-def kind_in(queue: Queue, header: RecordHeader, *, in_transaction: bool) -> Kind:
+def kind_in(queue: StoredQueue, header: RecordHeader, *, in_transaction: bool) -> Kind:
     """The kind of heap file for a message that joins a queue."""
     wanted = not (header.flags & FLAG_RECOVERABLE or in_transaction)
     if wanted and header.part == Part.PLAIN and queue.takes_express:
@@ -52,7 +52,7 @@ def kind_in(queue: Queue, header: RecordHeader, *, in_transaction: bool) -> Kind
     return Kind.RECOVERABLE
 
 
-def admit(context: Context, queue: Queue, tails: bytes) -> None:
+def admit(context: Context, queue: StoredQueue, tails: bytes) -> None:
     """Let express messages join a queue, behind all that is in it."""
     count = len(tails) // TAIL_BYTES
     block = queue.express_positions

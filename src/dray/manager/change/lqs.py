@@ -48,7 +48,7 @@ from dray.store.lqs import (
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
 
 EVENTS: Final = {ADMIN_QUEUE: 2020, NOTIFY_QUEUE: 2051, ORDER_QUEUE: 2052}
 _FIXED: Final = {
@@ -156,7 +156,7 @@ class FileKeeper:
             self.report.quarantined.append(name)
             self._tell(name, f"no queue has this file; it was moved to {apart}")
 
-    def _examine(self, queue: Queue, names: set[str]) -> Found | None:
+    def _examine(self, queue: StoredQueue, names: set[str]) -> Found | None:
         """Mend the file of a queue; give it if what people wrote there is to be taken over."""
         name, expected = self._names[queue.number], describe(queue)
         if name not in names:
@@ -185,14 +185,14 @@ class FileKeeper:
             self._files.write(name, expected)
         return None
 
-    def _replace(self, queue: Queue, name: str, why: str) -> None:
+    def _replace(self, queue: StoredQueue, name: str, why: str) -> None:
         apart = self._files.replace_damaged(name, describe(queue))
         self.report.quarantined.append(name)
         self._tell(
             name, f"{why}; the file of queue {queue.name!r} was moved to {apart} and written anew"
         )
 
-    def _take_over(self, queue: Queue, wanted: Description) -> None:
+    def _take_over(self, queue: StoredQueue, wanted: Description) -> None:
         changed = changes(wanted, queue)
         own = queue.options
         options = QueueOptions(
@@ -215,7 +215,7 @@ class FileKeeper:
         self._context.notices.add(NoticeKind.QUEUE_FILE, f"{FOLDER}/{name}", sentence)
 
 
-def changes(found: Description, queue: Queue) -> list[str]:
+def changes(found: Description, queue: StoredQueue) -> list[str]:
     """Which properties of a queue its file says otherwise than the state."""
     # A file cannot say with what spaces a name begins or ends.
     expected = describe(queue)
@@ -225,7 +225,7 @@ def changes(found: Description, queue: Queue) -> list[str]:
     ]
 
 
-def check_editable(queue: Queue, changed: list[str], wanted: Description) -> None:
+def check_editable(queue: StoredQueue, changed: list[str], wanted: Description) -> None:
     """Raise NotAFileOfOursError if people may not change one of these properties, or not so."""
     for field in changed:
         if field in _FIXED:

@@ -14,12 +14,12 @@ from dray.model.queue import QueueOptions
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
 
 _POSITION_BITS = 32
 
 
-def resolve(context: Context, name: str) -> Queue:
+def resolve(context: Context, name: str) -> StoredQueue:
     """Find the queue of a name; outgoing queues, journals and sub-queues are made when needed."""
     address = seen_from_here(context, name)
     if not address.remote:
@@ -28,7 +28,7 @@ def resolve(context: Context, name: str) -> Queue:
     return queue or create(context, address, QueueOptions(transactional=True))
 
 
-def known(context: Context, name: str) -> Queue | None:
+def known(context: Context, name: str) -> StoredQueue | None:
     """The queue that a message sent to a name goes into; None if there is none."""
     return context.state.queues.find(str(seen_from_here(context, name)))
 
@@ -41,7 +41,7 @@ def seen_from_here(context: Context, name: str) -> QueueAddress:
     return address
 
 
-def _local(context: Context, address: QueueAddress) -> Queue:
+def _local(context: Context, address: QueueAddress) -> StoredQueue:
     queue = context.state.queues.find(address.local_name)
     if queue is not None or not address.sub_queue:
         return queue or context.state.queues.named(address.local_name)
@@ -50,14 +50,16 @@ def _local(context: Context, address: QueueAddress) -> Queue:
     return part_of(context, parent, QueueKind.JOURNAL if is_journal else QueueKind.SUB, address)
 
 
-def journal_of(context: Context, queue: Queue) -> Queue:
+def journal_of(context: Context, queue: StoredQueue) -> StoredQueue:
     """The journal of a queue, made when it is first needed."""
     return queue.journal or part_of(
         context, queue, QueueKind.JOURNAL, QueueAddress(queue.name, "journal")
     )
 
 
-def part_of(context: Context, queue: Queue, kind: QueueKind, address: QueueAddress) -> Queue:
+def part_of(
+    context: Context, queue: StoredQueue, kind: QueueKind, address: QueueAddress
+) -> StoredQueue:
     """A queue's journal or a sub-queue, made when it is first needed."""
     if queue.kind is not QueueKind.PRIVATE:
         raise QueueNotFound(f"{queue.name!r} has no {kind}", queue=queue.name)
@@ -78,7 +80,7 @@ def part_of(context: Context, queue: Queue, kind: QueueKind, address: QueueAddre
     return part
 
 
-def create(context: Context, address: QueueAddress, options: QueueOptions) -> Queue:
+def create(context: Context, address: QueueAddress, options: QueueOptions) -> StoredQueue:
     """Make a queue, durably."""
     state = context.state
     name = str(address)
@@ -111,7 +113,7 @@ def next_hop(context: Context, address: QueueAddress) -> tuple[Peer, str]:
     return via, address.local_name if via == goal else str(address)
 
 
-def _reserve_positions(context: Context, queue: Queue) -> None:
+def _reserve_positions(context: Context, queue: StoredQueue) -> None:
     """Begin a new sub-queue's positions where no other one of its name has been."""
     first = queue.number << _POSITION_BITS
     context.record(PositionsReserved(queue.number, first, context.now_us))

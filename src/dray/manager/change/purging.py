@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
 
 _AT_ONCE_MAX: Final = 10_000
 """Messages of one portion, however large the log is: a tenth of a second."""
@@ -45,7 +45,7 @@ def portion(
 
 def portions(
     context: Context,
-    queue: Queue,
+    queue: StoredQueue,
     lookup_ids: list[int],
     *,
     held: bool = False,
@@ -66,7 +66,7 @@ def portions(
         yield positions
 
 
-def _entries(queue: Queue, lookup_ids: Iterable[int], *, held: bool) -> Iterator[bytes]:
+def _entries(queue: StoredQueue, lookup_ids: Iterable[int], *, held: bool) -> Iterator[bytes]:
     for lookup_id in lookup_ids:
         taken = queue.index.held(lookup_id) if held else None
         packed = taken[0] if taken is not None else queue.index.find(lookup_id)
@@ -75,7 +75,7 @@ def _entries(queue: Queue, lookup_ids: Iterable[int], *, held: bool) -> Iterator
 
 
 def leave_all(
-    context: Context, queue: Queue, lookup_ids: list[int], why: int, *, held: bool = False
+    context: Context, queue: StoredQueue, lookup_ids: list[int], why: int, *, held: bool = False
 ) -> Iterator[None]:
     """Work: messages leave a queue for good. Their parts must be noted before."""
     always_told = is_refusal(why)
@@ -84,7 +84,7 @@ def leave_all(
         yield
 
 
-def leave(context: Context, queue: Queue, lookup_ids: list[int], why: int) -> None:
+def leave(context: Context, queue: StoredQueue, lookup_ids: list[int], why: int) -> None:
     """Messages leave a queue for good, in one fact; see `portion` for how many may."""
     fact = CommitFact(context)
     fact.leave(queue, lookup_ids, why)
@@ -92,7 +92,10 @@ def leave(context: Context, queue: Queue, lookup_ids: list[int], why: int) -> No
 
 
 def purge(
-    context: Context, queue: Queue, free: Callable[[bytes], bool], finished: Callable[[int], None]
+    context: Context,
+    queue: StoredQueue,
+    free: Callable[[bytes], bool],
+    finished: Callable[[int], None],
 ) -> Iterator[None]:
     """Work: remove what is in a queue now and `free`; what is held, only if that is aborted (R11).
 
@@ -122,7 +125,7 @@ def purge(
     finished(count)
 
 
-def drop_large(queue: Queue, upto: int) -> list[int]:
+def drop_large(queue: StoredQueue, upto: int) -> list[int]:
     """Let nobody receive the large messages any more that are to leave; the positions of parts."""
     leaving: list[int] = []
     for assembly in list(queue.parts.ready()):
@@ -132,7 +135,7 @@ def drop_large(queue: Queue, upto: int) -> list[int]:
     return leaving
 
 
-def _held_portion(context: Context, queue: Queue, upto: int) -> list[int]:
+def _held_portion(context: Context, queue: StoredQueue, upto: int) -> list[int]:
     """Messages held by transactions and not yet noted as purged, as many as fit one fact."""
     held = (
         each

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dray.manager.events import Body
     from dray.manager.queue.index import Entry
     from dray.manager.queue.part_records import Records
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.state.state import State
 
 QUARANTINE: Final = 8
@@ -51,7 +51,7 @@ _PART_BITS: Final = 7
 
 
 def refuse_damaged(
-    context: Context, queue: Queue, found: list[bytes], body: Body, *, thorough: bool
+    context: Context, queue: StoredQueue, found: list[bytes], body: Body, *, thorough: bool
 ) -> None:
     """Move aside what is damaged of a receive's records, and raise `StoreCorrupt` if any is.
 
@@ -93,7 +93,7 @@ def damaged_messages(state: State, spoiled: Iterable[Extent]) -> list[tuple[str,
     return named
 
 
-def only_intact(context: Context, queue: Queue, found: list[bytes]) -> list[bytes]:
+def only_intact(context: Context, queue: StoredQueue, found: list[bytes]) -> list[bytes]:
     """The messages of an outgoing queue that their peer will not refuse; the others move aside."""
     damaged = [
         packed
@@ -107,7 +107,7 @@ def only_intact(context: Context, queue: Queue, found: list[bytes]) -> list[byte
 
 
 def set_aside(
-    context: Context, queue: Queue, damaged: list[bytes], *, tell_sources: bool = False
+    context: Context, queue: StoredQueue, damaged: list[bytes], *, tell_sources: bool = False
 ) -> None:
     """Move messages to the quarantine queue as they are; it is made when it is first needed.
 
@@ -129,7 +129,7 @@ def set_aside(
 
 def _move_aside(
     context: Context,
-    queue: Queue,
+    queue: StoredQueue,
     damaged: list[bytes],
     told: list[tuple[str, int, list[Confirmation]]],
 ) -> None:
@@ -146,7 +146,7 @@ def _move_aside(
     _say(context, queue, damaged)
 
 
-def _say(context: Context, queue: Queue, damaged: list[bytes]) -> None:
+def _say(context: Context, queue: StoredQueue, damaged: list[bytes]) -> None:
     """Name the first damaged message of each heap file, and count the others."""
     files: dict[str, list[Entry]] = {}
     for packed in damaged:
@@ -164,7 +164,7 @@ def _say(context: Context, queue: Queue, damaged: list[bytes]) -> None:
         context.notices.add(NoticeKind.DAMAGED, queue.name, sentence, len(entries))
 
 
-def _without_express(context: Context, queue: Queue, damaged: list[bytes]) -> list[bytes]:
+def _without_express(context: Context, queue: StoredQueue, damaged: list[bytes]) -> list[bytes]:
     """Let damaged express messages go, by name: nothing of them is kept anywhere; the rest."""
     express = [packed for packed in damaged if is_express_entry(packed)]
     _say(context, queue, express)

@@ -19,11 +19,11 @@ from dray.model.classes import QueueKind
 if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.facts import Prepared
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
 
 
-def opened(session: Session, queue: Queue) -> None:
+def opened(session: Session, queue: StoredQueue) -> None:
     """A session uses a queue from here on."""
     if queue.kind is QueueKind.SUB and queue.number not in session.opened:
         session.opened.add(queue.number)
@@ -55,7 +55,7 @@ def used_by(prepared: Prepared) -> set[int]:
     return used | {number for source, target, _ in prepared.moves for number in (source, target)}
 
 
-def _is_unused(context: Context, queue: Queue) -> bool:
+def _is_unused(context: Context, queue: StoredQueue) -> bool:
     if queue.kind is not QueueKind.SUB or queue.opened or queue.waiters or len(queue.index):
         return False
     return not any(queue.number in used_by(each) for each in context.state.prepared.values())

@@ -11,16 +11,16 @@ from dray.store.lqs import FOLDER, Description, file_name
 
 if TYPE_CHECKING:
     from dray.manager.notices import Notices
-    from dray.manager.queue.queues import Queue, QueueTable
+    from dray.manager.queue.queues import QueueTable, StoredQueue
     from dray.store.lqs import QueueFiles
 
 
-def path_of(queue: Queue) -> str:
+def path_of(queue: StoredQueue) -> str:
     r"""The path of a queue as its file gives it: `\private$\orders` for a private one."""
     return f"\\private$\\{queue.name}" if queue.kind is QueueKind.PRIVATE else queue.name
 
 
-def describe(queue: Queue) -> Description:
+def describe(queue: StoredQueue) -> Description:
     """The content of the file of a queue."""
     return Description(
         path=path_of(queue),
@@ -76,7 +76,7 @@ class FollowedFiles:
             case _:
                 pass
 
-    def remember(self, queue: Queue) -> str:
+    def remember(self, queue: StoredQueue) -> str:
         """The name of the file of a queue; from here on it is known."""
         known = self.names.get(queue.number)
         if known is not None:
@@ -86,7 +86,7 @@ class FollowedFiles:
         name = self.names[queue.number] = file_name(queue.number, path_of(queue))
         return name
 
-    def write(self, queue: Queue) -> None:
+    def write(self, queue: StoredQueue) -> None:
         """Write the file of a queue with the next sync."""
         self.files.write(self.remember(queue), describe(queue))
 

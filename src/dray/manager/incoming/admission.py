@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
 
 
-def admit_new(context: Context, queue: Queue, arrival: Arrival) -> None:
+def admit_new(context: Context, queue: StoredQueue, arrival: Arrival) -> None:
     """Admit what may enter; what may not is consumed all the same, and its source told (R63)."""
     judged = _judge(context, queue, arrival)
     for run in _runs(queue, arrival, judged):
         _admit_run(context, queue, arrival, run)
 
 
-def _judge(context: Context, queue: Queue, arrival: Arrival) -> list[Judged]:
+def _judge(context: Context, queue: StoredQueue, arrival: Arrival) -> list[Judged]:
     """Say of each new message where its record begins and why it may not enter, if it may not.
 
     Messages beyond the quota of the computer, and all behind them, are left out: they are not
@@ -80,7 +80,7 @@ def _judge(context: Context, queue: Queue, arrival: Arrival) -> list[Judged]:
     return judged
 
 
-def _unfit(queue: Queue, envelope: Envelope) -> MessageClass | None:
+def _unfit(queue: StoredQueue, envelope: Envelope) -> MessageClass | None:
     """Why a message may not enter a queue, however much room there is."""
     implicit = envelope.marks & MARK_SINGLE
     if queue.outgoing:
@@ -93,7 +93,7 @@ def _unfit(queue: Queue, envelope: Envelope) -> MessageClass | None:
     return None
 
 
-def _runs(queue: Queue, arrival: Arrival, judged: list[Judged]) -> Iterator[list[Judged]]:
+def _runs(queue: StoredQueue, arrival: Arrival, judged: list[Judged]) -> Iterator[list[Judged]]:
     """Cut a frame where an express message follows another: express ones stand before a fact's."""
     if not queue.takes_express:
         yield judged
@@ -107,7 +107,9 @@ def _runs(queue: Queue, arrival: Arrival, judged: list[Judged]) -> Iterator[list
     yield judged[start:]
 
 
-def _admit_run(context: Context, queue: Queue, arrival: Arrival, judged: list[Judged]) -> None:
+def _admit_run(
+    context: Context, queue: StoredQueue, arrival: Arrival, judged: list[Judged]
+) -> None:
     """Admit express messages and those that follow, in one fact, which names only the latter."""
     key, head, headers, body, _, life = arrival
     kept_here = {
@@ -174,7 +176,7 @@ def _admit_run(context: Context, queue: Queue, arrival: Arrival, judged: list[Ju
         context.touch(queue)
 
 
-def _stays(queue: Queue, header: RecordHeader, envelope: Envelope) -> bool:
+def _stays(queue: StoredQueue, header: RecordHeader, envelope: Envelope) -> bool:
     """Whether what may not enter becomes a dead letter here, and not at its source.
 
     A message outside transactions has its dead letter where it could not be delivered (semantics
@@ -187,7 +189,7 @@ def _stays(queue: Queue, header: RecordHeader, envelope: Envelope) -> bool:
 class _Numbering:
     """Numbers of ways, also of those that the fact to be recorded is the first to use."""
 
-    def __init__(self, context: Context, queue: Queue, arrival: Arrival) -> None:
+    def __init__(self, context: Context, queue: StoredQueue, arrival: Arrival) -> None:
         self._known = context.state.arrival_routes
         self._queue = queue
         self._arrival = arrival
@@ -209,7 +211,7 @@ class _Numbering:
 
 
 def _tails(
-    context: Context, queue: Queue, arrival: Arrival, routes: _Numbering
+    context: Context, queue: StoredQueue, arrival: Arrival, routes: _Numbering
 ) -> Callable[[int, Extent], bytes]:
     """How to make the tail of a message of the frame that is placed."""
     envelopes, headers, now_us = arrival.head.envelopes, arrival.headers, context.now_us
@@ -242,7 +244,7 @@ def _tails(
 
 
 def _watch_parts(
-    context: Context, queue: Queue, arrival: Arrival, admitted: list[tuple[int, int]]
+    context: Context, queue: StoredQueue, arrival: Arrival, admitted: list[tuple[int, int]]
 ) -> None:
     first = queue.next_lookup_id - len(admitted)
     for lookup_id, (at, offset) in enumerate(admitted, first):

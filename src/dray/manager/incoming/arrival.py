@@ -16,7 +16,7 @@ from dray.wire.record import RecordHeader
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
 
 Judged = tuple[int, int, MessageClass | None]
 """A message by its place in the frame, where its record begins, and why it may not enter."""
@@ -33,13 +33,13 @@ class Arrival(NamedTuple):
     life: int
     """The life of its source, 0 if that of the message accepted before."""
 
-    def route(self, at: int, queue: Queue) -> ArrivalRoute:
+    def route(self, at: int, queue: StoredQueue) -> ArrivalRoute:
         """By which way one of its messages comes."""
         return ArrivalRoute(
             self.key.source, self.key.stream, self.headers[at].source.hex(), queue.number
         )
 
-    def spans(self, judged: Iterable[Judged], queue: Queue) -> list[Span]:
+    def spans(self, judged: Iterable[Judged], queue: StoredQueue) -> list[Span]:
         """Where in the body the records of some of its messages are, and where they belong.
 
         A refused message is among them if it becomes a dead letter here.
@@ -52,13 +52,13 @@ class Arrival(NamedTuple):
             for at, offset, why in judged
         ]
 
-    def _kind(self, judged: Judged, queue: Queue) -> Kind:
+    def _kind(self, judged: Judged, queue: StoredQueue) -> Kind:
         """The kind of heap file for one of its messages."""
         if judged[2] is not None:
             return Kind.JOURNAL
         return Kind.EXPRESS if self.is_express(judged, queue) else Kind.RECOVERABLE
 
-    def is_express(self, judged: Judged, queue: Queue) -> bool:
+    def is_express(self, judged: Judged, queue: StoredQueue) -> bool:
         """Whether one of its messages enters the queue as an express one."""
         at, _, why = judged
         envelope = self.head.envelopes[at]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.peers.confirmations import Sources
     from dray.manager.peers.peers import Strangers
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
 
 NOT_OPEN = "stream-not-open"
@@ -90,7 +90,7 @@ def _tell_on(sources: Sources, session: Session, key: StreamKey, newest: Session
     tell_source(sources, key)
 
 
-def _destination(context: Context, head: OpenStream) -> Queue:
+def _destination(context: Context, head: OpenStream) -> StoredQueue:
     """The queue that a stream leads to; another manager's is that manager's outgoing queue here."""
     if parse_queue_address(head.queue).remote:
         queue = resolve(context, head.queue)
@@ -148,7 +148,7 @@ def handle_data(
     _say_position(context, session, queue, head.stream)
 
 
-def _left_out(context: Context, session: Session, queue: Queue, head: Data) -> Waiting:
+def _left_out(context: Context, session: Session, queue: StoredQueue, head: Data) -> Waiting:
     """Note messages of a frame that found no room: their source hears when there is room (R61)."""
     reached = context.state.incoming.position(StreamKey(session.peer_id, head.stream))
     # Of a new sequence nothing has entered: the numbers of an earlier one do not count in it.
@@ -200,7 +200,7 @@ def handle_passed(context: Context, session: Session, _request_id: int, head: Pa
     _say_position(context, session, queue, head.stream)
 
 
-def _open_queue(context: Context, session: Session, stream: int) -> Queue | None:
+def _open_queue(context: Context, session: Session, stream: int) -> StoredQueue | None:
     """The queue to which a stream leads that is open on a session; else its source is told."""
     number = session.streams.get(stream)
     if number is None:
@@ -216,7 +216,7 @@ def _open_queue(context: Context, session: Session, stream: int) -> Queue | None
 
 
 def _say_position(
-    context: Context, session: Session, queue: Queue, stream: int, *, room: bool = False
+    context: Context, session: Session, queue: StoredQueue, stream: int, *, room: bool = False
 ) -> None:
     key = StreamKey(session.peer_id, stream)
     position, refused = context.state.incoming.position(key), context.state.outbox.refused(key)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from dray.delivery.incoming import Position, StreamKey
 from dray.manager.events import CloseSession
-from dray.manager.facts import StreamEnded as FactEnded
+from dray.manager.facts import StreamEnded
 from dray.manager.peers.repairs import give_up_on
 from dray.model.limits import ENDS_REMEMBERED_MAX
-from dray.wire.frames import EndStream, StreamEnded
+from dray.wire.frames import EndStream, EndStreamAcked
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
@@ -29,7 +29,7 @@ def handle_end_stream(
     known = context.state.incoming.position(key) != Position() or outbox.last(key) > 0
     if known and not outbox.has_ended(key):
         going = context.state.arrival_routes.going_by(*key)
-        context.record(FactEnded(*key, context.now_us))
+        context.record(StreamEnded(*key, context.now_us))
         for number, route, transaction in going:
             queue = context.state.queues.get(route.queue)
             if queue is not None:
@@ -37,7 +37,7 @@ def handle_end_stream(
                 context.touch(queue)
         give_up_on(holes, key)
     context.untold_ends.forget(key)
-    context.answer(session, 0, StreamEnded(head.stream))
+    context.answer(session, 0, EndStreamAcked(head.stream))
 
 
 def _shut(sources: Sources, session: Session, stream: int) -> None:
@@ -61,4 +61,4 @@ def _shut(sources: Sources, session: Session, stream: int) -> None:
 def reopen(context: Context, key: StreamKey) -> None:
     """A stream that had ended is there again: its source was restored from an older backup."""
     if context.state.outbox.has_ended(key):
-        context.record(FactEnded(*key, context.now_us, ended=False))
+        context.record(StreamEnded(*key, context.now_us, ended=False))

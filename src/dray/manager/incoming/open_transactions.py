@@ -15,7 +15,7 @@ from dray.wire.frames import MARK_FIRST, MARK_LAST
 if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.incoming.arrival import Arrival, Judged
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.wire.frames import Data
 
 
@@ -31,7 +31,7 @@ def check_ends(head: Data) -> None:
 
 def follow_transactions(
     context: Context,
-    queue: Queue,
+    queue: StoredQueue,
     arrival: Arrival,
     judged: list[Judged],
 ) -> tuple[list[tuple[str, int]], bool]:
@@ -82,7 +82,7 @@ def follow_transactions(
 
 def watch_ends(  # noqa: PLR0917 - what is known of one frame
     context: Context,
-    queue: Queue,
+    queue: StoredQueue,
     arrival: Arrival,
     going: list[tuple[str, int]],
     judged: list[Judged],

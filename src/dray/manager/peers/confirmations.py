@@ -26,8 +26,7 @@ from dray.manager.change.ends import (
     sentence_of,
     warn_of_end,
 )
-from dray.manager.facts import Confirmation
-from dray.manager.facts import ConfirmationsTaken as FactTaken
+from dray.manager.facts import Confirmation, ConfirmationsTaken
 from dray.manager.peers.missing_queues import MissingQueues
 from dray.manager.peers.waiting_for_room import WaitingForRoom
 from dray.manager.queue.costs import KEPT_BYTES, TOLD_BYTES
@@ -42,14 +41,14 @@ from dray.model.limits import (
     HOPS_MAX,
     LINK_WINDOW_MESSAGES,
 )
-from dray.wire.frames import Confirmations, ConfirmationsTaken, Confirmed, EndCount, EndCounts
+from dray.wire.frames import Confirmations, ConfirmationsAcked, Confirmed, EndCount, EndCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dray.manager.context import Context
     from dray.manager.queue.arrival_routes import ArrivalRoute
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
 
 _HEARD_AT_ONCE = 1_024
@@ -81,7 +80,7 @@ class Sources:
 
 def act_on(
     context: Context,
-    queue: Queue,
+    queue: StoredQueue,
     first: int,
     told: list[Confirmed],
     *,
@@ -113,7 +112,7 @@ def _portion(context: Context, news: list[Confirmed]) -> tuple[list[Confirmed], 
     return news[:count], news[count:]
 
 
-def _hear(context: Context, queue: Queue, told: Sequence[Confirmed], upto: int) -> None:
+def _hear(context: Context, queue: StoredQueue, told: Sequence[Confirmed], upto: int) -> None:
     """Journal, dead-letter or forget messages by what became of them; acknowledge or tell on."""
     fact = CommitFact(context)
     leaving: list[int] = []
@@ -148,7 +147,7 @@ def _hear(context: Context, queue: Queue, told: Sequence[Confirmed], upto: int) 
 
 
 def _keep_forwarded(
-    context: Context, fact: CommitFact, queue: Queue, why: int, *, packed: bytes
+    context: Context, fact: CommitFact, queue: StoredQueue, why: int, *, packed: bytes
 ) -> bool:
     """Keep what the next manager refuses, unless its source does; whether it is kept here."""
     if not is_refusal(why):
@@ -160,13 +159,13 @@ def _keep_forwarded(
     return kept
 
 
-def _note_refusal(context: Context, queue: Queue, why: int) -> None:
+def _note_refusal(context: Context, queue: StoredQueue, why: int) -> None:
     assert queue.stream is not None, "only what has a stream is refused"
     queue.stream.refusals.messages_refused(code_of(why), sentence_of(why), 1, context.now)
 
 
 def _undelivered(
-    context: Context, queue: Queue, told: Sequence[Confirmed]
+    context: Context, queue: StoredQueue, told: Sequence[Confirmed]
 ) -> dict[tuple[str, int], bytes]:
     """Confirmed messages that the order ack has not taken out of the outgoing queue yet.
 
@@ -193,7 +192,7 @@ def _undelivered(
     return found
 
 
-def _route_back(context: Context, origin: str, queue: Queue) -> ArrivalRoute | None:
+def _route_back(context: Context, origin: str, queue: StoredQueue) -> ArrivalRoute | None:
     """By which way to tell on what became of an origin's message: the first that is still there.
 
     Where routes go in a circle, messages come again by later ways; word that went back by such a
@@ -210,7 +209,7 @@ def _route_back(context: Context, origin: str, queue: Queue) -> ArrivalRoute | N
 def _own(
     context: Context,
     fact: CommitFact,
-    queue: Queue,
+    queue: StoredQueue,
     told: Confirmed,
     *,
     undelivered: bytes | None,
@@ -238,14 +237,14 @@ def _own(
 
 
 def handle_taken(
-    sources: Sources, session: Session, _request_id: int, head: ConfirmationsTaken
+    sources: Sources, session: Session, _request_id: int, head: ConfirmationsAcked
 ) -> None:
     """The source has what it was told: forget it, and go on telling."""
     context = sources.context
     key = StreamKey(session.peer_id, head.stream)
     if head.upto > context.state.outbox.last(key):
         raise ProtocolError("confirmations were taken that were never made")
-    context.record(FactTaken(key.source, key.stream, head.upto))
+    context.record(ConfirmationsTaken(key.source, key.stream, head.upto))
     tell_source(sources, key)
 
 
@@ -292,7 +291,7 @@ def is_sensible(counts: Sequence[EndCount]) -> bool:
     )
 
 
-def hear_of_ends(context: Context, queue: Queue, counts: Sequence[EndCount]) -> None:
+def hear_of_ends(context: Context, queue: StoredQueue, counts: Sequence[EndCount]) -> None:
     """Warn of messages that ended at the destination, and tell on what others sent."""
     for message_class, count, origin, hops in map(msgspec.structs.astuple, counts):
         if origin in ("", context.state.manager_id):

@@ -13,7 +13,7 @@ from dray.model.queue import DeliveryInfo, LinkChange
 
 if TYPE_CHECKING:
     from dray.manager.events import Peer
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
 
 
 class LinkState(enum.StrEnum):
@@ -25,7 +25,7 @@ class LinkState(enum.StrEnum):
     WELCOMED = "welcomed"
 
 
-class Link:
+class PeerLink:
     """One peer. Volatile: a start begins anew."""
 
     def __init__(self, peer: Peer, ceiling_s: float) -> None:
@@ -56,7 +56,7 @@ class Link:
         else:
             self.history.append(LinkChange(str(state), reason, now, now))
 
-    def delivery_of(self, queue: Queue) -> DeliveryInfo:
+    def delivery_of(self, queue: StoredQueue) -> DeliveryInfo:
         """How the delivery of a queue over this link stands."""
         stream, route = queue.stream, queue.route
         assert stream is not None, "an outgoing queue has a stream"

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from dray.delivery.events import Confirmed as StreamConfirmed
 from dray.delivery.events import (
     Diverged,
     Grown,
@@ -26,6 +25,7 @@ from dray.delivery.events import (
     LinkReady,
     OlderCopy,
     Open,
+    OrderAcked,
     PassOver,
     PeerForgot,
     PeerState,
@@ -34,8 +34,8 @@ from dray.delivery.events import (
     Transmit,
 )
 from dray.delivery.events import Event as StreamEvent
-from dray.delivery.events import Tick as StreamTick
 from dray.errors import AccessDenied, QueueNotFound, in_one_line
+from dray.machine import Tick
 from dray.manager.change.departures import delivered
 from dray.manager.context import MICROSECONDS
 from dray.manager.events import Dial, HangUp, LinkSend, Peer
@@ -50,8 +50,8 @@ from dray.manager.notices import NoticeKind
 from dray.manager.peers import peers
 from dray.manager.peers.confirmations import act_on, hear_of_ends, is_sensible
 from dray.manager.peers.linking import (
-    Link,
     LinkState,
+    PeerLink,
     address_of,
     behind,
     diverged,
@@ -67,16 +67,16 @@ from dray.model.classes import MessageClass
 from dray.model.limits import END_AGE_S_MAX, WELCOME_TIMEOUT_S
 from dray.wire.frames import (
     Confirmations,
-    ConfirmationsTaken,
+    ConfirmationsAcked,
     Confirmed,
     Credit,
     EndCounts,
     EndStream,
+    EndStreamAcked,
     Failed,
     OpenStream,
     Post,
     RepairWanted,
-    StreamEnded,
     StreamRefused,
     StreamState,
     Welcome,
@@ -86,7 +86,7 @@ from dray.wire.transfer_frames import size_of_post
 if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.peers.peers import Strangers
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.relay import Relay
     from dray.model.queue import DeliveryInfo
     from dray.wire.stream import Frame
@@ -111,7 +111,7 @@ class Links:
         self.context = context
         self._strangers = strangers
         self._relay = relay
-        self._links: dict[Peer, Link] = {}
+        self._links: dict[Peer, PeerLink] = {}
         self._suspicious = False
         """Whether a peer has refused something, which may have been a damaged message."""
         self._timers = StreamTimers(context.state.queues)
@@ -120,7 +120,7 @@ class Links:
         for end in context.state.stream_ends:
             self._link(end.peer)
 
-    def steer(self, queue: Queue, event: StreamEvent) -> None:
+    def steer(self, queue: StoredQueue, event: StreamEvent) -> None:
         """Give an event to an outgoing queue's stream and do what it decides."""
         stream = queue.stream
         if stream is None or queue.route is None:
@@ -133,7 +133,7 @@ class Links:
                     self.context.effects.append(LinkSend(queue.route.peer, head))
                 case Transmit() | PassOver():
                     self._send(queue, effect)
-                case StreamConfirmed():
+                case OrderAcked():
                     if not self._delivered(queue, effect.upto):
                         # The peer says it again when it is asked again.
                         link = self._link(queue.route.peer)
@@ -157,7 +157,7 @@ class Links:
         if stream.wants_link:
             self._want(link)
 
-    def grown(self, queue: Queue) -> None:
+    def grown(self, queue: StoredQueue) -> None:
         """Something joined an outgoing queue; one that is new to its link is told of the link."""
         if queue.route is None:
             return
@@ -210,7 +210,7 @@ class Links:
                 self._counted(link, frame.head)
             case RepairWanted():
                 self._repair(peer, frame.head)
-            case StreamEnded(stream):
+            case EndStreamAcked(stream):
                 end = self.context.state.stream_ends.get(stream)
                 if end is not None and end.peer == peer:
                     self.context.record(EndForgotten(stream))
@@ -221,7 +221,7 @@ class Links:
             case _:
                 self._hang_up(link, f"it answered with {type(frame.head).__name__}")
 
-    def _welcomed(self, link: Link, welcome: Welcome) -> None:
+    def _welcomed(self, link: PeerLink, welcome: Welcome) -> None:
         """Go on with the manager that answers, if it is the one that is known at its address."""
         context, peer = self.context, link.peer
         why = peers.stranger_at(context, peer, welcome)
@@ -247,7 +247,7 @@ class Links:
         """Dial what is due, give up on who does not answer, let streams look at their timers."""
         now = self.context.now
         for queue in self._timers.due(now):
-            self.steer(queue, StreamTick())
+            self.steer(queue, Tick())
         for peer in self._relay.wanted():
             self._link(peer)
         self._forget_old_ends()
@@ -285,13 +285,13 @@ class Links:
                 soonest = at
         return soonest
 
-    def delivery_of(self, queue: Queue) -> DeliveryInfo | None:
+    def delivery_of(self, queue: StoredQueue) -> DeliveryInfo | None:
         """How the delivery of an outgoing queue stands, for those who look."""
         if queue.route is None:
             return None
         return self._link(queue.route.peer).delivery_of(queue)
 
-    def _look_at(self, queue: Queue) -> Link:
+    def _look_at(self, queue: StoredQueue) -> PeerLink:
         """Note what a queue wants now: a link, and to be looked at again."""
         assert queue.route is not None, "an outgoing queue has a route"
         assert queue.stream is not None, "an outgoing queue has a stream"
@@ -304,18 +304,18 @@ class Links:
         self._timers.note(queue.number, queue.stream.deadline())
         return link
 
-    def _link(self, peer: Peer) -> Link:
+    def _link(self, peer: Peer) -> PeerLink:
         link = self._links.get(peer)
         if link is None:
-            link = self._links[peer] = Link(peer, self.context.config.reconnect_delay_s)
+            link = self._links[peer] = PeerLink(peer, self.context.config.reconnect_delay_s)
         return link
 
-    def _want(self, link: Link) -> None:
+    def _want(self, link: PeerLink) -> None:
         if link.state is LinkState.DOWN and link.dial_at <= self.context.now:
             link.state = LinkState.DIALLED
             self.context.effects.append(Dial(link.peer))
 
-    def _wanted(self, link: Link) -> bool:
+    def _wanted(self, link: PeerLink) -> bool:
         """Whether a queue has something to send there; messages also leave by other ways.
 
         Or whether a file transfer goes that way, or the peer is to be told that a stream has ended.
@@ -330,7 +330,7 @@ class Links:
             del link.wanting[number]
         return False
 
-    def _say_ends(self, link: Link, streams: list[int]) -> None:
+    def _say_ends(self, link: PeerLink, streams: list[int]) -> None:
         """Tell a peer of streams that have ended."""
         self.context.effects += [LinkSend(link.peer, EndStream(each)) for each in streams]
 
@@ -349,7 +349,7 @@ class Links:
             context.notices.add(NoticeKind.END_UNTOLD, f"{old.host}:{old.port}", sentence)
             context.record(EndForgotten(old.stream))
 
-    def _leading_to(self, link: Link) -> list[Queue]:
+    def _leading_to(self, link: PeerLink) -> list[StoredQueue]:
         """The queues that lead to a peer, in the order of their numbers."""
         found = []
         for number in sorted(link.queues):
@@ -379,7 +379,7 @@ class Links:
         elif ack is not None:
             self._stated(peer, ack)
 
-    def _of_peer(self, peer: Peer, stream: int) -> Queue | None:
+    def _of_peer(self, peer: Peer, stream: int) -> StoredQueue | None:
         """The outgoing queue of a stream; a peer may only speak of its own (KB 830639)."""
         queue = self.context.state.queues.get(stream)
         if queue is None or queue.route is None or queue.route.peer != peer:
@@ -387,20 +387,20 @@ class Links:
         diverged_already = queue.stream is not None and queue.stream.divergence is not None
         return None if diverged_already else queue
 
-    def _notice(self, kind: NoticeKind, queue: Queue, sentence: str) -> None:
+    def _notice(self, kind: NoticeKind, queue: StoredQueue, sentence: str) -> None:
         self.context.notices.add(kind, queue.name, sentence)
 
-    def _note_failure(self, link: Link, sentence: str) -> None:
+    def _note_failure(self, link: PeerLink, sentence: str) -> None:
         did = "ended" if link.state is LinkState.WELCOMED else "refused"
         told = f"the queue manager there {did} the connection: {in_one_line(sentence)}"
         subject = address_of(link.peer)
         self.context.notices.add(NoticeKind.LINK_REFUSED, subject, told[:_SENTENCE_MAX])
 
-    def _hang_up(self, link: Link, reason: str) -> None:
+    def _hang_up(self, link: PeerLink, reason: str) -> None:
         self.context.effects.append(HangUp(link.peer))
         self.down(link.peer, reason)
 
-    def _delivered(self, queue: Queue, upto: int) -> bool:
+    def _delivered(self, queue: StoredQueue, upto: int) -> bool:
         """Note what was delivered, in as many facts as it takes; whether the log took it all now.
 
         A window of messages always fits; only after a restore it may be more (`State.delivery`).
@@ -443,13 +443,13 @@ class Links:
         if queue is not None:
 
             def finished(heard: int) -> None:
-                taken = ConfirmationsTaken(stream, heard)
+                taken = ConfirmationsAcked(stream, heard)
                 self.context.effects.append(LinkSend(peer, taken))
                 self._word_came(peer, stream)
 
             self.context.works.carry_on(act_on(self.context, queue, first, told, finished=finished))
 
-    def _counted(self, link: Link, head: EndCounts) -> None:
+    def _counted(self, link: PeerLink, head: EndCounts) -> None:
         """Warn of messages that ended at the destination and that it only counts."""
         queue = self._of_peer(link.peer, head.stream)
         if not is_sensible(head.counts):
@@ -463,7 +463,7 @@ class Links:
         if queue is not None:
             self.context.effects.append(LinkSend(peer, answer(self.context, queue, head)))
 
-    def _send(self, queue: Queue, effect: Transmit | PassOver) -> None:
+    def _send(self, queue: StoredQueue, effect: Transmit | PassOver) -> None:
         """Send one frame of a stream, if there is anything to say."""
         context = self.context
         assert queue.route is not None, "an outgoing queue has a route"

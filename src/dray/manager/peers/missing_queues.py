@@ -14,7 +14,7 @@ from dray.model.limits import MISSING_QUEUES_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dray.manager.queue.queues import Queue, QueueTable
+    from dray.manager.queue.queues import QueueTable, StoredQueue
     from dray.manager.session import Session
 
 
@@ -46,7 +46,7 @@ class MissingQueues:
         for key in [key for key in self._wanted if key[0] == session.number]:
             del self._wanted[key]
 
-    def take(self) -> Iterator[tuple[Session, int, Queue]]:
+    def take(self) -> Iterator[tuple[Session, int, StoredQueue]]:
         """Those whose queue is there now; they wait no more."""
         self._seen = self._queues.made
         for key, (session, name) in list(self._wanted.items()):

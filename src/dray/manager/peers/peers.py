@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from dray.delivery.incoming import StreamKey
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
     from dray.model.ids import Life
     from dray.wire.frames import Hello, OpenStream, Welcome
@@ -279,7 +279,7 @@ def handle_resolve_outgoing(
 
 
 def _to_dead_letters(
-    context: Context, queue: Queue, finished: Callable[[], None]
+    context: Context, queue: StoredQueue, finished: Callable[[], None]
 ) -> Iterator[None]:
     """Work: move all that an outgoing queue holds to the dead letters, whatever its senders asked.
 
@@ -304,7 +304,7 @@ def _to_dead_letters(
     finished()
 
 
-def _note_discarded(context: Context, queue: Queue, entries: list[bytes]) -> None:
+def _note_discarded(context: Context, queue: StoredQueue, entries: list[bytes]) -> None:
     """Have the operators of the sources of messages read that they are dead letters here."""
     for route, count in Counter(route_of(tail_of(each)) for each in entries).items():
         if route:

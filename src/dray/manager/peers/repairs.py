@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dray.large.join import Assembly, Missing
     from dray.manager.context import Context
     from dray.manager.peers.confirmations import Sources
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
 
 
@@ -51,7 +51,7 @@ _FORWARDED = "it came by way of another queue manager, which keeps no copies"
 _TOO_MANY = f"{REPAIRS_MAX} others are being repaired already"
 
 
-class Wanted(NamedTuple):
+class WantedRepair(NamedTuple):
     """A hole that a receiver wants to be filled: whose stream, and which large message."""
 
     stream: StreamKey
@@ -65,11 +65,11 @@ class Holes:
     def __init__(self, context: Context) -> None:
         """Begin with none."""
         self.context = context
-        self.wanted: dict[Wanted, int] = {}
+        self.wanted: dict[WantedRepair, int] = {}
         """On which session the source of each was asked."""
 
 
-def may_be_filled(holes: Holes, queue: Queue, assembly: Assembly, *, again: bool) -> bool:
+def may_be_filled(holes: Holes, queue: StoredQueue, assembly: Assembly, *, again: bool) -> bool:
     """Whether what a large message lacks may still come, because its source was asked for it.
 
     `again` asks anew. Sent here, it is filled at once or never. A forwarded part cannot be asked
@@ -84,7 +84,7 @@ def may_be_filled(holes: Holes, queue: Queue, assembly: Assembly, *, again: bool
         if not assembly.whole:
             assembly.refused = _NOT_KEPT if not _has_copies(context, queue, assembly) else _GONE
         return False
-    wanted = Wanted(StreamKey(route.source, route.stream), queue.number, assembly.key)
+    wanted = WantedRepair(StreamKey(route.source, route.stream), queue.number, assembly.key)
     known = wanted in holes.wanted
     if context.state.outbox.has_ended(wanted.stream):
         assembly.refused = _DELETED
@@ -150,7 +150,7 @@ def give_up_on(holes: Holes, stream: StreamKey) -> None:
             context.touch(queue)
 
 
-def answer(context: Context, queue: Queue, head: RepairWanted) -> RepairAnswer:
+def answer(context: Context, queue: StoredQueue, head: RepairWanted) -> RepairAnswer:
     """The source's part: send again what is here, and say what is not."""
     key = SequenceKey(context.own_messages.source, head.sequence)
     gone = send_again(context, queue, key, _readable(head.missing))
@@ -158,7 +158,7 @@ def answer(context: Context, queue: Queue, head: RepairWanted) -> RepairAnswer:
 
 
 def send_again(
-    context: Context, queue: Queue, key: SequenceKey, missing: list[Missing]
+    context: Context, queue: StoredQueue, key: SequenceKey, missing: list[Missing]
 ) -> list[Missing]:
     """Move copies of missing parts from the dead letters to a queue; tells which there are not.
 
@@ -181,7 +181,7 @@ def send_again(
 
 
 def _kept_for(
-    context: Context, dead: Queue, queue: Queue, key: SequenceKey
+    context: Context, dead: StoredQueue, queue: StoredQueue, key: SequenceKey
 ) -> dict[int | str, int]:
     """The parts of a large message among the dead letters that were sent to `queue`."""
     assembly = dead.parts.get(key)
@@ -193,7 +193,7 @@ def _kept_for(
     return found
 
 
-def _was_sent_to(context: Context, queue: Queue, packed: bytes) -> bool:
+def _was_sent_to(context: Context, queue: StoredQueue, packed: bytes) -> bool:
     """Whether a dead letter was sent to `queue`, as its sender has noted (R51)."""
     _, properties = record_of(context.store, unpack(packed))
     if properties.destination is None:
@@ -204,7 +204,7 @@ def _was_sent_to(context: Context, queue: Queue, packed: bytes) -> bool:
         return False
 
 
-def _has_copies(context: Context, queue: Queue, assembly: Assembly) -> bool:
+def _has_copies(context: Context, queue: StoredQueue, assembly: Assembly) -> bool:
     """Whether the source of a part that is here keeps what is missing; parts share one fate.
 
     From another manager that is what was refused here, unless the sender said no.
@@ -228,7 +228,7 @@ def lacking(assembly: Assembly) -> list[Missing]:
     return missing
 
 
-def _move(context: Context, dead: Queue, lookup_ids: list[int], queue: Queue) -> None:
+def _move(context: Context, dead: StoredQueue, lookup_ids: list[int], queue: StoredQueue) -> None:
     entries = entries_at(dead, lookup_ids)
     context.ledger.check(queue, sum(unpack(packed).length for packed in entries))
     tails = [as_group(tail_of(packed)) for packed in entries]
@@ -239,7 +239,7 @@ def _move(context: Context, dead: Queue, lookup_ids: list[int], queue: Queue) ->
     fact.record()
 
 
-def _on_their_way(context: Context, queue: Queue, key: SequenceKey) -> set[int | str]:
+def _on_their_way(context: Context, queue: StoredQueue, key: SequenceKey) -> set[int | str]:
     """Parts of a large message that wait in an outgoing queue."""
     found: set[int | str] = set()
     for packed in queue.index.available() if queue.outgoing else ():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dray.manager.queue.queues import Queue, QueueTable
+    from dray.manager.queue.queues import QueueTable, StoredQueue
 
 
 class StreamTimers:
@@ -29,7 +29,7 @@ class StreamTimers:
             self._deadlines[number] = at
             heapq.heappush(self._due, (at, number))
 
-    def due(self, now: float) -> Iterator[Queue]:
+    def due(self, now: float) -> Iterator[StoredQueue]:
         """Those whose deadline has come."""
         while self._due and self._due[0][0] <= now:
             at, number = heapq.heappop(self._due)

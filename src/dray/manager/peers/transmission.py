@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from dray.delivery.events import PassOver, Transmit
     from dray.manager.context import Context
     from dray.manager.events import Body
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
 
 
 def data(
-    context: Context, queue: Queue, effect: Transmit, *, check: bool
+    context: Context, queue: StoredQueue, effect: Transmit, *, check: bool
 ) -> tuple[Data, Body] | None:
     """The frame with the messages at some positions that are still there; None if none can be read.
 
@@ -39,7 +39,7 @@ def data(
     return head, stream_bodies_in(context.store, packed)
 
 
-def passed(context: Context, queue: Queue, effect: PassOver) -> tuple[Passed, Body] | None:
+def passed(context: Context, queue: StoredQueue, effect: PassOver) -> tuple[Passed, Body] | None:
     """The frame that tells that nothing up to a number comes any more."""
     if queue.index.aside_count:
         # A message that cannot be read has not gone: it may be mended.
@@ -49,7 +49,7 @@ def passed(context: Context, queue: Queue, effect: PassOver) -> tuple[Passed, Bo
 
 
 def _ended_short(
-    context: Context, queue: Queue, effect: Transmit, packed: bytes
+    context: Context, queue: StoredQueue, effect: Transmit, packed: bytes
 ) -> list[EndedShort]:
     """Origins with a transaction truncated between the last frame and the end of this one."""
     after, upto = effect.base + effect.previous, max(positions_in(packed), default=0)
@@ -79,7 +79,7 @@ def _left_us(context: Context, packed: bytes) -> tuple[int, int]:
     return left_us, max(0, int(received * MICROSECONDS) - used_us)
 
 
-def _still_there(queue: Queue, lookup_ids: list[int]) -> bytes:
+def _still_there(queue: StoredQueue, lookup_ids: list[int]) -> bytes:
     """The packed entries at positions, which are in order; those that have left are left out."""
     packed = queue.index.between(lookup_ids[0] - 1, lookup_ids[-1])
     if list(positions_in(packed)) == lookup_ids:

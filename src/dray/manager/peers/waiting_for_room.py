@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dray.manager.disk.disk_room import DiskRoom
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
     from dray.manager.state.ledger import Ledger
 
@@ -38,7 +38,7 @@ class Waiting(NamedTuple):
 
     session: Session
     stream: int
-    queue: Queue
+    queue: StoredQueue
     first: int
     """Bytes of the first message: with less nothing would be gained."""
     rest: int

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dray.manager.queue.part_records import Records
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.wire.record import RecordHeader
 
 POSITION_BYTES: Final = 8
@@ -62,7 +62,7 @@ def cost_of_accepting(header: RecordHeader, *, refused: bool) -> int:
     return TAIL_BYTES + told
 
 
-def cost_of_receiving(store: Records, queue: Queue, found: Iterable[bytes]) -> int:
+def cost_of_receiving(store: Records, queue: StoredQueue, found: Iterable[bytes]) -> int:
     """Cost of packed entries that a transaction takes out of their queue."""
     each_bytes = POSITION_BYTES + TAIL_BYTES * (queue.keeper is not None)
     cost = 0

@@ -15,7 +15,7 @@ from dray.wire.record import HEADER_BYTES, RecordHeader, read_header, read_prope
 
 if TYPE_CHECKING:
     from dray.manager.queue.arrival_routes import ArrivalRoutes
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.store.heap.heap import Extent
 
 
@@ -68,7 +68,7 @@ def _plain_bytes(header: RecordHeader) -> int:
     return header.fragment_count or header.body_bytes
 
 
-def find_parts(store: Records, queue: Queue, routes: ArrivalRoutes) -> list[bytes]:
+def find_parts(store: Records, queue: StoredQueue, routes: ArrivalRoutes) -> list[bytes]:
     """Rebuild what is known of a queue's large messages after a start, from its records.
 
     Gives the entries whose records cannot be read: one of them must not keep a manager from
@@ -86,7 +86,7 @@ def find_parts(store: Records, queue: Queue, routes: ArrivalRoutes) -> list[byte
 
 
 def watch_arrivals(
-    store: Records, queue: Queue, first: int, damaged: list[bytes] | None = None
+    store: Records, queue: StoredQueue, first: int, damaged: list[bytes] | None = None
 ) -> None:
     """Tell the large messages of a queue what has joined it from a position on.
 

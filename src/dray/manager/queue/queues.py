@@ -35,7 +35,7 @@ class Route(NamedTuple):
     remote_queue: str
 
 
-class Queue:
+class StoredQueue:
     """One queue. Everything durable about it is changed by facts only (`state.py`)."""
 
     def __init__(self, number: int, name: str, kind: QueueKind, options: QueueOptions) -> None:
@@ -53,10 +53,10 @@ class Queue:
         self.paused = False
         self.route: Route | None = None
         self.stream: OutgoingStream | None = None
-        self.parent: Queue | None = None
+        self.parent: StoredQueue | None = None
         """For a journal or a sub-queue: its queue."""
-        self.sub_queues: list[Queue] = []
-        self.journal: Queue | None = None
+        self.sub_queues: list[StoredQueue] = []
+        self.journal: StoredQueue | None = None
         self.purge_pending: set[int] = set()
         """Held entries that were purged: gone unless the transaction that holds them commits."""
         self.truncated_transactions = TruncatedTransactions()
@@ -110,13 +110,13 @@ class Queue:
         return self.options.journal and self.journal is not None
 
     @property
-    def keeper(self) -> Queue | None:
+    def keeper(self) -> StoredQueue | None:
         """The journal that keeps what is received from it: for a sub-queue its parent's."""
         owner = self.counted
         return owner.journal if owner.journals_receives else None
 
     @property
-    def counted(self) -> Queue:
+    def counted(self) -> StoredQueue:
         """The queue against whose quota this one's messages count: a sub-queue's is its parent."""
         parent = self.parent
         return parent if parent is not None and self.kind is QueueKind.SUB else self
@@ -200,13 +200,13 @@ class QueueTable:
 
     def __init__(self) -> None:
         """Begin without any."""
-        self._by_number: dict[int, Queue] = {}
-        self._by_key: dict[str, Queue] = {}
-        self._outgoing: dict[int, Queue] = {}
+        self._by_number: dict[int, StoredQueue] = {}
+        self._by_key: dict[str, StoredQueue] = {}
+        self._outgoing: dict[int, StoredQueue] = {}
         self.made = 0
         """How many were ever entered in this life."""
 
-    def __iter__(self) -> Iterator[Queue]:
+    def __iter__(self) -> Iterator[StoredQueue]:
         """All queues in the order of their creation."""
         return iter(self._by_number.values())
 
@@ -214,7 +214,7 @@ class QueueTable:
         """How many there are."""
         return len(self._by_number)
 
-    def add(self, queue: Queue) -> None:
+    def add(self, queue: StoredQueue) -> None:
         """Enter a queue; numbers and names are unique."""
         key = queue_key(queue.name)
         if key in self._by_key:
@@ -224,7 +224,7 @@ class QueueTable:
         if queue.outgoing:
             self._outgoing[queue.number] = queue
 
-    def discard(self, number: int) -> Queue | None:
+    def discard(self, number: int) -> StoredQueue | None:
         """Take a queue out."""
         queue = self._by_number.pop(number, None)
         if queue is not None:
@@ -232,18 +232,18 @@ class QueueTable:
             self._outgoing.pop(number, None)
         return queue
 
-    def outgoing(self) -> list[Queue]:
+    def outgoing(self) -> list[StoredQueue]:
         """Those that wait for other managers."""
         return list(self._outgoing.values())
 
-    def numbered(self, number: int) -> Queue:
+    def numbered(self, number: int) -> StoredQueue:
         """The queue of a number; raises `QueueNotFound` if it was deleted."""
         queue = self._by_number.get(number)
         if queue is None:
             raise QueueNotFound("the queue has been deleted; open it again by name", queue="")
         return queue
 
-    def get(self, number: int) -> Queue | None:
+    def get(self, number: int) -> StoredQueue | None:
         """The queue of a number, if it is still there."""
         return self._by_number.get(number)
 
@@ -258,11 +258,11 @@ class QueueTable:
         family = (queue, *queue.sub_queues)
         return all(len(each.index) == each.index.express_count for each in family)
 
-    def find(self, name: str) -> Queue | None:
+    def find(self, name: str) -> StoredQueue | None:
         """The queue of a canonical name."""
         return self._by_key.get(queue_key(name))
 
-    def named(self, name: str) -> Queue:
+    def named(self, name: str) -> StoredQueue:
         """The queue of a canonical name; raises `QueueNotFound`."""
         queue = self.find(name)
         if queue is None:

@@ -89,9 +89,9 @@ ENDED_SHORT: Final = (
     ),
     Step("kept", "Transmit of messages behind it", (TruncatedTransactions.between,), "told"),
     Step("kept", "PassOver: no message is behind it", (ArrivalRoutes.going_into,), "told"),
-    Step("kept", "Confirmed: the peer has its message", (TruncatedTransactions.heard,), "none"),
+    Step("kept", "OrderAcked: the peer has its message", (TruncatedTransactions.heard,), "none"),
     Step("told", "LinkLost", (), "kept"),
     Step("told", "Tick: the deadline has come", (TruncatedTransactions.between,), "told"),
-    Step("told", "Confirmed", (TruncatedTransactions.heard,), "none"),
+    Step("told", "OrderAcked", (TruncatedTransactions.heard,), "none"),
 )
 """The end of a transaction short of its last message, as an outgoing queue keeps it."""

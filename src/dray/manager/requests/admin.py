@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dray.delivery.events import Paused, Resumed
+from dray.delivery.events import Paused, Unpaused
 from dray.errors import (
     AccessDenied,
     Misuse,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
     from dray.manager.context import Context
     from dray.manager.peers.links import Links
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
     from dray.manager.transactions.transactions import Transactions
 
@@ -135,7 +135,7 @@ def handle_open(context: Context, session: Session, request_id: int, head: OpenQ
     context.answer(session, request_id, opened)
 
 
-def _status_queue(context: Context, name: str) -> Queue:
+def _status_queue(context: Context, name: str) -> StoredQueue:
     """Find the queue of a name for status messages, or create it; raises `StatusQueueMissing`."""
     address = seen_from_here(context, name)
     if address.remote:
@@ -179,7 +179,7 @@ def handle_list(links: Links, session: Session, request_id: int, _head: ListQueu
     context.answer(session, request_id, QueueList(infos))
 
 
-def _info(links: Links, queue: Queue) -> QueueInfo:
+def _info(links: Links, queue: StoredQueue) -> QueueInfo:
     """How a queue stands, and why its destination refuses if it does."""
     info = queue.info()
     if queue.stream is None or queue.stream.refusals.current is None:
@@ -203,7 +203,9 @@ def handle_delete(
     context.works.carry_on(steps, partial(context.refuse, session, request_id))
 
 
-def _delete(transactions: Transactions, queue: Queue, answer: Callable[[], None]) -> Iterator[None]:
+def _delete(
+    transactions: Transactions, queue: StoredQueue, answer: Callable[[], None]
+) -> Iterator[None]:
     """Work: let go what is in a queue, then delete it."""
     context = transactions.context
     for each in (queue, *queue.sub_queues):
@@ -228,7 +230,7 @@ def _delete(transactions: Transactions, queue: Queue, answer: Callable[[], None]
     answer()
 
 
-def _let_go(context: Context, queue: Queue) -> Iterator[None]:
+def _let_go(context: Context, queue: StoredQueue) -> Iterator[None]:
     """Work: tell the senders of what is in a queue, if they asked for it, that it is deleted (R55).
 
     It tells of held messages too: their transaction cannot commit any more.
@@ -242,11 +244,11 @@ def _let_go(context: Context, queue: Queue) -> Iterator[None]:
             return
 
 
-def _why_deleted(queue: Queue) -> MessageClass:
+def _why_deleted(queue: StoredQueue) -> MessageClass:
     return MessageClass.NACK_PURGED if queue.outgoing else MessageClass.NACK_Q_DELETED
 
 
-def _drop_uploads(transactions: Transactions, family: list[Queue]) -> None:
+def _drop_uploads(transactions: Transactions, family: list[StoredQueue]) -> None:
     """Drop unfinished uploads: they have nowhere to go any more."""
     context = transactions.context
     numbers = {queue.number for queue in family}
@@ -256,7 +258,7 @@ def _drop_uploads(transactions: Transactions, family: list[Queue]) -> None:
             abort(transactions, transaction)
 
 
-def _check_nothing_prepared(context: Context, family: list[Queue]) -> None:
+def _check_nothing_prepared(context: Context, family: list[StoredQueue]) -> None:
     """Refuse if a prepared transaction uses the queue: it must be able to commit."""
     numbers = {queue.number for queue in family}
     for prepared in context.state.prepared.values():
@@ -304,7 +306,7 @@ def handle_pause(links: Links, session: Session, request_id: int, head: PauseQue
         raise Misuse(f"{queue.name!r} is not an outgoing queue: there is no delivery to pause")
     if queue.paused != head.paused:
         context.record(QueuePaused(queue.number, head.paused))
-        links.steer(queue, Paused() if head.paused else Resumed())
+        links.steer(queue, Paused() if head.paused else Unpaused())
     context.answer(session, request_id, Done())
 
 
@@ -333,7 +335,7 @@ def _wanted(asked_for: int | None, now: int | None) -> int | None:
     return now if asked_for == SetQuota.KEPT else asked_for
 
 
-def _check_has_quotas(queue: Queue) -> None:
+def _check_has_quotas(queue: StoredQueue) -> None:
     """Only of a queue with bytes and a limit of its own; others would keep one to no effect."""
     if queue.account is Account.EXEMPT:
         raise AccessDenied(f"no quota applies to {queue.name!r}: it is the queue manager's own")

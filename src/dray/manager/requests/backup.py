@@ -45,7 +45,7 @@ _PORTION_RECORDS: Final = 2_048
 """Places that are listed in one tick, in two or three milliseconds."""
 
 
-class _Taken(NamedTuple):
+class _RecordsTaken(NamedTuple):
     """The records at one moment, in data that nobody changes."""
 
     entries: list[bytes]
@@ -150,8 +150,8 @@ class BackupRun:
             yield extent, crc32c.crc32c(records.read(extent))
 
 
-def _taken(state: State) -> _Taken:
-    taken = _Taken([], [], [])
+def _taken(state: State) -> _RecordsTaken:
+    taken = _RecordsTaken([], [], [])
     for queue in state.queues:
         pages, others = queue.index.copied()
         if queue.number == QUARANTINE:

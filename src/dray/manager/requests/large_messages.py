@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from dray.large.join import Assembly
     from dray.manager.context import Context
     from dray.manager.peers.repairs import Holes
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.requests.statuses import Statuses
     from dray.manager.session import Session
     from dray.manager.transactions.transactions import Transactions
@@ -141,7 +141,7 @@ def large_receive_now(
 
 
 def _repaired(
-    holes: Holes, queue: Queue, fitting: Iterator[Assembly], *, again: bool
+    holes: Holes, queue: StoredQueue, fitting: Iterator[Assembly], *, again: bool
 ) -> Iterator[Assembly]:
     """Pass over what has a hole that may still be filled."""
     for assembly in list(fitting):
@@ -192,7 +192,7 @@ def handle_part_damaged(
     context.answer(session, request_id, Done(int(assembly is not None)))
 
 
-def _damaged_ends(context: Context, queue: Queue, assembly: Assembly) -> list[bytes]:
+def _damaged_ends(context: Context, queue: StoredQueue, assembly: Assembly) -> list[bytes]:
     """Header and trailer, if their bytes are damaged: nothing of the message can be told then."""
     found = (queue.index.find(each) for each in (assembly.header, assembly.trailer))
     return [packed for packed in found if packed is not None and not _intact(context, packed)]
@@ -203,7 +203,7 @@ def _intact(context: Context, packed: bytes) -> bool:
     return crc32c.crc32c(context.store.read(extent)) == crc
 
 
-def _lose(context: Context, queue: Queue, assembly: Assembly, damaged: list[bytes]) -> None:
+def _lose(context: Context, queue: StoredQueue, assembly: Assembly, damaged: list[bytes]) -> None:
     """Put damaged parts aside: from here on the message has a hole (and whoever sent it knows)."""
     for packed in damaged:
         seen = PartSeen(lookup_id_of(packed), part_of(packed), assembly.key, 0, 0, 0, 0)
@@ -245,7 +245,9 @@ def _listed(assembly: Assembly) -> LargeEntry:
     )
 
 
-def _fitting(queue: Queue, head: LargeReceive, statuses: Statuses | None) -> Iterator[Assembly]:
+def _fitting(
+    queue: StoredQueue, head: LargeReceive, statuses: Statuses | None
+) -> Iterator[Assembly]:
     """The large messages that a receive may take, those begun before first."""
     begun = statuses.decided() if statuses is not None else []
     match head.select:
@@ -266,7 +268,7 @@ def _fitting(queue: Queue, head: LargeReceive, statuses: Statuses | None) -> Ite
 
 
 def _hole(
-    context: Context, queue: Queue, assembly: Assembly, head: LargeReceive, *, told: bool
+    context: Context, queue: StoredQueue, assembly: Assembly, head: LargeReceive, *, told: bool
 ) -> LargeMessageHole:
     """Make the error, and unless it is only looked at, remove what is there of the message.
 

@@ -24,7 +24,7 @@ from dray.wire.record import HEADER_BYTES, read_header
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
     from dray.manager.transactions.transactions import Transactions
 
@@ -87,7 +87,7 @@ def handle_reject(
     context.answer(session, request_id, Done(len(rejected)))
 
 
-def _check_is(context: Context, queue: Queue, packed: bytes, message_id: str) -> None:
+def _check_is(context: Context, queue: StoredQueue, packed: bytes, message_id: str) -> None:
     """Raise `MessageNotFound` if another message is at the position; an empty id fits each."""
     if not message_id:
         return
@@ -101,7 +101,7 @@ def _check_is(context: Context, queue: Queue, packed: bytes, message_id: str) ->
 
 
 def _with_its_parts(
-    context: Context, queue: Queue, owner: OpenTransaction, lookup_id: int
+    context: Context, queue: StoredQueue, owner: OpenTransaction, lookup_id: int
 ) -> list[int]:
     """The message, or all parts of the large message that was received with it."""
     for packed in entries_at(queue, [lookup_id]):
@@ -158,7 +158,7 @@ def receive_transaction_now(
     return True
 
 
-def _first_ended(context: Context, queue: Queue) -> list[bytes]:
+def _first_ended(context: Context, queue: StoredQueue) -> list[bytes]:
     """The messages of the first transaction of which no more can come, in order.
 
     Its last message is there, or was given up on the way (`arrival_routes.py`), or has left since.

@@ -22,7 +22,7 @@ from dray.manager.queue.index import (
     place_in,
     positions_in,
 )
-from dray.manager.queue.queues import Queue
+from dray.manager.queue.queues import StoredQueue
 from dray.manager.requests.receiving import within_frame
 from dray.manager.session import Session
 from dray.model.limits import BATCH_MESSAGES_MAX, RANGE_PIECES_MAX, RANGE_RUNS_MAX
@@ -97,7 +97,7 @@ def handle_read(context: Context, session: Session, request_id: int, head: ReadR
     context.answer(session, request_id, answer, body)
 
 
-def _first_held(queue: Queue, after: int, *, large: bool) -> int:
+def _first_held(queue: StoredQueue, after: int, *, large: bool) -> int:
     """The first position behind another that a transaction holds; 0 if there is none."""
     if large:
         found = (each.first for each in queue.parts if each.held and each.first > after)
@@ -106,7 +106,7 @@ def _first_held(queue: Queue, after: int, *, large: bool) -> int:
     return min(found, default=0)
 
 
-def _ends(queue: Queue, head: MeasureRange, stop: int) -> tuple[int, int]:
+def _ends(queue: StoredQueue, head: MeasureRange, stop: int) -> tuple[int, int]:
     """The first and the last position that can be read; a page of messages costs one step."""
     if head.large:
         positions = [step.positions[0] for step in _large_steps(queue, head.after, stop)]
@@ -120,7 +120,7 @@ def _ends(queue: Queue, head: MeasureRange, stop: int) -> tuple[int, int]:
     return first, last
 
 
-def _steps(queue: Queue, head: MeasureRange, stop: int) -> Iterator[_Step]:
+def _steps(queue: StoredQueue, head: MeasureRange, stop: int) -> Iterator[_Step]:
     """What can be read, page by page or one by one."""
     if head.large:
         yield from islice(_large_steps(queue, head.after, stop), RANGE_RUNS_MAX)
@@ -140,7 +140,7 @@ def _steps(queue: Queue, head: MeasureRange, stop: int) -> Iterator[_Step]:
             return
 
 
-def _large_steps(queue: Queue, after: int, stop: int) -> Iterator[_Step]:
+def _large_steps(queue: StoredQueue, after: int, stop: int) -> Iterator[_Step]:
     """The large messages behind a position that are decided, up to the first that is not."""
     for assembly in queue.parts:
         if assembly.first <= after:

@@ -31,7 +31,7 @@ from dray.manager.events import Into
 from dray.manager.queue.costs import cost_of_receiving
 from dray.manager.queue.index import length_of, lookup_id_of, part_of, place_in, unpack
 from dray.manager.queue.part_records import part_seen
-from dray.manager.queue.queues import Queue
+from dray.manager.queue.queues import StoredQueue
 from dray.manager.queue.system import INTERNAL
 from dray.manager.queue.waiter import Waiter
 from dray.manager.session import Session
@@ -83,7 +83,7 @@ def handle_receive(
     wait(context, queue, Waiter(session, request_id, head, _deadline(context, head.timeout)))
 
 
-def wait(context: Context, queue: Queue, waiter: Waiter) -> None:
+def wait(context: Context, queue: StoredQueue, waiter: Waiter) -> None:
     """Keep a request until something comes; without patience, say that nothing is there."""
     if waiter.deadline is not None and waiter.deadline <= context.now:
         raise nothing_came(queue, waiter.head.timeout)
@@ -93,7 +93,7 @@ def wait(context: Context, queue: Queue, waiter: Waiter) -> None:
     waiter.session.waiting_at[queue.number] = None
 
 
-def nothing_came(queue: Queue, timeout: float | None) -> ReceiveTimeout:
+def nothing_came(queue: StoredQueue, timeout: float | None) -> ReceiveTimeout:
     """The error of a receive whose time is over."""
     return ReceiveTimeout(f"no message became available in {queue.name!r} within {timeout} s")
 
@@ -160,7 +160,7 @@ def handle_settle(
 
 
 def _settle(
-    context: Context, queue: Queue, lookup_ids: list[int], answer: Callable[[Done], None]
+    context: Context, queue: StoredQueue, lookup_ids: list[int], answer: Callable[[Done], None]
 ) -> Iterator[None]:
     """Work: let go what its reader has had, and answer when all of it is."""
     yield from leave_all(context, queue, lookup_ids, MessageClass.ACK_RECEIVE)
@@ -180,7 +180,7 @@ def handle_purge(context: Context, session: Session, request_id: int, head: Purg
     context.works.carry_on(steps, partial(context.refuse, session, request_id))
 
 
-def _is_free(queue: Queue, packed: bytes) -> bool:
+def _is_free(queue: StoredQueue, packed: bytes) -> bool:
     """Whether an outgoing message cannot have arrived: none is both delivered and purged."""
     return queue.stream is None or not queue.stream.may_be_delivered(lookup_id_of(packed))
 
@@ -222,7 +222,7 @@ def _range_of(context: Context, session: Session, head: ReadPart | CopyPart) -> 
     return Extent(extent.file, extent.offset + head.offset, head.length), own
 
 
-def check_transaction(queue: Queue, transaction: int) -> None:
+def check_transaction(queue: StoredQueue, transaction: int) -> None:
     """Raise `TransactionUsage` where a transaction is given and none can be (R8)."""
     if transaction and not queue.options.transactional:
         raise TransactionUsage(
@@ -230,14 +230,14 @@ def check_transaction(queue: Queue, transaction: int) -> None:
         )
 
 
-def check_may_take(queue: Queue) -> None:
+def check_may_take(queue: StoredQueue) -> None:
     """Raise `AccessDenied` for queues whose messages only the manager itself takes."""
     if queue.outgoing or queue.number in INTERNAL:
         whose = "an outgoing queue" if queue.outgoing else "the queue manager's own"
         raise AccessDenied(f"{queue.name!r} is {whose}: its messages can only be peeked at")
 
 
-def _check_receive(queue: Queue, head: Receive) -> None:
+def _check_receive(queue: StoredQueue, head: Receive) -> None:
     if not 1 <= head.max_messages <= BATCH_MESSAGES_MAX:
         raise Misuse(f"max_messages must be 1 to {BATCH_MESSAGES_MAX}, not {head.max_messages}")
     if not head.claim:
@@ -255,7 +255,7 @@ def _deadline(context: Context, timeout: float | None) -> float | None:
     return None if timeout is None else context.now + max(0.0, timeout)
 
 
-def _candidates(context: Context, queue: Queue, head: Receive) -> Iterator[bytes]:
+def _candidates(context: Context, queue: StoredQueue, head: Receive) -> Iterator[bytes]:
     match head.select:
         case SelectFirst():
             return queue.index.available()
@@ -275,7 +275,7 @@ def _candidates(context: Context, queue: Queue, head: Receive) -> Iterator[bytes
     assert_never(head.select)
 
 
-def _up_to_held(queue: Queue, after: int) -> Iterator[bytes]:
+def _up_to_held(queue: StoredQueue, after: int) -> Iterator[bytes]:
     """Messages after a position, up to the first that a transaction holds.
 
     A reader by position settles up to the last message that it saw; a held message may come back
@@ -288,7 +288,7 @@ def _up_to_held(queue: Queue, after: int) -> Iterator[bytes]:
     return takewhile(lambda packed: lookup_id_of(packed) < held, candidates)
 
 
-def _with_id(context: Context, queue: Queue, text: str) -> Iterator[bytes]:
+def _with_id(context: Context, queue: StoredQueue, text: str) -> Iterator[bytes]:
     try:
         source, number = split_id(text)
     except Misuse as error:
@@ -301,7 +301,7 @@ def _with_id(context: Context, queue: Queue, text: str) -> Iterator[bytes]:
                 yield packed
 
 
-def _with_correlation(context: Context, queue: Queue, text: str) -> Iterator[bytes]:
+def _with_correlation(context: Context, queue: StoredQueue, text: str) -> Iterator[bytes]:
     """A linear scan, as in the original (semantics 1.2); case does not count."""
     wanted = text.casefold()
     for packed in queue.index.available():
@@ -329,7 +329,7 @@ def within_frame(candidates: Iterator[bytes], max_messages: int, max_bytes: int)
 
 def _take(
     context: Context,
-    queue: Queue,
+    queue: StoredQueue,
     owner: OpenTransaction,
     found: list[bytes],
 ) -> None:
@@ -338,7 +338,7 @@ def _take(
 
 
 def hold_singles(
-    context: Context, queue: Queue, owner: OpenTransaction, found: list[bytes]
+    context: Context, queue: StoredQueue, owner: OpenTransaction, found: list[bytes]
 ) -> None:
     """Hold messages for a transaction, parts of large ones each by itself."""
     for packed in found:
@@ -348,7 +348,7 @@ def hold_singles(
     owner.singles.setdefault(queue.number, []).extend(map(lookup_id_of, found))
 
 
-def _noted(context: Context, queue: Queue, found: list[bytes]) -> list[int]:
+def _noted(context: Context, queue: StoredQueue, found: list[bytes]) -> list[int]:
     """Tell the large messages of a queue that parts are about to leave it; the positions of all."""
     for packed in found:
         if part_of(packed) != Part.PLAIN:
@@ -356,7 +356,7 @@ def _noted(context: Context, queue: Queue, found: list[bytes]) -> list[int]:
     return [lookup_id_of(packed) for packed in found]
 
 
-def entries_of(queue: Queue, assembly: Assembly) -> list[bytes]:
+def entries_of(queue: StoredQueue, assembly: Assembly) -> list[bytes]:
     """The packed entries of all parts that are there, header first and trailer last."""
     ordered = [assembly.header, *assembly.fragments, assembly.trailer]
     return [
@@ -367,7 +367,7 @@ def entries_of(queue: Queue, assembly: Assembly) -> list[bytes]:
 
 
 def hold_whole(
-    context: Context, queue: Queue, owner: OpenTransaction, assembly: Assembly
+    context: Context, queue: StoredQueue, owner: OpenTransaction, assembly: Assembly
 ) -> list[bytes]:
     """Hold all parts of a large message for a transaction; give their entries, header first."""
     packed = entries_of(queue, assembly)
@@ -378,7 +378,7 @@ def hold_whole(
     return packed
 
 
-def hold(queue: Queue, owner: OpenTransaction, found: Iterable[bytes]) -> None:
+def hold(queue: StoredQueue, owner: OpenTransaction, found: Iterable[bytes]) -> None:
     """Take entries out of sight until the transaction ends."""
     held = owner.receives.setdefault(queue.number, [])
     for packed in found:
@@ -386,7 +386,7 @@ def hold(queue: Queue, owner: OpenTransaction, found: Iterable[bytes]) -> None:
         held.append(lookup_id_of(packed))
 
 
-def _plain_upto(queue: Queue, upto: int) -> list[bytes]:
+def _plain_upto(queue: StoredQueue, upto: int) -> list[bytes]:
     if len(queue.parts):
         candidates = takewhile(lambda packed: lookup_id_of(packed) <= upto, queue.index.available())
         return [packed for packed in candidates if part_of(packed) == Part.PLAIN]
@@ -395,7 +395,9 @@ def _plain_upto(queue: Queue, upto: int) -> list[bytes]:
     )
 
 
-def _hold_large_upto(context: Context, queue: Queue, owner: OpenTransaction, upto: int) -> int:
+def _hold_large_upto(
+    context: Context, queue: StoredQueue, owner: OpenTransaction, upto: int
+) -> int:
     """Hold the large messages that begin at or below a position, if they are decided and free."""
     count = 0
     for assembly in list(queue.parts.ready()):

@@ -27,7 +27,7 @@ from dray.wire.record import COPY_DEAD_LETTER, RecordHeader, read_properties
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.wire.frames import Send
 
 FULL = MessageClass.NACK_Q_EXCEED_QUOTA
@@ -42,7 +42,12 @@ class _Refused(NamedTuple):
 
 
 def tell_of_full_queue(
-    context: Context, queue: Queue, head: Send, *, headers: list[RecordHeader], body: memoryview
+    context: Context,
+    queue: StoredQueue,
+    head: Send,
+    *,
+    headers: list[RecordHeader],
+    body: memoryview,
 ) -> None:
     """Acknowledge and bury what a queue of this manager had no room for, where that was asked."""
     if queue.kind is not QueueKind.PRIVATE or head.transaction:
@@ -57,7 +62,7 @@ def tell_of_full_queue(
 
 
 def _without_room(
-    context: Context, queue: Queue, head: Send, headers: list[RecordHeader]
+    context: Context, queue: StoredQueue, head: Send, headers: list[RecordHeader]
 ) -> Iterator[_Refused]:
     size = offset = 0
     for header, length, crc in zip(headers, head.sizes, head.crcs, strict=True):
@@ -70,7 +75,7 @@ def _without_room(
 
 def _tell(
     context: Context,
-    queue: Queue,
+    queue: StoredQueue,
     fact: CommitFact,
     refused: _Refused,
     *,

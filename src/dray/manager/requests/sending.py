@@ -50,7 +50,7 @@ from dray.wire.record import (
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
     from dray.manager.transactions.transactions import Transactions
 
@@ -135,7 +135,7 @@ def _stage_in(context: Context, transaction: OpenTransaction, head: Send, body: 
     note_sent(queue, transaction, staged, guarded=head.guarded)
 
 
-def _send_at_once(transactions: Transactions, queue: Queue, staged: list[Staged]) -> None:
+def _send_at_once(transactions: Transactions, queue: StoredQueue, staged: list[Staged]) -> None:
     """Commit a batch under the number of its first message, by which its sender asks about it."""
     context = transactions.context
     if not staged:
@@ -164,7 +164,12 @@ def handle_reserve(
 
 
 def _make_room(
-    context: Context, queue: Queue, transaction: OpenTransaction | None, count: int, *, cost: int
+    context: Context,
+    queue: StoredQueue,
+    transaction: OpenTransaction | None,
+    count: int,
+    *,
+    cost: int,
 ) -> None:
     """Count bytes about to be placed: first against what was reserved, then against the quotas."""
     beyond = count
@@ -178,7 +183,7 @@ def _make_room(
 
 def _stage(
     context: Context,
-    queue: Queue,
+    queue: StoredQueue,
     head: Send,
     body: memoryview,
     *,
@@ -206,7 +211,9 @@ def _stage(
     return _staged(context, queue, head, headers=headers, places=places, body=body)
 
 
-def _kinds_of(queue: Queue, headers: list[RecordHeader], *, in_transaction: bool) -> list[Kind]:
+def _kinds_of(
+    queue: StoredQueue, headers: list[RecordHeader], *, in_transaction: bool
+) -> list[Kind]:
     """Into which kind of heap file each record goes."""
     lasting = [Kind.RECOVERABLE] * len(headers)
     if in_transaction or not queue.takes_express:
@@ -217,7 +224,7 @@ def _kinds_of(queue: Queue, headers: list[RecordHeader], *, in_transaction: bool
 
 
 def _place(
-    context: Context, queue: Queue, head: Send, body: memoryview, *, kinds: list[Kind]
+    context: Context, queue: StoredQueue, head: Send, body: memoryview, *, kinds: list[Kind]
 ) -> list[Extent]:
     """Place the records of which the bytes are counted already; what fails is counted no more."""
     try:
@@ -238,7 +245,7 @@ def _place(
 
 def _staged(
     context: Context,
-    queue: Queue,
+    queue: StoredQueue,
     head: Send,
     *,
     headers: list[RecordHeader],
@@ -320,7 +327,7 @@ def _check_sums(head: Send, body: memoryview) -> None:
         offset = end
 
 
-def _check_use(queue: Queue, head: Send, headers: list[RecordHeader]) -> None:
+def _check_use(queue: StoredQueue, head: Send, headers: list[RecordHeader]) -> None:
     """Plain messages and large ones do not mix (S0-3)."""
     for header in headers:
         if header.part != Part.PLAIN:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dray.large.join import Assembly, SequenceKey
     from dray.manager.context import Context
     from dray.manager.queue.index import Entry
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.transactions.open_transaction import OpenTransaction
 
 _HEAD_BYTES = 1_024
@@ -51,7 +51,7 @@ _KINDS = (QueueKind.PRIVATE, QueueKind.SUB)
 class Statuses:
     """The status messages of the large messages of one queue."""
 
-    def __init__(self, context: Context, status_queue: Queue, queue: Queue) -> None:
+    def __init__(self, context: Context, status_queue: StoredQueue, queue: StoredQueue) -> None:
         """Read the status messages, and discard junk."""
         self._context = context
         self._status_queue = status_queue
@@ -134,7 +134,7 @@ def take_back(context: Context, owner: OpenTransaction, number: int, key: Sequen
             return
 
 
-def statuses_of(context: Context, number: int, queue: Queue) -> Statuses | None:
+def statuses_of(context: Context, number: int, queue: StoredQueue) -> Statuses | None:
     """The statuses in the status queue that a receive names; None if it names none.
 
     Raises `StatusQueueMissing` for one that cannot be one.

@@ -22,7 +22,7 @@ from dray.wire.frames import Done, LargeUnreadable
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
     from dray.manager.transactions.transactions import Transactions
 
@@ -64,7 +64,7 @@ def handle_unreadable(
     context.answer(session, request_id, Done(len(lookup_ids)))
 
 
-def _move(context: Context, queue: Queue, lookup_ids: list[int], target: Queue) -> None:
+def _move(context: Context, queue: StoredQueue, lookup_ids: list[int], target: StoredQueue) -> None:
     first = target.next_lookup_id
     context.record(LargeMoved(queue.number, target.number, runs_of(lookup_ids), context.now_us))
     if queue.kind is QueueKind.SUB:

@@ -13,7 +13,7 @@ from dray.manager.requests.receiving import nothing_came, receive_now
 from dray.wire.frames import Receive, ReceiveTransaction
 
 if TYPE_CHECKING:
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.queue.waiter import Waiter
     from dray.manager.requests.large_messages import LargeReceives
     from dray.manager.session import Session
@@ -40,7 +40,7 @@ class Waiters:
         if queue is not None and queue.waiters:
             self._note_timeout(queue, queue.waiters[-1])
 
-    def serve(self, queue: Queue) -> None:
+    def serve(self, queue: StoredQueue) -> None:
         """Something became available in a queue: let those go on who waited for it."""
         for waiter in list(queue.waiters):
             if not queue.index.available_count:
@@ -68,14 +68,14 @@ class Waiters:
                 queue.waiters.clear()
                 queue.waiters.extend(kept)
 
-    def _expire(self, queue: Queue) -> None:
+    def _expire(self, queue: StoredQueue) -> None:
         for waiter in list(queue.waiters):
             if waiter.deadline is not None and waiter.deadline <= self._context.now:
                 queue.waiters.remove(waiter)
                 error = nothing_came(queue, waiter.head.timeout)
                 self._context.refuse(waiter.session, waiter.request_id, error)
 
-    def _note_timeout(self, queue: Queue, waiter: Waiter | None = None) -> None:
+    def _note_timeout(self, queue: StoredQueue, waiter: Waiter | None = None) -> None:
         """Look at a queue again when the first wait is over: of all its waiters, or of one more.
 
         Waits that were answered leave nothing behind, however long they might have lasted.

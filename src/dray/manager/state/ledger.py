@@ -20,7 +20,7 @@ from dray.errors import QuotaExceeded
 from dray.manager.queue.accounts import Account, account_of
 
 if TYPE_CHECKING:
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
 
 
 class Ledger:
@@ -35,7 +35,7 @@ class Ledger:
         self.staged = dict.fromkeys(Account, 0)
         self.limits: dict[Account, int | None] = dict.fromkeys(Account, None)
 
-    def check(self, queue: Queue, requested: int) -> None:
+    def check(self, queue: StoredQueue, requested: int) -> None:
         """Raise `QuotaExceeded` if that many more bytes do not fit, the computer's first (S3-7)."""
         exceeded = self._exceeded(queue, requested)
         if exceeded is not None:
@@ -49,28 +49,28 @@ class Ledger:
                 requested=requested,
             )
 
-    def stage(self, queue: Queue, count: int) -> None:
+    def stage(self, queue: StoredQueue, count: int) -> None:
         """Count bytes (fewer, if negative) that are placed or reserved, in no queue yet."""
         self.staged[queue.account] += count
         queue.counted.staged_bytes += count
 
-    def give_back(self, number: int, queue: Queue | None, count: int) -> None:
+    def give_back(self, number: int, queue: StoredQueue | None, count: int) -> None:
         """Count bytes no longer that were staged for a queue, which may have been deleted since."""
         self.staged[account_of(number)] -= count
         if queue is not None:
             queue.counted.staged_bytes -= count
 
-    def has_account_room(self, queue: Queue, requested: int) -> bool:
+    def has_account_room(self, queue: StoredQueue, requested: int) -> bool:
         """Whether the manager's quota that the queue is under has room."""
         limit, used = self._of_account(queue)
         return limit is None or used + requested <= limit
 
-    def has_own_room(self, queue: Queue, requested: int) -> bool:
+    def has_own_room(self, queue: StoredQueue, requested: int) -> bool:
         """Whether the queue's own quota has room."""
         limit, used = self._of_queue(queue)
         return limit is None or used + requested <= limit
 
-    def _exceeded(self, queue: Queue, requested: int) -> tuple[str, str, int, int] | None:
+    def _exceeded(self, queue: StoredQueue, requested: int) -> tuple[str, str, int, int] | None:
         if not self.has_account_room(queue, requested):
             limit, used = self._of_account(queue)
             return queue.account.value, "this queue manager", limit or 0, used
@@ -79,11 +79,11 @@ class Ledger:
             return queue.counted.quota_name, f"queue {queue.counted.name!r}", limit or 0, used
         return None
 
-    def _of_account(self, queue: Queue) -> tuple[int | None, int]:
+    def _of_account(self, queue: StoredQueue) -> tuple[int | None, int]:
         account = queue.account
         return self.limits[account], self.stored[account] + self.staged[account]
 
     @staticmethod
-    def _of_queue(queue: Queue) -> tuple[int | None, int]:
+    def _of_queue(queue: StoredQueue) -> tuple[int | None, int]:
         counted = queue.counted
         return counted.quota, counted.bytes_used + counted.staged_bytes

@@ -21,7 +21,7 @@ from dray.manager.events import Peer
 from dray.manager.facts import Prepared, QueueCreated, QuotaSet, decode_fact
 from dray.manager.queue.arrival_routes import ArrivalRoute, ArrivalRoutes
 from dray.manager.queue.index import ENTRY_BYTES, entries_in, expiries_in, is_express_entry
-from dray.manager.queue.queues import IndexBacklog, Queue
+from dray.manager.queue.queues import IndexBacklog, StoredQueue
 from dray.manager.queue.truncated_transactions import TruncatedTransactions
 from dray.manager.state.chunked_encoding import array_head, bytes_head, encode
 from dray.manager.state.identity import IdentitySnapshot
@@ -74,7 +74,7 @@ class _Queue(msgspec.Struct, array_like=True):
     ended_short: list[tuple[int, int]]
 
 
-class _Taken(NamedTuple):
+class _QueueTaken(NamedTuple):
     """A queue as it was at one moment: all but its entries, and where these are."""
 
     record: _Queue
@@ -152,14 +152,14 @@ def read_state(state: State, snapshot: bytes) -> None:
         _read_queue(state, msgspec.msgpack.decode(encoded, type=_Queue))
 
 
-def _pieces(head: bytes, queues: list[_Taken]) -> Iterator[bytes]:
+def _pieces(head: bytes, queues: list[_QueueTaken]) -> Iterator[bytes]:
     yield _length(len(head)) + head
     queues.reverse()
     while queues:
         yield from _queue_pieces(queues.pop())
 
 
-def _queue_pieces(taken: _Taken) -> Iterator[bytes]:
+def _queue_pieces(taken: _QueueTaken) -> Iterator[bytes]:
     """The encoding of a `_Queue`, though nobody ever has all its entries in a row."""
     *front, _, stream, purge_pending, ended_short = msgspec.structs.astuple(taken.record)
     entries = len(taken.others) - taken.express
@@ -193,7 +193,7 @@ def _length(length: int) -> bytes:
     return length.to_bytes(_LENGTH_BYTES, "little")
 
 
-def _taken(queue: Queue) -> _Taken:
+def _taken(queue: StoredQueue) -> _QueueTaken:
     peer, remote = queue.route or (Peer("", 0), "")
     created = QueueCreated(
         queue.number,
@@ -218,7 +218,7 @@ def _taken(queue: Queue) -> _Taken:
         sorted(queue.purge_pending),
         queue.truncated_transactions.state(),
     )
-    return _Taken(record, *queue.index.copied(), queue.index.express_count)
+    return _QueueTaken(record, *queue.index.copied(), queue.index.express_count)
 
 
 def _read_queue(state: State, record: _Queue) -> None:

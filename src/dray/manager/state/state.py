@@ -69,7 +69,7 @@ from dray.manager.queue.index import (
     tail_of,
     unpack_places,
 )
-from dray.manager.queue.queues import IndexBacklog, Queue, QueueTable, Route
+from dray.manager.queue.queues import IndexBacklog, QueueTable, Route, StoredQueue
 from dray.manager.queue.system import FIRST_USER_QUEUE, ORDER_QUEUE
 from dray.manager.state.expiries import Expiries
 from dray.manager.state.identity import StoreIdentity
@@ -172,12 +172,12 @@ class State:
                 yield from map(place_of, split_tails(tails))
         yield from self.uploads.live()
 
-    def admit_express(self, queue: Queue, tails: bytes, first: int) -> None:
+    def admit_express(self, queue: StoredQueue, tails: bytes, first: int) -> None:
         """Express messages join a queue, in this life only, from a reserved position on."""
         self._enter(queue, tails, first)
 
     def drop_express(
-        self, queue: Queue, lookup_ids: Iterable[int], keep: frozenset[Extent] = frozenset()
+        self, queue: StoredQueue, lookup_ids: Iterable[int], keep: frozenset[Extent] = frozenset()
     ) -> None:
         """Express messages leave a queue; their records are given up, but for those to `keep`."""
         self._drop(queue, lookup_ids, keep)
@@ -303,7 +303,7 @@ class State:
         for queue in self.queues:
             queue.next_lookup_id = max(queue.next_lookup_id, fact.when_us)
 
-    def _admit(self, queue: Queue, tails: bytes, when_us: int) -> None:
+    def _admit(self, queue: StoredQueue, tails: bytes, when_us: int) -> None:
         first = queue.next_lookup_id
         queue.next_lookup_id = self._enter(queue, tails, first)
         if queue.stream is not None and queue.next_lookup_id > first:
@@ -317,7 +317,7 @@ class State:
             if queue.stream is not None:
                 queue.stream.admitted(first, fact.upto - 1, fact.when_us)
 
-    def _enter(self, queue: Queue, tails: bytes, first: int) -> int:
+    def _enter(self, queue: StoredQueue, tails: bytes, first: int) -> int:
         """Put messages into a queue from a position on; gives the position behind the last."""
         before = queue.index.byte_count
         entries = queue.index.add_run(tails, first)
@@ -387,7 +387,7 @@ class State:
             queue.stream.acknowledged(fact.upto)
             queue.truncated_transactions.heard(fact.upto)
 
-    def _drop(self, queue: Queue, lookup_ids: Iterable[int], keep: frozenset[Extent]) -> None:
+    def _drop(self, queue: StoredQueue, lookup_ids: Iterable[int], keep: frozenset[Extent]) -> None:
         """Take messages out of a queue, and their records out of the heap unless they are kept."""
         before = queue.index.byte_count
         for lookup_id in lookup_ids:
@@ -402,9 +402,9 @@ class State:
                 self.released(extent)
         self.ledger.stored[queue.account] += queue.index.byte_count - before
 
-    def create(self, fact: QueueCreated) -> Queue:
+    def create(self, fact: QueueCreated) -> StoredQueue:
         """Make a queue; it holds nothing yet."""
-        queue = Queue(fact.number, fact.name, QueueKind(fact.kind), fact.options)
+        queue = StoredQueue(fact.number, fact.name, QueueKind(fact.kind), fact.options)
         queue.born, queue.next_lookup_id = fact.born, fact.first_position
         if queue.kind is QueueKind.OUTGOING:
             queue.route = Route(Peer(fact.host, fact.port, fact.secure), fact.remote_queue)

@@ -115,6 +115,6 @@ ENDING: Final = (
     Step("kept", "Welcome", (StreamEnds.of,), "told"),
     Step("kept", "Tick, after 30 days", (StreamEnds.forgotten,), "none"),
     Step("told", "connection lost", (), "kept"),
-    Step("told", "StreamEnded", (StreamEnds.forgotten,), "none"),
+    Step("told", "EndStreamAcked", (StreamEnds.forgotten,), "none"),
 )
 """The end of a stream, as its source remembers it."""

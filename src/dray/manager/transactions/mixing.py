@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.queue.staged import Staged
     from dray.manager.transactions.open_transaction import OpenTransaction
 
 _EXEMPT = (QueueKind.SYSTEM, QueueKind.JOURNAL)
 
 
-def check_plain_receive(queue: Queue) -> None:
+def check_plain_receive(queue: StoredQueue) -> None:
     """Raise `LargeMessageMixing` if a plain receive could take a part of a large message."""
     if queue.index.part_count and queue.kind not in _EXEMPT:
         raise LargeMessageMixing(
@@ -45,7 +45,7 @@ def check_plain_receive(queue: Queue) -> None:
         )
 
 
-def check_plain_send(queue: Queue) -> None:
+def check_plain_send(queue: StoredQueue) -> None:
     """Raise `LargeMessageMixing` if large messages are in a queue, or on their way into it."""
     holder = _holder_of_parts(queue)
     if holder is queue:
@@ -77,7 +77,7 @@ def mixed_at_commit(context: Context, transaction: OpenTransaction) -> LargeMess
 
 
 def note_sent(
-    queue: Queue, transaction: OpenTransaction, staged: Iterable[Staged], *, guarded: bool
+    queue: StoredQueue, transaction: OpenTransaction, staged: Iterable[Staged], *, guarded: bool
 ) -> None:
     """Remember what an open transaction has sent to a queue, until it ends."""
     parts = [bool(each.part) for each in staged]
@@ -87,7 +87,7 @@ def note_sent(
         transaction.plain_to.add(queue.number)
 
 
-def note_large_send(queue: Queue, transaction: OpenTransaction) -> None:
+def note_large_send(queue: StoredQueue, transaction: OpenTransaction) -> None:
     """Remember that a transaction sends a large message to a queue, until it ends."""
     queue.large_senders.add(transaction.number)
     transaction.large_to.add(queue.number)
@@ -101,6 +101,6 @@ def forget_sends(context: Context, transaction: OpenTransaction) -> None:
             queue.large_senders.discard(transaction.number)
 
 
-def _holder_of_parts(queue: Queue) -> Queue | None:
+def _holder_of_parts(queue: StoredQueue) -> StoredQueue | None:
     """The queue itself, or the sub-queue of it, that holds parts of large messages."""
     return next((each for each in (queue, *queue.sub_queues) if each.index.part_count), None)

@@ -35,7 +35,7 @@ from dray.wire.record import WANTS_ACKNOWLEDGMENTS
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
     from dray.manager.transactions.transactions import Transactions
 
@@ -127,7 +127,7 @@ def take_up_prepared(transactions: Transactions, prepared: Prepared) -> None:
 
 
 def _hold_again(
-    context: Context, queue: Queue, transaction: OpenTransaction, lookups: bytes
+    context: Context, queue: StoredQueue, transaction: OpenTransaction, lookups: bytes
 ) -> list[int]:
     lookup_ids = unpack_lookups(lookups)
     for packed in entries_at(queue, lookup_ids):
@@ -138,7 +138,7 @@ def _hold_again(
     return lookup_ids
 
 
-def staged_from(context: Context, queue: Queue, tail: bytes) -> Staged:
+def staged_from(context: Context, queue: StoredQueue, tail: bytes) -> Staged:
     """Staged records that a fact has named and no queue holds yet."""
     entry = unpack(with_key(tail, 0))
     wish = None

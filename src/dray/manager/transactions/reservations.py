@@ -19,7 +19,7 @@ from dray.model.arguments import no_sense
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
-    from dray.manager.queue.queues import Queue
+    from dray.manager.queue.queues import StoredQueue
     from dray.manager.transactions.open_transaction import OpenTransaction
 
 NOTHING = Promise(0)
@@ -32,7 +32,7 @@ def promised(context: Context, size: int, longest: int) -> Promise:
     return Promise(size, longest)
 
 
-def check_room(context: Context, queue: Queue, more: Promise) -> None:
+def check_room(context: Context, queue: StoredQueue, more: Promise) -> None:
     """Raise `QuotaExceeded` or `StoreFull` if there is no room for so much more."""
     context.ledger.check(queue, more.size)
     records = more.size // more.longest + 2 if more.longest else 1
@@ -42,7 +42,9 @@ def check_room(context: Context, queue: Queue, more: Promise) -> None:
     context.disk_room.check(footprint, fact_bytes=fact_bytes)
 
 
-def reserve(context: Context, transaction: OpenTransaction, queue: Queue, more: Promise) -> None:
+def reserve(
+    context: Context, transaction: OpenTransaction, queue: StoredQueue, more: Promise
+) -> None:
     """Set aside more room for a transaction in a queue."""
     before = transaction.reserved.get(queue.number, NOTHING)
     _set(
@@ -55,7 +57,7 @@ def reserve(context: Context, transaction: OpenTransaction, queue: Queue, more: 
 
 
 def place_of_reserved(
-    context: Context, transaction: OpenTransaction, queue: Queue, count: int
+    context: Context, transaction: OpenTransaction, queue: StoredQueue, count: int
 ) -> int:
     """Place `count` bytes out of what is set aside; gives how many are beyond it."""
     before = transaction.reserved.get(queue.number, NOTHING)

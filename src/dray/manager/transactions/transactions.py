@@ -24,7 +24,7 @@ from dray.manager.context import Context
 from dray.manager.facts import PreparedAborted, PutBack, UploadDropped, pack_lookups
 from dray.manager.queue.index import expires_us_of, is_express_entry, unpack
 from dray.manager.queue.part_records import part_seen
-from dray.manager.queue.queues import Queue
+from dray.manager.queue.queues import StoredQueue
 from dray.manager.queue.staged import Staged
 from dray.manager.session import Session
 from dray.manager.state.outcomes import Outcomes
@@ -318,7 +318,7 @@ def commit(
 
 
 def take(
-    context: Context, queue: Queue, lookup_ids: list[int], why: int = MessageClass.ACK_RECEIVE
+    context: Context, queue: StoredQueue, lookup_ids: list[int], why: int = MessageClass.ACK_RECEIVE
 ) -> None:
     """Remove entries at once, in facts of their own. Their parts must be noted before.
 
@@ -351,7 +351,9 @@ def _gather_moves(context: Context, fact: CommitFact, transaction: OpenTransacti
             fact.move(queue, lookup_ids, goal)
 
 
-def _put_back(context: Context, queue: Queue, lookup_ids: list[int], singles: list[int]) -> None:
+def _put_back(
+    context: Context, queue: StoredQueue, lookup_ids: list[int], singles: list[int]
+) -> None:
     if queue.index.part_count:
         for packed in entries_at(queue, singles):
             entry = unpack(packed)
@@ -369,7 +371,7 @@ def _put_back(context: Context, queue: Queue, lookup_ids: list[int], singles: li
     context.touch(queue)
 
 
-def _end_purge(context: Context, queue: Queue, purged: list[int]) -> None:
+def _end_purge(context: Context, queue: StoredQueue, purged: list[int]) -> None:
     """Remove messages that were purged while held; they stay held for the ticks that this takes."""
     forget_parts(context, queue, purged, 0)
     context.works.carry_on(leave_all(context, queue, purged, MessageClass.NACK_Q_PURGED, held=True))

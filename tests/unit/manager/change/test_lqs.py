@@ -8,7 +8,7 @@ import pytest
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StorePoisoned
 from dray.manager.events import ManagerConfig, Request, SessionOpened
-from dray.manager.turn import Manager
+from dray.manager.turn import QueueManager
 from dray.model.callers import OWNER
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
@@ -49,7 +49,7 @@ class FilesDesk(Desk):
             manager_id=self.manager_id, name="test", rebuild_internal_files=rebuild, **self.config
         )
         try:
-            self.manager = Manager.load(self.store, config, self.now)
+            self.manager = QueueManager.load(self.store, config, self.now)
         except BaseException:
             self.store.close()
             raise
@@ -324,13 +324,13 @@ def test_a_disk_too_full_for_the_files_of_a_new_store_is_said_so(tmp_path):
     disk.full_after((1 << 18) + (128 << 10) + 300)
     store = Store(disk, heap_file_bytes=1 << 16, log_bytes=1 << 18, queue_files=True)
     with pytest.raises(StoreFull):
-        Manager.load(store, ManagerConfig(manager_id="a" * 32), 0.0)
+        QueueManager.load(store, ManagerConfig(manager_id="a" * 32), 0.0)
 
 
 def test_a_full_disk_keeps_a_file_waiting_and_says_so_but_refuses_no_queue(tmp_path):
     disk = SimDisk(Random(1))
     store = Store(disk, heap_file_bytes=1 << 16, log_bytes=1 << 18, queue_files=True)
-    manager = Manager.load(store, ManagerConfig(manager_id="a" * 32), 0.0)
+    manager = QueueManager.load(store, ManagerConfig(manager_id="a" * 32), 0.0)
     store.sync()
     manager.handle(SessionOpened(1, OWNER), 0.0)
 

@@ -264,7 +264,7 @@ def test_a_peer_may_only_speak_of_its_own_streams(net: Net) -> None:
     net.block("a", "c")
     number = net["a"].session().open(ORDERS)
     delete(net)
-    said = Frame(frames.StreamEnded(number), 0, memoryview(b""))
+    said = Frame(frames.EndStreamAcked(number), 0, memoryview(b""))
     net["a"].turn(LinkFrame(peer("somebody"), said))
     assert ends_kept(net) == 1
 
@@ -315,7 +315,7 @@ def test_what_comes_late_on_a_line_that_was_given_up_begins_nothing_anew(desk: D
     source.say(old, frames.OpenStream(7, "orders"))
     source.say(old, *source.data(1, b"1"))
     new = source.line()
-    assert source.say(new, frames.EndStream(7)) == [frames.StreamEnded(7)]
+    assert source.say(new, frames.EndStream(7)) == [frames.EndStreamAcked(7)]
     (refused,) = source.say(old, *source.data(1, b"1", b"2"))
     assert isinstance(refused, frames.StreamRefused)
     assert source.say(old, frames.OpenStream(7, "orders")) == []
@@ -328,7 +328,7 @@ def test_the_end_of_a_stream_that_never_came_bars_what_comes_of_it_late(desk: De
     desk.session().create("orders")
     source = Source(desk)
     old, new = source.line(), source.line()
-    assert source.say(new, frames.EndStream(7)) == [frames.StreamEnded(7)]
+    assert source.say(new, frames.EndStream(7)) == [frames.EndStreamAcked(7)]
     source.say(old, frames.OpenStream(7, "orders"))
     source.say(old, *source.data(1, b"1"))
     assert position(desk) == (0, 0)
@@ -343,7 +343,7 @@ def test_an_end_that_is_said_twice_changes_nothing_and_costs_no_fact(desk: Desk)
     source.say(line, frames.EndStream(7))
     before = b"".join(desk.manager.snapshot().state)
     waiting = desk.store.waiting_bytes
-    assert source.say(line, frames.EndStream(7)) == [frames.StreamEnded(7)]
+    assert source.say(line, frames.EndStream(7)) == [frames.EndStreamAcked(7)]
     assert desk.store.waiting_bytes == waiting
     assert b"".join(desk.manager.snapshot().state) == before
 
@@ -470,8 +470,8 @@ class Walk:
             case "connection lost":
                 desk.turn(LinkDown(there, "cut", 1.0))
                 self.connected = False
-            case "StreamEnded":
-                said = Frame(frames.StreamEnded(self.stream), 0, memoryview(b""))
+            case "EndStreamAcked":
+                said = Frame(frames.EndStreamAcked(self.stream), 0, memoryview(b""))
                 desk.turn(LinkFrame(there, said))
             case "Tick, after 30 days":
                 desk.advance(END_AGE_S_MAX + DAY_S)
@@ -487,7 +487,7 @@ def test_every_step_of_an_end_is_in_the_table_and_all_of_the_table_happens(desk:
         choices = {
             "none": [together if walk.connected else apart, empty],
             "kept": ["Welcome", "Tick, after 30 days"],
-            "told": ["connection lost", "StreamEnded"],
+            "told": ["connection lost", "EndStreamAcked"],
         }[before]
         event = rng.choice(choices)
         if before == "none":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.manager.peers.missing_queues import MissingQueues
-from dray.manager.queue.queues import Queue, QueueTable
+from dray.manager.queue.queues import QueueTable, StoredQueue
 from dray.manager.session import Session
 from dray.model.callers import OWNER
 from dray.model.classes import QueueKind
@@ -17,8 +17,8 @@ def queues() -> QueueTable:
     return QueueTable()
 
 
-def make(queues: QueueTable, name: str) -> Queue:
-    queue = Queue(queues.made + 20, name, QueueKind.PRIVATE, QueueOptions())
+def make(queues: QueueTable, name: str) -> StoredQueue:
+    queue = StoredQueue(queues.made + 20, name, QueueKind.PRIVATE, QueueOptions())
     queues.add(queue)
     return queue
 
