@@ -17,7 +17,7 @@ from dray.delivery.incoming import INCOMING, Acceptance
 from dray.delivery.outgoing import OUTGOING
 from dray.machine import Step, Transition, always, nothing
 from dray.manager.queue.arrival_routes import GOING
-from dray.manager.queue.truncated_transactions import ENDED_SHORT
+from dray.manager.queue.truncated_transactions import TRUNCATED
 from dray.manager.state.stream_ends import ENDING
 from dray.manager.transactions.tables import TRANSACTION
 from dray.transfer.consumer import CONSUMER
@@ -32,7 +32,7 @@ TABLES: dict[str, tuple[Line, ...]] = {
     "confirmation": CONFIRMATION,
     "ending": ENDING,
     "going": GOING,
-    "ended_short": ENDED_SHORT,
+    "truncated": TRUNCATED,
     "transaction": TRANSACTION,
     "producer": PRODUCER,
     "consumer": CONSUMER,

@@ -18,7 +18,7 @@ from dray.store.log.checkpoint import Snapshots
 from dray.store.recovery.recovery import Replay
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync
-from dray.testing.desk import RequestFailed
+from dray.testing.harness import RequestFailed
 from dray.testing.storage_workload import Workload
 from dray.testing.torture import Tally, torture_seed
 from tests.crash.test_alarms import (

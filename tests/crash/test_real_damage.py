@@ -24,8 +24,8 @@ from dray.manager.notices import Notice, NoticeKind
 from dray.model.queue import QueueOptions
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, Disk
 from dray.store.real_disk import RealDisk
-from dray.testing.desk import Desk, RequestFailed, Sizes
 from dray.testing.disk import CrashEffect, SimDisk
+from dray.testing.harness import ManagerHarness, RequestFailed, Sizes
 from dray.testing.storage_model import Known
 from dray.testing.storage_records import Letters, sizes_and_crcs
 from dray.wire import frames
@@ -47,7 +47,7 @@ def fill(path: Path, *, checkpoints: int, closed: bool = True) -> Contents:
     It was closed well, or the process was killed in a quiet moment.
     """
     disk = RealDisk(path)
-    desk = Desk(disk, SIZES)
+    desk = ManagerHarness(disk, SIZES)
     session, welcome = desk.client()
     letters = Letters(Random(3), Known(), welcome.first_number)
     for name in QUEUES:
@@ -76,7 +76,7 @@ def fill(path: Path, *, checkpoints: int, closed: bool = True) -> Contents:
     return now
 
 
-def held(desk: Desk) -> Contents:
+def held(desk: ManagerHarness) -> Contents:
     """All records by queue; nothing stands for each that was refused or does not fit.
 
     Those that were moved to the quarantine meanwhile are not among them.
@@ -89,7 +89,7 @@ def held(desk: Desk) -> Contents:
     }
 
 
-def records_of(desk: Desk, session: int, name: str) -> Iterator[bytes]:
+def records_of(desk: ManagerHarness, session: int, name: str) -> Iterator[bytes]:
     number = desk.number(session, name)
     after = 0
     while True:
@@ -111,7 +111,7 @@ def records_of(desk: Desk, session: int, name: str) -> Iterator[bytes]:
             yield record if crc32c.crc32c(record) == envelope.crc else b""
 
 
-def one_by_one(desk: Desk, session: int, number: int, after: int) -> Iterator[bytes]:
+def one_by_one(desk: ManagerHarness, session: int, number: int, after: int) -> Iterator[bytes]:
     """The same from a position on, when one of the next records is refused."""
     while True:
         select = frames.SelectRange(after)
@@ -206,7 +206,7 @@ def put_aside(notice: Notice) -> int:
 def outcome(disk: Disk, told: Contents) -> str:
     """What became of it; raises if it is anything that may not be."""
     try:
-        desk = Desk(disk, SIZES)
+        desk = ManagerHarness(disk, SIZES)
     except StoreCorrupt as error:
         named = bool(error.event and error.file) and Path(error.file).name in str(error)
         if not named:

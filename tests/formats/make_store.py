@@ -24,7 +24,7 @@ from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.store.disk import FOLDER_NAME, LOCK_NAME
 from dray.store.real_disk import RealDisk
-from dray.testing.desk import PEER_ID, Desk, Sizes
+from dray.testing.harness import PEER_ID, ManagerHarness, Sizes
 from dray.testing.storage_model import Known
 from dray.testing.storage_peer import SEQUENCE, STREAM
 from dray.testing.storage_records import Letters, Records, sizes_and_crcs
@@ -39,7 +39,7 @@ MTIME = 1_700_000_000
 class Golden:
     """What is put into the directory, by queue."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ManagerHarness) -> None:
         """Make the queues."""
         self.desk = desk
         self.session, welcome = desk.client()
@@ -73,7 +73,7 @@ class Golden:
         self.desk.ask(self.session, frames.Move(queue, first.lookup_id, goal, 0))
 
 
-def fill(desk: Desk) -> None:
+def fill(desk: ManagerHarness) -> None:
     """Something of everything; the last of it after the last checkpoint."""
     golden = Golden(desk)
     letters = Letters(Random(1), Known(), golden.first_number)
@@ -103,7 +103,7 @@ def fill(desk: Desk) -> None:
     golden.send("urgent", letters.one(Message(body=b"0", priority=0)))
 
 
-def tidy(desk: Desk) -> None:
+def tidy(desk: ManagerHarness) -> None:
     """Let copies move to the journal files."""
     for _ in range(3):
         desk.now += 1.0
@@ -114,7 +114,7 @@ def tidy(desk: Desk) -> None:
 def make(path: Path) -> None:
     """Write the archive to `path`."""
     with tempfile.TemporaryDirectory() as folder:
-        desk = Desk(RealDisk(folder), SIZES)
+        desk = ManagerHarness(RealDisk(folder), SIZES)
         fill(desk)
         desk.store.close()
         path.parent.mkdir(exist_ok=True)

@@ -10,7 +10,7 @@ import pytest
 from dray.store.log.checkpoint import NAMES, CheckpointState, examine
 from dray.store.reading import ReadOnlyDisk
 from dray.store.real_disk import RealDisk
-from dray.testing.desk import MANAGER_ID, PEER_ID, Desk
+from dray.testing.harness import MANAGER_ID, PEER_ID, ManagerHarness
 from dray.testing.storage_peer import SEQUENCE, STREAM
 from dray.wire import frames
 from dray.wire.record import HEADER_BYTES, read_header
@@ -26,7 +26,7 @@ def desk(request, tmp_path):
         # The way that tarfile documents for all versions: `filter=` came with 3.11.4.
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(tmp_path)  # noqa: S202 - an archive of ours
-    opened = Desk(RealDisk(tmp_path), SIZES)
+    opened = ManagerHarness(RealDisk(tmp_path), SIZES)
     yield opened
     opened.store.close(opened.manager.snapshot())
 

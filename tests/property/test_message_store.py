@@ -22,8 +22,8 @@ from hypothesis.stateful import (
 )
 
 from dray.model.queue import QueueOptions
-from dray.testing.desk import Desk, RequestFailed, Sizes
 from dray.testing.disk import CrashEffect, SimDisk
+from dray.testing.harness import ManagerHarness, RequestFailed, Sizes
 from dray.testing.storage_model import Contents, Known
 from dray.testing.storage_records import Letters, sizes_and_crcs
 from dray.wire import frames
@@ -62,7 +62,7 @@ class MessageStore(RuleBasedStateMachine):
         self.settle()
 
     def start(self):
-        self.desk = Desk(self.disk, SIZES)
+        self.desk = ManagerHarness(self.disk, SIZES)
         self.desk.store.sync()
         self.client, welcome = self.desk.client()
         self.letters = Letters(self.rng, self.known, welcome.first_number)

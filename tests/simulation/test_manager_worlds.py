@@ -171,7 +171,7 @@ def test_the_swarm_notices_at_length_when_a_defence_is_out(monkeypatch, target, 
             "the last of a transaction, and the first of its way, was refused: no way had a number",
         ),
         (116, "what a manager that forwards could only call in doubt was acknowledged as failed"),
-        (323, "what ended short at a manager that forwards was bridged by another's message"),
+        (323, "what was truncated at a manager that forwards was bridged by another's message"),
         (402, "the same, of a transaction that its own source had ended"),
         (3174, "what was staged for a queue that was deleted stayed counted"),
         (3053, "a refusal that had been held up ended what was sent since and was accepted"),
@@ -185,7 +185,7 @@ def test_a_seed_that_once_failed_stays_mended(seed, what_went_wrong):
 def test_worlds_notice_when_a_manager_that_forwards_does_not_say_whose_transaction_ended(
     monkeypatch,
 ):
-    monkeypatch.setattr("dray.manager.peers.transmission._ended_short", lambda *_: [])
+    monkeypatch.setattr("dray.manager.peers.transmission._truncated", lambda *_: [])
     assert some_world_notices(ManagerWorld, 2_000)
 
 

@@ -27,6 +27,7 @@ from dray.transfer.events import (
     Checked,
     CheckSource,
     ConsumerEvent,
+    Disconnected,
     FragmentCame,
     Heard,
     ProducerEffect,
@@ -39,7 +40,6 @@ from dray.transfer.events import (
     Suspend,
     Tell,
     Terms,
-    WayLost,
     WriteFragment,
 )
 from dray.transfer.producer import Producer
@@ -212,8 +212,8 @@ class TransferWorld:
         elif what == "back":
             self._give_producer(Resume(self.rng.choice(("", end.key))))
         elif what == "lost":
-            self._give_producer(WayLost(end.key))
-            self._give_consumer(end, WayLost(""))
+            self._give_producer(Disconnected(end.key))
+            self._give_consumer(end, Disconnected(""))
         elif chance_of(self.rng, 0.2) and not end.published:
             end.cancelled = True
             self._give_consumer(end, Cancel())

@@ -1,4 +1,4 @@
-"""The seam between deciding and doing, from the side of turns: who decides, and who does it."""
+"""The two roles that turns work with: one decides, the other performs effects."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Accepted(Fact, frozen=True, tag=6):
     going: list[tuple[str, int]] = []
     """Origins with a change: the open transaction, 0 for none."""
     passed: bool = False
-    """Whether an outgoing queue has to tell on that a transaction has ended short of its last."""
+    """Whether an outgoing queue has to tell on that a transaction was truncated."""
     life: int = 0
     """In which life the source sent them; 0 if in that of the last that were accepted before."""
 

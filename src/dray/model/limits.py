@@ -123,8 +123,8 @@ CONFIRMATIONS_AHEAD_MAX: Final = 10_000
 """Confirmations of one stream that are under way; a source takes them a frame at a time."""
 ENDS_REMEMBERED_MAX: Final = 10_000
 """Streams that have ended and whose destinations do not know yet: 100 bytes each."""
-ENDED_SHORT_MAX: Final = 64
-"""Origins of which a transaction ended short in one outgoing queue, and whose destination has not
+TRUNCATED_MAX: Final = 64
+"""Origins of which a transaction was truncated in one outgoing queue, and whose destination has not
 heard of it yet: it notes all of them in one fact, which a log of 16 KiB must hold."""
 WAYS_MAX: Final = 100_000
 """Ways by which messages come into queues, each a stream and a sender: 500 bytes each. A frame by

@@ -1,6 +1,6 @@
 """A storage folder that is looked at and never changed: for `dray check` and `dray inspect`.
 
-The same seam as the store's own disk (`disk.py`), with every act that would change a byte refused.
+The interface of `disk.py`; it refuses every call that would change a byte.
 A live manager's lock is respected; a folder that was copied without a lock file can be read too.
 """
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dray.model.classes import QueueKind
 from dray.model.ids import ManagerId, join_id, split_id
 from dray.model.message import Message
-from dray.testing.desk import MANAGER_ID, PEER_ID, Desk
+from dray.testing.harness import MANAGER_ID, PEER_ID, ManagerHarness
 from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_consequences import LARGE, SUB, SYSTEM, Consequences
 from dray.testing.storage_model import Contents, Frozen, Key, Known, classed, keys_of
@@ -37,8 +37,8 @@ OUTCOMES_ASKED = 8
 
 def check_recovered(disk: SimDisk, recording: Recording, turns: Iterable[int]) -> Frozen:
     """Recover from `disk` and compare; gives what came back, of those `turns` that may have."""
-    desk = Desk(disk, recording.sizes)
-    recovered = Recovered(desk, recording.known)
+    harness = ManagerHarness(disk, recording.sizes)
+    recovered = Recovered(harness, recording.known)
     frozen = recovered.which([recording.turns[turn] for turn in turns if turn in recording.turns])
     recovered.check_large(frozen)
     recovered.check_settled(frozen)
@@ -48,12 +48,12 @@ def check_recovered(disk: SimDisk, recording: Recording, turns: Iterable[int]) -
 class Recovered:
     """One manager that came back."""
 
-    def __init__(self, desk: Desk, known: Known) -> None:
+    def __init__(self, harness: ManagerHarness, known: Known) -> None:
         """Ask it for everything."""
-        self._desk = desk
+        self._harness = harness
         self._known = known
-        self._session, self._welcome = desk.client()
-        self._infos = {info.name: info for info in desk.queues(self._session)}
+        self._session, self._welcome = harness.client()
+        self._infos = {info.name: info for info in harness.queues(self._session)}
         self._found = {
             name: self._messages(info)
             for name, info in self._infos.items()
@@ -116,8 +116,8 @@ class Recovered:
         """The messages of a queue and their classes; each is, to the byte, one that was sent."""
         if not info.message_count:
             return []
-        number = self._desk.number(self._session, info.name)
-        seen = self._desk.messages(self._session, number, peek=True)
+        number = self._harness.number(self._session, info.name)
+        seen = self._harness.messages(self._session, number, peek=True)
         for each in seen:
             if self._known.records.get(each.key) != each.record:
                 raise BrokenPromiseError(f"{each.key} in {info.name!r} is not what was sent")
@@ -125,7 +125,7 @@ class Recovered:
 
     def _check_accounts(self) -> None:
         """The manager's quotas are used by exactly what is there."""
-        head, _ = self._desk.ask(self._session, frames.Describe())
+        head, _ = self._harness.ask(self._session, frames.Describe())
         assert isinstance(head, frames.ManagerState)
         used = {False: 0, True: 0}
         for name, info in self._infos.items():
@@ -136,7 +136,7 @@ class Recovered:
             raise BrokenPromiseError(f"counted as used are {counted}, there are {used}")
 
     def _list_prepared(self) -> list[int]:
-        head, _ = self._desk.ask(self._session, frames.ListPrepared())
+        head, _ = self._harness.ask(self._session, frames.ListPrepared())
         assert isinstance(head, frames.PreparedList)
         return sorted(split_id(each)[1] for each in head.transaction_ids)
 
@@ -150,11 +150,11 @@ class Recovered:
         follow = Consequences(contents)
         for at, (number, transaction) in enumerate(frozen.prepared.items()):
             text = join_id(ManagerId(MANAGER_ID), number)
-            self._desk.ask(self._session, frames.SettlePrepared(text, at % 2 == 0))
+            self._harness.ask(self._session, frames.SettlePrepared(text, at % 2 == 0))
             (follow.let_go if at % 2 else follow.commit)(transaction)
         for name in frozen.queues:
-            number = self._desk.number(self._session, name)
-            seen = self._desk.messages(self._session, number, peek=True)
+            number = self._harness.number(self._session, name)
+            seen = self._harness.messages(self._session, number, peek=True)
             found = [(each.key, each.message_class) for each in seen]
             wanted = contents.classed(name, contents.available(name))
             if name != LARGE and found != wanted:
@@ -163,9 +163,9 @@ class Recovered:
     def _stream_position(self) -> tuple[int, int]:
         if LARGE not in self._infos:
             return (0, 0)
-        session = self._desk.open()
-        self._desk.ask(session, frames.Hello("manager", PEER_ID))
-        state, _ = self._desk.ask(session, frames.OpenStream(STREAM, LARGE))
+        session = self._harness.open()
+        self._harness.ask(session, frames.Hello("manager", PEER_ID))
+        state, _ = self._harness.ask(session, frames.OpenStream(STREAM, LARGE))
         assert isinstance(state, frames.StreamState)
         return (state.sequence_id, state.upto)
 
@@ -173,8 +173,8 @@ class Recovered:
         """Large messages are whole, up to the first that is held or still arriving."""
         if LARGE not in frozen.queues:
             return
-        number = self._desk.number(self._session, LARGE)
-        head, _ = self._desk.ask(self._session, frames.LargeList(number, 0, 10_000))
+        number = self._harness.number(self._session, LARGE)
+        head, _ = self._harness.ask(self._session, frames.LargeList(number, 0, 10_000))
         assert isinstance(head, frames.LargeListed)
         found = [(each.source, each.sequence) for each in head.entries if not each.missing]
         there, free = {key for _, _, key in frozen.queues[LARGE]}, set(keys_of(frozen, LARGE))
@@ -192,19 +192,19 @@ class Recovered:
     def _outcome(self, number: int) -> bool:
         """Whether somebody who asks is told that the transaction was committed."""
         text = join_id(ManagerId(MANAGER_ID), number)
-        head, _ = self._desk.ask(self._session, frames.Outcome(text))
+        head, _ = self._harness.ask(self._session, frames.Outcome(text))
         assert isinstance(head, frames.OutcomeIs)
         return head.status == "committed"
 
     def _send_one(self) -> int:
         """The position that the next message gets: none is given out twice."""
-        number = self._desk.number(self._session, LARGE)
-        before = self._desk.messages(self._session, number, peek=True)
+        number = self._harness.number(self._session, LARGE)
+        before = self._harness.messages(self._session, number, peek=True)
         unused = self._welcome.first_number + self._welcome.number_count - 2
         record = Letters(Random(0), Known(), unused).one(Message(body=b"new"))
         sizes, crcs = sizes_and_crcs(record)
         send = frames.Send(number, 0, sizes, crcs, guarded=False)
-        self._desk.ask(self._session, send, b"".join(record.values()))
-        after = self._desk.messages(self._session, number, peek=True)
+        self._harness.ask(self._session, send, b"".join(record.values()))
+        after = self._harness.messages(self._session, number, peek=True)
         (added,) = {each.lookup_id for each in after} - {each.lookup_id for each in before}
         return added

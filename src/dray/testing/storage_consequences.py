@@ -14,7 +14,7 @@ from dray.model.classes import MessageClass
 from dray.model.ids import ManagerId, join_id
 from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
-from dray.testing.desk import MANAGER_ID
+from dray.testing.harness import MANAGER_ID
 from dray.testing.storage_model import Contents, Gathered, Key
 from dray.wire.record import (
     FLAG_DEAD_LETTER,

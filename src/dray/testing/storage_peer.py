@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dray.manager.events import LinkFrame, LinkSend, LinkUp, Peer
 from dray.model.classes import MessageClass
-from dray.testing.desk import PEER_ID, Desk
+from dray.testing.harness import PEER_ID, ManagerHarness
 from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_consequences import LARGE, ORDERS, OUTGOING, RECEIVED, Consequences
 from dray.testing.storage_records import Letters
@@ -30,17 +30,17 @@ REPEATS, CONFIRMS = 0.2, 0.5
 class StoragePeer:
     """What it does to one life of the manager."""
 
-    def __init__(  # noqa: PLR0917 - it sits at the same desk as the workload
+    def __init__(  # noqa: PLR0917 - it shares the harness of the workload
         self,
         rng: Random,
-        desk: Desk,
+        harness: ManagerHarness,
         recording: Recording,
         contents: Contents,
         follow: Consequences,
     ) -> None:
         """Know what the recording says that it knows."""
         self._rng = rng
-        self._desk = desk
+        self._harness = harness
         self._recording = recording
         self._contents = contents
         self._follow = follow
@@ -52,8 +52,8 @@ class StoragePeer:
 
     def gather(self, turn: int) -> None:
         """What the manager has decided to say waits for the end of a turn."""
-        self._gathered += [(turn, each) for each in self._desk.sent]
-        self._desk.sent.clear()
+        self._gathered += [(turn, each) for each in self._harness.sent]
+        self._harness.sent.clear()
 
     def release(self, turn: int) -> None:
         """Everything up to a turn is durable: what was decided in it is said."""
@@ -63,14 +63,14 @@ class StoragePeer:
     def send(self, letters: Letters) -> None:
         """Send messages of a stream, now and then again those of before."""
         if not self._session:
-            self._session = self._desk.open()
-            self._desk.ask(self._session, frames.Hello("manager", PEER_ID))
-            self._desk.ask(self._session, frames.OpenStream(STREAM, LARGE))
+            self._session = self._harness.open()
+            self._harness.ask(self._session, frames.Hello("manager", PEER_ID))
+            self._harness.ask(self._session, frames.OpenStream(STREAM, LARGE))
         _, upto = self._contents.accepted.get(STREAM, (SEQUENCE, 0))
         fresh = letters.arriving(upto, self._rng.randrange(1, 4))
         head = frames.Data(STREAM, SEQUENCE, upto, fresh.envelopes)
         for _ in range(1 + (self._rng.random() < REPEATS)):
-            state, _ = self._desk.ask(self._session, head, b"".join(fresh.records.values()))
+            state, _ = self._harness.ask(self._session, head, b"".join(fresh.records.values()))
             wanted = frames.StreamState(STREAM, SEQUENCE, fresh.envelopes[-1].number)
             if state != wanted:
                 raise BrokenPromiseError(f"{state} was said of a stream, expected was {wanted}")
@@ -79,11 +79,11 @@ class StoragePeer:
 
     def take(self) -> None:
         """Accept some of what was sent to it."""
-        for dial in self._desk.dialled:
-            self._desk.handle(LinkUp(dial.peer))
+        for dial in self._harness.dialled:
+            self._harness.handle(LinkUp(dial.peer))
             welcome = frames.Welcome(PEER_ID, "peer", "", 1)
-            self._desk.handle(LinkFrame(dial.peer, _frame(welcome)))
-        self._desk.dialled.clear()
+            self._harness.handle(LinkFrame(dial.peer, _frame(welcome)))
+        self._harness.dialled.clear()
         released, self._released = self._released, []
         for each in released:
             if isinstance(each.head, frames.OpenStream):
@@ -106,7 +106,7 @@ class StoragePeer:
         leaving = [key for _, at, key in self._contents.queues[OUTGOING] if at <= lookup_id]
         self._contents.remove(OUTGOING, leaving)
         self._follow.awaiting(leaving)
-        self._desk.handle(LinkFrame(sent.peer, _frame(state)))
+        self._harness.handle(LinkFrame(sent.peer, _frame(state)))
         if self._rng.random() < CONFIRMS:
             self._confirm(sent.peer, head.stream)
 
@@ -122,7 +122,7 @@ class StoragePeer:
         told = [frames.Confirmed(number, why) for number, why in known.told]
         if told:
             confirmations = frames.Confirmations(stream, 1, told)
-            self._desk.handle(LinkFrame(address, _frame(confirmations)))
+            self._harness.handle(LinkFrame(address, _frame(confirmations)))
             self._follow.confirmed()
 
 

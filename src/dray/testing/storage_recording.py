@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dray.testing.desk import Sizes
 from dray.testing.disk import Operation, SimDisk
+from dray.testing.harness import Sizes
 from dray.testing.storage_model import Frozen, Known
 
 BEGUN, ENDED = "begun", "ended"

@@ -17,7 +17,7 @@ from dray.large.split import LargeMessageParameters, PartMessage, Split
 from dray.model.classes import Acknowledge
 from dray.model.ids import ManagerId
 from dray.model.message import Message
-from dray.testing.desk import MANAGER_ID, PEER_ID
+from dray.testing.harness import MANAGER_ID, PEER_ID
 from dray.testing.storage_model import Key, Known
 from dray.wire.frames import Envelope
 from dray.wire.record import PLAIN, encode_record

@@ -21,8 +21,8 @@ from dray.model.ids import ManagerId, join_id
 from dray.model.queue import QueueOptions
 from dray.store.disk import File
 from dray.store.syncing import Checkpoint, Sync
-from dray.testing.desk import MANAGER_ID, Desk, RequestFailed, Seen, refused_exactly
 from dray.testing.disk import CrashEffect, Operation, SimDisk
+from dray.testing.harness import MANAGER_ID, ManagerHarness, RequestFailed, Seen, refused_exactly
 from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_consequences import (
     ACKNOWLEDGMENTS,
@@ -88,8 +88,8 @@ class Workload:
         recording.note_peer()
         self._contents.turn += 1
         recording.turns[self._contents.turn] = self._contents.frozen()
-        self._desk = Desk(self._disk, recording.sizes)
-        self._peer = StoragePeer(rng, self._desk, recording, self._contents, self._follow)
+        self._harness = ManagerHarness(self._disk, recording.sizes)
+        self._peer = StoragePeer(rng, self._harness, recording, self._contents, self._follow)
         self._begin()
         self._client, first_number = self._welcomed()
         self._letters = Letters(rng, recording.known, first_number)
@@ -102,7 +102,7 @@ class Workload:
             for _ in range(self._rng.randrange(4)):
                 self._act()
             if self._checkpoint is None and (
-                self._desk.store.checkpoint_due or self._rng.random() < CHECKPOINTS
+                self._harness.store.checkpoint_due or self._rng.random() < CHECKPOINTS
             ):
                 self._begin_checkpoint()
             self._begin()
@@ -112,8 +112,8 @@ class Workload:
     def close(self) -> None:
         """End well, with or without a last checkpoint."""
         self._begin_turn()
-        snapshot = self._desk.manager.snapshot() if self._rng.randrange(2) else None
-        self._desk.store.close(snapshot)
+        snapshot = self._harness.manager.snapshot() if self._rng.randrange(2) else None
+        self._harness.store.close(snapshot)
         self._ended(self._contents.turn)
 
     # ------------------------------------------------------------------------------ the turn
@@ -136,19 +136,19 @@ class Workload:
     def _begin(self) -> None:
         self._begin_turn()
         try:
-            sync = self._desk.store.begin_sync()
+            sync = self._harness.store.begin_sync()
         except StoreFull:
-            if not self._desk.store.checkpoint_due:
+            if not self._harness.store.checkpoint_due:
                 raise BrokenPromiseError("the log is full and no checkpoint is due") from None
             self._end_everything()
-            self._desk.store.checkpoint(self._desk.manager.snapshot())
-            sync = self._desk.store.begin_sync()
+            self._harness.store.checkpoint(self._harness.manager.snapshot())
+            sync = self._harness.store.begin_sync()
         if sync is not None:
             self._syncs.append((self._contents.turn, sync))
 
     def _begin_checkpoint(self) -> None:
         self._begin_turn()
-        checkpoint = self._desk.store.begin_checkpoint(self._desk.manager.snapshot())
+        checkpoint = self._harness.store.begin_checkpoint(self._harness.manager.snapshot())
         if checkpoint is not None:
             self._checkpoint = (self._contents.turn, checkpoint)
 
@@ -161,20 +161,20 @@ class Workload:
         if self._rng.random() < FLUSHES:
             for file in self._flushing:
                 file.sync()
-            self._desk.store.flushed(self._flushing)
-            self._flushing = self._desk.store.flush_hint()
+            self._harness.store.flushed(self._flushing)
+            self._flushing = self._harness.store.flush_hint()
 
     def _end_sync(self, which: int) -> None:
         turn, sync = self._syncs.pop(which)
         sync.run()
-        self._desk.store.end_sync(sync)
+        self._harness.store.end_sync(sync)
         self._ended(turn)
 
     def _end_checkpoint(self) -> None:
         assert self._checkpoint is not None
         (turn, checkpoint), self._checkpoint = self._checkpoint, None
         checkpoint.run()
-        self._desk.store.end_checkpoint(checkpoint)
+        self._harness.store.end_checkpoint(checkpoint)
         self._ended(turn)
 
     def _end_everything(self) -> None:
@@ -188,19 +188,19 @@ class Workload:
     def _prepare(self) -> None:
         for name, options in OPTIONS.items():
             if name not in self._contents.queues:
-                self._desk.ask(self._client, frames.CreateQueue(name, options))
+                self._harness.ask(self._client, frames.CreateQueue(name, options))
                 self._contents.add_queue(name)
                 if options.quota is not None:
                     self._contents.quotas[name] = options.quota
         for name in (OUTGOING, JOURNAL, SUB, *sorted(SYSTEM), *OPTIONS):
-            self._numbers[name] = self._desk.number(self._client, name)
+            self._numbers[name] = self._harness.number(self._client, name)
             if name not in self._contents.queues:
                 self._contents.add_queue(name)
         if GUEST in self._contents.queues:
-            self._numbers[GUEST] = self._desk.number(self._client, GUEST)
+            self._numbers[GUEST] = self._harness.number(self._client, GUEST)
 
     def _welcomed(self) -> tuple[int, int]:
-        session, welcome = self._desk.client()
+        session, welcome = self._harness.client()
         if welcome.first_number < self._contents.leased:
             raise BrokenPromiseError(f"numbers from {welcome.first_number} were leased before")
         self._contents.leased = welcome.first_number + welcome.number_count
@@ -246,7 +246,7 @@ class Workload:
             self._go_on_in(transaction)
         elif fate < ABORTS:
             self._open.remove(transaction)
-            self._desk.ask(transaction.session, frames.Abort(transaction.number))
+            self._harness.ask(transaction.session, frames.Abort(transaction.number))
             self._follow.let_go(transaction)
         elif fate < PREPARES:
             self._open.remove(transaction)
@@ -259,17 +259,17 @@ class Workload:
         name = self._rng.choice(SENT_TO)
         if name not in self._contents.queues:
             return
-        now = self._desk.now if name in TIMED else None
+        now = self._harness.now if name in TIMED else None
         records = self._letters.large() if name == LARGE else self._letters.plain(now)
         sizes, crcs = sizes_and_crcs(records)
         head = frames.Send(self._numbers[name], transaction.number, sizes, crcs)
         transaction.frames += 1
         if transaction.doomed:
-            self._desk.say(transaction.session, head, b"".join(records.values()))
+            self._harness.say(transaction.session, head, b"".join(records.values()))
             return
         refusal = self._follow.refusal(name, records)
         with refused_exactly(refusal):
-            self._desk.say(transaction.session, head, b"".join(records.values()))
+            self._harness.say(transaction.session, head, b"".join(records.values()))
         if refusal:
             transaction.doomed, transaction.fails = True, refusal
         else:
@@ -281,12 +281,12 @@ class Workload:
         for each in seen:
             if self._rng.random() < REJECTS:
                 reject = frames.Reject(self._numbers[name], each.lookup_id, transaction.number)
-                self._desk.ask(transaction.session, reject)
+                self._harness.ask(transaction.session, reject)
                 transaction.rejected.add((name, each.key))
 
     def _take_from(self, name: str, transaction: Gathered, count: int) -> list[Seen]:
         expected = self._contents.available(name)
-        seen = self._desk.messages(
+        seen = self._harness.messages(
             transaction.session,
             self._numbers[name],
             transaction=transaction.number,
@@ -315,20 +315,20 @@ class Workload:
     def _moved(self, source: str, target: str, transaction: Gathered | None) -> Key | None:
         """Have one message moved; gives which."""
         session = transaction.session if transaction else self._client
-        seen = self._desk.messages(session, self._numbers[source], count=3, peek=True)
+        seen = self._harness.messages(session, self._numbers[source], count=3, peek=True)
         self._check_seen(source, seen, self._contents.available(source))
         if not seen:
             return None
         each = self._rng.choice(seen)
         number, goal = transaction.number if transaction else 0, self._numbers[target]
         move = frames.Move(self._numbers[source], each.lookup_id, goal, number, guarded=False)
-        self._desk.ask(session, move)
+        self._harness.ask(session, move)
         return each.key
 
     def _take_large_in(self, transaction: Gathered) -> bool:
         head = frames.LargeReceive(self._numbers[LARGE], transaction.number, 0.0)
         try:
-            found, _ = self._desk.ask(transaction.session, head)
+            found, _ = self._harness.ask(transaction.session, head)
         except RequestFailed as refused:
             if refused.error != "receive-timeout":
                 raise BrokenPromiseError(f"{LARGE} was refused: {refused}") from refused
@@ -342,7 +342,7 @@ class Workload:
         """The first phase; the second comes when it comes, in this life or another."""
         prepare = frames.Prepare(transaction.number, transaction.frames)
         with refused_exactly(transaction.fails):
-            self._desk.ask(transaction.session, prepare)
+            self._harness.ask(transaction.session, prepare)
         if transaction.fails:
             self._follow.let_go(transaction)
         else:
@@ -355,7 +355,7 @@ class Workload:
         number = self._rng.choice(sorted(self._contents.prepared))
         commits = bool(self._rng.randrange(2))
         text = join_id(ManagerId(MANAGER_ID), number)
-        self._desk.ask(self._client, frames.SettlePrepared(text, commits))
+        self._harness.ask(self._client, frames.SettlePrepared(text, commits))
         transaction = self._contents.prepared.pop(number)
         if not commits:
             self._follow.let_go(transaction)
@@ -365,14 +365,14 @@ class Workload:
 
     def _let_time_pass(self) -> None:
         """What has expired leaves, and in quiet moments records move to where they belong."""
-        self._desk.now += 1.0
-        self._desk.handle(Tick())
-        self._follow.expire(self._desk.now, self._numbers)
+        self._harness.now += 1.0
+        self._harness.handle(Tick())
+        self._follow.expire(self._harness.now, self._numbers)
 
     def _commit(self, transaction: Gathered) -> None:
         commit = frames.Commit(transaction.number, transaction.frames)
         with refused_exactly(transaction.fails):
-            self._desk.ask(transaction.session, commit)
+            self._harness.ask(transaction.session, commit)
         if transaction.fails:
             self._follow.let_go(transaction)
             return
@@ -383,19 +383,19 @@ class Workload:
 
     def _send_at_once(self) -> None:
         name = self._rng.choice((PRIORITIES, PRIORITIES, PLAIN, TIGHT))
-        records = self._letters.plain(self._desk.now)
+        records = self._letters.plain(self._harness.now)
         sizes, crcs = sizes_and_crcs(records)
         head = frames.Send(self._numbers[name], 0, sizes, crcs)
         refusal = self._follow.refusal(name, records)
         with refused_exactly(refusal):
-            self._desk.ask(self._client, head, b"".join(records.values()))
+            self._harness.ask(self._client, head, b"".join(records.values()))
         (self._follow.refuse if refusal else self._follow.arrive)(name, records)
 
     def _receive_at_once(self) -> None:
         name = self._rng.choice((PRIORITIES, *TAKEN_FROM))
         expected = self._contents.available(name)
         count = self._rng.randrange(1, 9)
-        seen = self._desk.messages(self._client, self._numbers[name], count=count, peek=False)
+        seen = self._harness.messages(self._client, self._numbers[name], count=count, peek=False)
         self._check_seen(name, seen, expected)
         self._follow.leave(name, [each.key for each in seen], RECEIVED)
 
@@ -409,25 +409,25 @@ class Workload:
             pass
         self._commit(transaction)
         for name in PURGED:
-            seen = self._desk.messages(self._client, self._numbers[name], peek=True)
+            seen = self._harness.messages(self._client, self._numbers[name], peek=True)
             self._check_seen(name, seen, self._contents.available(name))
             self._purge(name)
 
     def _purge(self, name: str) -> None:
-        self._desk.ask(self._client, frames.PurgeQueue(self._numbers[name]))
+        self._harness.ask(self._client, frames.PurgeQueue(self._numbers[name]))
         self._follow.leave(name, self._contents.available(name), MessageClass.NACK_Q_PURGED)
 
     def _administrate(self) -> None:
         """Let a queue come, or go with its messages; empty one; set a quota."""
         what = self._rng.choice(("come", "go", "empty", "limit"))
         if what == "come" and GUEST not in self._contents.queues:
-            self._desk.ask(self._client, frames.CreateQueue(GUEST, QueueOptions()))
+            self._harness.ask(self._client, frames.CreateQueue(GUEST, QueueOptions()))
             self._contents.add_queue(GUEST)
-            self._numbers[GUEST] = self._desk.number(self._client, GUEST)
+            self._numbers[GUEST] = self._harness.number(self._client, GUEST)
         elif what == "go" and GUEST in self._contents.queues:
             if any(GUEST in each.sends for each in self._contents.prepared.values()):
                 return
-            self._desk.ask(self._client, frames.DeleteQueue(GUEST))
+            self._harness.ask(self._client, frames.DeleteQueue(GUEST))
             gone = self._contents.available(GUEST)
             self._follow.leave(GUEST, gone, MessageClass.NACK_Q_DELETED)
             self._contents.drop_queue(GUEST)
@@ -437,15 +437,15 @@ class Workload:
             self._purge(PLAIN)
         elif what == "limit":
             quota = self._rng.choice((None, TIGHT_BYTES, TIGHT_BYTES // 2))
-            self._desk.ask(self._client, frames.SetQuota(TIGHT, quota, None))
+            self._harness.ask(self._client, frames.SetQuota(TIGHT, quota, None))
             self._contents.quotas[TIGHT] = quota
 
     def _lose_client(self) -> None:
-        self._desk.close(self._client)
+        self._harness.close(self._client)
         while self._open:
             self._follow.let_go(self._open.pop(0))
         self._client, _ = self._welcomed()
-        self._numbers[SUB] = self._desk.number(self._client, SUB)
+        self._numbers[SUB] = self._harness.number(self._client, SUB)
 
     # ---------------------------------------------------------------------------- the contents
 

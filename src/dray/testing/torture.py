@@ -16,7 +16,7 @@ from itertools import islice
 from random import Random
 
 from dray.testing.crash_points import CrashPoint, crash_points
-from dray.testing.desk import Sizes
+from dray.testing.harness import Sizes
 from dray.testing.storage_check import check_recovered
 from dray.testing.storage_model import Frozen, Known
 from dray.testing.storage_recording import BEGUN, ENDED, Recording

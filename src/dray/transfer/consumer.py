@@ -20,12 +20,12 @@ from dray.transfer.events import (
     Checked,
     ConsumerEffect,
     ConsumerEvent,
+    Disconnected,
     FragmentCame,
     Heard,
     Resume,
     Stirred,
     Suspend,
-    WayLost,
 )
 from dray.transfer.fetch import ASKING, ConsumerState, Fetch, Said
 from dray.wire.transfer_frames import (
@@ -95,8 +95,8 @@ CONSUMER: Final[tuple[Transition, ...]] = (
     on(but(_OPEN, _CHECKING, _TELLING), Suspend, always, _C.hold, _HELD_HERE),
     on(_HELD, Resume, always, _C.resume, _HANDSHAKE),
     on(but(_OPEN, *_HELD), Resume, always, nothing),
-    on(_RECEIVING, WayLost, always, _C.shake_hands, _HANDSHAKE),
-    on(but(_OPEN, _RECEIVING), WayLost, always, nothing),
+    on(_RECEIVING, Disconnected, always, _C.shake_hands, _HANDSHAKE),
+    on(but(_OPEN, _RECEIVING), Disconnected, always, nothing),
     on(_HANDSHAKE, JoinRefused, _C.never_joined, _C.end_refused, _S.FAILED),
     on(_OPEN, JoinRefused, always, nothing),
     on(_OPEN, Cancel, always, _C.cancel, _S.CANCELLED),

@@ -18,6 +18,7 @@ from dray.transfer.discovery import Discovery
 from dray.transfer.events import (
     Cancel,
     CheckSource,
+    Disconnected,
     Keep,
     ProducerEffect,
     Resume,
@@ -28,7 +29,6 @@ from dray.transfer.events import (
     Suspend,
     Tell,
     Terms,
-    WayLost,
 )
 from dray.transfer.window import Window
 from dray.wire.transfer_frames import (
@@ -47,7 +47,15 @@ from dray.wire.transfer_frames import (
 
 ConsumerSaid = Handshake | Wanted | Acked | Verified | Spoiled | Suspended | Cancelled
 _Occasion = (
-    ConsumerSaid | Room | WayLost | Suspend | Resume | Cancel | SourceChecked | SourceBroke | Tick
+    ConsumerSaid
+    | Room
+    | Disconnected
+    | Suspend
+    | Resume
+    | Cancel
+    | SourceChecked
+    | SourceBroke
+    | Tick
 )
 
 
@@ -333,10 +341,10 @@ PRODUCER: Final[tuple[Transition, ...]] = (
     on(but(_EVERY, *_STOPPED), Resume, always, nothing),
     on(_MOVING, Tick, _C.is_silent_too_long, _C.keep, _SILENT),
     on(_EVERY, Tick, always, nothing),
-    on(_SENDING, WayLost, always, nothing, _JOINED),
+    on(_SENDING, Disconnected, always, nothing, _JOINED),
     # The word of its end may have been lost with the connection.
-    on(_GIVEN_UP, WayLost, always, _C.tell_cancelled),
-    on(but(_EVERY, _SENDING, *_GIVEN_UP), WayLost, always, nothing),
+    on(_GIVEN_UP, Disconnected, always, _C.tell_cancelled),
+    on(but(_EVERY, _SENDING, *_GIVEN_UP), Disconnected, always, nothing),
     on(_LIVE, Cancel, always, _C.tell_cancelled, _S.CANCELLED),
     on(but(_EVERY, *_LIVE), Cancel, always, nothing),
     on(_NEW, Cancelled, _C.may_not_decline, nothing),

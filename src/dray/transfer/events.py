@@ -57,7 +57,7 @@ class Room(NamedTuple):
     key: str
 
 
-class WayLost(NamedTuple):
+class Disconnected(NamedTuple):
     """The connection to the other end broke; what was on it may be lost."""
 
     key: str
@@ -104,10 +104,19 @@ class Begin(NamedTuple):
 
 
 ProducerEvent = (
-    Heard | Room | WayLost | Suspend | Resume | Cancel | SourceChecked | SourceBroke | Tick
+    Heard | Room | Disconnected | Suspend | Resume | Cancel | SourceChecked | SourceBroke | Tick
 )
 ConsumerEvent = (
-    Begin | Heard | FragmentCame | Stirred | WayLost | Suspend | Resume | Cancel | Checked | Tick
+    Begin
+    | Heard
+    | FragmentCame
+    | Stirred
+    | Disconnected
+    | Suspend
+    | Resume
+    | Cancel
+    | Checked
+    | Tick
 )
 
 

@@ -28,6 +28,7 @@ from dray.transfer.events import (
     Check,
     Checked,
     ConsumerEffect,
+    Disconnected,
     FragmentCame,
     Keep,
     Resume,
@@ -36,7 +37,6 @@ from dray.transfer.events import (
     Suspend,
     Tell,
     Terms,
-    WayLost,
     WriteFragment,
 )
 from dray.wire.transfer_frames import (
@@ -89,7 +89,16 @@ ASKING: Final = (
 """States in which something is said again when nothing comes."""
 Said = Joined | Suspended | Resumed | JoinRefused | Cancelled | Farewell
 ConsumerOccasion = (
-    Begin | Said | FragmentCame | Stirred | WayLost | Suspend | Resume | Cancel | Checked | Tick
+    Begin
+    | Said
+    | FragmentCame
+    | Stirred
+    | Disconnected
+    | Suspend
+    | Resume
+    | Cancel
+    | Checked
+    | Tick
 )
 
 

@@ -18,6 +18,7 @@ from dray.transfer.copies import ConsumerCopy, ConsumerSaid, CopyState, OfferSta
 from dray.transfer.discovery import Discovery
 from dray.transfer.events import (
     Cancel,
+    Disconnected,
     Heard,
     Keep,
     ProducerEffect,
@@ -28,7 +29,6 @@ from dray.transfer.events import (
     SourceChecked,
     Suspend,
     Terms,
-    WayLost,
 )
 from dray.transfer.window import Window
 from dray.wire.transfer_frames import AnyMessage
@@ -89,7 +89,7 @@ class Producer:
         match event:
             case Heard(message):
                 return self._heard(message, now)
-            case Room(key) | WayLost(key) | SourceChecked(key):
+            case Room(key) | Disconnected(key) | SourceChecked(key):
                 copy = self.copies.get(key)
                 return [] if copy is None else copy.handle(event, now)
             case Suspend(key):

@@ -79,7 +79,6 @@ from dray.wire.peer_frames import (
     Data,
     EndCount,
     EndCounts,
-    EndedShort,
     EndStream,
     EndStreamAcked,
     Going,
@@ -89,6 +88,7 @@ from dray.wire.peer_frames import (
     RepairWanted,
     StreamRefused,
     StreamState,
+    TruncatedTransaction,
 )
 from dray.wire.queue_frames import (
     AcceptPeer,

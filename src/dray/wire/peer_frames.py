@@ -146,7 +146,7 @@ class Passed(Head, frozen=True):
     going: list[Going] = msgspec.field(default_factory=list)
 
 
-class EndedShort(msgspec.Struct, array_like=True, frozen=True):
+class TruncatedTransaction(msgspec.Struct, array_like=True, frozen=True):
     """Below a number an origin has no open transaction; empty if the origin is the source."""
 
     number: int
@@ -157,7 +157,7 @@ class Data(Head, frozen=True):
     """Messages of one stream in order, their records in the body.
 
     `previous` is the number before the first; each next one's previous number is its predecessor
-    here. `ended_short`, by rising number: transactions whose last message is not here though those
+    here. `truncated`, by rising number: transactions whose last message is not here though those
     of others are.
     """
 
@@ -166,7 +166,7 @@ class Data(Head, frozen=True):
     sequence_id: int
     previous: int
     envelopes: list[Envelope]
-    ended_short: list[EndedShort] = msgspec.field(default_factory=list)
+    truncated: list[TruncatedTransaction] = msgspec.field(default_factory=list)
 
 
 class RepairWanted(Head, frozen=True):

@@ -10,22 +10,22 @@ from dray.model.queue import QueueOptions
 from dray.offline.checking import check_store
 from dray.store.lqs import FOLDER, file_name
 from dray.store.real_disk import RealDisk
-from dray.testing.desk import Desk, Sizes
+from dray.testing.harness import ManagerHarness, Sizes
 from dray.wire import frames
 
 NAME = file_name(16, "\\private$\\orders")
 SIZES = Sizes(heap_file_bytes=4096, log_bytes=1 << 17, queue_files=True)
 
 
-def started(path: Path) -> Desk:
-    return Desk(RealDisk(path), SIZES)
+def started(path: Path) -> ManagerHarness:
+    return ManagerHarness(RealDisk(path), SIZES)
 
 
-def stop(desk: Desk) -> None:
+def stop(desk: ManagerHarness) -> None:
     desk.store.close(desk.manager.snapshot())
 
 
-def restarted(path: Path) -> Desk:
+def restarted(path: Path) -> ManagerHarness:
     desk = started(path)
     stop(desk)
     return desk

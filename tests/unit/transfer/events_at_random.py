@@ -12,6 +12,7 @@ from dray.transfer.events import (
     Begin,
     Cancel,
     Checked,
+    Disconnected,
     FragmentCame,
     Heard,
     Resume,
@@ -19,7 +20,6 @@ from dray.transfer.events import (
     SourceBroke,
     SourceChecked,
     Suspend,
-    WayLost,
 )
 from dray.transfer.producer import Producer
 from dray.wire.transfer_frames import (
@@ -56,7 +56,7 @@ def producer_event(producer: Producer, rng: random.Random):
         *[Heard(Wanted("a", max(0, round_), base))] * 3,
         *[Heard(Acked("a", max(0, round_), number))] * 2,
         *[Room("a")] * 4,
-        WayLost("a"),
+        Disconnected("a"),
         Heard(Spoiled("a")),
         Heard(Suspended("a")),
         SourceChecked("a"),
@@ -95,7 +95,7 @@ def consumer_event(consumer: Consumer, rng: random.Random):
         Heard(Suspended(key)),
         Heard(Resumed(key)),
         Resume(),
-        WayLost(""),
+        Disconnected(""),
         Tick(),
     ]
     seldom = [

@@ -19,6 +19,7 @@ from dray.transfer.events import (
     Cancel,
     Check,
     Checked,
+    Disconnected,
     FragmentCame,
     Heard,
     Keep,
@@ -28,7 +29,6 @@ from dray.transfer.events import (
     Suspend,
     Tell,
     Terms,
-    WayLost,
     WriteFragment,
 )
 from dray.wire.transfer_frames import (
@@ -281,7 +281,7 @@ def test_what_is_whole_cannot_be_suspended():
 
 def test_a_lost_way_begins_with_a_handshake():
     consumer = receiving(4)
-    assert consumer.handle(WayLost(""), 1.0) == [Tell(Handshake("a", 4))]
+    assert consumer.handle(Disconnected(""), 1.0) == [Tell(Handshake("a", 4))]
 
 
 def test_another_round_is_taken_up():

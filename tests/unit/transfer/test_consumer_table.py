@@ -15,13 +15,13 @@ from dray.transfer.events import (
     Begin,
     Cancel,
     Checked,
+    Disconnected,
     FragmentCame,
     Heard,
     Resume,
     Stirred,
     Suspend,
     Terms,
-    WayLost,
 )
 from dray.wire.transfer_frames import (
     Cancelled,
@@ -49,7 +49,7 @@ EVENTS = {
     "resume": Resume(),
     "suspend": Suspend(),
     "cancel": Cancel(),
-    "lost": WayLost(""),
+    "lost": Disconnected(""),
     "stirred": Stirred(),
     "early-tick": Tick(),
 }

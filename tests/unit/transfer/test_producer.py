@@ -11,6 +11,7 @@ from dray.transfer.discovery import Discovery
 from dray.transfer.events import (
     Cancel,
     CheckSource,
+    Disconnected,
     Heard,
     Keep,
     Resume,
@@ -21,7 +22,6 @@ from dray.transfer.events import (
     Suspend,
     Tell,
     Terms,
-    WayLost,
 )
 from dray.transfer.producer import Producer
 from dray.wire.transfer_frames import (
@@ -138,7 +138,7 @@ def test_a_cancelled_copy_is_told_again_when_its_way_is_lost():
     producer = make()
     begin(producer, "a")
     producer.handle(Cancel(), 2.0)
-    assert producer.handle(WayLost("a"), 2.0) == [Tell(Cancelled("a"))]
+    assert producer.handle(Disconnected("a"), 2.0) == [Tell(Cancelled("a"))]
 
 
 def test_who_joins_is_kept_before_it_is_told():
@@ -377,7 +377,7 @@ def test_a_spoilt_copy_is_sent_once_more_if_the_source_is_what_it_was():
 def test_a_lost_way_stops_the_fragments_until_they_are_asked_for():
     producer = make()
     joined = begin(producer)
-    producer.handle(WayLost("a"), 2.0)
+    producer.handle(Disconnected("a"), 2.0)
     assert pump(producer) == []
     producer.handle(Heard(Wanted("a", joined.round, 1)), 2.0)
     assert pump(producer) == [1, 2, 3, 4]
@@ -399,7 +399,7 @@ def test_a_copy_resumed_alone_joins_again_after_a_lost_connection_though_the_off
     begin(producer, "a")
     producer.handle(Suspend(), 2.0)
     assert producer.handle(Resume("a"), 3.0) == [Keep(), Tell(Resumed("a"))]
-    producer.handle(WayLost("a"), 4.0)
+    producer.handle(Disconnected("a"), 4.0)
     assert isinstance(join(producer, "a", now=5.0), Joined)
     producer.handle(Heard(Wanted("a", producer.copies["a"].round, 0)), 5.0)
     assert len(pump(producer, "a")) == 4

@@ -16,6 +16,7 @@ from dray.transfer.copies import PRODUCER, ConsumerCopy, CopyState
 from dray.transfer.discovery import Discovery
 from dray.transfer.events import (
     Cancel,
+    Disconnected,
     Heard,
     Resume,
     Room,
@@ -23,7 +24,6 @@ from dray.transfer.events import (
     SourceChecked,
     Suspend,
     Terms,
-    WayLost,
 )
 from dray.transfer.producer import Producer
 from dray.transfer.window import Window
@@ -46,7 +46,7 @@ EVENTS = {
     "cancelled": Heard(Cancelled("a")),
     "broken": Heard(Cancelled("a", "TransferError", "it failed")),
     "room": Room("a"),
-    "lost": WayLost("a"),
+    "lost": Disconnected("a"),
     "checked": SourceChecked("a"),
     "broke": SourceBroke(TransferSourceChanged("it changed", path="f", transfer_id="t")),
     "suspend": Suspend("a"),

@@ -31,6 +31,7 @@ from dray.transfer.events import (
     Check,
     Checked,
     ConsumerEvent,
+    Disconnected,
     FragmentCame,
     Heard,
     Keep,
@@ -39,7 +40,6 @@ from dray.transfer.events import (
     Stirred,
     Suspend,
     Tell,
-    WayLost,
     WriteFragment,
 )
 from dray.wire.frames import Post
@@ -212,7 +212,7 @@ class Accepting(Engine):
         if connection is self._direct:
             self._direct = None
             self._direct_failures += 1
-            self._give(WayLost(self.kept.key))
+            self._give(Disconnected(self.kept.key))
 
     def end(self, error: DrayError | None) -> None:
         """See `Engine`."""

@@ -31,6 +31,7 @@ from dray.transfer.discovery import Discovery
 from dray.transfer.events import (
     Cancel,
     CheckSource,
+    Disconnected,
     Heard,
     Keep,
     ProducerEvent,
@@ -41,7 +42,6 @@ from dray.transfer.events import (
     SourceChecked,
     Suspend,
     Tell,
-    WayLost,
 )
 from dray.transfer.producer import Producer
 from dray.wire.frames import Post
@@ -223,7 +223,7 @@ class Offering(Engine):
         """See `Engine`."""
         key = self._direct.broken(connection)
         if key is not None:
-            self._give(WayLost(key))
+            self._give(Disconnected(key))
 
     def end(self, error: DrayError | None) -> None:
         """See `Engine`."""

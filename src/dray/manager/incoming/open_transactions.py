@@ -1,7 +1,7 @@
 """Which transactions go on in a stream, as its destination learns it from what comes.
 
 On each route at most one is open. It ends by its last message, by a message of another one of the
-same origin, or by the word of its source (`Data.ended_short`, `Passed`, `EndStream`).
+same origin, or by the word of its source (`Data.truncated`, `Passed`, `EndStream`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def check_ends(head: Data) -> None:
     """Raise `ProtocolError` if a frame speaks of an origin that cannot be a manager."""
-    for each in head.ended_short:
+    for each in head.truncated:
         try:
             bytes.fromhex(each.origin)
         except ValueError as error:
@@ -105,14 +105,14 @@ def _ends_told(context: Context, arrival: Arrival, judged: list[Judged]) -> list
     Not of numbers that were accepted before: the origin may have begun another one since.
     """
     head = arrival.head
-    if not head.ended_short:
+    if not head.truncated:
         return []
     at = context.state.incoming.position(arrival.key)
     known = at.number if at.sequence_id == head.sequence_id else 0
     upto = head.envelopes[judged[-1][0]].number
     told = [
         (each.number, bytes.fromhex(each.origin or arrival.key.source))
-        for each in head.ended_short
+        for each in head.truncated
         if known < each.number < upto
     ]
     return sorted(told, reverse=True)

@@ -10,7 +10,7 @@ from dray.manager.change.quarantine import only_intact
 from dray.manager.context import MICROSECONDS
 from dray.manager.disk.envelopes import stream_bodies_in, stream_envelopes_in
 from dray.manager.queue.index import entries_in, lookup_id_of, positions_in, unpack
-from dray.wire.frames import Data, EndedShort, Going, Passed
+from dray.wire.frames import Data, Going, Passed, TruncatedTransaction
 
 if TYPE_CHECKING:
     from dray.delivery.events import PassOver, Transmit
@@ -32,9 +32,7 @@ def data(
         if not packed:
             return None
     envelopes = stream_envelopes_in(packed, effect.base, partial(_left_us, context))
-    short = (
-        _ended_short(context, queue, effect, packed) if len(queue.truncated_transactions) else []
-    )
+    short = _truncated(context, queue, effect, packed) if len(queue.truncated_transactions) else []
     head = Data(queue.number, effect.sequence_id, effect.previous, envelopes, short)
     return head, stream_bodies_in(context.store, packed)
 
@@ -48,14 +46,14 @@ def passed(context: Context, queue: StoredQueue, effect: PassOver) -> tuple[Pass
     return Passed(queue.number, *effect, going), ()
 
 
-def _ended_short(
+def _truncated(
     context: Context, queue: StoredQueue, effect: Transmit, packed: bytes
-) -> list[EndedShort]:
+) -> list[TruncatedTransaction]:
     """Origins with a transaction truncated between the last frame and the end of this one."""
     after, upto = effect.base + effect.previous, max(positions_in(packed), default=0)
     routes = context.state.arrival_routes
     return [
-        EndedShort(position - effect.base, route.origin if route is not None else "")
+        TruncatedTransaction(position - effect.base, route.origin if route is not None else "")
         for position, number in queue.truncated_transactions.between(after, upto)
         for route in (routes.numbered(number),)
     ]

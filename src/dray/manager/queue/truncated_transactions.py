@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from dray.machine import Step
 from dray.manager.queue.arrival_routes import ArrivalRoute, ArrivalRoutes
 from dray.manager.queue.index import lookup_id_of, marks_of, route_of, tail_of
-from dray.model.limits import ENDED_SHORT_MAX
+from dray.model.limits import TRUNCATED_MAX
 from dray.wire.frames import MARK_FIRST, MARK_LAST
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class TruncatedTransactions:
         """Apply the fact that before a position all that came by a way is over."""
         # Beyond the bound the one that was noted first is told by the next message of its origin.
         self._positions[route] = max(position, self._positions.pop(route, 0))
-        if len(self._positions) > ENDED_SHORT_MAX:
+        if len(self._positions) > TRUNCATED_MAX:
             del self._positions[next(iter(self._positions))]
 
     def ended_in(self, fact: Accepted, routes: ArrivalRoutes, position: int) -> None:
@@ -74,7 +74,7 @@ class TruncatedTransactions:
         return list(self._positions.items())
 
 
-ENDED_SHORT: Final = (
+TRUNCATED: Final = (
     Step(
         "none",
         "the last message of a transaction leaves undelivered",

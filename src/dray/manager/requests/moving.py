@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dray.manager.transactions.transactions import Transactions
 
 _LOOKED_AT_MAX = 10_000
-"""Messages among which the rest of a transaction is looked for that ended short: some ms."""
+"""Messages among which the rest of a transaction is looked for that was truncated: some ms."""
 
 
 def handle_move(transactions: Transactions, session: Session, request_id: int, head: Move) -> None:

@@ -71,7 +71,7 @@ class _Queue(msgspec.Struct, array_like=True):
     entries: bytes
     stream: StreamSnapshot | None
     purge_pending: list[int]
-    ended_short: list[tuple[int, int]]
+    truncated: list[tuple[int, int]]
 
 
 class _QueueTaken(NamedTuple):
@@ -161,11 +161,11 @@ def _pieces(head: bytes, queues: list[_QueueTaken]) -> Iterator[bytes]:
 
 def _queue_pieces(taken: _QueueTaken) -> Iterator[bytes]:
     """The encoding of a `_Queue`, though nobody ever has all its entries in a row."""
-    *front, _, stream, purge_pending, ended_short = msgspec.structs.astuple(taken.record)
+    *front, _, stream, purge_pending, truncated = msgspec.structs.astuple(taken.record)
     entries = len(taken.others) - taken.express
     size = sum(map(len, taken.pages)) + entries * ENTRY_BYTES
     before = array_head(len(front) + 4) + b"".join(map(encode, front)) + bytes_head(size)
-    behind = encode(stream) + encode(purge_pending) + encode(ended_short)
+    behind = encode(stream) + encode(purge_pending) + encode(truncated)
     yield _length(len(before) + size + len(behind)) + before
     for run in _runs(taken.pages, taken.others):
         if taken.express:
@@ -231,7 +231,7 @@ def _read_queue(state: State, record: _Queue) -> None:
     queue.paused = record.paused
     queue.gone_upto, queue.gone_header_upto = record.gone_upto, record.gone_header_upto
     queue.purge_pending.update(record.purge_pending)
-    queue.truncated_transactions = TruncatedTransactions(record.ended_short)
+    queue.truncated_transactions = TruncatedTransactions(record.truncated)
     if record.stream is not None:
         backlog = IndexBacklog(queue.index)
         queue.stream = OutgoingStream.from_state(record.stream, backlog, state.delivery)

@@ -269,7 +269,7 @@ def test_of_what_was_coming_into_a_queue_nothing_comes_on_when_it_is_deleted(net
 def test_of_whole_transactions_that_are_over_the_one_that_began_first_is_given(
     net: Net, looked_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that ended short is not put off for as long as others come whole."""
+    """One that was truncated is not put off for as long as others come whole."""
     monkeypatch.setattr(moving, "_LOOKED_AT_MAX", looked_at)
     narrow(net, "a")
     send_and_lose_the_last(net, "a")

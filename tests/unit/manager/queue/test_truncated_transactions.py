@@ -1,4 +1,4 @@
-"""Behind a manager that forwards for several: whose transaction ended short in a gap is told."""
+"""Behind a manager that forwards for several: a transaction truncated in a gap is told."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dray import errors
 from dray.manager.events import CloseSession, LinkDown, LinkFrame, LinkSend, LinkUp
 from dray.manager.queue import truncated_transactions
 from dray.manager.queue.arrival_routes import GOING
-from dray.manager.queue.truncated_transactions import ENDED_SHORT, TruncatedTransactions
+from dray.manager.queue.truncated_transactions import TRUNCATED, TruncatedTransactions
 from dray.model.classes import Part
 from dray.model.message import Message
 from dray.testing.inspection import look_into
@@ -92,13 +92,13 @@ def come_back(net: Net) -> None:
     net.advance(31.0)
 
 
-def told(net: Net, source: str = "b") -> list[frames.EndedShort]:
+def told(net: Net, source: str = "b") -> list[frames.TruncatedTransaction]:
     """What was said in frames of ends behind which messages of others come."""
     return [
         each
         for who, _, head in net.said
         if who == source and isinstance(head, frames.Data)
-        for each in head.ended_short
+        for each in head.truncated
     ]
 
 
@@ -314,7 +314,7 @@ def test_a_large_message_whose_trailer_died_at_a_hop_is_a_hole_though_others_com
 def test_of_more_origins_than_are_kept_the_first_is_told_by_its_next_message(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(truncated_transactions, "ENDED_SHORT_MAX", 1)
+    monkeypatch.setattr(truncated_transactions, "TRUNCATED_MAX", 1)
     two_of_three_arrive(net)
     send(net, "d", Message(body=b"x"), Message(body=b"y", **LATE))
     net.deliver()
@@ -363,7 +363,7 @@ class Forwarder(Source):
         *,
         last: bool = False,
         first: bool = False,
-        told: list[frames.EndedShort] | None = None,
+        told: list[frames.TruncatedTransaction] | None = None,
         length: int = 1,
     ) -> None:
         source = bytes.fromhex(origin * 32)
@@ -388,7 +388,7 @@ def test_an_end_below_what_was_accepted_ends_nothing_that_began_since(desk: Desk
     source = Forwarder(desk)
     source.send(1, "a", 5, first=True)
     source.send(3, "a", 6, first=True)
-    late = [frames.EndedShort(2, "a" * 32)]
+    late = [frames.TruncatedTransaction(2, "a" * 32)]
     source.send(4, "d", 8, told=late)
     assert going(desk) == {("a", 6), ("d", 8)}
 
@@ -406,7 +406,7 @@ def test_an_end_behind_what_the_quota_let_in_waits_for_the_rest_of_its_frame(des
             frames.Envelope(0, len(record), crc32c(record), 8, 0, 0, 0, ordinal=1, number=number)
         )
         records += record
-    told = [frames.EndedShort(4, "a" * 32)]
+    told = [frames.TruncatedTransaction(4, "a" * 32)]
     source.say(source.open, frames.Data(7, 1 << 32, 1, envelopes, told), records)
     assert position(desk) == (1 << 32, 3)
     assert going(desk) == {("a", 5), ("d", 8)}
@@ -423,7 +423,7 @@ def test_an_origin_that_is_no_managers_id_ends_the_connection_and_nothing_else(d
     source = Forwarder(desk)
     source.send(1, "a", 5, first=True)
     desk.effects.clear()
-    source.send(3, "d", 8, told=[frames.EndedShort(2, "nobody")])
+    source.send(3, "d", 8, told=[frames.TruncatedTransaction(2, "nobody")])
     assert [each for each in desk.effects if isinstance(each, CloseSession)]
     assert (position(desk), going(desk)) == ((1 << 32, 1), {("a", 5)})
 
@@ -431,7 +431,7 @@ def test_an_origin_that_is_no_managers_id_ends_the_connection_and_nothing_else(d
 def test_an_end_of_an_origin_that_never_came_is_nothing(desk: Desk) -> None:
     desk.session().create("orders")
     source = Forwarder(desk)
-    source.send(2, "d", 8, first=True, told=[frames.EndedShort(1, "e" * 32)])
+    source.send(2, "d", 8, first=True, told=[frames.TruncatedTransaction(1, "e" * 32)])
     assert going(desk) == {("d", 8)}
     before = look_into(desk.manager).state.arrival_routes.state()
     desk.crash()
@@ -448,9 +448,9 @@ def go_on(source: Forwarder, event: str, *, number: int, following: int, transac
         case "a":
             last = "alone" in event or event.endswith(", its last")
             source.send(number, "a", following, last=last, first=first)
-        case "EndedShort":
+        case "TruncatedTransaction":
             at = number - (3 if "not beyond" in event else 1)
-            source.send(number, "d", 1, last=True, told=[frames.EndedShort(at, "a" * 32)])
+            source.send(number, "d", 1, last=True, told=[frames.TruncatedTransaction(at, "a" * 32)])
         case "Passed":
             names_it = event.endswith("which names it")
             named = [frames.Going("a" * 32, transaction)] if names_it else []
@@ -534,7 +534,7 @@ class Kept:
 
     def said(self) -> int:
         heads = [each.head for each in self.desk.effects if isinstance(each, LinkSend)]
-        in_frames = [each for each in heads if isinstance(each, frames.Data) and each.ended_short]
+        in_frames = [each for each in heads if isinstance(each, frames.Data) and each.truncated]
         return len(in_frames) + sum(isinstance(each, frames.Passed) for each in heads)
 
     def state(self) -> str:
@@ -547,12 +547,12 @@ def test_an_end_that_is_kept_follows_its_table(tmp_path: Path) -> None:
     desk = Desk(tmp_path, "f" * 32, window_messages=2)
     kept, seen = Kept(desk), set[steps.Ran]()
     leaves, ended, transmit, pass_over, had, lost, tick, confirmed = (
-        row.event for row in ENDED_SHORT
+        row.event for row in TRUNCATED
     )
 
     def step(event: str, act: Callable[[], object]) -> None:
         before = kept.state()
-        ran = steps.ran_while(ENDED_SHORT, act)
+        ran = steps.ran_while(TRUNCATED, act)
         seen.add((before, event, ran, kept.state()))
 
     def source_ends() -> None:
@@ -596,5 +596,5 @@ def test_an_end_that_is_kept_follows_its_table(tmp_path: Path) -> None:
     source.say(line, frames.OpenStream(7, ORDERS))
     source.say(line, *source.data(1, b"1"))
     step(ended, source_ends)
-    assert seen == steps.as_seen(ENDED_SHORT)
-    assert steps.surviving(ENDED_SHORT, seen) == []
+    assert seen == steps.as_seen(TRUNCATED)
+    assert steps.surviving(TRUNCATED, seen) == []

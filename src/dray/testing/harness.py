@@ -67,7 +67,7 @@ class Seen(NamedTuple):
     message_class: int
 
 
-class Desk:
+class ManagerHarness:
     """One manager, from its start to its end."""
 
     def __init__(self, disk: Disk, sizes: Sizes) -> None:
