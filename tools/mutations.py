@@ -3,8 +3,10 @@
     python tools/mutations.py [--count 30] [--seed N] [--packages store,manager] [--list]
 
 Each change is made in a checkout of the last commit that is removed at the end; the work tree stays
-as it is. The tests run in stages, the cheapest first, and stop at the first failure. A change that
-no stage notices is printed with its line: write a test for it, or say why the line means the same.
+as it is. The test files run in stages, the likeliest and cheapest first, each file once, until the
+first failure: the module's own tests, those of its folder, those that import the module, those of
+its package, then the rest. A change that no stage notices is printed with its line: write a test
+for it, or say why the line means the same.
 The exit status is 1 if a change survived.
 """
 
@@ -17,6 +19,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -74,9 +77,11 @@ def main(arguments: list[str]) -> int:
         _git("worktree", "add", "--quiet", "--detach", str(checkout), "HEAD")
         try:
             for number, each in enumerate(chosen, 1):
+                began = time.monotonic()
                 stage = noticed_by(checkout, each)
                 survived += not stage
                 verdict = f"noticed by {stage}" if stage else "SURVIVED"
+                verdict = f"{verdict} ({time.monotonic() - began:.0f} s)"
                 print(f"{number}. {verdict}: {told(each)}", flush=True)
         finally:
             _git("worktree", "remove", "--force", str(checkout))
@@ -145,26 +150,41 @@ def noticed_by(checkout: Path, mutation: Mutation) -> str:
     lines = text.split("\n")
     lines[mutation.line - 1] = mutation.after
     path.write_text("\n".join(lines), "utf-8")
+    ran: set[str] = set()
     try:
-        for stage in stages(mutation.path):
-            there = [each for each in stage.split() if (checkout / each).exists()]
-            if there and not tests_pass(checkout, there):
+        for stage, files in stages(checkout, mutation.path):
+            new = [each for each in files if each not in ran]
+            ran.update(new)
+            if new and not tests_pass(checkout, new):
                 return stage
     finally:
         path.write_text(text, "utf-8")
     return ""
 
 
-def stages(path: str) -> Iterator[str]:
-    """The tests to run for a changed module, the cheapest and likeliest first."""
+def stages(checkout: Path, path: str) -> Iterator[tuple[str, list[str]]]:
+    """The test files for a changed module, by stages, the likeliest and cheapest first."""
     *folders, name = path.removeprefix("src/dray/").split("/")
     own = "/".join(["tests/unit", *folders])
-    yield f"{own}/test_{name}"
-    yield own
-    yield f"tests/unit/{folders[0]} tests/formats"
-    yield "tests/simulation tests/property tests/crash"
-    yield "tests/unit tests/contract"
-    yield "tests/integration tests/docs"
+    yield "its own tests", _test_files(checkout, f"{own}/test_{name}")
+    yield "the tests of its folder", _test_files(checkout, own)
+    module = ".".join(["dray", *folders, name.removesuffix(".py")])
+    unit = _test_files(checkout, "tests/unit")
+    importing = [each for each in unit if module in (checkout / each).read_text("utf-8")]
+    yield "the unit tests that import it", importing
+    package = _test_files(checkout, f"tests/unit/{folders[0]}", "tests/formats")
+    yield "the unit tests of its package", package
+    for folder in ("simulation", "contract", "property", "crash", "unit", "integration", "docs"):
+        yield f"tests/{folder}", _test_files(checkout, f"tests/{folder}")
+
+
+def _test_files(checkout: Path, *places: str) -> list[str]:
+    found: list[str] = []
+    for place in places:
+        path = checkout / place
+        files = [path] if path.is_file() else sorted(path.rglob("test_*.py"))
+        found += [each.relative_to(checkout).as_posix() for each in files]
+    return found
 
 
 def tests_pass(checkout: Path, tests: list[str]) -> bool:

@@ -50,5 +50,28 @@ def test_a_change_that_no_test_notices_survives_and_is_undone(tmp_path, changed,
     line = 1 if noticed else 2
     mutation = mutations.Mutation("src/dray/store/bounds.py", line, "", changed)
     stage = mutations.noticed_by(tmp_path, mutation)
-    assert stage == ("tests/unit/store/test_bounds.py" if noticed else "")
+    assert stage == ("its own tests" if noticed else "")
     assert source.read_text() == text
+
+
+def test_each_test_file_runs_once_and_those_that_import_the_module_come_before_the_rest(tmp_path):
+    for name, text in {
+        "unit/store/test_bounds.py": "",
+        "unit/store/test_other.py": "",
+        "unit/daemon/test_far.py": "from dray.store.bounds import LIMIT",
+        "unit/daemon/test_none.py": "",
+        "integration/test_whole.py": "",
+    }.items():
+        path = tmp_path / "tests" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    ran = []
+    for _, files in mutations.stages(tmp_path, "src/dray/store/bounds.py"):
+        ran += [each.removeprefix("tests/") for each in files]
+    assert list(dict.fromkeys(ran)) == [
+        "unit/store/test_bounds.py",
+        "unit/store/test_other.py",
+        "unit/daemon/test_far.py",
+        "unit/daemon/test_none.py",
+        "integration/test_whole.py",
+    ]
