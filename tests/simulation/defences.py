@@ -13,6 +13,14 @@ class TrustsEveryPosition(OutgoingStream):
         return Judgement(Standing.FITS)
 
 
+class TrustsWhatIsKnown(OutgoingStream):
+    """Takes every position up to a known one for its own, also if another copy has reached it."""
+
+    def _verdict(self, peer):
+        known = (peer.sequence_id, peer.upto) <= max(self.heard, self.judged[:2])
+        return Judgement(Standing.FITS) if known else super()._verdict(peer)
+
+
 class MarksNoLife(OutgoingStream):
     """Does not know how far it had come when a life began."""
 

@@ -13,6 +13,7 @@ from tests.simulation.defences import (
     MarksNoLife,
     SendsTheWholeCopy,
     TrustsEveryPosition,
+    TrustsWhatIsKnown,
 )
 from tests.worlds.copied_world import CopiedWorld
 from tests.worlds.stream_node import Canary
@@ -46,6 +47,13 @@ def test_copies_of_stores_lose_no_message_and_double_none_unless_a_person_decide
         met += world.met
         went_through["worlds of streams with copied stores"] += 1
     assert set(met) == {"put back", "cut off", "clone", "empty", "two at once", "diverged"}
+
+
+def test_two_copies_that_send_to_a_destination_put_back_double_nothing():
+    """The destination stated a known position, which the other copy had reached meanwhile."""
+    CopiedWorld(7615).run()
+    with pytest.raises(BrokenPromiseError):
+        CopiedWorld(7615, Canary(outgoing=TrustsWhatIsKnown)).run()
 
 
 @pytest.mark.slow

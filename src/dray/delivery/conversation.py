@@ -36,7 +36,14 @@ from dray.delivery.events import (
     Transmit,
 )
 from dray.delivery.frame_size import FrameSize
-from dray.delivery.judgement import Judgement, LifeMark, PeerPosition, Standing, judge
+from dray.delivery.judgement import (
+    Judgement,
+    KnownPositions,
+    LifeMark,
+    PeerPosition,
+    Standing,
+    judge,
+)
 from dray.delivery.lineage import Past
 from dray.delivery.refusal import RefusalNote
 from dray.delivery.sequences import renewed_sequence_id
@@ -407,7 +414,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         present = LifeMark(0, self.last, self.sequence_id, self.base)
         past = self._past._replace(met=peer.met)
         position = PeerPosition(peer.sequence_id, peer.upto, peer.life)
-        known = max(self.heard, self.judged[:2])
+        known = KnownPositions(self.heard, self.judged, self.floor)
         return judge(position, past, self.marks, present, known=known)
 
     def _renewal(self, peer: PeerState | Refused, now: float) -> Renewed:

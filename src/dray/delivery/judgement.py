@@ -10,7 +10,8 @@ keeps a mark of how far it had come when each life began.
     beyond the mark         an earlier life                 older copy: it has all up to the mark
     not beyond our last     the present life                fits
     beyond our last         the present life                diverged
-    known already           any                             fits
+    known already           the life of then, or of ours    fits
+    known already           a life of another copy          fits, if nothing that both hold waits
     any                     a life of another copy          older copy, if the copy has all our past
                                                             of then; else diverged
 
@@ -61,6 +62,20 @@ class PeerPosition(NamedTuple):
 
 
 NOWHERE = PeerPosition(0, 0, 0)
+
+
+class KnownPositions(NamedTuple):
+    """Positions that the peer has stated before, and what is acknowledged by them."""
+
+    heard: tuple[int, int] = (0, 0)
+    """The highest position that the peer has acknowledged."""
+    judged: PeerPosition = NOWHERE
+    """The position after which the present sequence was begun anew."""
+    acknowledged: int = 0
+    """The lookup id up to which everything is acknowledged."""
+
+
+NOTHING = KnownPositions()
 _FITS = Judgement(Standing.FITS)
 _DIVERGED = Judgement(Standing.DIVERGED)
 
@@ -71,14 +86,10 @@ def judge(
     marks: Sequence[LifeMark],
     present: LifeMark,
     *,
-    known: tuple[int, int] = (0, 0),
+    known: KnownPositions = NOTHING,
 ) -> Judgement:
-    """Judge the position with which a peer answers when a stream is opened.
-
-    `known` is a position that the peer has stated before and that was judged or acknowledged. At or
-    below it the peer has accepted nothing since, or has forgotten it.
-    """
-    if (position.sequence_id, position.number) <= known:
+    """Judge the position with which a peer answers when a stream is opened."""
+    if _is_known(position, past, marks, known):
         return _FITS
     since = past.unsent_since(position.life)
     if since is None:
@@ -96,6 +107,27 @@ def judge(
     if position.sequence_id > mark.sequence_id and numbers_are_lookup_ids(position.sequence_id):
         return Judgement(Standing.OLDER_COPY, min(position.number, mark.last))
     return Judgement(Standing.OLDER_COPY, mark.last)
+
+
+def _is_known(
+    position: PeerPosition, past: Past, marks: Sequence[LifeMark], known: KnownPositions
+) -> bool:
+    """Whether the peer has stated the position before, and has nothing that waits here.
+
+    At or below a position that it reached in our lives the peer has accepted nothing since, or has
+    forgotten it. A copy of this store may have sent it the same messages after it forgot them. That
+    cannot be if all that the copy shares with us is acknowledged: the present sequence, in which
+    all the rest goes, is above the position.
+    """
+    at = (position.sequence_id, position.number)
+    if past.lived(position.life):
+        return at <= max(known.heard, known.judged[:2])
+    if at > known.judged[:2]:
+        return False
+    if position.life == known.judged.life:
+        return True
+    own = past.parted_from(position.life)
+    return own is not None and _mark_of(own.number, marks).last <= known.acknowledged
 
 
 def _mark_of(life: int, marks: Sequence[LifeMark]) -> LifeMark:

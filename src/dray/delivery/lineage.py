@@ -88,21 +88,31 @@ class Past(NamedTuple):
             return next(iter(numbers[numbers.index(accepted_in) + 1 :]), 0)
         return self._after_the_fork(accepted_in)
 
+    def parted_from(self, accepted_in: int) -> Life | None:
+        """Our first life after we parted from the copy that has lived a life; None if unknown.
+
+        Messages that joined a stream here since that life began are in no queue of that copy.
+        """
+        common = self._common_with(accepted_in)
+        return next((each for each in self.ours if common and each.number > common), None)
+
     def _after_the_fork(self, accepted_in: int) -> int | None:
         """The answer if the peer's last message came from a life that is none of ours.
 
         The peer has all of our past only if the other copy left our common past later than we did.
         """
+        own = self.parted_from(accepted_in)
+        if own is None or self.sent_in >= own.number:
+            return None
+        theirs = [each.number for each in self.met]
+        other = self.met[theirs.index(self._common_with(accepted_in)) + 1]
+        return own.number if other.age >= own.age else None
+
+    def _common_with(self, accepted_in: int) -> int:
+        """The last life that is ours and the copy's that has lived a life; 0 if there is none."""
         theirs = [each.number for each in self.met]
         if accepted_in not in theirs:
-            return None
-        theirs = theirs[: theirs.index(accepted_in) + 1]
+            return 0
         ours = {each.number for each in self.ours}
-        common = next((each for each in reversed(theirs) if each in ours), None)
-        if common is None:
-            return None
-        own = next((each for each in self.ours if each.number > common), None)
-        other = self.met[theirs.index(common) + 1]
-        if own is None or other.age < own.age or self.sent_in >= own.number:
-            return None
-        return own.number
+        before = theirs[: theirs.index(accepted_in) + 1]
+        return next((each for each in reversed(before) if each in ours), 0)

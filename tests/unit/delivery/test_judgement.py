@@ -15,6 +15,7 @@ from dray.delivery.events import (
     Refused,
     Renewed,
     StreamCondition,
+    Transmit,
 )
 from dray.delivery.judgement import PeerPosition
 from dray.delivery.lineage import lineage_of, next_life
@@ -264,3 +265,54 @@ def test_a_position_that_was_judged_is_not_judged_again_by_a_later_life():
     assert sender.stream.judged == PeerPosition(NOON_ID, 9, life)
     sender.restart()
     assert sender.stream.judged == PeerPosition(NOON_ID, 9, life)
+
+
+def another_copy(sender, drawn):
+    """A copy that parts from us after our first life, with all of our past of then."""
+    theirs = [sender.lives[FIRST]]
+    return [*theirs, next_life(theirs, drawn, 9)]
+
+
+def test_a_known_position_that_a_copy_has_reached_again_stops_the_stream():
+    """The peer was put back, and took from the copy what it had taken from here before."""
+    sender = sender_of(5, acknowledged=3)
+    theirs = another_copy(sender, 77)
+    assert sender.meet((NOON_ID, 3, theirs[-1].number), theirs) == [Diverged(NOON_ID, 3)]
+
+
+def test_a_judged_position_that_the_peer_states_again_is_not_judged_twice():
+    sender = sender_of(5)
+    put_back(sender)
+    theirs = another_copy(sender, 77)
+    claim = NOON_ID, 9, theirs[-1].number
+    sender.meet(claim, theirs)
+    sender.admit(1)
+    sender.sent_in = sender.lives[SECOND].number
+    assert kinds(sender.meet(claim, theirs)) == [Transmit]
+
+
+@pytest.mark.parametrize(("delivered", "verdict"), [(9, PeerForgot), (2, Diverged)])
+def test_a_third_copy_below_the_judged_position_fits_if_all_that_it_can_hold_is_acknowledged(
+    delivered, verdict
+):
+    """The peer was put back to a time before it took anything from the copy that was judged."""
+    sender = sender_of(5)
+    put_back(sender)
+    second = another_copy(sender, 77)
+    sender.meet((NOON_ID, delivered, second[-1].number), second)
+    sender.admit(1)
+    sender.sent_in = sender.lives[SECOND].number
+    third = another_copy(sender, 78)
+    effects = sender.meet((NOON_ID, 1, third[-1].number), third)
+    assert kinds(effects)[0] is verdict
+
+
+def test_a_position_that_a_copy_reached_above_the_judged_one_is_judged():
+    sender = sender_of(5)
+    put_back(sender)
+    second = another_copy(sender, 77)
+    sender.meet((NOON_ID, 9, second[-1].number), second)
+    sender.admit(1)
+    sender.sent_in = sender.lives[SECOND].number
+    third = another_copy(sender, 78)
+    assert sender.meet((NOON_ID, 10, third[-1].number), third) == [Diverged(NOON_ID, 10)]
