@@ -10,6 +10,7 @@ DrayError
 │   │                           │   └── TransferSourceChanged
 │   ├── JavaMissing             ├── MessageAlreadyReceived
 │   ├── IllegalCursorAction     ├── WrongProcess          ├── QueueRecreated
+│   ├── BatchMismatch
 │   └── InvalidArgument         an argument has a wrong type or value (also a ValueError)
 ├── QuotaExceeded               the message would exceed a quota
 ├── ReceiveTimeout              no message came in time (also a TimeoutError)
@@ -41,6 +42,7 @@ from dray.errors.large_messages import (
 )
 from dray.errors.misuse import (
     AccessDenied,
+    BatchMismatch,
     IllegalCursorAction,
     InvalidArgument,
     InvalidConfiguration,
@@ -94,6 +96,7 @@ __all__ = [
     "AccessDenied",
     "AddressInUse",
     "BackupDamaged",
+    "BatchMismatch",
     "ConnectionLost",
     "DrayError",
     "IllegalCursorAction",

@@ -55,6 +55,15 @@ class QueueRecreated(Misuse):
     expected: int
 
 
+class BatchMismatch(Misuse):
+    """The query has sent a batch of this id with other rows, or is past it already."""
+
+    code = "batch-mismatch"
+    exit_status = 35
+    query: str
+    batch: int
+
+
 class TransactionUsage(Misuse):
     """The queue needs a transaction and the call has none, or the other way round."""
 

@@ -25,7 +25,7 @@ from dray.manager.requests import (
     unreadable,
     uploads,
 )
-from dray.manager.transactions import prepared, transactions
+from dray.manager.transactions import batches, prepared, transactions
 from dray.wire import backup_frames, file_frames, frames
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ _CONTEXT: _Table[Context] = {
     frames.ReadRange: ranges.handle_read,
     frames.LargeList: large_messages.handle_large_list,
     frames.ListUploads: uploads.handle_list,
+    frames.DescribeBatch: batches.handle_describe_batch,
 }
 _TRANSACTIONS: _Table[transactions.Transactions] = {
     frames.DeleteQueue: admin.handle_delete,
@@ -72,6 +73,11 @@ _TRANSACTIONS: _Table[transactions.Transactions] = {
     frames.UploadDrop: uploads.handle_drop,
 }
 _UPLOADS: _Table[uploads.UploadAges] = {frames.UploadBegin: uploads.handle_begin}
+_BATCHES: _Table[batches.BatchAges] = {
+    frames.StageForBatch: batches.handle_stage,
+    frames.CommitBatch: batches.handle_commit_batch,
+    frames.DropStaged: batches.handle_drop_staged,
+}
 _RECEIVES: _Table[large_messages.LargeReceives] = {
     frames.LargeReceive: large_messages.handle_large_receive,
 }
@@ -95,7 +101,7 @@ _RELAY: _Table[Relay] = {
     frames.Credit: relay.handle_credit,
 }
 FOR_CLIENTS = frozenset().union(
-    _CONTEXT, _TRANSACTIONS, _UPLOADS, _RECEIVES, _LINKS, _STRANGERS, _BACKUPS, _RELAY
+    _CONTEXT, _TRANSACTIONS, _UPLOADS, _BATCHES, _RECEIVES, _LINKS, _STRANGERS, _BACKUPS, _RELAY
 )
 """Requests of clients without a body."""
 WITH_BODY = frozenset(
@@ -118,6 +124,7 @@ class Subjects:
         self.context = context
         self.transactions = transactions.Transactions(context)
         self.uploads = uploads.UploadAges(self.transactions)
+        self.batches = batches.BatchAges(self.transactions)
         self.holes = repairs.Holes(context)
         self.receives = large_messages.LargeReceives(self.transactions, self.holes)
         self.sources = confirmations.Sources(context)
@@ -129,6 +136,7 @@ class Subjects:
             **_bound(_CONTEXT, context),
             **_bound(_TRANSACTIONS, self.transactions),
             **_bound(_UPLOADS, self.uploads),
+            **_bound(_BATCHES, self.batches),
             **_bound(_RECEIVES, self.receives),
             **_bound(_LINKS, self.links),
             **_bound(_STRANGERS, self.strangers),

@@ -171,6 +171,29 @@ class Prepared(Fact, frozen=True, tag=32):
     rejected: list[tuple[int, int]] = []
 
 
+class BatchStaged(Prepared, frozen=True, tag=70):
+    """A transaction is prepared, and only the commit of a batch may commit it."""
+
+    query: str = ""
+    batch: int = 0
+    when_us: int = 0
+
+
+class BatchCommitted(Fact, frozen=True, tag=71):
+    """A batch of a query is committed: the records of staged transactions are those of another.
+
+    Their messages join queues by a `Committed` of the same group.
+    """
+
+    query: str
+    batch: int
+    digest: bytes
+    messages: int
+    transaction: int
+    staged: list[int]
+    when_us: int
+
+
 class PreparedAborted(Fact, frozen=True, tag=33):
     """A prepared transaction was settled: nothing of it happened."""
 
@@ -352,6 +375,8 @@ AnyFact = (
     | PutBack
     | ConfirmationsTaken
     | Prepared
+    | BatchStaged
+    | BatchCommitted
     | PreparedAborted
     | PurgePending
     | LargeMoved

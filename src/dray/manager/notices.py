@@ -52,6 +52,7 @@ class NoticeKind(enum.StrEnum):
     REFUSED_KIND = "refused-not-transactional"
     REFUSED_NO_QUEUE = "refused-queue-not-found"
     REPAIR_WAITS = "repair-waits"
+    STAGED_DROPPED = "staged-dropped"
     STATUS_JUNK = "no-status-message"
     TLS_FAILED = "tls-handshake-failed"
     UNREADABLE_LARGE = "unreadable-large-message"

@@ -55,7 +55,7 @@ from dray.manager.requests.waiting import Waiters
 from dray.manager.session import Session
 from dray.manager.state.snapshots import replay, take_snapshots
 from dray.manager.state.state import State
-from dray.manager.transactions import prepared, transactions
+from dray.manager.transactions import batches, prepared, transactions
 from dray.model.ids import ManagerId
 from dray.store.heap.heap import Extent
 from dray.store.log.checkpoint import Snapshots
@@ -78,6 +78,7 @@ class QueueManager:
         self._context = context
         self._subjects = Subjects(context)
         prepared.take_up(self._subjects.transactions)
+        batches.take_up(self._subjects.batches)
         uploads.take_up(self._subjects.uploads)
         transactions.end_purges(context)
         self._waiters = Waiters(self._subjects.receives)
@@ -229,6 +230,7 @@ class QueueManager:
             return context.now
         soonest = subjects.links.deadline()
         idle, ages = subjects.transactions.idle, subjects.uploads.heap
+        staged = subjects.batches.heap
         expires_us = context.state.expiries.next_us()
         for at in (
             self._compactor.deadline(),
@@ -239,6 +241,7 @@ class QueueManager:
             idle[0][0] if idle else None,
             transactions.oldest_claim_ends(subjects.transactions),
             ages[0][0] if ages else None,
+            staged[0][0] if staged else None,
         ):
             if at is not None and (soonest is None or at < soonest):
                 soonest = at
@@ -311,6 +314,7 @@ class QueueManager:
         expire(self._context)
         transactions.abort_idle(subjects.transactions)
         uploads.drop_old(subjects.uploads)
+        batches.drop_old(subjects.batches)
         subjects.links.tick()
         self._compactor.tick()
         self._waiters.tick()

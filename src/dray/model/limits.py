@@ -85,6 +85,18 @@ TRANSACTION_OPERATIONS_MAX: Final = 4_000_000
 """Messages in one transaction: 16 TB of fragments; bounds the memory of an open transaction."""
 WAITERS_PER_QUEUE_MAX: Final = 10_000
 """Receives that wait at one queue: as many as there may be sessions."""
+STAGED_MAX: Final = 100_000
+"""Transactions staged for batches: more tasks than one Spark job has."""
+STAGED_AGE_S_MAX: Final = 86400.0
+"""No task of a batch stages anything for a day: its query is dead."""
+QUERIES_REMEMBERED: Final = 10_000
+"""Queries whose last batches a manager remembers: 4 MB of state."""
+BATCHES_REMEMBERED: Final = 2
+"""Batches of a query: those that a checkpoint of Spark can replay."""
+QUERY_ID_CHARACTERS_MAX: Final = 200
+"""A query id is 36 characters of Spark's, or a name that a person gave."""
+BATCH_DIGEST_BYTES_MAX: Final = 64
+"""A digest of 512 bits, the longest in use."""
 UPLOADS_MAX: Final = 256
 """Unfinished uploads of a manager: each has room reserved that nobody else can use."""
 UPLOAD_AGE_S_MAX: Final = 7 * 86400.0

@@ -87,6 +87,10 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     copies_skipped: int = 0
     """Copies that were not kept since the manager started, because a quota had no room: in its
     journal, or in this queue if it is a journal or dead-letter queue."""
+    staged_count: int = 0
+    """Messages staged for batches of Spark queries; they join the queue when these commit."""
+    staged_dropped: int = 0
+    """Staged messages dropped by age since the manager started."""
     quota: int | None = None
     journal_quota: int | None = None
     state: str = "active"

@@ -19,6 +19,7 @@ from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_consequences import LARGE, SUB, SYSTEM, Consequences
 from dray.testing.storage_model import Contents, Frozen, Key, Known, classed, keys_of
 from dray.testing.storage_peer import STREAM
+from dray.testing.storage_queries import joined
 from dray.testing.storage_recording import Recording
 from dray.testing.storage_records import Letters, sizes_and_crcs
 from dray.wire import frames
@@ -89,6 +90,8 @@ class Recovered:
         return (
             self._counts_fit(frozen)
             and self._prepared == sorted(frozen.prepared)
+            and self._staged_fit(frozen)
+            and self._batches_fit(frozen)
             and found == wanted
             and self._accepted == frozen.accepted.get(STREAM, (0, 0))
             and self._welcome.first_number == max(1, frozen.leased)
@@ -110,6 +113,26 @@ class Recovered:
                 return False
             if name in frozen.quotas and info.quota != frozen.quotas[name]:
                 return False
+        return True
+
+    def _staged_fit(self, frozen: Frozen) -> bool:
+        """Whether each queue counts what is staged for it."""
+        wanted = dict.fromkeys(self._infos, 0)
+        for each in frozen.staged.values():
+            for name, keys in each.sends.items():
+                wanted[name] = wanted.get(name, 0) + len(keys)
+        return wanted == {name: info.staged_count for name, info in self._infos.items()}
+
+    def _batches_fit(self, frozen: Frozen) -> bool:
+        """Whether the last two batches of each query are known, and what they held."""
+        for query, batches in frozen.batches.items():
+            for batch, (digest, number) in batches.items():
+                answer, _ = self._harness.ask(self._session, frames.DescribeBatch(query, batch))
+                assert isinstance(answer, frames.BatchIs)
+                told = (answer.last, answer.digest, answer.transaction_id)
+                name = join_id(ManagerId(MANAGER_ID), number)
+                if not answer.committed or told != (max(batches), digest, name):
+                    return False
         return True
 
     def _messages(self, info: QueueInfo) -> list[tuple[Key, int]]:
@@ -142,7 +165,7 @@ class Recovered:
 
     def check_settled(self, frozen: Frozen) -> None:
         """Each prepared transaction does, when it is committed or aborted, what it would have."""
-        if not frozen.prepared:
+        if not (frozen.prepared or frozen.staged):
             return
         contents = Contents(self._known.as_of(frozen, self._known.peer, 0), frozen)
         # The manager's own numbers come behind those that this client was welcomed with.
@@ -152,6 +175,15 @@ class Recovered:
             text = join_id(ManagerId(MANAGER_ID), number)
             self._harness.ask(self._session, frames.SettlePrepared(text, at % 2 == 0))
             (follow.let_go if at % 2 else follow.commit)(transaction)
+        for at, (query, batch) in enumerate(sorted({e.batch for e in frozen.staged.values()})):
+            staged = [e for e in frozen.staged.values() if e.batch == (query, batch)]
+            whole = joined(contents.leased - 3 - at, staged)
+            names = [join_id(ManagerId(MANAGER_ID), each.number) for each in staged]
+            commit = frames.CommitBatch(query, batch, b"", whole.number, names)
+            self._harness.ask(self._session, commit)
+            for each in staged:
+                del contents.for_batches[each.number]
+            follow.commit(whole)
         for name in frozen.queues:
             number = self._harness.number(self._session, name)
             seen = self._harness.messages(self._session, number, peek=True)

@@ -48,7 +48,7 @@ class Consequences:
 
     def __init__(self, contents: Contents) -> None:
         """Make messages of the manager's own with numbers that it leases when it needs one."""
-        self._contents = contents
+        self.contents = contents
         self._known = contents.known
         self._own = range(0)
 
@@ -56,9 +56,9 @@ class Consequences:
         """Messages of clients join a queue."""
         for key in keys:
             express = name == PRIORITIES and not self._header(key).flags & FLAG_RECOVERABLE
-            self._contents.admit(name, [key], priorities=name == PRIORITIES)
+            self.contents.admit(name, [key], priorities=name == PRIORITIES)
             if express:
-                self._contents.express.add((name, key))
+                self.contents.express.add((name, key))
             if name != OUTGOING and self._header(key).acknowledge:
                 self._acknowledge(key, ARRIVED, express=express)
 
@@ -70,23 +70,23 @@ class Consequences:
                 self._journal(key)
             if key[0] == MANAGER_ID and name not in _KEEPERS:
                 self._tell(name, key, why)
-        self._contents.remove(name, leaving)
+        self.contents.remove(name, leaving)
 
     def refusal(self, name: str, keys: Iterable[Key]) -> str:
         """What the error says that refuses messages for a queue's quota; nothing if they fit."""
-        limit = self._contents.quotas.get(name)
-        used = self._contents.used(name) + self._contents.staged(name)
-        asked_for = self._contents.bytes_of(keys)
+        limit = self.contents.quotas.get(name)
+        used = self.contents.used(name) + self.contents.staged(name)
+        asked_for = self.contents.bytes_of(keys)
         if limit is None or used + asked_for <= limit:
             return ""
         return f"{used} of {limit} bytes are used and {asked_for} more were asked for"
 
     def refuse(self, name: str, keys: Iterable[Key]) -> None:
         """A full queue lets none in; who sent those it had no room for is told, if he asked."""
-        room = (self._contents.quotas[name] or 0) - self._contents.used(name)
-        room -= self._contents.staged(name)
+        room = (self.contents.quotas[name] or 0) - self.contents.used(name)
+        room -= self.contents.staged(name)
         for key in keys:
-            size = self._contents.bytes_of([key])
+            size = self.contents.bytes_of([key])
             if size <= room:
                 room -= size
             else:
@@ -101,21 +101,21 @@ class Consequences:
             self.leave(name, [key for key in keys if key not in rejected], RECEIVED)
             self.leave(name, rejected, MessageClass.NACK_RECEIVE_REJECTED)
         for (source, target), keys in transaction.moves.items():
-            self._contents.remove(source, keys)
-            self._contents.admit(target, keys)
+            self.contents.remove(source, keys)
+            self.contents.admit(target, keys)
 
     def let_go(self, transaction: Gathered) -> None:
         """Nothing of it happens."""
-        self._contents.held.difference_update(transaction.held())
+        self.contents.held.difference_update(transaction.held())
 
     def expire(self, now: float, numbers: Mapping[str, int]) -> None:
         """What nobody has taken in time leaves, queue by queue, the earliest first."""
         due = [
             (self._known.expires[key], numbers[name], ordinal, name, key)
             for name in TIMED
-            for _, ordinal, key in self._contents.queues[name]
+            for _, ordinal, key in self.contents.queues[name]
             if self._known.expires.get(key, now + 1) <= now
-            and (name, key) not in self._contents.held
+            and (name, key) not in self.contents.held
         ]
         leaving: dict[str, list[Key]] = {}
         for _, _, _, name, key in sorted(due):
@@ -127,11 +127,11 @@ class Consequences:
         """What its sender wants kept waits, once it is delivered, for what becomes of it."""
         wanted = FLAG_DEAD_LETTER | FLAG_JOURNAL
         kept = [key for key in keys if self._header(key).flags & wanted]
-        self._contents.admit(ORDERS, kept)
+        self.contents.admit(ORDERS, kept)
 
     def confirmed(self) -> None:
         """All that the peer has told and was not acted upon yet."""
-        contents, told = self._contents, self._known.told
+        contents, told = self.contents, self._known.told
         for number, why in told[contents.heard :]:
             key = (MANAGER_ID, number)
             if key in [each for _, _, each in contents.queues[ORDERS]]:
@@ -141,27 +141,27 @@ class Consequences:
 
     def _tell(self, name: str, key: Key, why: MessageClass) -> None:
         if self._header(key).acknowledge:
-            self._acknowledge(key, why, express=(name, key) in self._contents.express)
+            self._acknowledge(key, why, express=(name, key) in self.contents.express)
         dead = DEAD if name == PRIORITIES else DEAD_TRANSACTIONAL
         self._keep(key, why, dead, priorities=name == PRIORITIES)
 
     def _keep(self, key: Key, why: int, dead: str, *, priorities: bool = False) -> None:
         flags = self._header(key).flags
         if not why & _NEGATIVE and flags & FLAG_JOURNAL:
-            self._contents.admit(COMPUTER_JOURNAL, [key], priorities=priorities)
+            self.contents.admit(COMPUTER_JOURNAL, [key], priorities=priorities)
         elif why & _NEGATIVE and flags & FLAG_DEAD_LETTER:
-            self._contents.admit(dead, [key], priorities=priorities, message_class=why)
+            self.contents.admit(dead, [key], priorities=priorities, message_class=why)
 
     def _journal(self, key: Key) -> None:
         size = len(self._known.records[key])
-        if self._contents.used(JOURNAL) + size <= JOURNAL_BYTES:
-            self._contents.admit(JOURNAL, [key])
+        if self.contents.used(JOURNAL) + size <= JOURNAL_BYTES:
+            self.contents.admit(JOURNAL, [key])
 
     def _acknowledge(self, key: Key, why: MessageClass, *, express: bool) -> None:
         if not self._own:
-            first = max(1, self._contents.leased)
+            first = max(1, self.contents.leased)
             self._own = range(first, first + NUMBERS_LEASED)
-            self._contents.leased = self._own.stop
+            self.contents.leased = self._own.stop
         number, self._own = self._own[0], self._own[1:]
         message = Message(
             label=read_properties(self._known.records[key], self._header(key)).label,
@@ -170,7 +170,7 @@ class Consequences:
         )
         head, body = encode_record(message, bytes.fromhex(MANAGER_ID), number)
         self._known.records[MANAGER_ID, number] = head + bytes(body)
-        self._contents.admit(ACKNOWLEDGMENTS, [(MANAGER_ID, number)], message_class=why)
+        self.contents.admit(ACKNOWLEDGMENTS, [(MANAGER_ID, number)], message_class=why)
 
     def _header(self, key: Key) -> RecordHeader:
         return read_header(self._known.records[key])

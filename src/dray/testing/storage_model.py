@@ -29,6 +29,8 @@ class Gathered:
     rejected: set[tuple[str, Key]] = field(default_factory=set)
     doomed: bool = False
     """Whether one of its sends was refused: nothing more of it is placed."""
+    batch: tuple[str, int] = ("", 0)
+    """Query and batch id for which it is staged."""
     fails: str = ""
     """What its end will be refused with, if it is not to commit."""
 
@@ -54,6 +56,10 @@ class Frozen(NamedTuple):
     """Numbers below this were given out."""
     prepared: dict[int, Gathered]
     """Transactions that wait for their second phase; they do not change any more."""
+    staged: dict[int, Gathered]
+    """Transactions that wait for the commit of their batch."""
+    batches: dict[str, dict[int, tuple[bytes, int]]]
+    """Digest and transaction of the last two batches of each query, by batch id."""
     heard: int
     """How many of the peer's confirmations were acted upon."""
     classes: dict[tuple[str, Key], int]
@@ -110,6 +116,8 @@ class Contents:
         self.accepted = dict(frozen.accepted) if frozen else {}
         self.leased = frozen.leased if frozen else 0
         self.prepared = dict(frozen.prepared) if frozen else {}
+        self.for_batches = dict(frozen.staged) if frozen else {}
+        self.batches = dict(frozen.batches) if frozen else {}
         self.heard = frozen.heard if frozen else 0
         self.held = {each for gathered in self.prepared.values() for each in gathered.held()}
         self.express: set[tuple[str, Key]] = set()
@@ -131,6 +139,8 @@ class Contents:
             dict(self.accepted),
             self.leased,
             dict(self.prepared),
+            dict(self.for_batches),
+            dict(self.batches),
             self.heard,
             dict(self.classes),
             dict(self.quotas),
@@ -179,7 +189,7 @@ class Contents:
 
     def staged(self, name: str) -> int:
         """Bytes that transactions have sent to a queue and not committed."""
-        transactions = (*self.open, *self.prepared.values())
+        transactions = (*self.open, *self.prepared.values(), *self.for_batches.values())
         return sum(self.bytes_of(each.sends.get(name, ())) for each in transactions)
 
     def bytes_of(self, keys: Iterable[Key]) -> int:

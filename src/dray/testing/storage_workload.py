@@ -45,6 +45,7 @@ from dray.testing.storage_consequences import (
 )
 from dray.testing.storage_model import Contents, Gathered, Key
 from dray.testing.storage_peer import StoragePeer
+from dray.testing.storage_queries import Queries
 from dray.testing.storage_recording import BEGUN, ENDED, Recording
 from dray.testing.storage_records import Letters, sizes_and_crcs
 from dray.wire import frames
@@ -90,6 +91,7 @@ class Workload:
         recording.turns[self._contents.turn] = self._contents.frozen()
         self._harness = ManagerHarness(self._disk, recording.sizes)
         self._peer = StoragePeer(rng, self._harness, recording, self._contents, self._follow)
+        self._queries = Queries(rng, self._harness, recording, self._follow)
         self._begin()
         self._client, first_number = self._welcomed()
         self._letters = Letters(rng, recording.known, first_number)
@@ -214,6 +216,8 @@ class Workload:
             (4, self._receive_at_once),
             (2, self._move_at_once),
             (2, self._settle),
+            (2, lambda: self._queries.stage(self._client, self._letters, self._send_in)),
+            (2, lambda: self._queries.commit(self._client, self._letters)),
             (1, self._let_time_pass),
             (3, lambda: self._peer.send(self._letters)),
             (2, self._peer.take),
@@ -429,6 +433,7 @@ class Workload:
                 return
             self._harness.ask(self._client, frames.DeleteQueue(GUEST))
             gone = self._contents.available(GUEST)
+            self._queries.queue_deleted(GUEST)
             self._follow.leave(GUEST, gone, MessageClass.NACK_Q_DELETED)
             self._contents.drop_queue(GUEST)
             for each in self._open:

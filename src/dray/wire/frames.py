@@ -27,6 +27,13 @@ from dray.errors import DrayError, InvalidArgument, ProtocolError
 from dray.model.ids import Life
 from dray.model.limits import FRAME_BODY_BYTES_MAX, FRAME_HEAD_BYTES_MAX
 from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead
+from dray.wire.batch_frames import (
+    BatchIs,
+    CommitBatch,
+    DescribeBatch,
+    DropStaged,
+    StageForBatch,
+)
 from dray.wire.file_frames import Copied, CopyPart, SendFile
 from dray.wire.head import Head
 from dray.wire.large_frames import (

@@ -85,6 +85,11 @@ def list_queues(settings: Settings) -> None:
     for info in queues:
         if info.delivery is not None and info.delivery.refusal is not None:
             click.echo(f"{info.name}: {_refusal(info.delivery.refusal)}")
+        if info.staged_count or info.staged_dropped:
+            click.echo(
+                f"{info.name}: {info.staged_count} messages are staged for batches of Spark, and"
+                f" {info.staged_dropped} were dropped by age since the start"
+            )
 
 
 @command.command()

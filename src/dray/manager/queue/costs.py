@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from dray.manager.queue.part_records import Records
     from dray.manager.queue.queues import StoredQueue
+    from dray.manager.queue.staged import Staged
     from dray.wire.record import RecordHeader
 
 POSITION_BYTES: Final = 8
@@ -54,6 +55,11 @@ def cost_of_sending(headers: Iterable[RecordHeader], *, outgoing: bool) -> int:
     return sum(
         TAIL_BYTES + _OWN_BYTES * bool(header.acknowledge and not outgoing) for header in headers
     )
+
+
+def cost_of_staged(staged: Staged) -> int:
+    """Cost of one message that was sent before and joins its queue now."""
+    return TAIL_BYTES + _OWN_BYTES * (staged.wish is not None)
 
 
 def cost_of_accepting(header: RecordHeader, *, refused: bool) -> int:

@@ -74,6 +74,7 @@ class StoredQueue:
         self.express_positions = range(0)
         """Reserved for express messages and not taken yet; void once something joins by a fact."""
         self.copies_skipped = 0
+        self.staged_dropped = 0
         """Copies that were not put into it, because a quota was used up."""
         self.account = account_of(number)
 
@@ -170,6 +171,7 @@ class StoredQueue:
             express_count=self.index.express_count,
             express_bytes=self.index.express_bytes,
             copies_skipped=sum(each.copies_skipped for each in (self, self.journal) if each),
+            staged_dropped=self.staged_dropped,
             quota=self.options.quota,
             journal_quota=self.options.journal_quota,
             state=self._state(),

@@ -22,11 +22,12 @@ from dray.manager.change.ends import held_in, note_ends
 from dray.manager.change.expiry import give_up
 from dray.manager.change.names import create, journal_of, resolve, seen_from_here
 from dray.manager.change.purging import leave_all
-from dray.manager.facts import NumbersLeased, QueueDeleted, QueuePaused, QuotaSet
+from dray.manager.facts import BatchStaged, NumbersLeased, QueueDeleted, QueuePaused, QuotaSet
 from dray.manager.notices import NoticeKind
 from dray.manager.peers import peers
 from dray.manager.queue.accounts import Account
 from dray.manager.queue.index import copies_of, lookup_id_of
+from dray.manager.transactions.batches import drop_staged_for, staged_counts
 from dray.manager.transactions.transactions import abort, give_up_claim
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, QueueKind, TransactionStatus
@@ -168,14 +169,22 @@ def handle_describe_queue(
     """Tell how a queue stands."""
     context = links.context
     queue = context.state.queues.named(str(seen_from_here(context, head.name)))
-    info = msgspec.structs.replace(queue.info(), delivery=links.delivery_of(queue))
+    info = msgspec.structs.replace(
+        queue.info(),
+        delivery=links.delivery_of(queue),
+        staged_count=staged_counts(context)[queue.number],
+    )
     context.answer(session, request_id, QueueState(info))
 
 
 def handle_list(links: Links, session: Session, request_id: int, _head: ListQueues) -> None:
     """Tell how all queues stand."""
     context = links.context
-    infos = [_info(links, queue) for queue in context.state.queues]
+    staged = staged_counts(context)
+    infos = [
+        msgspec.structs.replace(_info(links, queue), staged_count=staged[queue.number])
+        for queue in context.state.queues
+    ]
     context.answer(session, request_id, QueueList(infos))
 
 
@@ -215,6 +224,7 @@ def _delete(
     _check_nothing_prepared(context, [queue, *queue.sub_queues])
     family = [queue, *queue.sub_queues, *([queue.journal] if queue.journal is not None else ())]
     _drop_uploads(transactions, family)
+    drop_staged_for(transactions, {each.number for each in family})
     if queue.outgoing and len(context.state.stream_ends) >= ENDS_REMEMBERED_MAX:
         context.notices.add(NoticeKind.END_UNTOLD, queue.name, _TOO_MANY_ENDS)
     held = held_in((queue, *queue.sub_queues))
@@ -262,7 +272,7 @@ def _check_nothing_prepared(context: Context, family: list[StoredQueue]) -> None
     """Refuse if a prepared transaction uses the queue: it must be able to commit."""
     numbers = {queue.number for queue in family}
     for prepared in context.state.prepared.values():
-        if sub_queues.used_by(prepared) & numbers:
+        if not isinstance(prepared, BatchStaged) and sub_queues.used_by(prepared) & numbers:
             name = context.transaction_id(prepared.transaction)
             raise Misuse(
                 f"{family[0].name!r} cannot be deleted: the prepared transaction {name} has sent to"

@@ -18,11 +18,12 @@ import msgspec
 from dray.delivery.events import StreamSnapshot
 from dray.delivery.outgoing import OutgoingStream
 from dray.manager.events import Peer
-from dray.manager.facts import Prepared, QueueCreated, QuotaSet, decode_fact
+from dray.manager.facts import BatchStaged, Prepared, QueueCreated, QuotaSet, decode_fact
 from dray.manager.queue.arrival_routes import ArrivalRoute, ArrivalRoutes
 from dray.manager.queue.index import ENTRY_BYTES, entries_in, expiries_in, is_express_entry
 from dray.manager.queue.queues import IndexBacklog, StoredQueue
 from dray.manager.queue.truncated_transactions import TruncatedTransactions
+from dray.manager.state.batch_outcomes import BatchOutcome, BatchOutcomes
 from dray.manager.state.chunked_encoding import array_head, bytes_head, encode
 from dray.manager.state.identity import IdentitySnapshot
 from dray.manager.state.outcomes import Outcomes
@@ -48,7 +49,7 @@ class _Manager(msgspec.Struct, array_like=True):
     quotas_set: QuotaSet | None
     forgotten: list[tuple[int, int]]
     heard: list[tuple[int, int]]
-    prepared: list[Prepared]
+    prepared: list[Prepared | BatchStaged]
     certain_from: int
     queue_files_kept: bool
     routes: list[tuple[int, ArrivalRoute]]
@@ -58,6 +59,7 @@ class _Manager(msgspec.Struct, array_like=True):
     identity: IdentitySnapshot
     positions_from: int
     ways_last: int
+    batches: list[tuple[str, list[BatchOutcome]]] = []
 
 
 class _Queue(msgspec.Struct, array_like=True):
@@ -127,6 +129,7 @@ def write_state(state: State) -> Iterator[bytes]:
         state.identity.snapshot(),
         state.positions_from,
         state.arrival_routes.last,
+        state.batch_outcomes.state(),
     )
     return _pieces(encode(head), [_taken(queue) for queue in state.queues])
 
@@ -145,6 +148,7 @@ def read_state(state: State, snapshot: bytes) -> None:
     state.stream_ends.restore(head.stream_ends)
     state.identity.restore(head.identity)
     state.positions_from = head.positions_from
+    state.batch_outcomes = BatchOutcomes(head.batches)
     state.prepared = {each.transaction: each for each in head.prepared}
     if head.quotas_set is not None:
         state.apply(head.quotas_set)

@@ -22,6 +22,8 @@ from dray.manager.events import Peer
 from dray.manager.facts import (
     Accepted,
     AnyFact,
+    BatchCommitted,
+    BatchStaged,
     Committed,
     Confirmation,
     Delivered,
@@ -71,6 +73,7 @@ from dray.manager.queue.index import (
 )
 from dray.manager.queue.queues import IndexBacklog, QueueTable, Route, StoredQueue
 from dray.manager.queue.system import FIRST_USER_QUEUE, ORDER_QUEUE
+from dray.manager.state.batch_outcomes import BatchOutcomes
 from dray.manager.state.expiries import Expiries
 from dray.manager.state.identity import StoreIdentity
 from dray.manager.state.ledger import Ledger
@@ -107,6 +110,7 @@ class State:
         self.heard: dict[int, int] = {}
         """How far the confirmations of each outgoing stream have been acted upon."""
         self.prepared: dict[int, Prepared] = {}
+        self.batch_outcomes = BatchOutcomes()
         self.uploads = Uploads()
         self.stream_ends = StreamEnds()
         """For deleted outgoing queues: the destinations to be told."""
@@ -264,6 +268,12 @@ class State:
 
     def _prepare(self, fact: Prepared) -> None:
         self.prepared[fact.transaction] = fact
+
+    def _commit_batch(self, fact: BatchCommitted) -> None:
+        """Forget the staged transactions; the fact of the commit has their records."""
+        for number in fact.staged:
+            self.prepared.pop(number, None)
+        self.batch_outcomes.add(fact)
 
     def _apply_committed(self, fact: Committed) -> None:
         keep = frozenset(extent for _, tails in fact.moved for extent in extents_of(tails))
@@ -465,6 +475,8 @@ class State:
         Accepted: _accept,
         Delivered: _apply_delivered,
         Prepared: _prepare,
+        BatchStaged: _prepare,
+        BatchCommitted: _commit_batch,
         PreparedAborted: _abort_prepared,
     }
 

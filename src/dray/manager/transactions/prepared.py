@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dray.errors import TransactionSequence, TransactionUsage
 from dray.manager.change.commit_fact import packed_tails
 from dray.manager.change.departures import arrival_wish, entries_at, record_of
-from dray.manager.facts import Prepared, pack_lookups, unpack_lookups
+from dray.manager.facts import BatchStaged, Prepared, pack_lookups, unpack_lookups
 from dray.manager.queue.index import split_tails, unpack, with_key
 from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.staged import Staged
@@ -30,7 +30,14 @@ from dray.manager.transactions.transactions import (
 )
 from dray.model.classes import Part
 from dray.model.ids import split_id
-from dray.wire.frames import Done, ListPrepared, Prepare, PreparedList, SettlePrepared
+from dray.wire.frames import (
+    Done,
+    ListPrepared,
+    Prepare,
+    PreparedList,
+    SettlePrepared,
+    StageForBatch,
+)
 from dray.wire.record import WANTS_ACKNOWLEDGMENTS
 
 if TYPE_CHECKING:
@@ -44,14 +51,32 @@ def handle_prepare(
     transactions: Transactions, session: Session, request_id: int, head: Prepare
 ) -> None:
     """Pass the first phase, or abort and answer why."""
-    context = transactions.context
-    transaction = opened_by(transactions, session, head.transaction)
+    transaction = passed(transactions, session, request_id, head)
     if transaction is None:
-        check_not_barred(transactions, head.transaction)
+        return
+    context = transactions.context
+    give_up_reservations(context, transaction)
+    context.record(fact_of(context, transaction))
+    del session.transactions[transaction.number]
+    transaction.session = None
+    context.answer(session, request_id, Done(transaction.operations))
+
+
+def passed(
+    transactions: Transactions,
+    session: Session,
+    request_id: int,
+    head: Prepare | StageForBatch,
+) -> OpenTransaction | None:
+    """The transaction that passes its first phase; if it cannot, refuse, abort and give None."""
+    context, number = transactions.context, head.transaction
+    transaction = opened_by(transactions, session, number)
+    if transaction is None:
+        check_not_barred(transactions, number)
     if transaction is None and head.sends == 0:
-        transaction = OpenTransaction(head.transaction, session)
-        transactions.open[head.transaction] = transaction
-        session.transactions[head.transaction] = None
+        transaction = OpenTransaction(number, session)
+        transactions.open[number] = transaction
+        session.transactions[number] = None
     if transaction is not None and transaction.upload:
         raise TransactionUsage("an upload that can be resumed is committed in one phase")
     if transaction is not None and transaction.claim:
@@ -60,13 +85,9 @@ def handle_prepare(
     if transaction is None or error is not None:
         if transaction is not None:
             abort(transactions, transaction)
-        context.refuse(session, request_id, error or _unknown(context, head.transaction))
-        return
-    give_up_reservations(context, transaction)
-    context.record(fact_of(context, transaction))
-    del session.transactions[transaction.number]
-    transaction.session = None
-    context.answer(session, request_id, Done(transaction.operations))
+        context.refuse(session, request_id, error or _unknown(context, number))
+        return None
+    return transaction
 
 
 def handle_settle_prepared(
@@ -76,6 +97,12 @@ def handle_settle_prepared(
     context = transactions.context
     manager, number = split_id(head.transaction_id)
     transaction = transactions.open.get(number)
+    staged = context.state.prepared.get(number)
+    if head.commit and isinstance(staged, BatchStaged):
+        raise TransactionUsage(
+            f"the transaction is staged for batch {staged.batch} of query {staged.query!r}, and"
+            " only the query can commit it; run the query"
+        )
     if manager != context.state.manager_id or number not in context.state.prepared:
         if head.commit != context.state.has_committed(number):
             raise _unknown(context, number)
@@ -89,8 +116,12 @@ def handle_settle_prepared(
 def handle_list_prepared(
     context: Context, session: Session, request_id: int, _head: ListPrepared
 ) -> None:
-    """List what is prepared and not settled."""
-    ids = [str(context.transaction_id(number)) for number in context.state.prepared]
+    """List what is prepared and not settled; what is staged is for the commit of its batch."""
+    ids = [
+        str(context.transaction_id(number))
+        for number, prepared in context.state.prepared.items()
+        if not isinstance(prepared, BatchStaged)
+    ]
     context.answer(session, request_id, PreparedList(ids))
 
 

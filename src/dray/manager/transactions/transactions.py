@@ -37,7 +37,7 @@ from dray.model.classes import MessageClass, Part
 from dray.model.limits import (
     MESSAGE_NUMBER_MAX,
 )
-from dray.wire.frames import Abort, Commit, Done, Prepare
+from dray.wire.frames import Abort, Commit, Done, Prepare, StageForBatch
 
 
 class Transactions:
@@ -225,7 +225,7 @@ def _end_waiting(context: Context, session: Session, number: int) -> None:
 def abort(transactions: Transactions, transaction: OpenTransaction) -> None:
     """Give up what was placed, put back what was held (R2)."""
     context = transactions.context
-    _forget(transactions, transaction)
+    forget(transactions, transaction)
     _give_up_sends(context, transaction)
     give_up_reservations(context, transaction)
     give_back(context, transaction)
@@ -277,7 +277,7 @@ def _give_up_sends(context: Context, transaction: OpenTransaction) -> None:
 def commit_open(transactions: Transactions, transaction: OpenTransaction) -> None:
     """Make everything happen that an open or prepared transaction has gathered."""
     context = transactions.context
-    _forget(transactions, transaction)
+    forget(transactions, transaction)
     number = transaction.number
     if transaction.claim and _is_all_express(context, transaction):
         # What is gone after a crash anyway needs no fact.
@@ -395,7 +395,8 @@ def hold_part(parts: LargeParts, seen: PartSeen, by: int) -> None:
         assembly.held += by
 
 
-def _forget(transactions: Transactions, transaction: OpenTransaction) -> None:
+def forget(transactions: Transactions, transaction: OpenTransaction) -> None:
+    """Let a transaction be none any more; what becomes of its work is for the caller."""
     context = transactions.context
     del transactions.open[transaction.number]
     transactions.claims.pop(transaction.number, None)
@@ -405,7 +406,7 @@ def _forget(transactions: Transactions, transaction: OpenTransaction) -> None:
 
 
 def reason_to_abort(
-    context: Context, transaction: OpenTransaction | None, head: Commit | Prepare
+    context: Context, transaction: OpenTransaction | None, head: Commit | Prepare | StageForBatch
 ) -> DrayError | None:
     """Why a transaction cannot commit, if it cannot."""
     if transaction is None or transaction.send_frames != head.sends:

@@ -1,0 +1,307 @@
+"""Batches of a query at the manager: staged by many, committed once, remembered, dropped by age."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray import errors
+from dray.manager.events import SessionClosed
+from dray.manager.notices import NoticeKind
+from dray.model.classes import TransactionStatus
+from dray.model.limits import QUERY_ID_CHARACTERS_MAX, STAGED_AGE_S_MAX
+from dray.model.message import Message
+from dray.testing.inspection import look_into
+from dray.wire import frames
+from tests.unit.manager.conftest import Caller, Desk
+
+QUERY = "a query"
+DIGEST = b"a digest of 32 bytes, or nearly."
+
+
+class Job:
+    """Tasks and driver of a query, each on a session of its own."""
+
+    def __init__(self, desk: Desk, query: str = QUERY) -> None:
+        self.desk, self.query = desk, query
+        self.driver = desk.session()
+
+    def stage(self, *bodies: bytes, batch: int = 0, queue: str = "orders") -> frames.BatchIs | str:
+        """Let a task stage rows; its name, or the answer that the batch is committed."""
+        task = self.desk.session()
+        number, into = task.number_for(), task.open(queue)
+        for body in bodies:
+            task.send(into, Message(body=body), transaction=number)
+        stage = frames.StageForBatch(number, len(bodies), self.query, batch)
+        answer = task.call(stage)
+        assert isinstance(answer, frames.BatchIs)
+        self.desk.turn(SessionClosed(task.number))
+        return answer if answer.committed else f"{self.desk.manager_id}\\{number}"
+
+    def commit(self, *staged: str, batch: int = 0, digest: bytes = DIGEST) -> frames.BatchIs:
+        number = self.driver.number_for()
+        answer = self.driver.call(
+            frames.CommitBatch(self.query, batch, digest, number, list(staged))
+        )
+        assert isinstance(answer, frames.BatchIs)
+        return answer
+
+    def restart(self) -> None:
+        self.desk.crash()
+        self.driver = self.desk.session()
+
+    def bodies(self, queue: str = "orders") -> list[bytes]:
+        peeked = self.driver.what_is_in(queue, peek=True)
+        return peeked[1]
+
+    def info(self, queue: str = "orders"):
+        return self.driver.call(frames.DescribeQueue(queue)).info
+
+
+@pytest.fixture
+def job(desk: Desk) -> Job:
+    job = Job(desk)
+    job.driver.create("orders")
+    return job
+
+
+def prepared(job: Job) -> list[int]:
+    return list(look_into(job.desk.manager).state.prepared)
+
+
+def test_what_tasks_have_staged_is_seen_by_nobody_before_the_commit(job: Job) -> None:
+    job.stage(b"one", b"two")
+    assert job.bodies() == []
+    assert job.info().staged_count == 2
+    listed = job.driver.call(frames.ListQueues()).queues
+    assert {info.name: info.staged_count for info in listed if info.staged_count} == {"orders": 2}
+
+
+def test_a_batch_becomes_visible_as_one_transaction_in_the_order_of_its_tasks(job: Job) -> None:
+    first, second = job.stage(b"3", b"4"), job.stage(b"1", b"2")
+    answer = job.commit(second, first)
+    envelopes, bodies = job.driver.receive(job.driver.open("orders"), peek=True)
+    assert bodies == [b"1", b"2", b"3", b"4"]
+    number = int(answer.transaction_id.rpartition("\\")[2])
+    assert {each.transaction for each in envelopes} == {number}
+    assert [(each.ordinal, each.following) for each in envelopes] == [
+        (1, 3),
+        (2, 2),
+        (3, 1),
+        (4, 0),
+    ]
+    assert (answer.committed, answer.last, answer.messages) == (True, 0, 4)
+    status = job.driver.call(frames.Outcome(answer.transaction_id)).status
+    assert status == str(TransactionStatus.COMMITTED)
+    assert (job.info().staged_count, prepared(job)) == (0, [])
+
+
+@pytest.mark.parametrize("crash_after", ["stage", "commit"])
+def test_staged_work_and_outcomes_survive_a_crash(job: Job, crash_after: str) -> None:
+    staged = job.stage(b"one", b"two")
+    if crash_after == "stage":
+        job.restart()
+        assert job.bodies() == []
+    first = job.commit(staged)
+    if crash_after == "commit":
+        job.restart()
+    assert job.bodies() == [b"one", b"two"]
+    assert job.commit(staged) == first
+
+
+def test_outcomes_and_staged_work_are_in_a_checkpoint(job: Job) -> None:
+    job.commit(job.stage(b"one"))
+    second = job.stage(b"two", batch=1)
+    job.desk.store.checkpoint(job.desk.manager.snapshot())
+    job.restart()
+    assert job.commit(batch=0).committed
+    assert job.commit(second, batch=1).last == 1
+    assert job.bodies() == [b"one", b"two"]
+
+
+def test_a_batch_that_comes_again_changes_nothing(job: Job) -> None:
+    first = job.commit(job.stage(b"one"))
+    assert isinstance(job.stage(b"one"), frames.BatchIs)
+    assert job.commit("0" * 32 + "\\7") == first
+    assert (job.bodies(), prepared(job)) == ([b"one"], [])
+
+
+def test_the_same_batch_with_another_digest_is_an_error_and_sends_nothing(job: Job) -> None:
+    job.commit(job.stage(b"one"))
+    with pytest.raises(errors.BatchMismatch, match="with other rows") as raised:
+        job.commit(digest=b"another")
+    assert (raised.value.query, raised.value.batch) == (QUERY, 0)
+    assert job.bodies() == [b"one"]
+
+
+def test_a_batch_that_is_older_than_what_is_remembered_is_an_error(job: Job) -> None:
+    for batch in (3, 5, 8):
+        job.commit(job.stage(b"%d" % batch, batch=batch), batch=batch)
+    assert job.commit(batch=5).last == 8
+    for batch in (3, 4, 6):
+        with pytest.raises(errors.BatchMismatch, match="older"):
+            job.commit(batch=batch)
+        with pytest.raises(errors.BatchMismatch, match="older"):
+            job.stage(b"late", batch=batch)
+    assert (job.bodies(), prepared(job)) == ([b"3", b"5", b"8"], [])
+
+
+def test_only_the_attempt_that_the_driver_names_becomes_visible(job: Job) -> None:
+    job.stage(b"row")
+    named = job.stage(b"row")
+    job.commit(named)
+    assert (job.bodies(), job.info().staged_count, prepared(job)) == ([b"row"], 0, [])
+
+
+def test_an_attempt_that_stages_after_the_commit_leaves_nothing(job: Job) -> None:
+    job.commit(job.stage(b"row"))
+    late = job.stage(b"row")
+    assert isinstance(late, frames.BatchIs)
+    assert (late.committed, late.digest) == (True, DIGEST)
+    assert (job.bodies(), prepared(job)) == ([b"row"], [])
+
+
+def test_a_commit_drops_what_earlier_batches_of_the_query_have_left(job: Job) -> None:
+    job.stage(b"left by a job that failed", batch=1)
+    other = Job(job.desk, "another query").stage(b"of another query", batch=1)
+    ahead = job.stage(b"of a later batch", batch=3)
+    job.commit(job.stage(b"row", batch=2), batch=2)
+    assert {f"{job.desk.manager_id}\\{each}" for each in prepared(job)} == {other, ahead}
+
+
+def test_a_driver_drops_what_a_failed_job_has_staged(job: Job) -> None:
+    staged = job.stage(b"row")
+    keep = job.stage(b"row", batch=1)
+    drop = frames.DropStaged(QUERY, 0, [staged, keep, "0" * 32 + "\\7"])
+    assert job.driver.call(drop) == frames.Done(1)
+    with pytest.raises(errors.TransactionAborted, match="run it again"):
+        job.commit(staged)
+    assert f"{job.desk.manager_id}\\{prepared(job)[0]}" == keep
+
+
+def test_staged_work_is_dropped_a_day_after_the_last_task_of_its_batch(job: Job) -> None:
+    first = job.stage(b"one", b"two")
+    job.desk.advance(STAGED_AGE_S_MAX - 10)
+    second = job.stage(b"three")
+    job.desk.advance(20)
+    assert job.info().staged_count == 3
+    job.restart()
+    deadline = job.desk.manager.deadline()
+    assert deadline is not None
+    assert deadline <= job.desk.now + STAGED_AGE_S_MAX
+    job.desk.manager.notices()
+    job.desk.advance(STAGED_AGE_S_MAX + 10)
+    assert (job.info().staged_count, job.info().staged_dropped, prepared(job)) == (0, 3, [])
+    told = [each for each in job.desk.manager.notices() if each.kind == NoticeKind.STAGED_DROPPED]
+    assert len(told) == 2
+    with pytest.raises(errors.TransactionAborted, match="no longer staged"):
+        job.commit(first, second)
+
+
+def test_what_is_staged_is_no_business_of_those_who_settle_prepared_transactions(job: Job) -> None:
+    staged = job.stage(b"row")
+    assert job.driver.call(frames.ListPrepared()).transaction_ids == []
+    with pytest.raises(errors.TransactionUsage, match="only the query can commit it"):
+        job.driver.call(frames.SettlePrepared(staged, commit=True))
+    job.driver.call(frames.SettlePrepared(staged, commit=False))
+    assert (job.bodies(), prepared(job)) == ([], [])
+
+
+def test_a_queue_that_is_deleted_takes_what_is_staged_for_it_along(job: Job) -> None:
+    staged = job.stage(b"row")
+    job.driver.call(frames.DeleteQueue("orders"))
+    job.driver.create("orders")
+    with pytest.raises(errors.TransactionAborted, match="run it again"):
+        job.commit(staged)
+    job.commit(job.stage(b"row"))
+    assert job.bodies() == [b"row"]
+
+
+def test_a_batch_without_rows_is_remembered(job: Job) -> None:
+    job.commit()
+    with pytest.raises(errors.BatchMismatch):
+        job.commit(digest=b"another")
+    is_known = job.driver.call(frames.DescribeBatch(QUERY, 0))
+    assert (is_known.committed, is_known.digest, is_known.messages) == (True, DIGEST, 0)
+    assert not job.driver.call(frames.DescribeBatch(QUERY, 1)).committed
+
+
+def test_a_batch_that_does_not_fit_the_log_is_refused_and_stays_staged(desk: Desk) -> None:
+    job = Job(desk)
+    job.driver.create("orders")
+    each = look_into(desk.manager).fact_bytes_max // 200
+    names = [job.stage(*[b"x"] * each) for _ in range(4)]
+    with pytest.raises(errors.TransactionAborted, match="maxOffsetsPerTrigger") as raised:
+        job.commit(*names)
+    assert not raised.value.retryable
+    assert job.info().staged_count == 4 * each
+    job.commit(names[0])
+    assert job.info().message_count == each
+
+
+def test_the_query_that_committed_least_recently_is_forgotten_first(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.manager.state.batch_outcomes.QUERIES_REMEMBERED", 2)
+    jobs = [Job(desk, f"query {at}") for at in range(3)]
+    for job in (jobs[0], jobs[1]):
+        job.commit()
+    jobs[0].commit(batch=1)
+    jobs[2].commit()
+    known = [job.driver.call(frames.DescribeBatch(job.query, 0)).committed for job in jobs]
+    assert known == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("", 0, DIGEST, []),
+        ("q" * (QUERY_ID_CHARACTERS_MAX + 1), 0, DIGEST, []),
+        (QUERY, -1, DIGEST, []),
+        (QUERY, 0, b"d" * 65, []),
+        (QUERY, 0, DIGEST, ["no id"]),
+    ],
+)
+def test_a_commit_that_makes_no_sense_is_refused(job: Job, wrong) -> None:
+    query, batch, digest, staged = wrong
+    commit = frames.CommitBatch(query, batch, digest, job.driver.number_for(), staged)
+    with pytest.raises(errors.DrayError):
+        job.driver.call(commit)
+
+
+def test_a_transaction_number_or_a_task_cannot_be_used_twice(job: Job) -> None:
+    staged = job.stage(b"row")
+    with pytest.raises(errors.DrayError):
+        job.commit(staged, staged)
+    taken = int(staged.rpartition("\\")[2])
+    with pytest.raises(errors.DrayError):
+        job.driver.call(frames.CommitBatch(QUERY, 0, DIGEST, taken, [staged]))
+    job.commit(staged)
+    assert job.bodies() == [b"row"]
+
+
+def test_what_has_received_cannot_be_staged(job: Job) -> None:
+    caller: Caller = job.driver
+    queue = caller.open("orders")
+    caller.send(queue, Message(body=b"there"))
+    number = caller.number_for()
+    caller.receive(queue, transaction=number, max_messages=1)
+    with pytest.raises(errors.TransactionUsage, match="cannot be staged"):
+        caller.call(frames.StageForBatch(number, 0, QUERY, 0))
+    assert job.bodies() == [b"there"]
+
+
+def test_a_task_whose_sends_have_not_all_come_stages_nothing(job: Job) -> None:
+    caller = job.driver
+    number = caller.number_for()
+    caller.send(caller.open("orders"), Message(body=b"one"), transaction=number)
+    with pytest.raises(errors.TransactionAborted):
+        caller.call(frames.StageForBatch(number, 2, QUERY, 0))
+    assert prepared(job) == []
+
+
+def test_too_many_staged_transactions_are_refused(job: Job, monkeypatch) -> None:
+    monkeypatch.setattr("dray.manager.transactions.batches.STAGED_MAX", 1)
+    job.stage(b"one")
+    with pytest.raises(errors.Misuse, match="fewer tasks"):
+        job.stage(b"two")
+    assert job.info().staged_count == 1
