@@ -5,11 +5,11 @@ from __future__ import annotations
 from dray.errors import DrayError, LargeMessageCorrupt, QueueNotFound
 from dray.spark.failure import plainly
 
-STACK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
+STACK = f"""[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
 pyspark.errors.exceptions.captured.PythonException: Traceback (most recent call last):
   File "worker.py", line 3, in main
     raise
-dray.errors.QueueNotFound: there is no queue 'x' here; create it
+{QueueNotFound.__module__}.QueueNotFound: there is no queue 'x' here; create it
 
 \tat org.apache.spark.api.python.BasePythonRunner
 """

@@ -17,7 +17,7 @@ from dray.errors import DrayError, StoreError, StoreFull, every_error
 
 WORKER_TOO_SLOW = "Python worker failed to connect back"
 """Spark's message when a worker took longer than ten seconds to start, which no option changes."""
-_OURS = re.compile(r"^(?:[\w.]+: )*dray\.errors\.(\w+): (.+)$", re.MULTILINE)
+_OURS = re.compile(r"^(?:[\w.]+: )*dray\.errors(?:\.\w+)*\.(\w+): (.+)$", re.MULTILINE)
 _SENTENCE_CHARACTERS_MAX = 500
 
 
