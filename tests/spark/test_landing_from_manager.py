@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from blake3 import blake3
 
@@ -87,6 +88,32 @@ def test_large_messages_land_with_what_was_said_of_them(land_parcels, manager, p
     assert summary.clean
     assert summary.files == 4
     assert manager.queue("parcels").info().message_count == 0
+
+
+def test_a_micro_batch_ends_where_all_transactions_are_closed(land_parcels, manager, parcels, out):
+    sent = {}
+    # By sizes: within the limit of two, behind it, and over four times the limit.
+    for size in (1, 1, 3, 8, 9, 2):
+        with manager.transaction() as transaction:
+            for body in bodies(size):
+                sent[parcels.send(body, transaction=transaction)] = body
+
+    summary = land_parcels(rows_per_batch=2)
+
+    assert summary.clean
+    assert_landed_once(out, sent)
+    commits = {}
+    for path in sorted((out / "table").iterdir()):
+        for row in pq.read_table(path).to_pylist():
+            commits.setdefault(row["transaction_id"], []).append((path.name, row))
+    whole = [rows for rows in commits.values() if len(rows) < 9]
+    (torn,) = (rows for rows in commits.values() if len(rows) == 9)
+    assert all(len({name for name, _ in rows}) == 1 for rows in whole)
+    assert len({name for name, _ in torn}) > 1
+    for rows in commits.values():
+        assert {row["transaction_size"] for _, row in rows} == {len(rows)}
+        positions = [row["position_in_transaction"] for _, row in rows]
+        assert positions == list(range(1, len(rows) + 1))
 
 
 def test_holes_are_named_and_the_rest_lands(land_parcels, manager, parcels, out):

@@ -24,14 +24,10 @@ slow_spark = [pytest.mark.spark, pytest.mark.slow]
 
 @pytest.fixture
 def orders(manager):
-    """A queue with ten small messages, sent in two transactions."""
+    """A queue with ten small messages, each in a transaction of its own."""
     queue = manager.create_queue("orders")
-    for start in (0, 5):
-        messages = [
-            dray.Message(body=b"%d" % number * 100, label=f"label {number}", priority=3)
-            for number in range(start, start + 5)
-        ]
-        queue.send_many(messages)
+    for number in range(10):
+        queue.send(dray.Message(body=b"%d" % number * 100, label=f"label {number}", priority=3))
     return queue
 
 
@@ -361,7 +357,7 @@ class TestInSpark:
         assert [row.lookup_id for row in rows] == list(range(1, 11))
         assert [bytes(row.body) for row in rows] == [b"%d" % n * 100 for n in range(10)]
         assert [row.label for row in rows] == [f"label {n}" for n in range(10)]
-        assert [row.first_in_transaction for row in rows] == [n in (0, 5) for n in range(10)]
+        assert [row.transaction_size for row in rows] == [1] * 10
         assert {row.manager_id for row in rows} == {manager.info().id}
         assert orders.info().message_count == 10
 

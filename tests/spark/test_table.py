@@ -14,7 +14,7 @@ from dray.spark.schema import LANDED
 REACHED = Reached().with_queue(
     "m",
     "q",
-    QueueReached(LandingProgress(7, ((9, 12),)), ("m\\3",), TransactionReached("m\\2", 5), 3),
+    QueueReached(LandingProgress(7, ((9, 12),)), ("m\\3",), (TransactionReached("m\\2", 5, 9),), 3),
 )
 
 

@@ -31,6 +31,9 @@ BATCH_MESSAGES_MAX: Final = 10_000
 """Messages in one frame; bounds what one turn can be asked to do."""
 RANGE_RUNS_MAX: Final = 8_192
 """Steps of one measurement of a queue: 2 million messages in pages, and some 50 ms of a turn."""
+RANGE_LIMITS_TIMES: Final = 4
+"""How far beyond its limits a measured range goes to end where all transactions are closed: a batch
+may be four times as large as was asked for, and no larger."""
 RANGE_PIECES_MAX: Final = 4_096
 """Tasks that one range of a queue is cut into, at most: a cluster has fewer at work."""
 QUEUE_NAME_CHARACTERS_MAX: Final = 124

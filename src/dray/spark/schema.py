@@ -1,8 +1,9 @@
 """The columns of `format("dray")` and of the table of what was landed.
 
-`queue_born` is the birth number of the queue in which a row was read. `lookup_ranges` are the
-positions that a large message's parts take in its queue, as [first, last]; `missing` names what is
-not there, as "3-5" (fragment numbers), "header" or "trailer".
+`queue_born` is the birth number of the queue in which a row was read. `transaction_size` is how
+many messages, or large messages, its transaction sent to the queue; null if that is not known.
+`lookup_ranges` are the positions that a large message's parts take in its queue, as [first, last];
+`missing` names what is not there, as "3-5" (fragment numbers), "header" or "trailer".
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _SENDER: list[tuple[str, pa.DataType]] = [
     ("app_specific", pa.int32()),
     ("correlation_id", pa.string()),
     ("transaction_id", pa.string()),
+    ("transaction_size", pa.int32()),
     ("source", pa.string()),
     ("sent_time", _TIME),
     ("arrived_time", _TIME),

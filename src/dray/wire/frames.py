@@ -57,6 +57,7 @@ from dray.wire.large_frames import (
     UploadState,
 )
 from dray.wire.message_frames import (
+    FOLLOWING_MAX,
     MARK_FIRST,
     MARK_LAST,
     MARK_SINGLE,
@@ -118,6 +119,7 @@ from dray.wire.queue_frames import (
     SetQuota,
 )
 from dray.wire.range_frames import (
+    RANGE_ROW,
     MeasureRange,
     RangeMeasured,
     RangePiece,

@@ -70,7 +70,11 @@ class LargeList(Head, frozen=True):
 
 
 class LargeEntry(msgspec.Struct, array_like=True, frozen=True):
-    """One large message of a list: position of header and of its last part, and what is missing."""
+    """One large message of a list: position of header and of its last part, and what is missing.
+
+    `transaction_size` is how many large messages its transaction sent to the queue; 0 if the queue
+    does not have them all.
+    """
 
     first_lookup_id: int
     last_lookup_id: int
@@ -79,6 +83,7 @@ class LargeEntry(msgspec.Struct, array_like=True, frozen=True):
     fragment_count: int
     size: int
     missing: list[Any]
+    transaction_size: int = 0
 
 
 class LargeListed(Head, frozen=True):

@@ -98,12 +98,17 @@ MARK_SINGLE = 4
 """Sent outside a transaction: a group of its own, welcome in queues of either kind."""
 
 
+FOLLOWING_MAX = 1023
+"""`Envelope.following` says no more than this."""
+
+
 class Envelope(msgspec.Struct, array_like=True, frozen=True):
     """Properties of one record that managers add.
 
     Times in microseconds since the epoch; `marks` are the bits above;
     `ordinal` its place in its transaction, from 1, and `following` how many come behind it there,
-    1023 for that many or more. Between managers only, `number` is its number in the stream,
+    `FOLLOWING_MAX` for that many or more. Between managers only, `number` is its number in the
+    stream,
     `move_count` how many managers have forwarded it, `remaining_us` the time until it expires in
     its queue and `reaching_us` the time it has left to get there (-1: for ever).
     """

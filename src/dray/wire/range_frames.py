@@ -6,10 +6,26 @@ the second one, as often as it likes.
 
 from __future__ import annotations
 
+import struct
+
 import msgspec
 
 from dray.wire.head import Head
-from dray.wire.message_frames import Envelope
+
+RANGE_ROW = struct.Struct("<QQQQIIIIHHBxxx")
+"""One row of `RangeRead`: all that a reader makes columns of, in 56 bytes.
+
+     0           8             16      24        32       36    40      44        48
+     +-----------+-------------+-------+---------+--------+-----+-------+---------+
+     | lookup id | transaction | sent  | arrived | length | crc | given | ordinal |
+     +-----------+-------+-----+-+-----+---------+--------+-----+-------+---------+
+     | following | class | marks | 0 |
+     +-----------+-------+-------+---+
+     48          50      52      53  56
+
+Little-endian; the fields are those of `Envelope`. length: bytes of the record. given: bytes of it
+in the body of this frame.
+"""
 
 
 class MeasureRange(Head, frozen=True):
@@ -17,6 +33,8 @@ class MeasureRange(Head, frozen=True):
 
     The range ends at `upto`, before the first message that a transaction holds, and where
     `max_messages` or `max_bytes` are reached; 0 is no limit. One message is measured in any case.
+    A range with limits ends where all transactions are closed, if there is such a position within
+    the limits, or else within four times the limits.
     With `large`, the range is of large messages, by the positions of their first parts, and also
     ends before the first that is not whole and not certain to have a hole. `pieces` asks for the
     range in that many pieces of about the same number of bytes.
@@ -81,13 +99,11 @@ class ReadRange(Head, frozen=True):
 
 
 class RangeRead(Head, frozen=True):
-    """Envelopes, and in the body their records; nothing if the range is empty.
+    """Rows (`RANGE_ROW`), and in the body the record of each; nothing if the range is empty.
 
-    Without bodies each record ends behind its properties, and `lengths` has the bytes that are left
-    of each. `born` is the birth number of the queue.
+    Without bodies each record ends behind its properties. `born` is the birth number of the queue.
     """
 
     code = 113
     born: int
-    envelopes: list[Envelope]
-    lengths: list[int]
+    rows: bytes

@@ -184,25 +184,6 @@ def arrived(envelope: Envelope, record: memoryview, destination: str) -> Arrived
     return Arrived(header, message, body)
 
 
-def heads_in(
-    envelopes: Iterable[Envelope], lengths: Iterable[int], heads: memoryview, destination: str
-) -> Iterator[tuple[Message, int]]:
-    """Take apart records that came without bodies: each message, and the bytes of its body.
-
-    Nobody can check them against their CRC32C, which is of the whole record. Raises
-    `ProtocolError` if they do not fit what the answer says of them.
-    """
-    offset = 0
-    for envelope, length in zip(envelopes, lengths, strict=True):
-        head = heads[offset : offset + length]
-        offset += length
-        header = read_header(head)
-        if header.record_bytes != envelope.length or length < HEADER_BYTES:
-            raise ProtocolError("a message record does not fill its place")
-        body_bytes = envelope.length - HEADER_BYTES - header.properties_bytes
-        yield _message(envelope, head, header, destination=destination, body=b""), body_bytes
-
-
 def _message(
     envelope: Envelope, record: memoryview, header: RecordHeader, *, destination: str, body: bytes
 ) -> Message:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dray.store.heap.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
-from dray.wire.frames import MARK_FIRST, MARK_LAST
+from dray.wire.frames import FOLLOWING_MAX, MARK_FIRST, MARK_LAST
 from dray.wire.record import COPY_DEAD_LETTER
 
 if TYPE_CHECKING:
@@ -70,6 +70,9 @@ _PLACES_IN_ENTRIES = struct.Struct(f"<{KEY_BYTES}xIII{TAIL_BYTES - 12}x")
 _CLAIMS_IN_ENTRIES = struct.Struct(f"<{KEY_BYTES}xIIII{TAIL_BYTES - 16}x")
 _LENGTHS_IN_ENTRIES = struct.Struct(f"<{_LENGTH_AT}xI{ENTRY_BYTES - _LENGTH_AT - 4}x")
 _POSITIONS_IN_ENTRIES = struct.Struct(f">xQ{TAIL_BYTES}x")
+_TRANSACTIONS_IN_ENTRIES = struct.Struct(
+    f"<{KEY_BYTES + _NUMBER_AT + _NUMBER.size}xQ{3 * 8}xI4xB{_CLASS.size + 1 + _COUNTS.size}x"
+)
 _EXPIRES_IN_ENTRIES = struct.Struct(
     f"<{KEY_BYTES + _EXPIRES_AT}xQ{TAIL_BYTES - _EXPIRES_AT - _EXPIRES.size}x"
 )
@@ -88,7 +91,7 @@ _LASTING = bytes(top for top in range(256) if top >> _HEAP_KIND_SHIFT != _EXPRES
 """The highest byte of the file number of all kinds but express ones."""
 _KINDS_OF_PLAIN = bytes(kind for kind in range(256) if not kind & _TWO_BITS)
 _KINDS_ASKING_NOTHING = bytes(range(1 << _COPIES_AT))
-FOLLOWING_MAX = (1 << 32 - ORDINAL_BITS) - 1
+assert FOLLOWING_MAX == (1 << 32 - ORDINAL_BITS) - 1
 
 
 class Entry(NamedTuple):
@@ -319,6 +322,11 @@ def positions_in(packed: bytes) -> Iterator[int]:
 def lengths_in(packed: bytes) -> Iterator[int]:
     """The record lengths of packed entries."""
     return chain.from_iterable(_LENGTHS_IN_ENTRIES.iter_unpack(packed))
+
+
+def transactions_in(packed: bytes) -> Iterator[tuple[int, int, int]]:
+    """Transaction, way and marks of packed entries."""
+    return _TRANSACTIONS_IN_ENTRIES.iter_unpack(packed)
 
 
 def places_in(packed: bytes) -> Iterator[Extent]:

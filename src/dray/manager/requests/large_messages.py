@@ -216,23 +216,53 @@ def handle_large_list(context: Context, session: Session, request_id: int, head:
     queue = context.state.queues.numbered(head.queue)
     if not 1 <= head.max_messages <= BATCH_MESSAGES_MAX:
         raise Misuse(f"max_messages must be 1 to {BATCH_MESSAGES_MAX}, not {head.max_messages}")
-    entries: list[LargeEntry] = []
+    found: list[Assembly] = []
     total = 0
     for assembly in queue.parts:
         if assembly.first <= head.after:
             continue
         if (assembly.held and not head.held) or not assembly.decided:
             break
-        if len(entries) == head.max_messages:
+        if len(found) == head.max_messages:
             break
-        if entries and head.max_bytes and total + assembly.size > head.max_bytes:
+        if found and head.max_bytes and total + assembly.size > head.max_bytes:
             break
         total += assembly.size
-        entries.append(_listed(assembly))
+        found.append(assembly)
+    sizes = _transaction_sizes(context, queue, {each.transaction for each in found})
+    entries = [_listed(each, sizes.get(each.transaction, 0)) for each in found]
     context.answer(session, request_id, LargeListed(entries))
 
 
-def _listed(assembly: Assembly) -> LargeEntry:
+def _transaction_sizes(
+    context: Context, queue: StoredQueue, transactions: set[int]
+) -> dict[int, int]:
+    """How many large messages these transactions have here, of those that are here from the first.
+
+    A transaction of which more may come is left out.
+    """
+    routes = context.state.arrival_routes
+    sizes: dict[int, int] = {}
+    for assembly in queue.parts:
+        transaction = assembly.transaction
+        if transaction not in transactions:
+            continue
+        if transaction in sizes:
+            sizes[transaction] += bool(sizes[transaction])
+            continue
+        entry = _entry_at(queue, assembly.first)
+        begins = entry is not None and unpack(entry).ordinal == 1
+        sizes[transaction] = int(begins and routes.going(assembly.route) != transaction)
+    return sizes
+
+
+def _entry_at(queue: StoredQueue, position: int) -> bytes | None:
+    """The entry at a position, available or held."""
+    held = queue.index.held(position)
+    return queue.index.find(position) if held is None else held[0]
+
+
+def _listed(assembly: Assembly, transaction_size: int) -> LargeEntry:
     missing = assembly.missing()
     return LargeEntry(
         assembly.first,
@@ -242,6 +272,7 @@ def _listed(assembly: Assembly) -> LargeEntry:
         assembly.count or len(assembly.fragments),
         assembly.size,
         list(missing),
+        transaction_size,
     )
 
 

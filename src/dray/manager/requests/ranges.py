@@ -2,31 +2,48 @@
 
 Nothing is taken. A reader plans only up to the first message that a transaction holds, since that
 one may come back; what it has planned it reads also if a transaction has taken it meanwhile.
+
+A range with limits ends where all transactions are closed, so that a reader tears none: at the last
+such position within the limits, else at the first one within four times the limits. If there is
+none, the range ends at the limits; nothing is held back.
 """
 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import islice, takewhile
-from typing import NamedTuple
+from itertools import accumulate, chain, islice, takewhile
+from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import Misuse
 from dray.manager.change.quarantine import refuse_damaged
 from dray.manager.context import Context
-from dray.manager.disk.envelopes import bodies_in, envelopes_in
+from dray.manager.disk.envelopes import bodies_in
 from dray.manager.queue.index import (
     ENTRY_BYTES,
+    ORDINAL_BITS,
+    ORDINAL_MAX,
+    fields_in,
     lengths_in,
     lookup_id_of,
+    marks_of,
     place_in,
     positions_in,
+    transactions_in,
 )
 from dray.manager.queue.queues import StoredQueue
 from dray.manager.requests.receiving import within_frame
 from dray.manager.session import Session
-from dray.model.limits import BATCH_MESSAGES_MAX, RANGE_PIECES_MAX, RANGE_RUNS_MAX
+from dray.model.limits import (
+    BATCH_MESSAGES_MAX,
+    RANGE_LIMITS_TIMES,
+    RANGE_PIECES_MAX,
+    RANGE_RUNS_MAX,
+)
 from dray.wire.frames import (
+    MARK_LAST,
+    RANGE_ROW,
     MeasureRange,
     RangeMeasured,
     RangePiece,
@@ -35,15 +52,51 @@ from dray.wire.frames import (
 )
 from dray.wire.record import HEADER_BYTES, read_header
 
+if TYPE_CHECKING:
+    from dray.large.join import Assembly
+
 _FINE_MESSAGES = 20_000
 """In a shorter queue pieces are cut between any two messages, in a longer one between pages."""
 
 
 class _Step(NamedTuple):
-    """Messages that are measured together: positions, bytes of each."""
+    """Messages that are measured together: positions, bytes of each.
+
+    `closed` says of each whether all transactions are closed behind it.
+    """
 
     positions: list[int]
     sizes: list[int]
+    closed: list[bool]
+
+    def upto(self, count: int) -> _Step:
+        """The first so many of them."""
+        return _Step(self.positions[:count], self.sizes[:count], self.closed[:count])
+
+    def behind(self, count: int) -> _Step:
+        """The others."""
+        return _Step(self.positions[count:], self.sizes[count:], self.closed[count:])
+
+
+class _OpenTransactions:
+    """Transactions that have begun and not ended, by way; at most one is open on each."""
+
+    def __init__(self, context: Context) -> None:
+        """Begin before the first message of a range."""
+        self._routes = context.state.arrival_routes
+        self._open: dict[int, int] = {}
+
+    def behind(self, transaction: int, route: int, *, is_last: bool) -> bool:
+        """Go over one message; whether all are closed behind it."""
+        if is_last or not transaction:
+            self._open.pop(route, None)
+        else:
+            self._open[route] = transaction
+        return not self._open
+
+    def at_end_of_queue(self) -> bool:
+        """Whether all are closed of which no more comes."""
+        return not any(self._routes.going(route) == each for route, each in self._open.items())
 
 
 def handle_measure(context: Context, session: Session, request_id: int, head: MeasureRange) -> None:
@@ -57,7 +110,7 @@ def handle_measure(context: Context, session: Session, request_id: int, head: Me
         first = last = 0
         pieces: list[RangePiece] = []
     elif head.pieces or head.max_messages or head.max_bytes:
-        steps = list(_limited(_steps(queue, head, stop), head.max_messages, head.max_bytes))
+        steps = _limited(_steps(context, queue, head, stop), head.max_messages, head.max_bytes)
         first = steps[0].positions[0] if steps else 0
         last = steps[-1].positions[-1] if steps else 0
         pieces = _joined(steps, max(1, head.pieces))
@@ -93,8 +146,25 @@ def handle_read(context: Context, session: Session, request_id: int, head: ReadR
         heads = [_head_of(context, each) for each in found]
         body = (b"".join(heads),) if heads else ()
         lengths = [len(each) for each in heads]
-    answer = RangeRead(queue.born, envelopes_in(packed), lengths)
+    answer = RangeRead(queue.born, _rows(packed, lengths))
     context.answer(session, request_id, answer, body)
+
+
+def _rows(packed: bytes, given: list[int]) -> bytes:
+    """The rows of packed entries, of whose records so many bytes each are given."""
+    return b"".join(
+        [
+            RANGE_ROW.pack(
+                lookup_id, transaction, sent_us, arrived_us, length, crc, given_bytes,
+                ordinal & ORDINAL_MAX, ordinal >> ORDINAL_BITS, message_class, marks,
+            )
+            for (lookup_id, fields), given_bytes in zip(fields_in(packed), given, strict=True)
+            for (
+                _, _, length, crc, _, transaction, sent_us, arrived_us, _, _, ordinal, marks,
+                message_class, _, _, _,
+            ) in (fields,)
+        ]
+    )  # fmt: skip
 
 
 def _first_held(queue: StoredQueue, after: int, *, large: bool) -> int:
@@ -109,7 +179,7 @@ def _first_held(queue: StoredQueue, after: int, *, large: bool) -> int:
 def _ends(queue: StoredQueue, head: MeasureRange, stop: int) -> tuple[int, int]:
     """The first and the last position that can be read; a page of messages costs one step."""
     if head.large:
-        positions = [step.positions[0] for step in _large_steps(queue, head.after, stop)]
+        positions = [each.first for each in _large_readable(queue, head.after, stop)]
         return (positions[0], positions[-1]) if positions else (0, 0)
     first = last = 0
     for run in queue.index.runs_in_position_order(head.after):
@@ -120,54 +190,119 @@ def _ends(queue: StoredQueue, head: MeasureRange, stop: int) -> tuple[int, int]:
     return first, last
 
 
-def _steps(queue: StoredQueue, head: MeasureRange, stop: int) -> Iterator[_Step]:
-    """What can be read, page by page or one by one."""
+def _steps(context: Context, queue: StoredQueue, head: MeasureRange, stop: int) -> Iterator[_Step]:
+    """Measure readable messages page by page or one by one."""
     if head.large:
-        yield from islice(_large_steps(queue, head.after, stop), RANGE_RUNS_MAX)
+        yield from islice(_large_steps(context, queue, head.after, stop), RANGE_RUNS_MAX)
         return
+    is_limited = bool(head.max_messages or head.max_bytes)
     fine = bool(head.pieces) and queue.index.available_count <= _FINE_MESSAGES
+    opened = _OpenTransactions(context)
+    step = _Step([], [], [])
     for run in islice(queue.index.runs_in_position_order(head.after), RANGE_RUNS_MAX):
-        positions, sizes = list(positions_in(run)), list(lengths_in(run))
-        last = positions[-1]
-        if stop and last > stop:
-            positions = [each for each in positions if each <= stop]
-            sizes = sizes[: len(positions)]
-        if fine:
-            yield from (_Step([at], [size]) for at, size in zip(positions, sizes, strict=True))
-        elif positions:
-            yield _Step(positions, sizes)
-        if stop and last >= stop:
-            return
+        yield from _one_by_one(step) if fine else (step,)
+        positions = list(positions_in(run))
+        closed = [
+            opened.behind(transaction, route, is_last=bool(marks & MARK_LAST))
+            for transaction, route, marks in (transactions_in(run) if is_limited else ())
+        ]
+        step = _Step(positions, list(lengths_in(run)), closed or [True] * len(positions))
+        if stop and positions[-1] >= stop:
+            step = step.upto(bisect_right(positions, stop))
+            break
+    else:
+        if step.closed:
+            step.closed[-1] |= opened.at_end_of_queue()
+    yield from _one_by_one(step) if fine else (step,)
 
 
-def _large_steps(queue: StoredQueue, after: int, stop: int) -> Iterator[_Step]:
+def _one_by_one(step: _Step) -> Iterator[_Step]:
+    return (_Step([at], [size], [closed]) for at, size, closed in zip(*step, strict=True))
+
+
+def _large_steps(context: Context, queue: StoredQueue, after: int, stop: int) -> Iterator[_Step]:
+    opened = _OpenTransactions(context)
+    step = None
+    for assembly in _large_readable(queue, after, stop):
+        if step is not None:
+            yield step
+        closed = opened.behind(
+            assembly.transaction, assembly.route, is_last=_is_last(queue, assembly.last)
+        )
+        step = _Step([assembly.first], [assembly.size], [closed])
+    if step is not None:
+        if step.positions[-1] == max(each.first for each in queue.parts):
+            step.closed[-1] |= opened.at_end_of_queue()
+        yield step
+
+
+def _large_readable(queue: StoredQueue, after: int, stop: int) -> Iterator[Assembly]:
     """The large messages behind a position that are decided, up to the first that is not."""
     for assembly in queue.parts:
         if assembly.first <= after:
             continue
         if assembly.held or not assembly.decided or (stop and assembly.first > stop):
             return
-        yield _Step([assembly.first], [assembly.size])
+        yield assembly
 
 
-def _limited(steps: Iterator[_Step], max_messages: int, max_bytes: int) -> Iterator[_Step]:
-    """The same, as far as the limits allow; the first message in any case."""
+def _is_last(queue: StoredQueue, position: int) -> bool:
+    """Whether the message at a position is the last of its transaction."""
+    entry = queue.index.find(position)
+    return entry is not None and bool(marks_of(entry) & MARK_LAST)
+
+
+def _limited(steps: Iterator[_Step], max_messages: int, max_bytes: int) -> list[_Step]:
+    """Cut to the limits, but not to nothing, and to where all transactions are closed."""
     messages = size = 0
+    within: list[_Step] = []
+    rest: _Step | None = None
     for step in steps:
-        after = messages + len(step.positions), size + sum(step.sizes)
-        if (max_messages and after[0] > max_messages) or (max_bytes and after[1] > max_bytes):
-            count = 0
-            for each in step.sizes:
-                over = bool(max_messages) and messages + 1 > max_messages
-                over |= bool(max_bytes) and size + each > max_bytes
-                if over and messages:
-                    break
-                messages, size, count = messages + 1, size + each, count + 1
-            if count:
-                yield _Step(step.positions[:count], step.sizes[:count])
-            return
-        messages, size = after
-        yield step
+        count = _fitting(step, max_messages, max_bytes, messages=messages, size=size)
+        if count:
+            within.append(step.upto(count))
+            messages, size = messages + count, size + sum(within[-1].sizes)
+        if count < len(step.positions):
+            rest = step.behind(count)
+            break
+    if not within:
+        return []
+    closed = _upto_closed(within)
+    if closed or rest is None:
+        return closed or within
+    further: list[_Step] = []
+    most = RANGE_LIMITS_TIMES * max_messages, RANGE_LIMITS_TIMES * max_bytes
+    for step in chain([rest], steps):
+        count = _fitting(step, *most, messages=messages, size=size)
+        end = next((at for at in range(count) if step.closed[at]), None)
+        if end is not None:
+            return [*within, *further, step.upto(end + 1)]
+        if count < len(step.positions):
+            break
+        further.append(step)
+        messages, size = messages + count, size + sum(step.sizes)
+    return within
+
+
+def _fitting(step: _Step, max_messages: int, max_bytes: int, *, messages: int, size: int) -> int:
+    """How many of a step fit behind what was measured before; at least one if that is nothing."""
+    count = len(step.positions)
+    if max_messages:
+        count = min(count, max(0, max_messages - messages))
+    if max_bytes:
+        sums = accumulate(step.sizes[:count], initial=size)
+        count = sum(1 for each in islice(sums, 1, None) if each <= max_bytes)
+    return count or int(not messages and bool(step.positions))
+
+
+def _upto_closed(steps: list[_Step]) -> list[_Step]:
+    """The same up to the last message behind which all transactions are closed, if there is one."""
+    for index in reversed(range(len(steps))):
+        step = steps[index]
+        for at in reversed(range(len(step.closed))):
+            if step.closed[at]:
+                return [*steps[:index], step.upto(at + 1)]
+    return []
 
 
 def _joined(steps: list[_Step], pieces: int) -> list[RangePiece]:

@@ -85,11 +85,17 @@ def examine(rows: pa.Table, landed: list[bool], reached: Reached) -> Examined:
             reached = reached.with_queue(manager_id, queue, _noted(before, row))
             continue
         seen.add(sequence_id)
-        transaction = _advance(before.transaction, row["transaction_id"])
+        transactions, transaction = _advance(before.transactions, row)
         disorder += bool(fresh) and _out_of_order(fresh[-1], row)
-        after = _noted(before, row)._replace(transaction=transaction)
+        after = _noted(before, row)._replace(transactions=transactions)
         reached = reached.with_queue(manager_id, queue, after)
-        fresh.append({**row, "position_in_transaction": transaction.position})
+        fresh.append(
+            {
+                **row,
+                "position_in_transaction": transaction.position,
+                "transaction_size": transaction.size or None,
+            }
+        )
         holes.extend(_holes(row))
     table = pa.Table.from_pylist(
         [{name: row[name] for name in LANDED.names} for row in fresh], schema=LANDED
@@ -119,12 +125,24 @@ def _ranges(row: dict[str, Any]) -> Iterator[Range]:
     return ((first, last) for first, last in row["lookup_ranges"])
 
 
-def _advance(reached: TransactionReached, transaction_id: str | None) -> TransactionReached:
+def _advance(
+    reached: tuple[TransactionReached, ...], row: dict[str, Any]
+) -> tuple[tuple[TransactionReached, ...], TransactionReached]:
+    """The open transactions behind a row, one of a source at most, and the row's own one."""
+    transaction_id, size = row["transaction_id"], row["transaction_size"] or 0
     if not transaction_id:
-        return TransactionReached()
-    if reached.transaction_id != transaction_id:
-        return TransactionReached(transaction_id, 1)
-    return TransactionReached(transaction_id, reached.position + 1)
+        return reached, TransactionReached()
+    before = TransactionReached(transaction_id)
+    others = []
+    for each in reached:
+        if each.transaction_id == transaction_id:
+            before = each
+        elif split_id(each.transaction_id)[0] != split_id(transaction_id)[0]:
+            others.append(each)
+    after = TransactionReached(transaction_id, before.position + 1, size or before.size)
+    if after.position != after.size:
+        others.append(after)
+    return tuple(others), after
 
 
 def _out_of_order(before: dict[str, Any], row: dict[str, Any]) -> bool:

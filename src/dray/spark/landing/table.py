@@ -35,22 +35,27 @@ _PATTERN = "landed-*.parquet"
 
 
 class TransactionReached(NamedTuple):
-    """The transaction of the last message landed, and that message's position in it (from 1)."""
+    """The transaction of the last message landed, and that message's position in it (from 1).
+
+    `size` is how many large messages it sent to the queue, 0 if that is not known.
+    """
 
     transaction_id: str = ""
     position: int = 0
+    size: int = 0
 
 
 class QueueReached(NamedTuple):
     """How far landing has come in one queue.
 
     `holed` are sequence ids that the table has as holes and whose other parts may still be there.
+    `transactions` has the last one of each source that is not complete.
     `born` is the birth number of the queue: the rest tells of this birth alone.
     """
 
     progress: LandingProgress = LandingProgress()
     holed: tuple[str, ...] = ()
-    transaction: TransactionReached = TransactionReached()
+    transactions: tuple[TransactionReached, ...] = ()
     born: int = 0
 
 

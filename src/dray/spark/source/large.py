@@ -65,7 +65,7 @@ def describe_large(place: QueuePlace, queue: Queue, entry: LargeEntry) -> dict[s
     """One row of `schema.LARGE`. Raises `MessageNotFound` if it is no longer there."""
     row = _row(place, entry, queue.name)
     if entry.missing:
-        return row | _describe_holed(queue, entry)
+        return row | _describe_holed(place, queue, entry)
     try:
         return row | _describe_whole(queue, entry)
     except Unreadable:
@@ -84,6 +84,7 @@ def _row(place: QueuePlace, entry: LargeEntry, queue: str) -> dict[str, Any]:
         "sequence_id": sequence_id_of(entry),
         "fragment_count": entry.fragment_count,
         "missing": [missing_as_text(each) for each in entry.missing],
+        "transaction_size": entry.transaction_size or None,
     }
 
 
@@ -105,10 +106,10 @@ def _describe_whole(queue: Queue, entry: LargeEntry) -> dict[str, Any]:
     }
 
 
-def _describe_holed(queue: Queue, entry: LargeEntry) -> dict[str, Any]:
+def _describe_holed(place: QueuePlace, queue: Queue, entry: LargeEntry) -> dict[str, Any]:
     """The properties in the first available part; the label only if that is the header."""
-    first = first_message(queue, entry.first_lookup_id - 1)
-    if first is None or first.lookup_id != entry.first_lookup_id:
+    first = first_message(queue, place, entry.first_lookup_id - 1)
+    if first is None or first["lookup_id"] != entry.first_lookup_id:
         raise MessageNotFound(
             f"large message {sequence_id_of(entry)} left queue {queue.name!r} while it was read"
         )
@@ -116,17 +117,17 @@ def _describe_holed(queue: Queue, entry: LargeEntry) -> dict[str, Any]:
     lost = sum(each[1] - each[0] + 1 for each in entry.missing if not isinstance(each, str))
     return {
         "lookup_ranges": [],
-        "label": first.label if has_header else "",
+        "label": first["label"] if has_header else "",
         "size": entry.size,
         "digest": None,
         "digest_kind": None,
         "fragments_present": max(0, entry.fragment_count - lost),
         "app_specific": None,
-        "correlation_id": first.correlation_id if has_header else None,
-        "transaction_id": first.transaction_id,
-        "source": first.source,
-        "sent_time": time_of(first.sent_time),
-        "arrived_time": time_of(first.arrived_time),
+        "correlation_id": first["correlation_id"] if has_header else None,
+        "transaction_id": first["transaction_id"],
+        "source": first["source"],
+        "sent_time": first["sent_time"],
+        "arrived_time": first["arrived_time"],
     }
 
 

@@ -10,29 +10,27 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dray.client.calls.messages import heads_in, messages_in
 from dray.client.calls.requests import ANSWER_GRACE_S
-from dray.model.limits import MIB
+from dray.model.limits import BATCH_MESSAGES_MAX, FRAME_BODY_BYTES_MAX
+from dray.spark.source.columns import MessageColumns
 from dray.wire.frames import MeasureRange, RangeMeasured, RangeRead, ReadRange
 
 if TYPE_CHECKING:
     from dray.client.blocking.queue import Queue
-    from dray.model.message import Message
+    from dray.spark.source.offsets import QueuePlace
 
 logger = logging.getLogger(__name__)
 
-_PAGE_MESSAGES = 1_000
-_PAGE_BYTES = MIB
 _PAUSE_S = 0.3
 
 
 class Page(NamedTuple):
-    """Messages of a range, each with the bytes of its body, and the birth number of their queue."""
+    """Messages of a range, and the birth number of their queue."""
 
     born: int
-    rows: list[tuple[Message, int]]
+    messages: MessageColumns
 
 
 def measure(
@@ -60,25 +58,25 @@ def measure(
 def pages(queue: Queue, after: int, upto: int, *, bodies: bool) -> Iterator[Page]:
     """All messages behind `after`, up to and with `upto`, in pages; the last page is empty."""
     while True:
-        page = _read(queue, after, upto, _PAGE_MESSAGES, bodies=bodies)
+        page = _read(queue, after, upto, BATCH_MESSAGES_MAX, bodies=bodies)
         yield page
-        if not page.rows:
+        if not page.messages:
             return
-        after = page.rows[-1][0].lookup_id or upto
+        after = page.messages.last
         if after >= upto:
             return
 
 
-def first_message(queue: Queue, after: int) -> Message | None:
-    """The first message behind a position, without its body, held by a transaction or not."""
-    rows = _read(queue, after, 0, 1, bodies=False).rows
-    return rows[0][0] if rows else None
+def first_message(queue: Queue, place: QueuePlace, after: int) -> dict[str, Any] | None:
+    """The row of the first message behind a position, without its body, held or not."""
+    messages = _read(queue, after, 0, 1, bodies=False).messages
+    return messages.batch(place).to_pylist()[0] if messages else None
 
 
 def first_after(queue: Queue, position: int) -> int | None:
     """The first position behind `position` with a message."""
-    message = first_message(queue, position)
-    return None if message is None else message.lookup_id
+    messages = _read(queue, position, 0, 1, bodies=False).messages
+    return messages.last if messages else None
 
 
 def is_there(queue: Queue, first_lookup_id: int, patience_s: float) -> bool:
@@ -110,15 +108,10 @@ def warn_of_claim(queue: str, position: int, seconds: float) -> None:
 
 def _read(queue: Queue, after: int, upto: int, max_messages: int, *, bodies: bool) -> Page:
     _, frame = queue.handle.call(
-        lambda number: ReadRange(number, after, upto, max_messages, _PAGE_BYTES, bodies),
+        lambda number: ReadRange(number, after, upto, max_messages, FRAME_BODY_BYTES_MAX, bodies),
         RangeRead,
         wait_s=ANSWER_GRACE_S,
     )
     head = frame.head
     assert isinstance(head, RangeRead)
-    if not head.envelopes:
-        return Page(head.born, [])
-    if bodies:
-        messages = messages_in(head.envelopes, frame.body, queue.name)
-        return Page(head.born, [(each, each.body_size) for each in messages])
-    return Page(head.born, list(heads_in(head.envelopes, head.lengths, frame.body, queue.name)))
+    return Page(head.born, MessageColumns(head, frame.body, whole=bodies))

@@ -26,9 +26,9 @@ from pyspark.sql.streaming.datasource import (
 
 from dray.errors import InvalidConfiguration, MessageNotFound, QueueRecreated, StoreError
 from dray.spark.managers import Managers, patiently
-from dray.spark.schema import LARGE, MESSAGES, batch_of
+from dray.spark.schema import LARGE, batch_of
 from dray.spark.source.catalogue import Catalogue
-from dray.spark.source.large import describe_large, describe_taken, time_of
+from dray.spark.source.large import describe_large, describe_taken
 from dray.spark.source.offsets import (
     Offsets,
     QueuePlace,
@@ -166,33 +166,9 @@ class _Reading:
         queue = managers.raw_queue(place.url, place.queue)
         for page in pages(queue, span.after, span.upto, bodies=self.options.inline):
             # Of an earlier queue nothing is found, which is no empty range.
-            if not self._is_same(place, page.born) or not page.rows:
+            if not self._is_same(place, page.born) or not page.messages:
                 return
-            rows = [
-                {
-                    "manager": place.url,
-                    "manager_id": place.manager_id,
-                    "queue": place.queue,
-                    "queue_born": place.born,
-                    "lookup_id": message.lookup_id,
-                    "id": message.id,
-                    "label": message.label,
-                    "body": bytes(message.body) if self.options.inline else None,
-                    "body_size": body_size,
-                    "priority": message.priority,
-                    "message_class": int(message.message_class),
-                    "first_in_transaction": message.first_in_transaction,
-                    "last_in_transaction": message.last_in_transaction,
-                    "app_specific": message.app_specific,
-                    "correlation_id": message.correlation_id,
-                    "transaction_id": message.transaction_id,
-                    "source": message.source,
-                    "sent_time": time_of(message.sent_time),
-                    "arrived_time": time_of(message.arrived_time),
-                }
-                for message, body_size in page.rows
-            ]
-            yield batch_of(rows, MESSAGES)
+            yield page.messages.batch(place)
 
     def _partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         wanted = [span for span in spans(start, end) if self._is_there(span)]

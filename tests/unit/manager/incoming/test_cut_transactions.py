@@ -122,7 +122,7 @@ def test_the_last_of_a_transaction_expired_at_its_source(net: Net, restart: str)
     receiver = net["c"].session()
     orders = receiver.open("orders")
     # Two have left; the line breaks before they are acknowledged, and the rest expires.
-    carried = _carry_first_data(net)
+    carried = carry_first_data(net)
     assert carried == 2
     with pytest.raises(errors.ReceiveTimeout):
         whole(receiver, orders)
@@ -141,7 +141,7 @@ def test_the_last_of_a_transaction_expired_at_its_source(net: Net, restart: str)
     assert net["a"].store.live_bytes == 0
 
 
-def _carry_first_data(net: Net) -> int:
+def carry_first_data(net: Net) -> int:
     """Carry what is said until messages have arrived; how many."""
     for _ in range(20):
         for host in net.desks:
@@ -188,7 +188,7 @@ def test_a_transaction_cut_short_before_it_was_forwarded_is_told_of_behind_the_h
     orders = receiver.create("orders")
     narrow(net, "a")
     send_and_lose_the_last(net, "a")
-    assert _carry_first_data(net) == 2
+    assert carry_first_data(net) == 2
     net.block("a", "b")
     net.advance(61.0)
     assert receiver.receive(orders, peek=True)[1] == [b"1", b"2"]
@@ -210,7 +210,7 @@ def test_a_transaction_that_is_still_being_forwarded_is_not_cut_short(tmp_path: 
     messages = [Message(body=b"1"), Message(body=b"2", **LATE), Message(body=b"3")]
     send_whole(caller, caller.open(address("c", "orders")), *messages)
     net.block("b", "c")
-    assert _carry_first_data(net) == 2
+    assert carry_first_data(net) == 2
     net.block("a", "b")
     net.unblock("b", "c")
     net.block("b", "c")
@@ -237,7 +237,7 @@ def test_a_large_message_whose_trailer_expired_on_the_way_is_a_hole(net: Net, cr
     trailer = Message(app_specific=-9999, **LATE)
     caller.send(queue, trailer, transaction=transaction, marks=(end,), guarded=False)
     caller.commit(transaction, 3)
-    assert _carry_first_data(net) == 2
+    assert carry_first_data(net) == 2
     with pytest.raises(errors.ReceiveTimeout):
         take_large(receiver, large, receiver.number_for())
     net.block("a", "c")
@@ -257,7 +257,7 @@ def test_of_what_was_coming_into_a_queue_nothing_comes_on_when_it_is_deleted(net
     """Its number is never given again, so nobody else would ever end it."""
     narrow(net, "a")
     send_and_lose_the_last(net, "a")
-    assert _carry_first_data(net) == 2
+    assert carry_first_data(net) == 2
     assert look_into(net["c"].manager).state.arrival_routes.any_going
     net["c"].session().call(frames.DeleteQueue("orders"))
     assert not look_into(net["c"].manager).state.arrival_routes.any_going
@@ -273,7 +273,7 @@ def test_of_whole_transactions_that_are_over_the_one_that_began_first_is_given(
     monkeypatch.setattr(moving, "_LOOKED_AT_MAX", looked_at)
     narrow(net, "a")
     send_and_lose_the_last(net, "a")
-    assert _carry_first_data(net) == 2
+    assert carry_first_data(net) == 2
     net.block("a", "c")
     receiver = net["c"].session()
     orders = receiver.open("orders")

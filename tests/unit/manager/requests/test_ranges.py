@@ -9,10 +9,26 @@ import pytest
 from dray import errors
 from dray.model.message import Message
 from dray.wire import frames
-from dray.wire.frames import MeasureRange, RangeMeasured, RangePiece, RangeRead, ReadRange
+from dray.wire.frames import (
+    RANGE_ROW,
+    MeasureRange,
+    RangeMeasured,
+    RangePiece,
+    RangeRead,
+    ReadRange,
+)
 from dray.wire.record import HEADER_BYTES
 from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.incoming.test_cut_transactions import (
+    carry_first_data,
+    narrow,
+    net,
+    send_whole,
+)
+from tests.unit.manager.net import Net, address
 from tests.unit.manager.requests.test_large_messages import send_large
+
+__all__ = ["net"]
 
 
 def bodies(caller: Caller, queue: int, *sizes: int) -> None:
@@ -31,11 +47,13 @@ def read(caller: Caller, queue: int, after: int = 0, upto: int = 0, **options: o
     found, body = caller.call_whole(ReadRange(queue, after, upto, **options))
     assert isinstance(found, RangeRead)
     records, at = [], 0
-    for length in found.lengths:
-        records.append(body[at : at + length])
-        at += length
+    rows = list(RANGE_ROW.iter_unpack(found.rows))
+    for row in rows:
+        given = row[6]
+        records.append(body[at : at + given])
+        at += given
     assert at == len(body)
-    return [each.lookup_id for each in found.envelopes], records
+    return [row[0] for row in rows], records
 
 
 def size_of(body: int) -> int:
@@ -62,7 +80,8 @@ def test_a_range_ends_where_rows_or_bytes_are_reached_and_has_one_message_in_any
 ) -> None:
     caller = desk.session()
     queue = caller.create("orders")
-    bodies(caller, queue, 10, 20, 30, 400, 50)
+    for size in (10, 20, 30, 400, 50):
+        bodies(caller, queue, size)
 
     def told(**limits: int) -> tuple[int, int, int]:
         (piece,) = measure(caller, queue, **limits).pieces
@@ -76,6 +95,52 @@ def test_a_range_ends_where_rows_or_bytes_are_reached_and_has_one_message_in_any
     assert told(max_bytes=three - 1) == RangePiece(2, 2, three - size_of(30))
     assert told(after=3, max_bytes=10) == RangePiece(4, 1, size_of(400))
     assert told(max_messages=4, upto=2) == RangePiece(2, 2, three - size_of(30))
+
+
+def test_a_range_with_limits_ends_where_all_transactions_are_closed(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    bodies(caller, queue, *[10] * 3)
+    bodies(caller, queue, *[10] * 8)
+    bodies(caller, queue, *[10] * 41)
+    # Within the limits if there is such a position, else behind them, but not too far.
+    assert [measure(caller, queue, max_messages=each).last for each in (1, 2, 3, 10)] == [
+        3,
+        3,
+        3,
+        3,
+    ]
+    assert [measure(caller, queue, 3, max_messages=each).last for each in (2, 7, 8)] == [11, 11, 11]
+    assert measure(caller, queue, 3, max_messages=1).last == 4
+    assert measure(caller, queue, 11, max_messages=11).last == 52
+    assert measure(caller, queue, 11, max_messages=10).last == 21
+    # Behind what was torn, too; and by bytes.
+    assert measure(caller, queue, 21, max_messages=10).last == 52
+    assert measure(caller, queue, max_bytes=size_of(10)).last == 3
+    assert measure(caller, queue, 3, max_bytes=size_of(10)).last == 4
+    # A range that ends at a position of the caller's is not moved.
+    assert measure(caller, queue, 3, upto=7).last == 7
+    assert measure(caller, queue, 3, upto=7, max_messages=20).last == 7
+
+
+def test_a_range_ends_before_a_transaction_of_which_more_comes(net: Net) -> None:
+    narrow(net, "a")
+    here, there = net["c"].session(), net["a"].session()
+    queue = here.open("orders")
+    here.send(queue, Message(body=b"here"))
+    net.block("a", "c")
+    remote = there.open(address("c", "orders"))
+    send_whole(there, remote, *(Message(body=b"%d" % at) for at in range(3)))
+    net.unblock("a", "c")
+    net["a"].advance(31.0)
+    assert carry_first_data(net) == 2
+    here.send(queue, Message(body=b"between"))
+    assert measure(here, queue).last == 4
+    assert measure(here, queue, max_messages=10).last == 1
+    # Nothing is held back where no position is better.
+    assert measure(here, queue, 1, max_messages=10).last == 4
+    net.deliver()
+    assert measure(here, queue, 1, max_messages=1).last == 5
 
 
 @pytest.mark.parametrize("count", [400, 30_000])
@@ -199,6 +264,29 @@ def test_a_large_message_has_left_by_the_position_of_its_header(desk: Desk) -> N
     caller.commit(taking, 0)
     assert measure(caller, queue, large=True).gone == 1
     assert measure(caller, queue).gone == 4
+
+
+def test_large_messages_of_one_transaction_are_measured_and_listed_together(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("files")
+    for messages in (1, 3, 2):
+        transaction = caller.number_for()
+        sends = sum(send_large(caller, queue, 1, transaction) is not None for _ in range(messages))
+        caller.commit(transaction, 3 * sends)
+    assert [measure(caller, queue, large=True, max_messages=each).last for each in (1, 3, 4)] == [
+        1, 1, 10,
+    ]  # fmt: skip
+    assert measure(caller, queue, 1, large=True, max_messages=1).last == 10
+
+    def sizes(after: int = 0) -> list[int]:
+        listed = caller.call(frames.LargeList(queue, after, 100))
+        assert isinstance(listed, frames.LargeListed)
+        return [each.transaction_size for each in listed.entries]
+
+    assert sizes() == [1, 3, 3, 3, 2, 2]
+    assert sizes(4) == [3, 3, 2, 2]
+    caller.call(frames.Settle(queue, 6, 0))
+    assert sizes() == [0, 0, 2, 2]
 
 
 def test_more_pieces_or_messages_than_make_sense_are_refused(desk: Desk) -> None:
