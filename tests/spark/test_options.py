@@ -8,6 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from dray.cli.commands.spark import land as land_command
 from dray.errors import InvalidConfiguration, QueueRecreated
 from dray.spark import BYTES_PER_BATCH, land
+from dray.spark.source.batch import BatchReader
 from dray.spark.source.data_source import DraySource
 from dray.spark.source.offsets import (
     QueueBirth,
@@ -76,6 +77,15 @@ def test_the_defaults_are_those_of_the_documentation():
         (LEAST | {"startingOffsets": "[]"}, "startingOffsets is"),
         (LEAST | {"acceptNewQueue": "maybe"}, "acceptNewQueue is 'maybe'"),
         (LEAST | {"failOnDataLoss": "maybe"}, "failOnDataLoss is 'maybe'"),
+        (LEAST | {"endingOffsets": "earliest"}, "endingOffsets is 'earliest'; it can be latest or"),
+        (LEAST | {"startingTimestamp": "noon"}, "startingTimestamp is 'noon'; it can be millisec"),
+        (LEAST | {"endingTimestamp": "-5"}, "endingTimestamp is '-5'"),
+        (LEAST | {"startingTimestamp": "1", "startingOffsets": "earliest"}, "are both given"),
+        (LEAST | {"endingTimestamp": "1", "endingOffsets": "latest"}, "are both given"),
+        (LEAST | {"maxTriggerDelay": "5m"}, "minOffsetsPerTrigger, which is not given"),
+        (LEAST | {"minOffsetsPerTrigger": "1", "maxTriggerDelay": "5"}, "units ms, s, m, h"),
+        (LEAST | {"minOffsetsPerTrigger": "1", "maxTriggerDelay": "0s"}, "maxTriggerDelay is '0s'"),
+        (LEAST | {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "the lower of the"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused(given, said):
@@ -97,6 +107,7 @@ def test_a_landing_goes_on_over_what_is_gone_and_still_refuses_a_queue_made_anew
     [
         ({"maxOffsetsPerTrigger": "3"}, "maxOffsetsPerTrigger limits a micro-batch"),
         ({"maxbytespertrigger": "3MiB"}, "maxBytesPerTrigger limits a micro-batch"),
+        ({"minOffsetsPerTrigger": "3"}, "minOffsetsPerTrigger limits a micro-batch"),
         ({"startingOffsets": "latest"}, "reads nothing"),
     ],
 )
@@ -106,6 +117,27 @@ def test_an_option_that_does_nothing_in_a_batch_is_refused(given, said):
     assert isinstance(source.streamReader(None), StreamReader)
     with pytest.raises(InvalidConfiguration, match=said):
         source.reader(None)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp"])
+def test_an_option_that_does_nothing_in_a_stream_is_refused(name):
+    source = DraySource(LEAST | {name: "latest" if name.endswith("Offsets") else "1"})
+
+    assert isinstance(source.reader(None), BatchReader)
+    with pytest.raises(InvalidConfiguration, match=f"{name} ends a batch query"):
+        source.streamReader(None)
+
+
+def test_times_are_milliseconds_or_iso_text():
+    def read(text):
+        return read_options(LEAST | {"startingTimestamp": text}).starting_time
+
+    assert read("1795341600000") == 1_795_341_600
+    assert read("2026-11-22T10:00:00Z") == read("2026-11-22T10:00:00") == 1_795_341_600
+    assert read("2026-11-22T11:00:00.500+01:00") == 1_795_341_600.5
+    given = read_options(LEAST | {"minOffsetsPerTrigger": "9", "maxTriggerDelay": "2 m"})
+    assert (given.rows_min, given.trigger_delay_s) == (9, 120)
+    assert read_options(LEAST | {"minOffsetsPerTrigger": "9"}).trigger_delay_s == 900
 
 
 @pytest.mark.parametrize("out", ["s3://bucket/x", "file:///tmp/x", "HDFS://name/x", "s3:/bucket/x"])

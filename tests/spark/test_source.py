@@ -11,10 +11,11 @@ import pytest
 import dray
 from dray.errors import InvalidConfiguration, QueueNotFound, QueueRecreated, StoreError
 from dray.spark.failure import plainly
+from dray.spark.source.batch import BatchReader
 from dray.spark.source.catalogue import Catalogue
 from dray.spark.source.offsets import QueuePlace, QueueSpan, spans
 from dray.spark.source.options import read_options
-from dray.spark.source.reader import BatchReader, StreamReader
+from dray.spark.source.reader import StreamReader
 from dray.wire import frames
 from dray.wire.frames import MeasureRange
 from dray.wire.stream import FrameStream

@@ -6,12 +6,15 @@ breaks in the middle of a payload ends the task, and Spark tries the task again.
 
 from __future__ import annotations
 
+import socket
 import time
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from dray.client.blocking.manager import Manager, connect
-from dray.errors import ConnectionLost
+from dray.errors import ConnectionLost, InvalidConfiguration
 
 if TYPE_CHECKING:
     from dray.client.blocking.queue import Queue
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 30.0
 """Longer than a manager takes to recover; shorter than a person waits without being told."""
 _PAUSE_S = 0.3
+_CREDENTIALS = ("ca", "cert", "key")
 _Result = TypeVar("_Result")
 
 
@@ -34,17 +38,51 @@ def patiently(call: Callable[[], _Result]) -> _Result:
         time.sleep(_PAUSE_S)
 
 
+def read_credentials(path: str | None, url: str) -> dict[str, str]:
+    """The arguments of `dray.connect` for a URL, from a TOML file; names in it are relative to it.
+
+    Raises `InvalidConfiguration`. A URL without TLS takes none.
+    """
+    if path is None or not url.startswith("drays:"):
+        return {}
+    try:
+        given = tomllib.loads(Path(path).read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidConfiguration(
+            f"credentials names {path}, which cannot be read on {socket.gethostname()}: {error};"
+            " the driver and all executors need this TOML file"
+        ) from error
+    for name, value in given.items():
+        if name not in _CREDENTIALS or not isinstance(value, str):
+            raise InvalidConfiguration(
+                f"{path} has {name} = {value!r}; it can have {', '.join(_CREDENTIALS)}, each the"
+                " name of a file"
+            )
+    return {name: str(Path(path).absolute().parent / value) for name, value in given.items()}
+
+
 class Managers:
     """Connections to managers, made when first needed and shared by one task or one planner."""
 
-    def __init__(self) -> None:
-        """Begin without any."""
+    def __init__(self, credentials: str | None = None, *, at_once: bool = False) -> None:
+        """Begin without any. `credentials` names the file that `read_credentials` reads.
+
+        With `at_once`, a manager that has never answered is not waited for.
+        """
+        self._credentials = credentials
+        self._at_once = at_once
+        self._answered: set[str] = set()
         self._by_url: dict[str, Manager] = {}
 
     def at(self, url: str) -> Manager:
         """The manager at a URL."""
         if url not in self._by_url:
-            self._by_url[url] = patiently(lambda: connect(url))
+            with_files = read_credentials(self._credentials, url)
+            if self._at_once and url not in self._answered:
+                self._by_url[url] = connect(url, **with_files)
+            else:
+                self._by_url[url] = patiently(lambda: connect(url, **with_files))
+            self._answered.add(url)
         return self._by_url[url]
 
     def raw_queue(self, url: str, queue: str) -> Queue:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
+import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from dray.errors import InvalidConfiguration, QueueNotFound
+from dray.errors import InvalidConfiguration, QueueNotFound, StoreError
 from dray.model.classes import QueueKind
+from dray.model.names import DEAD_LETTER_QUEUES, SYSTEM_JOURNAL
 from dray.spark.managers import Managers
 from dray.spark.source.large import large_pages
 from dray.spark.source.offsets import (
@@ -18,14 +20,20 @@ from dray.spark.source.offsets import (
     QueuePlace,
     QueueSpan,
     check_birth,
+    gone_in,
+    has_position,
     position_in,
     with_position,
 )
-from dray.spark.source.ranges import measure, warn_of_claim
+from dray.spark.source.ranges import first_message, measure, warn_of_claim
 
 if TYPE_CHECKING:
+    from dray.client.blocking.queue import Queue
+    from dray.model.queue import QueueInfo
     from dray.spark.source.options import Options
     from dray.wire.frames import LargeEntry
+
+logger = logging.getLogger(__name__)
 
 
 class Catalogue:
@@ -34,11 +42,18 @@ class Catalogue:
     def __init__(self, options: Options) -> None:
         """Connect to nothing yet."""
         self._options = options
-        self._managers = Managers()
+        self._managers = Managers(options.credentials, at_once=True)
         self._places: dict[tuple[str, str], QueuePlace] = {}
         self._manager_ids: set[str] = set()
         self._claims: dict[QueueBirth, tuple[int, float]] = {}
         """The first message of each queue that a receiver holds, and since when or last told."""
+        self._gone: dict[QueueBirth, int] = {}
+        """The last position of each queue that a message had left when it was last measured."""
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether any manager has answered so far."""
+        return bool(self._manager_ids)
 
     @property
     def places(self) -> list[QueuePlace]:
@@ -61,11 +76,10 @@ class Catalogue:
             manager = self._managers.at(url)
             manager_id = manager.info().id
             self._manager_ids.add(manager_id)
-            born = {
-                info.name: info.born for info in manager.queues() if info.kind is QueueKind.PRIVATE
-            }
+            queues = manager.queues()
+            born = {info.name: info.born for info in queues}
             for wanted in self._options.queues:
-                for name in _matching(wanted, list(born), url):
+                for name in _matching(wanted, queues, url):
                     found[manager_id, name] = QueuePlace(url, manager_id, name, born[name])
                     fitting[wanted] = True
         for wanted, fits in fitting.items():
@@ -102,7 +116,7 @@ class Catalogue:
         check_birth(place.birth, span.born)
         return place
 
-    def check_managers(self, start: Offsets) -> None:
+    def check_managers(self, start: Offsets, option: str = "startingOffsets") -> None:
         """Raise `InvalidConfiguration` if `start` names a manager that none of the urls has."""
         if not self._places:
             self.refresh()
@@ -110,7 +124,7 @@ class Catalogue:
             if manager_id not in self._manager_ids:
                 urls = ", ".join(self._options.urls)
                 raise InvalidConfiguration(
-                    f"startingOffsets names the queue manager {manager_id}, and none of the urls"
+                    f"{option} names the queue manager {manager_id}, and none of the urls"
                     f" ({urls}) leads to it; correct the id or add its url"
                 )
 
@@ -121,13 +135,48 @@ class Catalogue:
             if offset is not None:
                 check_birth(place.birth, offset["born"])
 
-    def latest(self, start: Offsets) -> Offsets:
-        """How far all queues reach."""
-        end = start
+    def latest(self, start: Offsets, ending: Offsets | None = None) -> Offsets:
+        """How far all queues reach; those that `ending` names not beyond the position there."""
+        end, ends = start, ending or {}
         for place in self.places:
-            upto = self.reach(place, position_in(start, place.birth))
+            last = position_in(ends, place.birth) if has_position(ends, place.birth) else None
+            upto = self.reach(place, position_in(start, place.birth), upto=last)
             end = with_position(end, place.birth, upto)
         return end
+
+    def offsets_at(self, seconds: float) -> Offsets:
+        """The offsets before the first message of each queue that arrived at a time or later.
+
+        Each is found by halving, since messages arrive in the order of their positions. If the
+        manager's clock was set back, it is one of several places where the time is passed.
+        """
+        offsets: Offsets = {}
+        for place in self.places:
+            queue = self._managers.raw_queue(place.url, place.queue)
+
+            def is_reached(
+                after: int, queue: Queue = queue, place: QueuePlace = place
+            ) -> tuple[bool, int]:
+                row = first_message(queue, place, after)
+                if row is None:
+                    return True, 0
+                arrived = row["arrived_time"]
+                return arrived is None or arrived.timestamp() >= seconds, row["lookup_id"]
+
+            offsets = with_position(offsets, place.birth, _halved(is_reached))
+        return offsets
+
+    def count(self, span: QueueSpan) -> int:
+        """How many messages of a range there are."""
+        place = self.place(span)
+        measured = measure(
+            self._managers.raw_queue(place.url, place.queue),
+            span.after,
+            upto=span.upto,
+            pieces=1,
+            large=self._options.content == "large",
+        )
+        return sum(each.messages for each in measured.pieces)
 
     def reach(
         self,
@@ -137,11 +186,15 @@ class Catalogue:
         rows_max: int | None = None,
         bytes_max: int | None = None,
         upto: int | None = None,
+        start: Offsets | None = None,
     ) -> int:
         """How far one queue can be read from a position, within limits and not beyond `upto`.
 
         It ends before the first message that a transaction holds. A single row is given even if it
         is over `bytes_max`. Raises `QueueRecreated` if the queue was made again since it was found.
+
+        With the offsets `start` of a query, this also tells messages that left the queue before the
+        query read them: it raises `StoreError`, or warns.
         """
         if upto is not None and upto <= after:
             return after
@@ -154,6 +207,8 @@ class Catalogue:
             large=self._options.content == "large",
         )
         check_birth(place.birth._replace(born=measured.born), place.born)
+        if start is not None:
+            self._watch_gone(place, start, measured.gone)
         self._watch_claim(place, measured.held)
         return measured.last or after
 
@@ -190,6 +245,34 @@ class Catalogue:
         """Close the connections."""
         self._managers.close()
 
+    def gone(self, birth: QueueBirth) -> int:
+        """The last position that a message had left when `reach` last measured the queue."""
+        return self._gone.get(birth, 0)
+
+    def _watch_gone(self, place: QueuePlace, start: Offsets, gone: int) -> None:
+        """Tell of a message behind the offset that left the queue since the offset was made.
+
+        A query that has read nothing of a queue yet begins with what is there at its first look.
+        """
+        after = position_in(start, place.birth)
+        first = gone if not has_position(start, place.birth) else gone_in(start, place.birth)
+        known = self._gone.get(place.birth, first)
+        if gone <= max(after, known):
+            self._gone[place.birth] = gone
+            return
+        sentence = (
+            f"a message at position {gone} left queue {place.queue!r} of manager"
+            f" {place.manager_id} before the query read it, and the query has read up to position"
+            f" {after}: another consumer took it, or it expired or was purged"
+        )
+        if self._options.fail_on_data_loss:
+            raise StoreError(
+                f"{sentence}; give the queue one reader, or set failOnDataLoss to false to go on"
+                " without such messages"
+            )
+        logger.warning("%s", sentence)
+        self._gone[place.birth] = gone
+
     def _watch_claim(self, place: QueuePlace, held: int) -> None:
         """Warn of a message that a receiver holds for long: nothing behind it can be read."""
         now = time.monotonic()
@@ -202,11 +285,38 @@ class Catalogue:
         self._claims[place.birth] = held, since
 
 
+def _halved(is_reached: Callable[[int], tuple[bool, int]]) -> int:
+    """The lowest position at which `is_reached` holds.
+
+    It also gives the position of the message it looked at, which is early if it does not hold.
+    """
+    low, high = 0, 1
+    while not (found := is_reached(high))[0]:
+        low, high = found[1], 2 * found[1]
+    while low < high:
+        middle = (low + high) // 2
+        reached, position = is_reached(middle)
+        if reached:
+            high = middle
+        else:
+            low = position
+    return high
+
+
 def _is_pattern(wanted: str) -> bool:
     return any(sign in wanted for sign in "*?[")
 
 
-def _matching(wanted: str, names: list[str], url: str) -> list[str]:
+def _matching(wanted: str, queues: list[QueueInfo], url: str) -> list[str]:
+    """The names that an entry of the option `queue` stands for."""
+    if wanted == "deadletter:":
+        return [info.name for info in queues if info.name in DEAD_LETTER_QUEUES]
+    kind = QueueKind.PRIVATE
+    if wanted.startswith("journal:"):
+        owner = wanted.removeprefix("journal:")
+        kind = QueueKind.JOURNAL if owner else QueueKind.SYSTEM
+        wanted = f"{owner};journal" if owner else SYSTEM_JOURNAL
+    names = [info.name for info in queues if info.kind is kind]
     if _is_pattern(wanted):
         return fnmatch.filter(names, wanted)
     found = [name for name in names if name.casefold() == wanted.casefold()]

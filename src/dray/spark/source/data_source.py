@@ -6,8 +6,15 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from dray.spark.schema import schema_for, spark_schema
-from dray.spark.source.options import Options, check_for_batch, read_options
-from dray.spark.source.reader import BatchReader, StreamReader
+from dray.spark.source.batch import BatchReader, FilteringReader
+from dray.spark.source.filters import is_asked_for_filters
+from dray.spark.source.options import (
+    Options,
+    check_for_batch,
+    check_for_stream,
+    read_options,
+)
+from dray.spark.source.reader import StreamReader
 
 
 class DraySource(DataSource):
@@ -25,10 +32,12 @@ class DraySource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
         check_for_batch(self.options)
-        return BatchReader(self._read_options())
+        kind = FilteringReader if is_asked_for_filters() else BatchReader
+        return kind(self._read_options())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream`."""
+        check_for_stream(self.options)
         return StreamReader(self._read_options())
 
     def _read_options(self) -> Options:

@@ -9,6 +9,9 @@ large messages are listed in the order in which they began. A queue that is not 
 read from. A position belongs to one birth of a queue: if the queue was deleted and made again, the
 birth numbers differ, and the position says nothing of the new queue.
 
+If a message behind the lookup id had left the queue when the offset was made, the offset also has
+`"gone"`, the last such position. A message that leaves later is then noticed.
+
 Spark accepts offsets that go backwards without a word, so that is watched here.
 """
 
@@ -20,7 +23,7 @@ from typing import Any, NamedTuple
 from dray.errors import QueueRecreated
 
 Offsets = dict[str, dict[str, dict[str, int]]]
-_PARTS = ("born", "lookup_id")
+_PARTS = {"born", "lookup_id"}
 
 
 class QueueBirth(NamedTuple):
@@ -67,7 +70,7 @@ def check_offsets(value: Any) -> Offsets:
                 raise ValueError(  # noqa: TRY004 - see above
                     f"the offset of {queue!r} is {offset!r}, without the birth number of the queue"
                 )
-            if not isinstance(offset, dict) or sorted(offset) != sorted(_PARTS):
+            if not isinstance(offset, dict) or not _PARTS <= set(offset) <= _PARTS | {"gone"}:
                 raise ValueError(f"the offset of {queue!r} is {offset!r}")
             for part in offset.values():
                 if not isinstance(part, int) or isinstance(part, bool) or part < 0:
@@ -81,10 +84,26 @@ def position_in(offsets: Offsets, birth: QueueBirth) -> int:
     return offset["lookup_id"] if offset is not None and offset["born"] == birth.born else 0
 
 
-def with_position(offsets: Offsets, birth: QueueBirth, position: int) -> Offsets:
-    """The same offsets with one birth of a queue at `position`."""
+def has_position(offsets: Offsets, birth: QueueBirth) -> bool:
+    """Whether offsets name one birth of a queue."""
+    offset = offsets.get(birth.manager_id, {}).get(birth.queue)
+    return offset is not None and offset["born"] == birth.born
+
+
+def gone_in(offsets: Offsets, birth: QueueBirth) -> int:
+    """The last position that a message had left when an offset was made."""
+    if not has_position(offsets, birth):
+        return 0
+    offset = offsets[birth.manager_id][birth.queue]
+    return offset.get("gone", offset["lookup_id"])
+
+
+def with_position(offsets: Offsets, birth: QueueBirth, position: int, gone: int = 0) -> Offsets:
+    """The same offsets with one birth of a queue at `position`, and `gone` if it is behind it."""
     manager_id, queue, born = birth
     offset = {"born": born, "lookup_id": position}
+    if gone > position:
+        offset["gone"] = gone
     return {**offsets, manager_id: {**offsets.get(manager_id, {}), queue: offset}}
 
 

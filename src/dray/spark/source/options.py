@@ -1,14 +1,22 @@
 """The options of `format("dray")`, read and checked once.
 
     url                    managers, comma-separated
-    queue                  names or patterns (`orders*`), comma-separated
+    queue                  names or patterns (`orders*`), comma-separated; also `journal:orders`,
+                           `journal:` and `deadletter:`
+    credentials            a TOML file with ca, cert and key for urls that begin with drays://
     content                messages | large
     bodies                 inline | reference (of messages; large ones are always references)
     startingOffsets        earliest | latest | offsets, see `offsets.py`; new queries only
+    endingOffsets          latest | offsets; batch queries only
+    startingTimestamp      instead of startingOffsets: from the first message that arrived then
+    endingTimestamp        instead of endingOffsets: up to the last message that arrived before
+    minOffsetsPerTrigger   rows that a micro-batch waits for, for maxTriggerDelay at most
+    maxTriggerDelay        how long, as 90s, 15m or 2h
     maxOffsetsPerTrigger   rows of one micro-batch at most
     maxBytesPerTrigger     payload bytes of one micro-batch at most (one row may be more by itself)
     minPartitions          into how many tasks a micro-batch is divided, where it has that many rows
-    failOnDataLoss         whether offsets that the queues no longer know end the query
+    failOnDataLoss         whether the query ends if a queue is gone, or if a message left a queue
+                           before the query read it
     acceptNewQueue         whether a queue that was made again is read from its first position; by
                            default only with failOnDataLoss=false
     claimTimeout           after how many seconds the query warns of a message that a receiver
@@ -22,7 +30,9 @@ Spark hands over the keys in any case: they compare without regard to it, as in 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from dray.errors import InvalidConfiguration
@@ -32,23 +42,40 @@ from dray.spark.source.offsets import Offsets, check_offsets
 CONTENTS = ("messages", "large")
 BODIES = ("inline", "reference")
 PARTITIONS_DEFAULT = 4
+TRIGGER_DELAY_S = 900.0
+"""Fifteen minutes, as in Spark's source for Kafka."""
 CLAIM_TIMEOUT_S = 60.0
 """A receiver that takes longer for one message is worth a look."""
+_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+_DURATION = re.compile(r"([1-9][0-9]*) ?(ms|s|m|h)")
+_LIMITS = (
+    "minOffsetsPerTrigger", "maxTriggerDelay", "maxOffsetsPerTrigger", "maxBytesPerTrigger",
+)  # fmt: skip
 _KNOWN = (
-    "url", "queue", "content", "bodies", "startingOffsets", "maxOffsetsPerTrigger",
-    "maxBytesPerTrigger", "minPartitions", "failOnDataLoss", "acceptNewQueue", "claimTimeout",
-    "markTaken", "path",
+    "url", "queue", "credentials", "content", "bodies", "startingOffsets", "endingOffsets",
+    "startingTimestamp", "endingTimestamp", "minOffsetsPerTrigger", "maxTriggerDelay",
+    "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss",
+    "acceptNewQueue", "claimTimeout", "markTaken", "path",
 )  # fmt: skip
 
 
 class Options(NamedTuple):
-    """Options of a reader. `starting` is "earliest", "latest" or offsets."""
+    """Options of a reader.
+
+    `starting` is "earliest", "latest" or offsets, `ending` is "latest" or offsets. The times are
+    seconds since the epoch; where one is given, it counts instead of the offsets.
+    """
 
     urls: tuple[str, ...]
     queues: tuple[str, ...]
     content: str = "messages"
     inline: bool = True
     starting: str | Offsets = "earliest"
+    ending: str | Offsets = "latest"
+    starting_time: float | None = None
+    ending_time: float | None = None
+    rows_min: int | None = None
+    trigger_delay_s: float = TRIGGER_DELAY_S
     rows_max: int | None = None
     bytes_max: int | None = None
     partitions: int = PARTITIONS_DEFAULT
@@ -56,6 +83,7 @@ class Options(NamedTuple):
     accept_new_queue: bool = False
     claim_timeout_s: float = CLAIM_TIMEOUT_S
     mark_taken: bool = False
+    credentials: str | None = None
 
 
 def read_options(given: Mapping[str, str]) -> Options:
@@ -70,12 +98,18 @@ def read_options(given: Mapping[str, str]) -> Options:
     accept_new_queue = _choice(by_key, "acceptNewQueue", ("false", "true")) == "true"
     if "acceptnewqueue" not in by_key:
         accept_new_queue = not fail_on_data_loss
+    _refuse_contradictions(by_key)
     return Options(
         urls=_names(by_key, "url"),
         queues=_names(by_key, "queue"),
         content=_choice(by_key, "content", CONTENTS),
         inline=_choice(by_key, "bodies", BODIES) == "inline",
-        starting=_starting(by_key.get("startingoffsets", "earliest")),
+        starting=_offsets(by_key, "startingOffsets", ("earliest", "latest")),
+        ending=_offsets(by_key, "endingOffsets", ("latest",)),
+        starting_time=_time(by_key, "startingTimestamp"),
+        ending_time=_time(by_key, "endingTimestamp"),
+        rows_min=_number(by_key, "minOffsetsPerTrigger"),
+        trigger_delay_s=_duration(by_key, "maxTriggerDelay") or TRIGGER_DELAY_S,
         rows_max=_number(by_key, "maxOffsetsPerTrigger"),
         bytes_max=_size(by_key, "maxBytesPerTrigger"),
         partitions=_number(by_key, "minPartitions") or PARTITIONS_DEFAULT,
@@ -83,13 +117,14 @@ def read_options(given: Mapping[str, str]) -> Options:
         accept_new_queue=accept_new_queue,
         claim_timeout_s=_number(by_key, "claimTimeout") or CLAIM_TIMEOUT_S,
         mark_taken=_choice(by_key, "markTaken", ("false", "true")) == "true",
+        credentials=by_key.get("credentials"),
     )
 
 
 def check_for_batch(given: Mapping[str, str]) -> None:
     """Refuse options that do nothing in a batch query; raises `InvalidConfiguration`."""
     by_key = {key.lower(): value for key, value in given.items()}
-    for name in ("maxOffsetsPerTrigger", "maxBytesPerTrigger"):
+    for name in _LIMITS:
         if name.lower() in by_key:
             raise InvalidConfiguration(
                 f"{name} limits a micro-batch, and spark.read has none; leave it out or use"
@@ -99,6 +134,36 @@ def check_for_batch(given: Mapping[str, str]) -> None:
         raise InvalidConfiguration(
             "startingOffsets is 'latest': a batch query that begins behind the last message reads"
             " nothing; leave it out, give offsets, or use spark.readStream"
+        )
+
+
+def check_for_stream(given: Mapping[str, str]) -> None:
+    """Refuse options that do nothing in a stream; raises `InvalidConfiguration`."""
+    by_key = {key.lower() for key in given}
+    for name in ("endingOffsets", "endingTimestamp"):
+        if name.lower() in by_key:
+            raise InvalidConfiguration(
+                f"{name} ends a batch query, and a stream has no end; leave it out and use"
+                " trigger(availableNow=True), or use spark.read"
+            )
+
+
+def _refuse_contradictions(options: Mapping[str, str]) -> None:
+    for name in ("starting", "ending"):
+        if f"{name}offsets" in options and f"{name}timestamp" in options:
+            raise InvalidConfiguration(
+                f"{name}Offsets and {name}Timestamp are both given; leave one of them out"
+            )
+    least, most = (_number(options, f"{each}OffsetsPerTrigger") for each in ("min", "max"))
+    if least is None and "maxtriggerdelay" in options:
+        raise InvalidConfiguration(
+            "maxTriggerDelay says how long a micro-batch waits for minOffsetsPerTrigger, which is"
+            " not given; add it or leave both out"
+        )
+    if least is not None and most is not None and least > most:
+        raise InvalidConfiguration(
+            f"minOffsetsPerTrigger is {least} and maxOffsetsPerTrigger is {most}; make the first"
+            " one the lower of the two"
         )
 
 
@@ -135,13 +200,44 @@ def _size(options: Mapping[str, str], name: str) -> int | None:
     return size
 
 
-def _starting(text: str) -> str | Offsets:
-    if text in ("earliest", "latest"):
+def _time(options: Mapping[str, str], name: str) -> float | None:
+    """Seconds since the epoch, of milliseconds as in Spark's source for Kafka, or of ISO text."""
+    text = options.get(name.lower())
+    if text is None:
+        return None
+    if text.isascii() and text.isdecimal():
+        return int(text) / 1000
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidConfiguration(
+            f"{name} is {text!r}; it can be milliseconds since the epoch, or ISO text such as"
+            " 2026-11-22T10:00:00Z"
+        ) from error
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+
+
+def _duration(options: Mapping[str, str], name: str) -> float | None:
+    text = options.get(name.lower())
+    if text is None:
+        return None
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise InvalidConfiguration(
+            f"{name} is {text!r}; it must be a whole number with one of the units"
+            f" {', '.join(_UNITS_S)}, such as 15m"
+        )
+    return int(found[1]) * _UNITS_S[found[2]]
+
+
+def _offsets(options: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | Offsets:
+    text = options.get(name.lower(), words[0])
+    if text in words:
         return text
     try:
         return check_offsets(json.loads(text))
     except ValueError as error:
         raise InvalidConfiguration(
-            f'startingOffsets is {text!r}; it can be earliest, latest or {{"<manager id>":'
+            f'{name} is {text!r}; it can be {", ".join(words)} or {{"<manager id>":'
             ' {"<queue>": {"born": <QueueInfo.born>, "lookup_id": <lookup id>}}}'
         ) from error

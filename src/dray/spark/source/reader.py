@@ -11,16 +11,18 @@ their queue, and an executor asks for the birth number behind each read, before 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -46,6 +48,7 @@ from dray.spark.source.ranges import is_there, pages
 from dray.wire.frames import LargeEntry
 
 _ROWS_AT_ONCE = 256
+_Result = TypeVar("_Result")
 
 
 class LargePartition(InputPartition):
@@ -72,7 +75,7 @@ class Limits(NamedTuple):
     bytes: int | None = None
 
 
-class _Reading:
+class Reading:
     """Shared by batch and stream readers. It goes to the executors, without its connections."""
 
     def __init__(self, options: Options) -> None:
@@ -90,6 +93,14 @@ class _Reading:
             self._catalogue = Catalogue(self.options)
         return self._catalogue
 
+    def ask(self, call: Callable[[], _Result]) -> _Result:
+        """Ask managers; one that has answered before is waited for if it does not answer now."""
+        return patiently(call) if self.catalogue.has_answered else call()
+
+    def wanted_spans(self, start: Offsets, end: Offsets) -> Iterator[QueueSpan]:
+        """The ranges to read."""
+        return spans(start, end)
+
     def check_nothing_lost(self, start: Offsets) -> None:
         """Raise an error if a queue that `start` names is gone, or another one of the name."""
         if not self.options.accept_new_queue:
@@ -105,7 +116,7 @@ class _Reading:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition, on an executor."""
-        managers = Managers()
+        managers = Managers(self.options.credentials)
         try:
             if isinstance(partition, LargePartition):
                 yield from self._read_large(managers, partition)
@@ -170,8 +181,9 @@ class _Reading:
                 return
             yield page.messages.batch(place)
 
-    def _partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        wanted = [span for span in spans(start, end) if self._is_there(span)]
+    def tasks(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """The partitions between two offsets."""
+        wanted = [span for span in self.wanted_spans(start, end) if self._is_there(span)]
         if self.options.content == "large":
             return self._large_partitions(wanted)
         return [
@@ -208,29 +220,36 @@ class _Reading:
         return [LargePartition(task) for task in tasks if task]
 
 
-class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on and on, from offset to offset."""
 
     def __init__(self, options: Options) -> None:
         """Begin without a target."""
         super().__init__(options)
         self._target: Offsets | None = None
+        self._reached: Offsets = {}
+        self._last_batch_at = time.monotonic()
 
     def initialOffset(self) -> Offsets:
         """Where a query begins that has no checkpoint."""
+        since = self.options.starting_time
+        if since is not None:
+            return self.ask(lambda: self.catalogue.offsets_at(since))
         match self.options.starting:
             case "earliest":
                 return {}
             case "latest":
-                return patiently(lambda: self.catalogue.latest({}))
+                return self.ask(lambda: self.catalogue.latest({}))
             case str(other):
                 raise AssertionError(other)
             case offsets:
-                patiently(lambda: self.catalogue.check_managers(offsets))
+                self.ask(lambda: self.catalogue.check_managers(offsets))
                 return offsets
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The read limits. Spark has no limit of both kinds; `latestOffset` applies both."""
+        if self.options.rows_min is not None:
+            return ReadMinRows(self.options.rows_min)
         if self.options.rows_max is not None:
             return ReadMaxRows(self.options.rows_max)
         if self.options.bytes_max is not None:
@@ -242,11 +261,26 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         _check_form(start)
         limits = _limits(limit, self.options)
         try:
-            return patiently(lambda: self._next(start, limits))
+            end = self.ask(lambda: self._next(start, limits))
         except QueueRecreated:
             self.catalogue.forget()
             # Refuses it in the words of the query, or begins the new queue where that is wanted.
-            return patiently(lambda: self._next(start, limits))
+            end = self.ask(lambda: self._next(start, limits))
+        if not isinstance(limit, ReadAllAvailable) and self._is_too_little(start, end):
+            return start
+        if end != start:
+            self._last_batch_at = time.monotonic()
+        self._reached = end
+        return end
+
+    def _is_too_little(self, start: Offsets, end: Offsets) -> bool:
+        """Whether a micro-batch waits for more rows; with a target no more would ever come."""
+        least = self.options.rows_min
+        if least is None or self._target is not None:
+            return False
+        if time.monotonic() - self._last_batch_at >= self.options.trigger_delay_s:
+            return False
+        return self.ask(lambda: sum(map(self.catalogue.count, spans(start, end)))) < least
 
     def _next(self, start: Offsets, limits: Limits) -> Offsets:
         self.catalogue.refresh()
@@ -262,25 +296,28 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
                 rows_max=_share(limits.rows, len(places)),
                 bytes_max=_share(limits.bytes, len(places)),
                 upto=target,
+                start=start,
             )
             if upto > after:
-                end = with_position(end, place.birth, upto)
+                end = with_position(end, place.birth, upto, self.catalogue.gone(place.birth))
         assert not went_back(start, end)
         return end
 
     def reportLatestOffset(self) -> Offsets | None:
-        """How far the queues reach costs a walk through them, so it is not told."""
-        return None
+        """How far the queues can be read now, so that the progress of a query shows its lag."""
+        if self.options.rows_max is None and self.options.bytes_max is None:
+            return self._reached
+        return self.ask(lambda: self.catalogue.latest(self._reached))
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember how far the queues reach now; nothing behind that is read in this run."""
-        self._target = patiently(lambda: self.catalogue.latest({}))
+        self._target = self.ask(lambda: self.catalogue.latest({}))
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """The tasks of one micro-batch."""
         _check_form(start)
         _check_form(end)
-        return patiently(lambda: self._partitions(start, end))
+        return self.ask(lambda: self.tasks(start, end))
 
     def commit(self, end: Offsets) -> None:
         """Spark has put this in its log. It comes late or never, so nothing is done upon it."""
@@ -289,23 +326,6 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """Close the planner's connections."""
         if self._catalogue is not None:
             self._catalogue.close()
-
-
-class BatchReader(_Reading, DataSourceReader):
-    """Reads what is there now, once."""
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """The tasks."""
-        start = self.options.starting if isinstance(self.options.starting, dict) else {}
-        try:
-            patiently(lambda: self._check_start(start))
-            return patiently(lambda: self._partitions(start, self.catalogue.latest(start)))
-        finally:
-            self.catalogue.close()
-
-    def _check_start(self, start: Offsets) -> None:
-        self.catalogue.check_managers(start)
-        self.check_nothing_lost(start)
 
 
 def _check_form(offsets: Offsets) -> None:

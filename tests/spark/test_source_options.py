@@ -1,0 +1,351 @@
+"""Options that users of Spark's source for Kafka look for: ends, times, limits, loss, filters."""
+
+from __future__ import annotations
+
+import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+import trustme
+from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNull, LessThanOrEqual
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
+
+import dray
+from dray.errors import ConnectionLost, InvalidConfiguration, StoreError
+from dray.spark.managers import read_credentials
+from dray.spark.source.batch import BatchReader, FilteringReader
+from dray.spark.source.filters import EVERYTHING
+from dray.spark.source.offsets import QueueSpan, check_offsets
+from dray.spark.source.options import read_options
+from dray.spark.source.reader import StreamReader
+
+in_spark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture
+def url():
+    """An address that nobody uses."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return f"dray://127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture
+def manager(url, tmp_path):
+    """A queue manager in this process, which starts sooner than a daemon."""
+    with dray.open(tmp_path / "manager", listen=url.removeprefix("dray://")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def orders(manager):
+    """A queue with ten messages, each a transaction of its own."""
+    queue = manager.create_queue("orders", journal=True)
+    for number in range(10):
+        queue.send(b"x", label=f"{number}")
+    return queue
+
+
+@pytest.fixture
+def options(url):
+    """Options of a query over "orders", or of whatever is given."""
+
+    def make(**given):
+        least = {"url": url, "queue": "orders", "minPartitions": "1"}
+        return read_options(least | given)
+
+    return make
+
+
+@pytest.fixture
+def stream(options):
+    """Make the planner of a stream."""
+    made = []
+
+    def plan(**given):
+        made.append(StreamReader(options(**given)))
+        return made[-1]
+
+    yield plan
+    for each in made:
+        each.stop()
+
+
+def next_of(reader, start):
+    return reader.latestOffset(start, reader.getDefaultReadLimit())
+
+
+def labels(reader, *between):
+    """The labels that a micro-batch, or a batch query, reads."""
+    return [
+        label
+        for task in reader.partitions(*between)
+        for batch in reader.read(task)
+        for label in batch.column("label").to_pylist()
+    ]
+
+
+def offsets_of(manager, queue, lookup_id):
+    offset = {"born": queue.info().born, "lookup_id": lookup_id}
+    return json.dumps({manager.info().id: {"orders": offset}})
+
+
+def numbers(start, stop):
+    return [f"{number}" for number in range(start, stop)]
+
+
+def test_a_batch_ends_at_its_ending_offsets(options, manager, orders):
+    given = {
+        "startingOffsets": offsets_of(manager, orders, 2),
+        "endingOffsets": offsets_of(manager, orders, 7),
+    }
+    assert labels(BatchReader(options(**given))) == numbers(2, 7)
+    assert labels(BatchReader(options(endingOffsets="latest"))) == numbers(0, 10)
+    starting, ending = given.values()
+    backwards = BatchReader(options(startingOffsets=ending, endingOffsets=starting))
+    with pytest.raises(InvalidConfiguration, match="from 7 to 2; correct endingOffsets"):
+        backwards.partitions()
+    stranger = json.dumps({"f" * 32: {"orders": {"born": 1, "lookup_id": 1}}})
+    elsewhere = BatchReader(options(endingOffsets=stranger))
+    with pytest.raises(InvalidConfiguration, match="endingOffsets names the queue manager"):
+        elsewhere.partitions()
+
+
+def test_a_query_begins_and_ends_at_times_of_arrival(options, stream, manager, orders):
+    arrived = [orders.peek_by_lookup_id(each).arrived_time for each in (6, 10)]
+    at = f"{int(arrived[0] * 1000)}"
+    as_text = datetime.fromtimestamp(arrived[0], UTC).isoformat()
+
+    assert labels(BatchReader(options(startingTimestamp=as_text))) == numbers(5, 10)
+    assert labels(BatchReader(options(endingTimestamp=as_text))) == numbers(0, 5)
+    # Whole milliseconds are at most as late as the message.
+    assert labels(BatchReader(options(startingTimestamp=at)))[-5:] == numbers(5, 10)
+    late = f"{int(arrived[1] * 1000) + 100_000}"
+    assert labels(BatchReader(options(startingTimestamp=late))) == []
+    reader = stream(startingTimestamp=as_text)
+    start = reader.initialOffset()
+    assert start == json.loads(offsets_of(manager, orders, 5))
+    assert labels(reader, start, next_of(reader, start)) == numbers(5, 10)
+
+
+def test_times_are_found_in_a_queue_whose_positions_have_gaps(options, orders):
+    arrived = orders.peek_by_lookup_id(8).arrived_time
+    for gone in (1, 2, 3, 6, 9):
+        orders.receive_by_lookup_id(gone)
+    as_text = datetime.fromtimestamp(arrived, UTC).isoformat()
+    assert labels(BatchReader(options(startingTimestamp=as_text))) == ["7", "9"]
+    assert labels(BatchReader(options(endingTimestamp=as_text))) == ["3", "4", "6"]
+
+
+def test_a_micro_batch_waits_for_its_least_number_of_rows(stream, manager, orders):
+    reader = stream(minOffsetsPerTrigger="12", maxOffsetsPerTrigger="20")
+    assert reader.getDefaultReadLimit() == ReadMinRows(12)
+    assert next_of(reader, {}) == {}
+    orders.send_many([b"x"] * 2)
+    end = next_of(reader, {})
+    assert end == json.loads(offsets_of(manager, orders, 12))
+    orders.send(b"x")
+    assert next_of(reader, end) == end
+    # A query that reads everything once, or what is there, would wait for ever.
+    assert reader.latestOffset(end, ReadAllAvailable()) != end
+    reader.prepareForTriggerAvailableNow()
+    assert next_of(reader, end) == json.loads(offsets_of(manager, orders, 13))
+
+
+def test_a_micro_batch_waits_no_longer_than_its_greatest_delay(stream, manager, orders):
+    reader = stream(minOffsetsPerTrigger="12", maxTriggerDelay="1ms")
+    assert next_of(reader, {}) == json.loads(offsets_of(manager, orders, 10))
+
+
+def test_the_latest_offset_is_reported_beside_that_of_the_micro_batch(stream, manager, orders):
+    for reader in (stream(maxOffsetsPerTrigger="3"), stream()):
+        next_of(reader, {})
+        assert reader.reportLatestOffset() == json.loads(offsets_of(manager, orders, 10))
+
+
+def test_a_message_that_somebody_settled_between_two_batches_is_told(stream, orders, caplog):
+    strict = stream(maxOffsetsPerTrigger="2")
+    first = next_of(strict, {})
+    assert labels(strict, {}, first) == ["0", "1"]
+    # The query itself settles what it has read.
+    orders.settle(upto=2)
+    assert next_of(strict, first) != first
+    orders.receive_by_lookup_id(4)
+
+    for reader in (strict, stream(maxOffsetsPerTrigger="2")):
+        with pytest.raises(StoreError, match=r"at position 4 left queue 'orders'.*failOnDataLoss"):
+            next_of(reader, first)
+    lenient = stream(maxOffsetsPerTrigger="2", failOnDataLoss="false")
+    second = next_of(lenient, first)
+    assert labels(lenient, first, second) == ["2", "4"]
+    assert caplog.text.count("a message at position 4 left queue 'orders'") == 1
+    assert next_of(lenient, second) != second
+    assert caplog.text.count("left queue 'orders'") == 1
+
+
+def test_a_message_that_had_left_before_the_query_began_is_not_missed(stream, orders):
+    orders.receive_by_lookup_id(7)
+    reader = stream(maxOffsetsPerTrigger="2")
+    first = next_of(reader, {})
+    assert check_offsets(first) == first
+    # Also by a planner that was started again.
+    again = stream(maxOffsetsPerTrigger="2")
+    second = next_of(again, first)
+    assert labels(again, first, second) == ["2", "3"]
+    orders.receive_by_lookup_id(8)
+    with pytest.raises(StoreError, match="at position 8 left"):
+        next_of(again, second)
+
+
+def test_large_messages_that_the_query_settled_are_not_missed_and_others_are(manager, stream):
+    manager.create_queue("files")
+    files = dray.LargeMessageQueue(manager.queue("files"), fragment_size=10_000)
+    for number in range(4):
+        files.send(bytes(25_000), label=f"{number}")
+    reader = stream(queue="files", content="large", maxOffsetsPerTrigger="1")
+    first = next_of(reader, {})
+    manager.queue("files", raw=True).settle(upto=5)
+    second = next_of(reader, first)
+    assert second != first
+    # The first two are settled by now; the third is taken by somebody else.
+    for _ in range(2):
+        with files.receive():
+            pass
+    with pytest.raises(StoreError, match="at position 11 left queue 'files'"):
+        next_of(reader, second)
+
+
+def test_journals_and_dead_letters_are_read_by_name(options, manager, orders):
+    for _ in range(3):
+        orders.receive()
+    orders.send(b"late", label="late", time_to_be_received=0.001, use_dead_letter_queue=True)
+    manager.delete_queue("orders")
+    manager.create_queue("other", journal=True)
+
+    assert labels(BatchReader(options(queue="deadletter:")))[-1:] == ["late"]
+
+
+def test_the_journal_of_a_queue_is_read_by_its_name(options, orders):
+    for _ in range(3):
+        orders.receive()
+    assert labels(BatchReader(options(queue="journal:orders"))) == numbers(0, 3)
+    assert labels(BatchReader(options(queue="journal:ord*"))) == numbers(0, 3)
+    assert labels(BatchReader(options(queue="journal:"))) == []
+    with pytest.raises(dray.QueueNotFound, match="parcels;journal"):
+        BatchReader(options(queue="journal:parcels")).partitions()
+
+
+@pytest.mark.parametrize("url", ["dray://127.0.0.1:1", "dray+unix:///nowhere/dray.sock"])
+def test_a_manager_that_never_answered_is_not_waited_for(url, monkeypatch):
+    monkeypatch.setattr("dray.spark.managers.PATIENCE_S", float("inf"))
+    given = read_options({"url": url, "queue": "orders"})
+    for planned in (
+        BatchReader(given).partitions,
+        StreamReader(given._replace(starting="latest")).initialOffset,
+        lambda: next_of(StreamReader(given), {}),
+    ):
+        with pytest.raises(ConnectionLost, match="is `dray serve` running there"):
+            planned()
+
+
+def test_a_manager_that_has_answered_is_waited_for(stream, manager, orders, tmp_path):
+    reader = stream()
+    (url,) = reader.options.urls
+    first = next_of(reader, {})
+    orders.send(b"x")
+    manager.close()
+    with ThreadPoolExecutor(1) as pool:
+        planned = pool.submit(next_of, reader, first)
+        with dray.open(tmp_path / "manager", listen=url.removeprefix("dray://")):
+            assert planned.result() != first
+
+
+def test_credentials_are_read_from_a_file_beside_the_certificates(tmp_path):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    path = tmp_path / "credentials.toml"
+    path.write_text('ca = "ca.pem"\n')
+
+    assert read_credentials(str(path), "drays://x:1") == {"ca": str(tmp_path / "ca.pem")}
+    assert read_credentials(str(path), "dray://x:1") == read_credentials(None, "drays://x:1") == {}
+    path.write_text('password = "secret"\n')
+    with pytest.raises(InvalidConfiguration, match="it can have ca, cert, key"):
+        read_credentials(str(path), "drays://x:1")
+    with pytest.raises(InvalidConfiguration, match="all executors need this TOML file"):
+        read_credentials(str(tmp_path / "missing"), "drays://x:1")
+
+
+class TestFilters:
+    SPAN = QueueSpan("m" * 32, "orders", 8, 0, 10)
+
+    def within(self, *filters):
+        wanted = EVERYTHING
+        for each in filters:
+            wanted = wanted.narrowed(each, "lookup_id")
+        return [(span.after, span.upto) for span in wanted.within(self.SPAN)]
+
+    def test_filters_on_queue_manager_and_position_narrow_what_is_read(self):
+        assert self.within(EqualTo(("queue",), "orders")) == [(0, 10)]
+        assert self.within(EqualTo(("queue",), "others")) == []
+        assert self.within(In(("manager_id",), ("m" * 32, "n" * 32))) == [(0, 10)]
+        assert self.within(In(("manager_id",), ("n" * 32,))) == []
+        assert self.within(GreaterThan(("lookup_id",), 3)) == [(3, 10)]
+        assert self.within(GreaterThan(("lookup_id",), 3), LessThanOrEqual(("lookup_id",), 5)) == [
+            (3, 5)
+        ]
+        assert self.within(In(("lookup_id",), (9, 4, 3, 99))) == [(2, 4), (8, 9)]
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            EqualTo(("label",), "x"),
+            IsNull(("queue",)),
+            EqualTo(("lookup_id",), "3"),
+            In(("lookup_id",), (3, None)),
+            In(("lookup_id",), tuple(range(1, 5_000, 2))),
+        ],
+    )
+    def test_other_filters_are_left_to_spark(self, options, given):
+        assert EVERYTHING.narrowed(given, "lookup_id") is None
+        reader = FilteringReader(options())
+        assert list(reader.pushFilters([given])) == [given]
+
+
+class TestInSpark:
+    pytestmark = in_spark
+
+    @pytest.mark.usefixtures("orders")
+    @pytest.mark.parametrize("enabled", ["true", "false"])
+    def test_filters_read_less_and_give_the_same_rows(self, spark, url, enabled):
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", enabled)
+        try:
+            reader = spark.read.format("dray").option("url", url).option("queue", "*")
+            rows = reader.load().where("queue = 'orders' and lookup_id > 3 and label <> '5'")
+            assert sorted(row.label for row in rows.collect()) == ["3", "4", "6", "7", "8", "9"]
+            plan = rows._jdf.queryExecution().executedPlan().toString()
+            assert ("> 3)" in plan) is (enabled == "false")
+            assert reader.load().count() == 10
+        finally:
+            spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+    @pytest.mark.usefixtures("orders")
+    def test_the_progress_of_a_query_has_the_latest_offset_and_too_few_rows_end_it(
+        self, spark, url, tmp_path
+    ):
+        reader = spark.readStream.format("dray").option("url", url)
+        rows = reader.option("queue", "orders").option("maxOffsetsPerTrigger", "6")
+        query = (
+            rows.option("minOffsetsPerTrigger", "6")
+            .load()
+            .writeStream.foreachBatch(lambda batch, _: batch.count())
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(100)
+        sources = [each.sources[0] for each in query.recentProgress if each.numInputRows]
+        assert [each.numInputRows for each in sources] == [6, 4]
+        for each in sources:
+            (queues,) = json.loads(each.latestOffset).values()
+            assert queues["orders"]["lookup_id"] == 10
