@@ -13,6 +13,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
@@ -40,6 +41,7 @@ from dray.daemon.turns import Turns
 from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
 from dray.errors import InvalidConfiguration, ProtocolError
 from dray.machine import Tick
+from dray.manager.dispatch import FROM_CALLERS
 from dray.manager.events import (
     Answer,
     CloseSession,
@@ -150,12 +152,16 @@ class Server:
         *,
         load: Load = QueueManager.load,
         open_disk: Callable[[str], Disk] | None = None,
+        caller_says: AbstractSet[int] | None = FROM_CALLERS,
     ) -> None:
-        """Lock and recover the data directory, then listen.
+        """Lock and recover the data directory, then listen for callers.
+
+        They say Hello and then frames of the codes in `caller_says`.
 
         Raises whatever stands in the way: `StoreLocked`, `StoreCorrupt`, `AddressInUse`...
         """
         self._loop = loop
+        self._caller_says = caller_says
         self._sessions: dict[int, FrameConnection] = {}
         self._numbers: dict[FrameConnection, int] = {}
         self._silent: dict[FrameConnection, asyncio.TimerHandle] = {}
@@ -233,7 +239,9 @@ class Server:
             return
         number = self._next_session
         self._next_session += 1
-        connection = FrameConnection(self._around, sock, self, caller)
+        connection = FrameConnection(
+            self._around, sock, self, caller, caller_says=self._caller_says
+        )
         self._sessions[number] = connection
         self._numbers[connection] = number
         _log.debug("session %d of %s is open", number, caller)

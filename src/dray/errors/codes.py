@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dray.errors.root import DrayError
 
 
@@ -16,6 +18,6 @@ def every_error() -> dict[str, type[DrayError]]:
     return found
 
 
-def from_code(code: str, sentence: str, fields: dict[str, object]) -> DrayError:
+def from_code(code: str, sentence: str, fields: Mapping[str, object]) -> DrayError:
     """Rebuild an error that came over the wire; an unknown code gives a plain `DrayError`."""
     return every_error().get(code, DrayError)(sentence, **fields)

@@ -100,11 +100,11 @@ _RELAY: _Table[Relay] = {
     frames.AttachBox: relay.handle_attach,
     frames.Credit: relay.handle_credit,
 }
-FOR_CLIENTS = frozenset().union(
+FOR_CLIENTS: frozenset[type[frames.Head]] = frozenset().union(
     _CONTEXT, _TRANSACTIONS, _UPLOADS, _BATCHES, _RECEIVES, _LINKS, _STRANGERS, _BACKUPS, _RELAY
 )
 """Requests of clients without a body."""
-WITH_BODY = frozenset(
+WITH_BODY: frozenset[tuple[str, type[frames.Head]]] = frozenset(
     {
         ("client", frames.Send),
         ("client", frames.Post),
@@ -114,6 +114,25 @@ WITH_BODY = frozenset(
     }
 )
 """Requests of clients and managers with a body."""
+FOR_MANAGERS: frozenset[type[frames.Head]] = frozenset(
+    {
+        frames.OpenStream,
+        frames.Passed,
+        frames.EndStream,
+        frames.ConfirmationsAcked,
+        frames.RepairAnswer,
+        *_RELAY,
+    }
+)
+"""Requests of other managers without a body."""
+_FIRST_AND_CUT: frozenset[type[frames.Head]] = frozenset(
+    {frames.Hello, frames.Cut, frames.Continuation}
+)
+FROM_CALLERS = frozenset(
+    kind.code
+    for kind in FOR_CLIENTS | FOR_MANAGERS | _FIRST_AND_CUT | {kind for _, kind in WITH_BODY}
+)
+"""Codes of all frames that a caller may say. The head of any other is not even read."""
 
 
 class Subjects:

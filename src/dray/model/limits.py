@@ -15,8 +15,12 @@ FRAGMENT_BYTES_MAX: Final = 4_000_000
 """Leaves room for a fragment's properties under the message limit (semantics 4.2)."""
 FRAGMENTS_MAX: Final = (1 << 31) - 1
 """The fragment number travels in app_specific, a signed 32-bit integer (S0-10)."""
-FRAME_HEAD_BYTES_MAX: Final = 4 * MIB
-"""Heads carry 16 bytes a message at most; a full page of 10,000 large parts is 0.5 MB."""
+FRAME_HEAD_BYTES_MAX: Final = 64 * KIB
+"""Names, ids and numbers; the source of an upload is 8 KiB. Reading one takes a millisecond."""
+PAGE_HEAD_BYTES_MAX: Final = 4 * MIB
+"""A head with a page of entries: 10,000 envelopes are about 1 MB."""
+FIRST_HEAD_BYTES_MAX: Final = 4 * KIB
+"""A Hello, which a stranger may send too: 64 lives of a store are 1.2 KB."""
 FRAME_BODY_BYTES_MAX: Final = 4 * MIB
 """One frame's records go into one heap file in one piece."""
 FRAME_CHANNELS_MAX: Final = 2
@@ -110,6 +114,8 @@ UPLOAD_MARK_BYTES: Final = 64 * MIB
 """Most bytes of an upload that are sent again, besides those that were in flight."""
 UPLOAD_MARK_PARTS: Final = 1_024
 """The same for short fragments: a mark's fact stays under 100 KB."""
+HOLES_NAMED_MAX: Final = 10_000
+"""Missing ranges of one large message in a frame: 10 ms to read. The last covers all behind it."""
 REPAIRS_MAX: Final = 1_000
 """Large messages whose sources are asked to fill a hole, at a time."""
 STATUSES_SEEN_MAX: Final = 1_000

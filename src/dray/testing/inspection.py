@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from dray.manager.change.compaction import Compactor
     from dray.manager.disk.disk_room import DiskRoom
+    from dray.manager.dispatch import Subjects
     from dray.manager.facts import AnyFact
     from dray.manager.peers.links import Links
     from dray.manager.peers.waiting_for_room import WaitingForRoom
@@ -71,6 +72,11 @@ class Inside:
     def links(self) -> Links:
         """Connections that this manager makes."""
         return self._subjects.links
+
+    @property
+    def subjects(self) -> Subjects:
+        """The objects that handle requests."""
+        return self._subjects
 
     @property
     def untold_ends(self) -> UntoldEnds:

@@ -42,5 +42,6 @@ class BackupPiece(Head, frozen=True):
     """
 
     code = 26
+    pages = True
     runs: bytes = b""
     checks: bytes = b""

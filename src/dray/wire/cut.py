@@ -13,6 +13,8 @@ what was cut is its own: of the head here, of the records in their envelopes.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from dray.errors import ProtocolError
 from dray.model.limits import FRAME_CHANNELS_MAX
 from dray.wire.frames import (
@@ -21,6 +23,7 @@ from dray.wire.frames import (
     Cut,
     FrameHeader,
     Head,
+    check_expected,
     decode_head,
     read_frame_header,
 )
@@ -46,10 +49,13 @@ class CutFrames:
         self.held_bytes = 0
         """Memory of the bodies that are under way."""
 
-    def begin(self, channel: int, announced: memoryview) -> int:
+    def begin(
+        self, channel: int, announced: memoryview, expected: AbstractSet[int] | None = None
+    ) -> int:
         """Take the beginning of a frame; how long its body is. Raises `ProtocolError`.
 
-        `announced` is the body of a Cut. Then give it its memory.
+        `announced` is the body of a Cut; of which types the frame may be is `expected`. Then give
+        it its memory.
         """
         if not 0 <= channel < FRAME_CHANNELS_MAX or channel in self._open:
             raise ProtocolError(f"a frame cannot be cut on channel {channel}: it is not free")
@@ -60,6 +66,7 @@ class CutFrames:
             raise ProtocolError("a frame that is to come in pieces does not fit its beginning")
         if header.type in (Cut.code, Continuation.code):
             raise ProtocolError("a piece of a frame cannot come in pieces")
+        check_expected(header, expected)
         self._open[channel] = _Cut(header, decode_head(header, announced))
         return header.body_bytes
 

@@ -18,14 +18,15 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Any, NamedTuple
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple, cast
 
 import crc32c
 import msgspec
 
 from dray.errors import DrayError, InvalidArgument, ProtocolError
 from dray.model.ids import Life
-from dray.model.limits import FRAME_BODY_BYTES_MAX, FRAME_HEAD_BYTES_MAX
+from dray.model.limits import FIRST_HEAD_BYTES_MAX, FRAME_BODY_BYTES_MAX
 from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead
 from dray.wire.batch_frames import (
     BatchIs,
@@ -35,7 +36,7 @@ from dray.wire.batch_frames import (
     StageForBatch,
 )
 from dray.wire.file_frames import Copied, CopyPart, SendFile
-from dray.wire.head import Head
+from dray.wire.head import Head, MissingPart
 from dray.wire.large_frames import (
     LargeEntry,
     LargeFound,
@@ -201,13 +202,19 @@ class Done(Head, frozen=True):
     count: int = 0
 
 
+FieldValue = None | bool | int | float | str | list[MissingPart]
+"""A field of an error. Nothing in a frame is of any type whatever: a map with chosen keys, or
+millions of empty lists, would cost its reader seconds."""
+
+
 class Failed(Head, frozen=True):
     """The request failed: an error of `dray.errors` by code, its sentence and fields."""
 
     code = 6
+    pages = True
     error: str
     sentence: str
-    fields: dict[str, Any] = msgspec.field(default_factory=dict)
+    fields: dict[str, FieldValue] = msgspec.field(default_factory=dict)
 
 
 class Unfit(Failed, frozen=True):
@@ -235,6 +242,9 @@ class Continuation(Head, frozen=True):
 
 
 FRAME_TYPES: dict[int, type[Head]] = {cls.code: cls for cls in Head.__subclasses__()}
+FIRST = frozenset({Hello.code})
+"""The frames that a caller may say first."""
+_HEAD_BYTES_MAX = {code: cls.bytes_max() for code, cls in FRAME_TYPES.items()}
 _DECODERS = {code: msgspec.msgpack.Decoder(cls) for code, cls in FRAME_TYPES.items()}
 _encode_head = msgspec.msgpack.Encoder().encode
 
@@ -261,7 +271,7 @@ def encode_frame(head: Head, request_id: int = 0, body_bytes: int = 0) -> bytes:
         # Integers beyond 64 bits, half characters: what a caller put into it.
         name = type(head).__name__
         raise InvalidArgument(f"{name} has a value that cannot be sent", argument=name) from error
-    if len(encoded) > FRAME_HEAD_BYTES_MAX or body_bytes > FRAME_BODY_BYTES_MAX:
+    if len(encoded) > head.bytes_max() or body_bytes > FRAME_BODY_BYTES_MAX:
         raise ProtocolError(f"{type(head).__name__} is over the bounds of a frame")
     checked = _CHECKED.pack(MAGIC, VERSION, head.code, 0, request_id, len(encoded), body_bytes)
     crc = crc32c.crc32c(encoded, crc32c.crc32c(checked))
@@ -295,11 +305,26 @@ def read_frame_header(view: bytes | bytearray | memoryview, at: int = 0) -> Fram
         raise ProtocolError(
             f"the other end speaks version {version}, and this end version {VERSION}"
         )
-    if kind not in FRAME_TYPES or zero:
+    head_bytes_max = _HEAD_BYTES_MAX.get(kind)
+    if head_bytes_max is None or zero:
         raise ProtocolError(f"there is no frame of type {kind}")
-    if head_bytes > FRAME_HEAD_BYTES_MAX or body_bytes > FRAME_BODY_BYTES_MAX:
+    if head_bytes > head_bytes_max or body_bytes > FRAME_BODY_BYTES_MAX:
         raise ProtocolError("a frame is longer than the limit")
     return FrameHeader(kind, request_id, head_bytes, body_bytes, crc)
+
+
+def check_expected(header: FrameHeader, expected: AbstractSet[int] | None) -> None:
+    """Raise `ProtocolError`, before the head is read, for a frame that may not come now."""
+    kind, _, head_bytes, body_bytes, _ = header
+    if expected is None:
+        return
+    if kind not in expected:
+        name = FRAME_TYPES[kind].__name__
+        if expected == FIRST:
+            raise ProtocolError(f"the conversation began with {name}, not with Hello")
+        raise ProtocolError(f"a caller may not send {name} here")
+    if expected == FIRST and (head_bytes > FIRST_HEAD_BYTES_MAX or body_bytes):
+        raise ProtocolError("a frame is longer than the limit")
 
 
 def decode_head(header: FrameHeader, encoded: memoryview, *, lenient: bool = False) -> Head:
@@ -317,7 +342,7 @@ def decode_head(header: FrameHeader, encoded: memoryview, *, lenient: bool = Fal
         name = kind.__name__
         if lenient and kind not in {Cut, Continuation} and not kind.with_file:
             misfit = _misfit(kind, error)
-            return Unfit(misfit.code, str(misfit), misfit.fields)
+            return Unfit(*_told(misfit))
         raise ProtocolError(f"the head of a {name} frame cannot be read: {error}") from error
 
 
@@ -333,4 +358,8 @@ def _misfit(kind: type[Head], error: Exception) -> InvalidArgument:
 
 def failure(error: DrayError) -> Failed:
     """The frame that carries an error."""
-    return Failed(error.code, str(error), error.fields)
+    return Failed(*_told(error))
+
+
+def _told(error: DrayError) -> tuple[str, str, dict[str, FieldValue]]:
+    return error.code, str(error), cast("dict[str, FieldValue]", error.fields)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from dray.wire.head import Head
+from dray.wire.head import Head, MissingPart
 from dray.wire.message_frames import Envelope
 from dray.wire.selections import SelectFirst, SelectLarge
 
@@ -46,12 +44,13 @@ class LargeFound(Head, frozen=True):
     """
 
     code = 51
+    pages = True
     sequence: int
     source: str
     header: Envelope
     trailer: Envelope | None
     parts: list[PartAt]
-    missing: list[Any] = msgspec.field(default_factory=list)
+    missing: list[MissingPart] = msgspec.field(default_factory=list)
 
 
 class LargeList(Head, frozen=True):
@@ -82,7 +81,7 @@ class LargeEntry(msgspec.Struct, array_like=True, frozen=True):
     source: str
     fragment_count: int
     size: int
-    missing: list[Any]
+    missing: list[MissingPart]
     transaction_size: int = 0
 
 
@@ -90,6 +89,7 @@ class LargeListed(Head, frozen=True):
     """Large messages in queue order."""
 
     code = 53
+    pages = True
     entries: list[LargeEntry]
 
 
@@ -217,4 +217,5 @@ class UploadList(Head, frozen=True):
     """The unfinished uploads of a queue, the oldest first."""
 
     code = 106
+    pages = True
     uploads: list[UploadIs]

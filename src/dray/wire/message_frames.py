@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
-from dray.wire.head import Head
+from dray.wire.head import BATCH, Head
 from dray.wire.selections import Select, SelectFirst
 
 
@@ -16,10 +18,11 @@ class Send(Head, frozen=True):
     """
 
     code = 30
+    pages = True
     queue: int
     transaction: int
-    sizes: list[int]
-    crcs: list[int]
+    sizes: Annotated[list[int], BATCH]
+    crcs: Annotated[list[int], BATCH]
     guarded: bool = True
 
 
@@ -134,6 +137,7 @@ class Messages(Head, frozen=True):
     """Envelopes, and in the body their records one after another."""
 
     code = 41
+    pages = True
     envelopes: list[Envelope]
 
 
@@ -200,6 +204,7 @@ class TransactionMessages(Head, frozen=True):
     """
 
     code = 46
+    pages = True
     envelopes: list[Envelope]
     left_out: list[Envelope]
     missing: list[int]
@@ -231,4 +236,5 @@ class PreparedList(Head, frozen=True):
     """Ids of the transactions that are prepared and not settled."""
 
     code = 39
+    pages = True
     transaction_ids: list[str]

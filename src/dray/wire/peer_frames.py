@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
 import msgspec
 
 from dray.model.ids import Life
-from dray.wire.head import Head
+from dray.model.limits import WAYS_MAX
+from dray.wire.head import BATCH, Head, MissingParts
 from dray.wire.message_frames import Envelope
+
+_GOING = msgspec.Meta(max_length=WAYS_MAX)
 
 
 class OpenStream(Head, frozen=True):
@@ -91,6 +94,7 @@ class Confirmations(Head, frozen=True):
     """Destination to source: confirmations of a stream; the first one's ordinal is `first`."""
 
     code = 64
+    pages = True
     stream: int
     first: int
     confirmations: list[Confirmed]
@@ -139,11 +143,12 @@ class Passed(Head, frozen=True):
     """
 
     code = 66
+    pages = True
     stream: int
     sequence_id: int
     previous: int
     upto: int
-    going: list[Going] = msgspec.field(default_factory=list)
+    going: Annotated[list[Going], _GOING] = msgspec.field(default_factory=list)
 
 
 class TruncatedTransaction(msgspec.Struct, array_like=True, frozen=True):
@@ -162,11 +167,12 @@ class Data(Head, frozen=True):
     """
 
     code = 63
+    pages = True
     stream: int
     sequence_id: int
     previous: int
-    envelopes: list[Envelope]
-    truncated: list[TruncatedTransaction] = msgspec.field(default_factory=list)
+    envelopes: Annotated[list[Envelope], BATCH]
+    truncated: Annotated[list[TruncatedTransaction], BATCH] = msgspec.field(default_factory=list)
 
 
 class RepairWanted(Head, frozen=True):
@@ -177,18 +183,20 @@ class RepairWanted(Head, frozen=True):
     """
 
     code = 67
+    pages = True
     stream: int
     sequence: int
-    missing: list[Any]
+    missing: MissingParts
 
 
 class RepairAnswer(Head, frozen=True):
     """Source to destination: what of it is not here; the rest comes by the stream."""
 
     code = 68
+    pages = True
     stream: int
     sequence: int
-    gone: list[Any]
+    gone: MissingParts
 
 
 class EndStream(Head, frozen=True):

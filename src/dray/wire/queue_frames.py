@@ -61,6 +61,7 @@ class QueueList(Head, frozen=True):
     """All queues."""
 
     code = 16
+    pages = True
     queues: list[QueueInfo]
 
 
@@ -122,6 +123,7 @@ class PeerList(Head, frozen=True):
     """The managers that are known at addresses."""
 
     code = 28
+    pages = True
     peers: list[PeerInfo]
 
 

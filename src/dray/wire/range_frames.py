@@ -73,6 +73,7 @@ class RangeMeasured(Head, frozen=True):
     """
 
     code = 111
+    pages = True
     born: int
     first: int
     last: int
@@ -105,5 +106,6 @@ class RangeRead(Head, frozen=True):
     """
 
     code = 113
+    pages = True
     born: int
     rows: bytes

@@ -16,16 +16,19 @@ frame is not refused more, or it might hold it for ever.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.wire.cut import CutFrames, bytes_under
 from dray.wire.frames import (
+    FIRST,
     FRAME_HEADER_BYTES,
     Continuation,
     Cut,
     FrameHeader,
     Head,
+    check_expected,
     decode_head,
     read_frame_header,
 )
@@ -66,16 +69,20 @@ class FrameStream:
         grant: Grant = _always,
         *,
         lenient: bool = False,
+        caller_says: AbstractSet[int] | None = None,
     ) -> None:
         """Begin before the first frame.
 
         `shared` is READ_BYTES of memory that is used between `buffer` and `received` only, so that
         all streams of one thread may share it. `grant` says whether so many more bytes may be held.
-        If it is `lenient`, a head with a value of a wrong type comes as `Unfit`.
+        If it is `lenient`, a head with a value of a wrong type comes as `Unfit`. With `caller_says`
+        the other end is a caller: it begins with Hello, and goes on with frames of these codes.
         """
         self._shared = bytearray(READ_BYTES) if shared is None else shared
         self._grant = grant
         self._lenient = lenient
+        self._then = caller_says
+        self._expected: AbstractSet[int] | None = None if caller_says is None else FIRST
         self._small = self._shared
         self._start = self._end = 0
         self._rest = b""
@@ -149,7 +156,7 @@ class FrameStream:
             stop = body_at + body_bytes
             if stop > end or kind in _CODES_OF_CUT_ONES:
                 break
-            head = decode_head(header, view[start:body_at], lenient=self._lenient)
+            head = self._decode(header, view[start:body_at])
             body = memoryview(bytearray(view[body_at:stop])) if body_bytes else _EMPTY
             frames.append(Frame(head, request_id, body))
             self._start = start = stop
@@ -163,7 +170,7 @@ class FrameStream:
                 return frame
             channel = frame.head.channel
             if isinstance(frame.head, Cut):
-                self._begun = channel, self._cut.begin(channel, frame.body)
+                self._begun = channel, self._cut.begin(channel, frame.body, self._expected)
                 continue
             whole = self._cut.arrived(channel, len(frame.body))
             if whole is not None:
@@ -189,14 +196,21 @@ class FrameStream:
         if have < FRAME_HEADER_BYTES:
             return None
         header = read_frame_header(self._small, self._start)
+        check_expected(header, self._expected)
         whole = FRAME_HEADER_BYTES + header.head_bytes
         if have < whole:
             self._prepare_for(whole)
             return None
         encoded = memoryview(self._small)[self._start : self._start + whole]
-        head = decode_head(header, encoded, lenient=self._lenient)
+        head = self._decode(header, encoded)
         self._start += whole
         return header, head
+
+    def _decode(self, header: FrameHeader, encoded: memoryview) -> Head:
+        check_expected(header, self._expected)
+        head = decode_head(header, encoded, lenient=self._lenient)
+        self._expected = self._then
+        return head
 
     def _prepare_for(self, whole: int) -> None:
         """Make sure that a head of which a part is there finds room for the rest."""

@@ -35,7 +35,7 @@ class EchoDaemon:
         self.daemon.start()
 
     def _make(self, loop, options) -> Server:
-        server = Server(loop, options, load=self._load, open_disk=self._open)
+        server = Server(loop, options, load=self._load, open_disk=self._open, caller_says=None)
         self.servers.append(server)
         return server
 

@@ -11,10 +11,11 @@ import msgspec
 import pytest
 
 from dray import errors
-from dray.manager.dispatch import FOR_CLIENTS
+from dray.manager.dispatch import FOR_CLIENTS, FOR_MANAGERS, FROM_CALLERS, WITH_BODY
 from dray.manager.events import CloseSession, Request, SessionOpened
 from dray.model.callers import OWNER
 from dray.model.message import Message
+from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.stream import Frame
 
@@ -120,3 +121,13 @@ def test_a_frame_that_cannot_be_read_ends_the_session_where_no_answer_would_do(
     unfit = frames.Unfit("invalid-argument", "name of OpenQueue has a value of a wrong type")
     effects = desk.turn(Request(number, Frame(unfit, request_id, memoryview(b""))))
     assert any(isinstance(each, CloseSession) for each in effects)
+
+
+def test_what_a_caller_may_say_is_what_somebody_handles(desk):
+    subjects = look_into(desk.manager).subjects
+    handled = {*subjects.for_clients, *subjects.for_managers}
+    handled |= {kind for _, kind in subjects.with_body}
+    first = {frames.Hello, frames.Cut, frames.Continuation}
+    assert {kind.code for kind in handled | first} == FROM_CALLERS
+    assert set(subjects.for_managers) == FOR_MANAGERS
+    assert set(subjects.with_body) == WITH_BODY

@@ -18,7 +18,6 @@ _SIMPLE = {
     str: st.text(max_size=20),
     bytes: st.binary(max_size=20),
     type(None): st.none(),
-    typing.Any: st.one_of(st.none(), st.integers(0, 9), st.text(max_size=5)),
 }
 
 
@@ -27,6 +26,10 @@ def values(kind):
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated and inner[1].min_length is not None:
+        return st.lists(values(typing.get_args(inner[0])[0]), min_size=2, max_size=2)
+    if origin is typing.Annotated:
+        return values(inner[0])
     if origin is list:
         return st.lists(values(inner[0]), max_size=4)
     if origin is dict:
@@ -42,7 +45,7 @@ def values(kind):
 
 def structs(kind):
     """Structs of a class."""
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     names = getattr(kind, "_fields", None) or kind.__struct_fields__
     return st.builds(kind, **{name: values(hints[name]) for name in names})
 

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.errors import ProtocolError
-from dray.model.limits import FRAME_BODY_BYTES_MAX, FRAME_HEAD_BYTES_MAX
+from dray.model.limits import FRAME_BODY_BYTES_MAX, FRAME_HEAD_BYTES_MAX, PAGE_HEAD_BYTES_MAX
 from dray.wire.frames import (
     FRAME_HEADER_BYTES,
     FRAME_TYPES,
     Abort,
     Done,
     Failed,
+    OpenQueue,
     Range,
     encode_frame,
     read_frame_header,
@@ -159,7 +160,9 @@ def test_frames_over_the_bounds_are_not_made():
     with pytest.raises(ProtocolError, match="over the bounds"):
         encode_frame(Range(), 1, FRAME_BODY_BYTES_MAX + 1)
     with pytest.raises(ProtocolError, match="over the bounds"):
-        encode_frame(Failed("e", "x" * (FRAME_HEAD_BYTES_MAX + 1)))
+        encode_frame(OpenQueue("x" * (FRAME_HEAD_BYTES_MAX + 1)))
+    with pytest.raises(ProtocolError, match="over the bounds"):
+        encode_frame(Failed("e", "x" * (PAGE_HEAD_BYTES_MAX + 1)))
 
 
 def test_the_fixed_part_is_24_bytes():

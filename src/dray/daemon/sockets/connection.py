@@ -15,6 +15,7 @@ import enum
 import os
 import socket
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Protocol
 
@@ -131,8 +132,12 @@ class FrameConnection:
         sock: socket.socket,
         owner: Owner,
         caller: Caller | None = None,
+        *,
+        caller_says: AbstractSet[int] | None = None,
     ) -> None:
         """Take over `sock`; nothing is read before `start`.
+
+        A caller says frames of the codes in `caller_says` only, and Hello first.
 
         Without a `caller` it was dialled. It then leads to another manager and goes on reading when
         memory is tight: were neither end to read before it was rid of what it says, both would
@@ -149,7 +154,9 @@ class FrameConnection:
         self._owner = owner
         grant = partial(around.intake.grant, self)
         # A client that says something wrong is told so; managers do not call each other wrongly.
-        self._stream = FrameStream(around.inlet, grant, lenient=caller is not None)
+        self._stream = FrameStream(
+            around.inlet, grant, lenient=caller is not None, caller_says=caller_says
+        )
         self._outbox = SocketOutbox(sock, around.heap, around.scratch, around.loop.time)
         self._state = _State.OPEN
         self._reading = self._writing = False

@@ -17,7 +17,8 @@ who knows the sequence id of another queue's message gets nothing by it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, NamedTuple
 
 from dray.delivery.incoming import StreamKey
 from dray.errors import InvalidQueueName, QuotaExceeded
@@ -30,13 +31,11 @@ from dray.manager.queue.index import as_group, tail_of, unpack
 from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.system import DEAD_TRANSACTIONAL
 from dray.model.classes import MessageClass, Part
-from dray.model.limits import FRAGMENTS_MAX, REPAIRS_MAX
+from dray.model.limits import FRAGMENTS_MAX, HOLES_NAMED_MAX, REPAIRS_MAX
 from dray.wire.frames import RepairAnswer, RepairWanted
 from dray.wire.record import COPY_DEAD_LETTER, FLAG_NO_DEAD_LETTER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from dray.large.join import Assembly, Missing
     from dray.manager.context import Context
     from dray.manager.peers.confirmations import Sources
@@ -120,7 +119,7 @@ def ask(sources: Sources, holes: Holes) -> None:
             # The source has not heard yet that these parts did not arrive.
             continue
         holes.wanted[wanted] = session.number
-        head = RepairWanted(stream, wanted.key.sequence, lacking(assembly))
+        head = RepairWanted(stream, wanted.key.sequence, nameable(lacking(assembly)))
         context.answer(session, 0, head)
 
 
@@ -153,8 +152,8 @@ def give_up_on(holes: Holes, stream: StreamKey) -> None:
 def answer(context: Context, queue: StoredQueue, head: RepairWanted) -> RepairAnswer:
     """The source's part: send again what is here, and say what is not."""
     key = SequenceKey(context.own_messages.source, head.sequence)
-    gone = send_again(context, queue, key, _readable(head.missing))
-    return RepairAnswer(head.stream, head.sequence, gone)
+    gone = send_again(context, queue, key, _Parts(head.missing).all())
+    return RepairAnswer(head.stream, head.sequence, nameable(gone))
 
 
 def send_again(
@@ -166,7 +165,8 @@ def send_again(
     """
     dead = context.state.queues.numbered(DEAD_TRANSACTIONAL)
     kept = _kept_for(context, dead, queue, key)
-    found = {name: at for name, at in kept.items() if _among(name, missing)}
+    wanted = _Parts(missing)
+    found = {name: at for name, at in kept.items() if wanted.have(name)}
     if found:
         try:
             _move(context, dead, sorted(found.values()), queue)
@@ -228,6 +228,20 @@ def lacking(assembly: Assembly) -> list[Missing]:
     return missing
 
 
+def nameable(missing: list[Missing]) -> list[Missing]:
+    """As many missing parts as a frame may name; beyond that one range covers all that are left.
+
+    A source that cannot send all of that range again says so, and the large message is given up.
+    """
+    ranges = [each for each in missing if not isinstance(each, str)]
+    if len(missing) <= HOLES_NAMED_MAX:
+        return missing
+    names: list[Missing] = [each for each in missing if isinstance(each, str)]
+    kept = HOLES_NAMED_MAX - len(names) - 1
+    rest = [ranges[kept][0], max(last for _, last in ranges[kept:])]
+    return [*names, *ranges[:kept], rest]
+
+
 def _move(context: Context, dead: StoredQueue, lookup_ids: list[int], queue: StoredQueue) -> None:
     entries = entries_at(dead, lookup_ids)
     context.ledger.check(queue, sum(unpack(packed).length for packed in entries))
@@ -251,23 +265,46 @@ def _on_their_way(context: Context, queue: StoredQueue, key: SequenceKey) -> set
     return found
 
 
-def _among(name: int | str, missing: Iterable[Missing]) -> bool:
-    if isinstance(name, str):
-        return name in missing
-    return any(not isinstance(each, str) and each[0] <= name <= each[1] for each in missing)
+class _Parts:
+    """Parts by name, to look one up among many thousand ranges that a peer names."""
+
+    def __init__(self, parts: list[Missing]) -> None:
+        self._names = {each for each in parts if isinstance(each, str)}
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in sorted(each for each in parts if not isinstance(each, str)):
+            if self._lasts and first <= self._lasts[-1]:
+                self._lasts[-1] = max(self._lasts[-1], last)
+            else:
+                self._firsts.append(first)
+                self._lasts.append(last)
+
+    def all(self) -> list[Missing]:
+        """Each once, and ranges that do not overlap."""
+        ranges = map(list, zip(self._firsts, self._lasts, strict=True))
+        header = self._names & {"header"}
+        return [*header, *ranges, *sorted(self._names - header)]
+
+    def have(self, name: int | str) -> bool:
+        return name in self._names if isinstance(name, str) else self.meet(name, name)
+
+    def meet(self, first: int, last: int) -> bool:
+        """Whether any fragment of a range is among them."""
+        at = bisect_right(self._firsts, last)
+        return bool(at) and self._lasts[at - 1] >= first
 
 
 def _without(missing: list[Missing], there: set[int | str], count: int) -> list[Missing]:
     """The entries of `missing` that are not here; `count` is the number of fragments, if known."""
-    last = count or max((n for n in there if isinstance(n, int)), default=0)
+    numbers = sorted(n for n in there if isinstance(n, int))
+    last = count or max(numbers, default=0)
     rest: list[Missing] = []
     for each in missing:
         if isinstance(each, str):
             rest += [each] if each not in there else []
             continue
         first, end = each
-        gaps = sorted(n for n in there if isinstance(n, int) and first <= n <= end)
-        for number in gaps:
+        for number in numbers[bisect_left(numbers, first) : bisect_right(numbers, end)]:
             if number > first:
                 rest.append([first, number - 1])
             first = number + 1
@@ -277,25 +314,9 @@ def _without(missing: list[Missing], there: set[int | str], count: int) -> list[
     return rest
 
 
-def _meet(lacking: list[Missing], gone: list[object]) -> bool:
+def _meet(lacking: list[Missing], gone: list[Missing]) -> bool:
     """Whether something lacking is gone."""
-    for each in _readable(gone):
-        if isinstance(each, str):
-            if each in lacking:
-                return True
-        elif any(
-            not isinstance(mine, str) and mine[0] <= each[1] and each[0] <= mine[1]
-            for mine in lacking
-        ):
-            return True
-    return False
-
-
-def _readable(said: Iterable[object]) -> list[Missing]:
-    """The missing parts that a peer names, as far as they make sense."""
-    pairs = (each for each in said if isinstance(each, str) or _is_range(each))
-    return list(pairs)
-
-
-def _is_range(said: object) -> TypeGuard[list[int]]:
-    return isinstance(said, list) and [type(each) for each in said] == [int, int]
+    parts = _Parts(lacking)
+    return any(
+        parts.have(each) if isinstance(each, str) else parts.meet(each[0], each[1]) for each in gone
+    )
