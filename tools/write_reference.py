@@ -70,6 +70,7 @@ PACKAGES = (
     ("spark", "Spark"),
     ("spark/landing", "Spark: files, a table, and the settling of the queue"),
     ("spark/source", "Spark: queues read by position"),
+    ("spark/sink", "Spark: rows written to queues, batch by batch"),
     ("testing", "Simulated surroundings"),
     ("client", "Clients"),
     ("client/blocking", "Clients: the blocking face"),

@@ -8,7 +8,7 @@ it happens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -32,7 +32,18 @@ from dray.model.classes import TransactionStatus
 from dray.model.ids import ManagerId, TransactionId, join_id
 from dray.model.limits import FRAME_BODY_BYTES_MAX, KIB, MIB
 from dray.wire.file_frames import SendFile
-from dray.wire.frames import Abort, Commit, Done, Head, Prepare, Send, SettlePrepared, encode_frame
+from dray.wire.frames import (
+    Abort,
+    BatchIs,
+    Commit,
+    Done,
+    Head,
+    Prepare,
+    Send,
+    SettlePrepared,
+    StageForBatch,
+    encode_frame,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -59,6 +70,7 @@ _INNER = frozenset(
         "send",
         "send_large",
         "send_lent",
+        "stage",
         "undivided",
     }
 )
@@ -194,6 +206,19 @@ class Transaction:
         async with self._alone():
             self._check_pending()
             await self._conclude(Prepare, TransactionStatus.PREPARED)
+
+    async def stage(self, query: str, batch: int) -> None:
+        """First phase for the commit of a batch; then only `CommitBatch` commits it.
+
+        Nothing of it is kept if the batch is committed already. Raises as `prepare` does.
+        """
+
+        def staged(number: int, sends: int) -> StageForBatch:
+            return StageForBatch(number, sends, query, batch)
+
+        async with self._alone():
+            self._check_pending()
+            await self._conclude(staged, TransactionStatus.PREPARED, BatchIs)
 
     async def abort(self) -> None:
         """Roll back: nothing was sent, and received messages are back in their places (R2)."""
@@ -401,26 +426,37 @@ class Transaction:
         self._status = TransactionStatus.COMMITTED if commit else TransactionStatus.ABORTED
         return True
 
-    async def _conclude(self, request: type[Commit | Prepare], reached: TransactionStatus) -> None:
+    async def _conclude(
+        self,
+        request: Callable[[int, int], Head],
+        reached: TransactionStatus,
+        answer: type[Head] = Done,
+    ) -> None:
         try:
-            await self._reach(request, reached)
+            await self._reach(request, reached, answer)
         finally:
             self._finish()
 
-    async def _reach(self, request: type[Commit | Prepare], reached: TransactionStatus) -> None:
+    async def _reach(
+        self,
+        request: Callable[[int, int], Head],
+        reached: TransactionStatus,
+        answer: type[Head],
+    ) -> None:
         connection = self._connection
         # What is already known to be lost is no doubt but an abort.
         connection.glance()
         if self._doom is not None or connection.lost is not None:
             await self._give_up()
+        said = "commit" if reached is TransactionStatus.COMMITTED else "prepare"
         # Until the answer is here, whatever interrupts us leaves it open.
         self._status = TransactionStatus.IN_DOUBT
         try:
             before = self._frame_of_run()
-            await connection.call(request(self._number, self._sends), Done, before=before)
+            await connection.call(request(self._number, self._sends), answer, before=before)
         except (ConnectionLost, ProtocolError, StorePoisoned) as error:
             raise InDoubt(
-                f"the answer to the {request.__name__.lower()} of {self.id} was lost ({error}); ask"
+                f"the answer to the {said} of {self.id} was lost ({error}); ask"
                 " Manager.outcome() for its outcome after reconnecting",
                 transaction_id=self.id,
             ) from error

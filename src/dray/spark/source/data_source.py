@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from dray.spark.schema import schema_for, spark_schema
+from dray.spark.sink.sink_options import read_sink_options
+from dray.spark.sink.writers import BatchSink, StreamSink
 from dray.spark.source.batch import BatchReader, FilteringReader
 from dray.spark.source.filters import is_asked_for_filters
 from dray.spark.source.options import (
@@ -18,7 +26,7 @@ from dray.spark.source.reader import StreamReader
 
 
 class DraySource(DataSource):
-    """Queues, read without taking anything from them."""
+    """Queues, read without taking anything from them, and written batch by batch."""
 
     @classmethod
     def name(cls) -> str:
@@ -39,6 +47,18 @@ class DraySource(DataSource):
         """For `spark.readStream`."""
         check_for_stream(self.options)
         return StreamReader(self._read_options())
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
+        """For `df.write`."""
+        return BatchSink(read_sink_options(self.options, schema, overwrite=overwrite, stream=False))
+
+    def streamWriter(
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001 - the signature is Spark's
+    ) -> DataSourceStreamWriter:
+        """For `df.writeStream`."""
+        return StreamSink(read_sink_options(self.options, schema, overwrite=overwrite, stream=True))
 
     def _read_options(self) -> Options:
         return read_options(self.options)

@@ -1,0 +1,43 @@
+"""Requests about batches to a queue manager; docs/explanation/batches.md has the protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.client.connections.threads import run
+from dray.model.ids import split_id
+from dray.spark.managers import patiently
+from dray.wire.frames import BatchIs, CommitBatch, DescribeBatch, Done, DropStaged
+
+if TYPE_CHECKING:
+    from dray.client.blocking.manager import Manager
+
+
+class BatchName:
+    """A batch of a query, as the queue manager knows it."""
+
+    def __init__(self, query: str, number: int) -> None:
+        """Take the name."""
+        self.query = query
+        self.number = number
+
+    def commit(self, manager: Manager, digest: bytes, staged: list[str]) -> BatchIs:
+        """Make what is staged visible, once; waits for a manager that is being restarted.
+
+        Raises `BatchMismatch` if the query has sent the batch with another digest.
+        """
+        begun = manager.transaction()
+        number = split_id(begun.id)[1]
+        head = CommitBatch(self.query, self.number, digest, number, staged)
+        return patiently(lambda: run(begun.awaited.link.ask(head, BatchIs)))
+
+    def outcome(self, manager: Manager) -> BatchIs:
+        """Whether it is committed."""
+        link = manager.transaction().awaited.link
+        head = DescribeBatch(self.query, self.number)
+        return patiently(lambda: run(link.ask(head, BatchIs)))
+
+    def drop(self, manager: Manager, staged: list[str]) -> None:
+        """Drop what is staged; what is gone already is no matter."""
+        link = manager.transaction().awaited.link
+        run(link.ask(DropStaged(self.query, self.number, staged), Done))

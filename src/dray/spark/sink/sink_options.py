@@ -1,0 +1,113 @@
+"""The options and columns of `format("dray")` for writing, checked before any row moves.
+
+url         the queue manager, one
+queue       the queue for rows without a value in the column `queue`
+query_id    the name of the query; a stream has the id of its checkpoint by default
+batch_id    of `df.write`, with query_id: the number of the batch, which never goes back
+
+body        bytes or text of a message            label, correlation_id    text
+path        a file that is sent as a large one    app_specific             a 32-bit number
+queue       the queue of the row
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.errors import InvalidConfiguration
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_OPTIONS = ("url", "queue", "query_id", "batch_id")
+_OF_SPARK = ("checkpointlocation", "queryname")
+"""Options of the stream that Spark hands on to its sink."""
+_TEXT = ("string", "varchar", "char")
+_COLUMNS = {
+    "body": ("binary", *_TEXT),
+    "path": _TEXT,
+    "label": _TEXT,
+    "correlation_id": _TEXT,
+    "app_specific": ("tinyint", "smallint", "int", "bigint"),
+    "queue": _TEXT,
+}
+
+
+class SinkOptions(NamedTuple):
+    """Options of a writer. `query_id` is empty if Spark's is to be taken."""
+
+    url: str
+    queue: str
+    query_id: str
+    batch_id: int | None
+
+
+def read_sink_options(
+    given: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool
+) -> SinkOptions:
+    """Read what stands in `.option(...)`, and check the columns; raises `InvalidConfiguration`."""
+    by_key = {key.lower(): value for key, value in given.items()}
+    for key in by_key:
+        if key not in _OPTIONS and key not in _OF_SPARK:
+            raise InvalidConfiguration(
+                f"format('dray') has no option {key!r} for writing; it has {', '.join(_OPTIONS)}"
+            )
+    if overwrite:
+        raise InvalidConfiguration(
+            "format('dray') only adds messages to queues; use mode('append'), or"
+            " outputMode('append') of a stream"
+        )
+    url = by_key.get("url", "").strip()
+    if not url or "," in url:
+        raise InvalidConfiguration(
+            "writing with format('dray') needs the option url with the address of one queue"
+            " manager, such as dray://localhost:7340"
+        )
+    options = SinkOptions(
+        url, by_key.get("queue", "").strip(), by_key.get("query_id", ""), _batch_id(by_key)
+    )
+    if stream and options.batch_id is not None:
+        raise InvalidConfiguration(
+            "a stream has batch ids of its own; leave out the option batch_id"
+        )
+    if not stream and bool(options.query_id) != (options.batch_id is not None):
+        raise InvalidConfiguration(
+            "df.write knows a batch by query_id and batch_id together; give both options or none"
+        )
+    _check_columns(schema, options)
+    return options
+
+
+def _batch_id(by_key: Mapping[str, str]) -> int | None:
+    given = by_key.get("batch_id")
+    if given is None:
+        return None
+    if not given.isascii() or not given.isdecimal():
+        raise InvalidConfiguration(f"batch_id must be a number from 0 on, not {given!r}")
+    return int(given)
+
+
+def _check_columns(schema: StructType, options: SinkOptions) -> None:
+    names = [field.name for field in schema.fields]
+    for field in schema.fields:
+        kind = field.dataType.simpleString().partition("(")[0]
+        if field.name not in _COLUMNS:
+            raise InvalidConfiguration(
+                f"format('dray') cannot write the column {field.name!r}; it takes"
+                f" {', '.join(_COLUMNS)}: select these, and put everything else into the body"
+            )
+        if kind not in _COLUMNS[field.name]:
+            raise InvalidConfiguration(
+                f"the column {field.name!r} is of type {kind}, and must be"
+                f" {' or '.join(_COLUMNS[field.name])}; cast it"
+            )
+    if "body" not in names and "path" not in names:
+        raise InvalidConfiguration(
+            "format('dray') writes the column body, or the files in the column path; select one of"
+            " them"
+        )
+    if "queue" not in names and not options.queue:
+        raise InvalidConfiguration(
+            "writing with format('dray') needs the option queue, or a column of that name"
+        )

@@ -1,0 +1,95 @@
+"""What cannot be written is refused in a sentence, before Spark starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.errors import InvalidConfiguration, SourceUnreadable
+
+pytestmark = pytest.mark.spark
+
+URL = {"url": "dray://localhost:7340"}
+QUEUE = {**URL, "queue": "rows"}
+BODY = "body binary"
+
+
+def read(given, columns=BODY, *, overwrite=False, stream=False):
+    from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
+
+    from dray.spark.sink.sink_options import read_sink_options
+
+    kinds = {
+        "binary": BinaryType(),
+        "string": StringType(),
+        "int": IntegerType(),
+        "bigint": LongType(),
+    }
+    schema = StructType()
+    for column in columns.split(", "):
+        name, kind = column.split()
+        schema.add(name, kinds[kind])
+    return read_sink_options(given, schema, overwrite=overwrite, stream=stream)
+
+
+@pytest.mark.parametrize(
+    ("given", "columns", "sentence"),
+    [
+        ({**QUEUE, "path": "x"}, BODY, "no option 'path' for writing"),
+        ({"queue": "rows"}, BODY, "one queue manager"),
+        ({**QUEUE, "url": "dray://a:1,dray://b:2"}, BODY, "one queue manager"),
+        (QUEUE, "body binary, colour string", "cannot write the column 'colour'"),
+        (QUEUE, "body int", "'body' is of type int"),
+        (QUEUE, "body binary, label int", "'label' is of type int"),
+        (QUEUE, "label string", "select one of them"),
+        (URL, BODY, "needs the option queue"),
+        ({**QUEUE, "query_id": "q"}, BODY, "give both options or none"),
+        ({**QUEUE, "batch_id": "1"}, BODY, "give both options or none"),
+        ({**QUEUE, "query_id": "q", "batch_id": "-1"}, BODY, "a number from 0 on"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_in_a_sentence(given, columns, sentence):
+    with pytest.raises(InvalidConfiguration, match=sentence):
+        read(given, columns)
+
+
+def test_overwriting_and_the_batch_id_of_a_stream_are_refused():
+    with pytest.raises(InvalidConfiguration, match="only adds messages"):
+        read(QUEUE, overwrite=True)
+    with pytest.raises(InvalidConfiguration, match="leave out the option batch_id"):
+        read({**QUEUE, "batch_id": "1"}, stream=True)
+
+
+def test_options_of_spark_itself_and_all_columns_are_taken():
+    given = {**URL, "checkpointLocation": "x", "queryName": "n", "query_id": "q"}
+    columns = (
+        "body string, path string, label string, correlation_id string, app_specific bigint,"
+        " queue string"
+    )
+    options = read(given, columns, stream=True)
+    assert (options.url, options.queue, options.query_id) == (URL["url"], "", "q")
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ({"body": None, "path": None}, "neither"),
+        ({"body": b"x", "path": "y"}, "both"),
+        ({"body": b"x", "queue": None}, "no value in the column queue"),
+        ({"body": b"x", "queue": "q", "app_specific": 1 << 31}, "32-bit"),
+    ],
+)
+def test_a_row_that_is_no_message_is_refused(row, sentence):
+    import pyarrow as pa
+
+    from dray.spark.sink.outgoing_rows import outgoing_rows
+
+    batch = pa.RecordBatch.from_pylist([row])
+    with pytest.raises(InvalidConfiguration, match=sentence):
+        list(outgoing_rows(batch, ""))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    from dray.spark.sink.outgoing_rows import _HashedFile
+
+    with pytest.raises(SourceUnreadable, match="column path names"):
+        list(_HashedFile(str(tmp_path / "none")).pieces())
