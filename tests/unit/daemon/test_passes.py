@@ -134,7 +134,7 @@ def test_a_pass_that_has_ended_does_not_end_again(desk, monkeypatch):
     desk.go_on()
     desk.commit(1)
     ended = []
-    monkeypatch.setattr(desk.turns, "_end_pass", lambda: ended.append(True))
+    monkeypatch.setattr(desk.turns._pass, "_ended", lambda: ended.append(True))
     desk.loop.call_soon(desk.loop.stop)
     desk.loop.run_forever()
     assert ended == []

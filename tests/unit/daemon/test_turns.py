@@ -249,7 +249,7 @@ def test_the_deadline_of_the_manager_is_kept(echo, wait_until):
 def test_without_room_for_a_checkpoint_everything_waits_and_goes_on_when_there_is(
     echo_daemon, wait_until, caplog, monkeypatch
 ):
-    monkeypatch.setattr("dray.daemon.turns.CHECKPOINT_RETRY_S", 0.01)
+    monkeypatch.setattr("dray.daemon.pacing.checkpoints.CHECKPOINT_RETRY_S", 0.01)
     with echo_daemon("small", log_bytes="16 KiB") as echo, echo.client() as client:
         client.ask(frames.Commit(1, 0))
         echo.gate.no_room_for = "MQTrans"
@@ -267,7 +267,7 @@ def test_without_room_for_a_checkpoint_everything_waits_and_goes_on_when_there_i
 @pytest.fixture
 def full_log(echo_daemon, wait_until, caplog, monkeypatch):
     """A daemon whose log is full: no checkpoint finds room until the gate says otherwise."""
-    monkeypatch.setattr("dray.daemon.turns.CHECKPOINT_RETRY_S", 0.01)
+    monkeypatch.setattr("dray.daemon.pacing.checkpoints.CHECKPOINT_RETRY_S", 0.01)
     with echo_daemon("small", log_bytes="16 KiB") as echo:
         with echo.client() as client:
             client.ask(frames.Commit(1, 0))
@@ -421,7 +421,7 @@ def test_while_too_much_waits_for_the_disk_nobody_is_read_from(echo, wait_until,
 
 
 def test_a_failing_tick_is_tried_again_later(echo, wait_until, monkeypatch):
-    monkeypatch.setattr("dray.daemon.turns.TICK_S_AFTER_FAILURE", 0.05)
+    monkeypatch.setattr("dray.daemon.pacing.alarm.TICK_S_AFTER_FAILURE", 0.05)
     with echo.client() as client:
         echo.manager.fails_at = {Tick}
         echo.manager.wake_at = 1.0

@@ -1,0 +1,50 @@
+"""The timer that wakes the manager at its deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from dray.daemon.limits import TICK_S_AFTER_FAILURE, TICK_S_MAX, TICK_S_MIN
+from dray.daemon.timekeeper import Timekeeper
+
+
+class Alarm:
+    """Goes off at the deadline that was set last."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Timekeeper, gone_off: Callable[[], None]
+    ) -> None:
+        """Begin without a deadline."""
+        self._loop = loop
+        self._clock = clock
+        self._gone_off = gone_off
+        self._timer: asyncio.TimerHandle | None = None
+        self._at: float | None = None
+        self._not_before = 0.0
+        self._stopped = False
+
+    def set(self, at: float | None) -> None:
+        """Go off at a time of the clock; None changes nothing."""
+        if at is None or at == self._at or self._stopped:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        delay = min(max(at - self._clock.now(), TICK_S_MIN), TICK_S_MAX)
+        delay = max(delay, self._not_before - self._loop.time())
+        self._at = at
+        self._timer = self._loop.call_later(delay, self._go_off)
+
+    def pause(self) -> None:
+        """Stay silent for a moment: the manager could not handle the last one."""
+        self._not_before = self._loop.time() + TICK_S_AFTER_FAILURE
+
+    def stop(self) -> None:
+        """Never go off again."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _go_off(self) -> None:
+        self._timer = self._at = None
+        self._gone_off()
