@@ -2,7 +2,7 @@
 # The first target that needs it makes .venv from uv.lock; later runs start at once.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test pythons check bench peers docs torture mutations format lock clean
+.PHONY: help demo test pythons check bench browser peers docs torture mutations format lock clean
 .SUFFIXES:
 
 VENV := .venv
@@ -39,6 +39,11 @@ check: $(READY) ## lint, format, types, imports, house rules
 
 bench: $(READY) ## the benchmarks, paired with this machine's own limits (ARGS passed on)
 	@$(BIN)/python -m benches $(ARGS)
+
+browser: ## install chromium, which draws the page of an audit in a test: a Debian package, as root
+	@test "$$(id -u)" = 0 || { echo "dray: make browser installs the Debian package chromium, which" \
+		"only root can: sudo make browser" >&2; exit 1; }
+	@apt-get install --no-install-recommends $(ARGS) chromium
 
 peers: $(READY) ## install what `make bench ARGS=peers` compares with: Debian packages, as root
 	@test "$$(id -u)" = 0 || { echo "dray: make peers installs the Debian packages nats-server and" \

@@ -69,6 +69,7 @@ PACKAGES = (
     ("cli/commands/demo", "`dray demo`"),
     ("spark", "Spark"),
     ("spark/landing", "Spark: files, a table, and the settling of the queue"),
+    ("spark/auditing", "Spark: what landed, proven and measured"),
     ("spark/source", "Spark: queues read by position"),
     ("spark/sink", "Spark: rows written to queues, batch by batch"),
     ("testing", "Simulated surroundings"),

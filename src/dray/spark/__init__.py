@@ -4,6 +4,8 @@ Rows carry what is known of payloads and where they are; executors pull the byte
 manager straight into files. Heavy bytes cross no shuffle and never have to fit in memory.
 """
 
+from dray.spark.auditing.audit import audit
+from dray.spark.auditing.report import AuditReport
 from dray.spark.java import Java, find_java
 from dray.spark.landing.landing import BYTES_PER_BATCH, Until, land
 from dray.spark.landing.summary import HoleLanded, LandingSummary
@@ -11,10 +13,12 @@ from dray.spark.session import spark_session
 
 __all__ = [
     "BYTES_PER_BATCH",
+    "AuditReport",
     "HoleLanded",
     "Java",
     "LandingSummary",
     "Until",
+    "audit",
     "find_java",
     "land",
     "spark_session",

@@ -1,7 +1,8 @@
-"""`dray spark`: land large messages with Spark, as files and a table."""
+"""`dray spark`: land large messages with Spark, as files and a table, and audit them."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,15 +12,16 @@ from dray.cli.output import print_json, print_record
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.sizes import Size
+from dray.errors import StoreCorrupt
 from dray.model.sizes import human_size, size_in_bytes
 
 if TYPE_CHECKING:
-    from dray.spark import LandingSummary
+    from dray.spark import AuditReport, LandingSummary
 
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """Land messages with Spark."""
+    """Land messages with Spark, and audit them."""
 
 
 @command.command()
@@ -81,6 +83,61 @@ def land(
         print_json(summary)
     else:
         _print(summary)
+
+
+@command.command()
+@click.argument("sources", nargs=-1, required=True)
+@click.option(
+    "--out",
+    metavar="DIR",
+    help="Write findings, hours and streams as Parquet, and a page, into DIR.",
+)
+@click.option("--html", metavar="FILE", help="Write the page into FILE.")
+@takes_url_and_json
+@click.pass_obj
+def audit(
+    settings: Settings, sources: tuple[str, ...], *, out: str | None, html: str | None
+) -> int:
+    """Check that each message landed once, whole and in order.
+
+    SOURCES are directories that a landing wrote, and queues that explain missing messages: a name,
+    journal:NAME, journal: or deadletter:, or dray://host:port/NAME. Nothing is taken from a queue.
+    Exit status 0 means that every finding is explained, 42 that one is not.
+    """
+    from dray.spark import audit as audit_with_spark
+    from dray.spark import find_java
+
+    click.echo(f"Spark runs on {find_java()}", err=True)
+    given = [
+        each if "://" in each or Path(each).is_dir() else (settings.url, each) for each in sources
+    ]
+    with progress("auditing", None):
+        report = audit_with_spark(given, out=out)
+    if html is not None:
+        report.write_html(html)
+    if settings.as_json:
+        print_json(
+            {
+                "clean": report.clean,
+                "messages": report.messages,
+                "bytes": report.bytes,
+                "findings": report.findings.to_pylist(),
+            }
+        )
+    else:
+        _print_audit(report)
+    return 0 if report.clean else StoreCorrupt.exit_status
+
+
+def _print_audit(report: AuditReport) -> None:
+    for finding in report.findings.to_pylist():
+        sign = "explained" if finding["explained"] else "FOUND"
+        where = finding["queue"] or finding["origin"]
+        click.echo(f"{sign}  {finding['kind']}  {where}  {finding['detail']}")
+    click.echo(
+        f"{report.messages} messages, {human_size(report.bytes)}:"
+        f" {'clean' if report.clean else 'not clean'}"
+    )
 
 
 def _print(summary: LandingSummary) -> None:

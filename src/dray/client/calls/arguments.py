@@ -252,6 +252,13 @@ def _message(value: object) -> object:
     return _POSITION.taken(value)
 
 
+def _sources(value: object) -> object:
+    several = value if isinstance(value, (list, tuple)) else [value]
+    flat = [part for each in several for part in (each if isinstance(each, tuple) else (each,))]
+    fits = bool(flat) and all(_path(each) is not _UNFIT for each in flat)
+    return value if fits else _UNFIT
+
+
 def _anything(value: object) -> object:
     return value
 
@@ -261,6 +268,7 @@ _NAME = ExpectedValue("a text, the name of a queue", _name, InvalidQueueName)
 _ADDRESS = ExpectedValue("a text, the name or address of a queue", _text())
 _FLAG = ExpectedValue("True or False", _flag)
 _PATH = ExpectedValue("a path: a text or a pathlib.Path", _path)
+_SOURCES = ExpectedValue("a directory, the address of a queue, or a list of these", _sources)
 _COUNT = ExpectedValue("a whole number of 64 bits", _whole(*_BITS_64))
 _POSITION = ExpectedValue("a position: a whole number of 64 bits", _whole(*_BITS_64))
 _TIMEOUT = ExpectedValue("a number of seconds from 0 on", _seconds(math.inf, zero=True))
@@ -391,6 +399,7 @@ _BY_NAME: Final = {
 _BY_PLACE: Final = {
     "open.name": _TEXT,
     "land.queue": _TEXT,
+    "audit.sources": _SOURCES,
     "spark_session.name": _TEXT,
     "open.listen": _TEXT,
     "restore.archive": ExpectedValue(
