@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import pytest
+
 from dray.errors import DrayError, LargeMessageCorrupt, QueueNotFound
 from dray.spark.failure import plainly
 
@@ -33,3 +38,59 @@ def test_an_error_of_others_is_told_in_one_line():
 
     assert type(found) is DrayError
     assert str(found) == "Spark ended the query with RuntimeError: out of memory"
+
+
+PROGRAM = """
+import sys
+
+from dray.spark import spark_session
+
+sys.tracebacklimit = 0
+url = sys.argv[1]
+
+
+def told(act):
+    try:
+        act()
+    except Exception as error:
+        print(type(error).__name__, error, file=sys.stderr)
+        print("----", file=sys.stderr)
+
+
+def load(reader, **options):
+    return reader.format("dray").options(**({"url": url, "queue": "orders"} | options)).load()
+
+
+def stream(**options):
+    rows = load(spark.readStream, **options)
+    query = rows.writeStream.format("noop").trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+with spark_session() as spark:
+    told(lambda: load(spark.read, queu="x"))
+    told(lambda: load(spark.read, url="dray://127.0.0.1:1").count())
+    told(lambda: load(spark.read, queue="nowhere").count())
+    told(lambda: load(spark.read, url="http://x").count())
+    told(lambda: load(spark.read, startingOffsets="latest").count())
+    told(lambda: stream(queue="nowhere"))
+    told(lambda: stream(url="dray://127.0.0.1:1"))
+    told(lambda: stream(endingOffsets="latest"))
+"""
+KINDS = [
+    "InvalidConfiguration", "ConnectionLost", "QueueNotFound", "InvalidConfiguration",
+    "InvalidConfiguration", "QueueNotFound", "ConnectionLost", "InvalidConfiguration",
+]  # fmt: skip
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_every_error_of_reading_is_one_sentence_in_at_most_six_lines(daemon):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, daemon.url],
+        capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    told = [part.strip().splitlines() for part in done.stderr.split("----")[:-1]]
+    assert [lines[-1].split()[0] for lines in told] == KINDS, done.stderr
+    assert max(map(len, told)) <= 6, done.stderr
+    assert "\tat " not in done.stderr

@@ -144,7 +144,7 @@ def test_a_plain_stream_ends_at_a_recreated_queue_or_begins_it_at_its_first_posi
     orders = make_again(manager, "orders")
     orders.send_many([b"d", b"e"])
 
-    with pytest.raises(Exception, match="QueueRecreated") as caught:
+    with pytest.raises(Exception, match="deleted and made again") as caught:
         stream()
     error = plainly(caught.value)
     assert type(error) is QueueRecreated

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from dray.errors import DrayError, StoreError, StoreFull, every_error
 
@@ -25,13 +26,47 @@ def plainly(error: Exception) -> DrayError:
     """Give the error of ours at the bottom of `error`, or one that tells of it in a line."""
     if isinstance(error, DrayError):
         return error
-    by_name = {cls.__name__: cls for cls in every_error().values()}
-    for name, sentence in reversed(_OURS.findall(str(error))):
-        if name in by_name:
-            return by_name[name](sentence)
+    ours = _ours_in(str(error))
+    if ours is not None:
+        return ours
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[0][:_SENTENCE_CHARACTERS_MAX] if lines else "nothing"
     return DrayError(f"Spark ended the query with {type(error).__name__}: {said}")
+
+
+@contextmanager
+def errors_told() -> Iterator[None]:
+    """Let Spark raise errors of ours as they are, without the traces of Java and Python around.
+
+    Spark makes an exception of Python out of one of Java in one place, which is replaced meanwhile.
+    """
+    from pyspark.errors.exceptions import captured
+
+    convert = captured.convert_exception
+
+    def converted(error: Any) -> Any:
+        cause = error
+        while cause is not None:
+            ours = _ours_in(str(cause.getMessage()))
+            if ours is not None:
+                return ours
+            cause = cause.getCause()
+        return convert(error)
+
+    captured.convert_exception = converted  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        captured.convert_exception = convert
+
+
+def _ours_in(text: str) -> DrayError | None:
+    """The last error of ours that a text tells of, made again from its class and sentence."""
+    by_name = {cls.__name__: cls for cls in every_error().values()}
+    for name, sentence in reversed(_OURS.findall(text)):
+        if name in by_name:
+            return by_name[name](sentence)
+    return None
 
 
 @contextmanager

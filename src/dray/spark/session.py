@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from dray.client.calls.public_calls import checked
 from dray.errors import InvalidConfiguration
+from dray.spark.failure import errors_told
 from dray.spark.java import Java, find_java
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """Give the session that this process has, or else one of our own, stopped at the end.
 
+    In a session of our own, Spark raises errors of Dray as they are: one sentence and no trace.
     Raises `JavaMissing` where Spark cannot run, `InvalidConfiguration` where it is not installed.
     """
     require_spark()
@@ -75,7 +77,8 @@ def spark_session(
         with as_file(files("dray.spark") / "log4j2.properties") as log_settings:
             session = _start(master, name, {**_settings(scratch, log_settings), **(config or {})})
             try:
-                yield session
+                with errors_told():
+                    yield session
             finally:
                 session.stop()
     finally:

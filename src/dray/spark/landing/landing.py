@@ -272,10 +272,11 @@ class Landing:
                     self._watch(query)
                     if interrupted.is_set() or (until.follow and self._is_over(until)):
                         query.stop()
-            except PySparkException as error:
+            except (PySparkException, DrayError) as error:
                 # The signal went to Spark's processes too, which may fail of it.
                 if not interrupted.is_set():
-                    raise plainly(self._failure or error) from error
+                    told = plainly(self._failure or error)
+                    raise told from (None if told is error else error)
         if interrupted.is_set():
             raise KeyboardInterrupt
 
