@@ -80,6 +80,8 @@ LOW_WATER_BYTES: Final = 64 * MIB
 """Free disk that new messages must leave: the log and two checkpoints of a million messages."""
 ROOM_LOOK_S: Final = 2.0
 """How often a full disk is looked at while a source waits for room on it."""
+MANAGER_ID_CHARACTERS: Final = 32
+"""A queue manager's id: 128 random bits. Others keep it with all that they know of a manager."""
 MESSAGE_NUMBER_MAX: Final = (1 << 63) - 1
 """Message numbers start at 1; transactions are numbered from the same range."""
 NUMBERS_LEASED: Final = 1 << 20

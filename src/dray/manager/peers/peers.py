@@ -41,6 +41,7 @@ from dray.manager.queue.index import (
 )
 from dray.manager.queue.system import DEAD_TRANSACTIONAL
 from dray.model.classes import MessageClass
+from dray.model.limits import MANAGER_ID_CHARACTERS
 from dray.model.names import parse_manager_address, parse_queue_address
 from dray.model.queue import PeerInfo
 from dray.wire.frames import (
@@ -96,12 +97,15 @@ def greet(context: Context, session: Session, head: Hello) -> None:
             "a manager with this manager's own id called: a queue's address leads back to its own"
             " manager, or one data directory was copied from the other"
         )
+    if len(head.manager_id) != MANAGER_ID_CHARACTERS or not head.manager_id.isalnum():
+        raise ProtocolError(f"a manager says its id, which has {MANAGER_ID_CHARACTERS} characters")
     if len(head.lives) > LIVES_KEPT:
         raise ProtocolError(f"a manager says its last {LIVES_KEPT} lives at most")
     session.lives = head.lives
     earlier = _numbers(session.lives[:-1])
     for other in context.sessions.values():
-        if other.peer_id == head.manager_id and (other.life in earlier or not other.life):
+        same = other.role == "manager" and other.peer_id == head.manager_id
+        if same and (other.life in earlier or not other.life):
             other.streams.clear()
             context.effects.append(CloseSession(other.number))
 

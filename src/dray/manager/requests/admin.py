@@ -85,7 +85,8 @@ def handle_hello(context: Context, session: Session, request_id: int, head: Hell
         raise ProtocolError(f"nobody here knows what a {head.role!r} is")
     if head.role == "manager":
         peers.greet(context, session, head)
-    session.role, session.peer_id = head.role, head.manager_id
+    session.role = head.role
+    session.peer_id = head.manager_id if head.role == "manager" else ""
     first, count = _lease(context) if head.role == "client" else (0, 0)
     welcome = Welcome(
         context.state.manager_id,

@@ -449,3 +449,27 @@ def test_a_peer_that_answers_with_a_failure_is_a_warning_that_says_its_sentence(
     told = f"the queue manager there {did} the connection: another copy of\\nyour store is here!"
     assert notice.sentence.startswith(told)
     assert len(notice.sentence) == 500
+
+
+@pytest.mark.parametrize("manager_id", ["", "a" * 31, "a" * 33, "a" * 31 + ";", "é" * 3_000])
+def test_a_manager_without_an_id_ends_nobodys_session_but_its_own(
+    tmp_path: Path, manager_id: str
+) -> None:
+    """Clients say no id, and a manager that said none closed the session of each of them."""
+    desk = Desk(tmp_path / "destination", "b" * 32)
+    client = desk.session()
+    desk.turn(SessionOpened(500, OWNER))
+    desk.effects = []
+    hello = frames.Hello("manager", manager_id)
+    desk.turn(Request(500, Frame(hello, 1, memoryview(b""))))
+    closed = [each.session for each in desk.effects if isinstance(each, CloseSession)]
+    assert closed == [500]
+    assert isinstance(client.call(frames.Describe()), frames.ManagerState)
+
+
+def test_a_manager_does_not_end_the_session_of_a_client_that_says_its_id(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "destination", "b" * 32)
+    for number, role in ((400, "client"), (500, "manager")):
+        desk.turn(SessionOpened(number, OWNER))
+        desk.turn(Request(number, Frame(frames.Hello(role, "a" * 32), 1, memoryview(b""))))
+    assert not [each for each in desk.effects if isinstance(each, CloseSession)]
