@@ -129,6 +129,11 @@ COPIES_STUCK_MAX: Final = 6
 """Threads made for those that wait for a file system which does not answer, each of them with a
 buffer of 4 MiB and two descriptors. When all are stuck, files are refused."""
 
+FILES_UNCLAIMED_MAX: Final = 64
+"""Connections that have lent a file before its frame was whole. A client says both in one call, so
+these are few; beyond it the one that has waited longest is ended."""
+CLAIM_S: Final = 5.0
+"""How long such a file may wait for the rest of its frame, which is some hundred bytes."""
 FILES_LENT_MANY: Final = 64
 """Files lent by all sessions together from which on each may lend but one at a time."""
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dray.daemon.files import copy_threads, copying
-from dray.daemon.limits import FILES_PER_SESSION
+from dray.daemon.files import copy_threads, copying, unclaimed
+from dray.daemon.limits import FILES_LENT_MANY, FILES_PER_SESSION, FILES_UNCLAIMED_MAX
 from dray.errors import ProtocolError, StoreCorrupt, StoreFull, TargetUnwritable
 from dray.store.heap.heap import file_name
 from dray.wire import file_frames, frames
@@ -425,3 +425,44 @@ def test_a_file_system_that_hangs_holds_up_only_its_own_file(echo, opened, hangi
         wait_until(lambda: sum(each.readers for each in heap._files.values()) == pins)
         wait_until(lambda: echo.servers[-1]._around.copier._threads.stuck == 0)
         assert echo.servers[-1]._around.copier.files_lent == 0
+
+
+def lent_files(echo):
+    return echo.servers[-1]._around.copier.files_lent
+
+
+def test_one_who_lends_files_without_frames_and_hangs_up_leaves_no_descriptor(
+    echo, opened, wait_until
+):
+    """From 64 such files on no further connection was read, and none was seen to hang up."""
+    source = opened("source", content=BODY)
+    callers = [echo.client() for _ in range(FILES_LENT_MANY + 6)]
+    for caller in callers:
+        caller.lend(send_file(), source, cut=1)
+    wait_until(lambda: lent_files(echo) >= FILES_UNCLAIMED_MAX)
+    for caller in callers:
+        caller.socket.close()
+    wait_until(lambda: lent_files(echo) == 0)
+    with echo.client() as honest:
+        honest.lend(send_file(), source)
+        honest.hear_head(frames.Done)
+
+
+def test_a_file_whose_frame_does_not_come_is_closed_in_time(echo, opened, monkeypatch, wait_until):
+    monkeypatch.setattr(unclaimed, "CLAIM_S", 0.05)
+    with echo.client() as silent:
+        silent.lend(send_file(), opened("source", content=BODY), cut=1)
+        assert silent.is_hung_up()
+        wait_until(lambda: lent_files(echo) == 0)
+
+
+def test_of_too_many_files_without_frames_the_oldest_goes_first(echo, opened, monkeypatch):
+    monkeypatch.setattr(unclaimed, "FILES_UNCLAIMED_MAX", 1)
+    source = opened("source", content=BODY)
+    with echo.client() as first, echo.client() as second:
+        data = frames.encode_frame(send_file(), 1)
+        first.lend(send_file(), source, cut=1)
+        second.lend(send_file(), source, cut=1)
+        assert first.is_hung_up()
+        second.socket.sendall(data[-1:])
+        second.hear_head(frames.Done)

@@ -22,6 +22,7 @@ from os import copy_file_range, pread, preadv, pwrite
 from typing import NamedTuple
 
 from dray.daemon.files.copy_threads import CopyThreads, FileHungError, Freed, Told
+from dray.daemon.files.unclaimed import UnclaimedFiles
 from dray.daemon.limits import COPY_PIECE_BYTES, FETCH_BUFFERS
 from dray.daemon.pacing.backlog import DiskBacklog
 from dray.model.limits import FRAME_BODY_BYTES_MAX
@@ -65,6 +66,8 @@ class Copier:
         Nothing is fetched while `backlog` is full.
         """
         self._backlog = backlog
+        self.unclaimed = UnclaimedFiles(loop)
+        """Connections of which a file came, and its frame not yet."""
         self.files_lent = 0
         """Descriptors of clients' files that are open, on all connections."""
         self._threads = CopyThreads(loop)

@@ -9,7 +9,7 @@ passed on in that order too, so behind one whose bytes are still fetched the oth
 
 At most `FILES_PER_SESSION` descriptors are held for one connection, fewer when all connections
 together hold many. Until one of them is closed, and while other frames wait behind a file, it is
-not read from.
+not read from. A descriptor whose frame is not whole is read on for, and has a few seconds.
 """
 
 from __future__ import annotations
@@ -50,12 +50,20 @@ class LentFiles:
     """Takes descriptors from a socket and brings frames and files together."""
 
     def __init__(
-        self, copier: Copier, pass_on: Callable[[Frame], None], settled: Callable[[], None]
+        self,
+        copier: Copier,
+        pass_on: Callable[[Frame], None],
+        settled: Callable[[], None],
+        end: Callable[[str], None],
     ) -> None:
-        """Tell `pass_on` of frames, in order, and `settled` when a file is held no longer."""
+        """Tell `pass_on` of frames, in order, and `settled` when a file is held no longer.
+
+        `end` ends the connection, for a reason.
+        """
         self._copier = copier
         self._pass_on = pass_on
         self._settled = settled
+        self._end = end
         self._unclaimed: deque[int] = deque()
         self._line: deque[_InLine] = deque()
         self._targets: dict[int, int] = {}
@@ -65,7 +73,13 @@ class LentFiles:
 
     @property
     def full(self) -> bool:
-        """Whether as many files are held as may be."""
+        """Whether as many files are held as may be.
+
+        While a file waits for the rest of its frame the connection is read: nothing else would free
+        the file, or tell that the other end has hung up.
+        """
+        if self._unclaimed and not self._others_in_line:
+            return False
         crowded = self._copier.files_lent >= FILES_LENT_MANY
         # What else stands in line is in memory, and only what was read already may stand there.
         return self._held >= (1 if crowded else FILES_PER_SESSION) or self._others_in_line > 0
@@ -113,6 +127,10 @@ class LentFiles:
         # The one that is left belongs to the frame of which the rest has still to come.
         if len(self._unclaimed) > 1:
             raise ProtocolError("a file came with a frame that takes no file")
+        if self._unclaimed:
+            self._copier.unclaimed.came(self)
+        else:
+            self._copier.unclaimed.claimed(self)
 
     def target_of(self, request_id: int) -> int | None:
         """Give up the file of a request, which its answer is to be copied into."""
@@ -133,11 +151,19 @@ class LentFiles:
     def close(self) -> None:
         """Close all that no thread is at work with; nothing is passed on any more."""
         self._closed = True
+        self._copier.unclaimed.claimed(self)
         for descriptor in (*self._unclaimed, *self._targets.values()):
             os.close(descriptor)
             self._count(-1)
         self._unclaimed.clear()
         self._targets.clear()
+
+    def give_up(self, reason: str) -> None:
+        """End the connection, unless its other frames keep it from being read."""
+        if self._others_in_line:
+            self._copier.unclaimed.came(self)
+        else:
+            self._end(reason)
 
     def _fetch(self, frame: Frame, head: SendFile) -> None:
         length = head.size - len(frame.body)

@@ -165,7 +165,9 @@ class FrameConnection:
         self._timer: asyncio.TimerHandle | None = None
         self._lent: LentFiles | None = None
         if carries_files(sock):
-            self._lent = LentFiles(around.copier, self._pass_on, self._read_if_wanted)
+            self._lent = LentFiles(
+                around.copier, self._pass_on, self._read_if_wanted, self._end_with_file
+            )
 
     def start(self) -> None:
         """Begin to read."""
@@ -323,6 +325,10 @@ class FrameConnection:
         """Go on with a frame that had to wait for its memory."""
         if self._state is _State.OPEN:
             self._hand_over(self._stream.go_on)
+
+    def _end_with_file(self, reason: str) -> None:
+        self._note_end(f"a connection has to be ended: {reason}")
+        self._close(reason)
 
     def hold_up(self, reason: str) -> None:
         """End, unless it is this daemon that keeps it from going on."""

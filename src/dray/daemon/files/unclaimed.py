@@ -1,0 +1,53 @@
+"""Lent files whose frames are not whole yet, on all connections of a daemon.
+
+A descriptor comes with the first byte of its frame, and the frame may never be whole. So its
+connection has a few seconds; when too many such files are open, the oldest goes first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from dray.daemon.limits import CLAIM_S, FILES_UNCLAIMED_MAX
+
+
+class Lender(Protocol):
+    """The lent files of one connection."""
+
+    def give_up(self, reason: str) -> None:
+        """End the connection."""
+        ...
+
+
+class UnclaimedFiles:
+    """One for each daemon; driven in its loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin with none."""
+        self._loop = loop
+        self._since: dict[Lender, asyncio.TimerHandle] = {}
+
+    def __len__(self) -> int:
+        """How many connections have lent a file whose frame is not whole."""
+        return len(self._since)
+
+    def came(self, lender: Lender) -> None:
+        """Note that a connection has lent a file before its frame."""
+        if lender in self._since:
+            return
+        self._since[lender] = self._loop.call_later(CLAIM_S, self._too_late, lender)
+        if len(self._since) > FILES_UNCLAIMED_MAX:
+            oldest = next(iter(self._since))
+            self.claimed(oldest)
+            oldest.give_up(f"more than {FILES_UNCLAIMED_MAX} files came before their frames")
+
+    def claimed(self, lender: Lender) -> None:
+        """Note that the frame is whole, or that the connection has ended."""
+        timer = self._since.pop(lender, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _too_late(self, lender: Lender) -> None:
+        del self._since[lender]
+        lender.give_up(f"a file came and its frame did not within {CLAIM_S:.0f} s")
