@@ -11,6 +11,7 @@ from dray.manager.events import Answer, Body, Effect, Into, Peer
 from dray.manager.facts import AnyFact, encode_fact
 from dray.manager.follow_up import FollowUp
 from dray.manager.own_messages import OwnMessages
+from dray.manager.queue.lookups import Lookups
 from dray.manager.session import Session
 from dray.manager.state.awaiting import Awaiting
 from dray.manager.untold_ends import UntoldEnds
@@ -57,6 +58,8 @@ class Context:
         """Notices for the operator; the daemon writes them to its log."""
         self.disk_room = DiskRoom(store, config.low_water_bytes)
         self.log_room = LogRoom(store)
+        self.lookups = Lookups(store)
+        """Positions of messages by their ids, while somebody asks for them."""
         self.works = Works(self.log_room, notices)
         self.own_messages = OwnMessages(state, store, self.record)
         self.follow_up = FollowUp(state.queues)

@@ -1,9 +1,12 @@
-"""One accepted connection, as the manager knows it."""
+"""One accepted connection, as the manager knows it, and a receive that waits on it."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from dray.model.callers import Caller
 from dray.model.ids import Life
+from dray.wire.frames import LargeReceive, Receive, ReceiveTransaction
 
 
 class Session:
@@ -39,3 +42,12 @@ class Session:
     def life(self) -> int:
         """For a peer manager: the number of the present life of its store; 0 if it names none."""
         return self.lives[-1].number if self.lives else 0
+
+
+class Waiter(NamedTuple):
+    """A receive that found nothing yet."""
+
+    session: Session
+    request_id: int
+    head: Receive | LargeReceive | ReceiveTransaction
+    deadline: float | None

@@ -92,6 +92,12 @@ TRANSACTIONS_REMEMBERED: Final = 65_536
 """How many committed transactions `outcome` can still vouch for."""
 TRANSACTION_OPERATIONS_MAX: Final = 4_000_000
 """Messages in one transaction: 16 TB of fragments; bounds the memory of an open transaction."""
+LOOKUP_READ_AT_ONCE: Final = 1_000
+"""Messages that are read in one turn to find one by its correlation id: 10 to 20 ms."""
+LOOKUP_UNUSED_S: Final = 60.0
+"""Receives that name an id come often or hardly ever; then 100 bytes a message are given back."""
+LOOKUPS_MAX: Final = 64
+"""Queues in which messages are looked up by an id at a time, as a rule one for a program."""
 WAITERS_PER_QUEUE_MAX: Final = 10_000
 """Receives that wait at one queue: as many as there may be sessions."""
 STAGED_MAX: Final = 100_000

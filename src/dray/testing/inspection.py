@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dray.manager.facts import AnyFact
     from dray.manager.peers.links import Links
     from dray.manager.peers.waiting_for_room import WaitingForRoom
+    from dray.manager.queue.lookups import Lookups
     from dray.manager.relay import Relay
     from dray.manager.requests.waiting import Waiters
     from dray.manager.session import Session
@@ -72,6 +73,11 @@ class Inside:
     def links(self) -> Links:
         """Connections that this manager makes."""
         return self._subjects.links
+
+    @property
+    def lookups(self) -> Lookups:
+        """Positions of messages by their ids."""
+        return self._context.lookups
 
     @property
     def subjects(self) -> Subjects:

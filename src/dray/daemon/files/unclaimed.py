@@ -12,7 +12,7 @@ from typing import Protocol
 from dray.daemon.limits import CLAIM_S, FILES_UNCLAIMED_MAX
 
 
-class Lender(Protocol):
+class FileOwner(Protocol):
     """The lent files of one connection."""
 
     def give_up(self, reason: str) -> None:
@@ -26,13 +26,13 @@ class UnclaimedFiles:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin with none."""
         self._loop = loop
-        self._since: dict[Lender, asyncio.TimerHandle] = {}
+        self._since: dict[FileOwner, asyncio.TimerHandle] = {}
 
     def __len__(self) -> int:
         """How many connections have lent a file whose frame is not whole."""
         return len(self._since)
 
-    def came(self, lender: Lender) -> None:
+    def came(self, lender: FileOwner) -> None:
         """Note that a connection has lent a file before its frame."""
         if lender in self._since:
             return
@@ -42,12 +42,12 @@ class UnclaimedFiles:
             self.claimed(oldest)
             oldest.give_up(f"more than {FILES_UNCLAIMED_MAX} files came before their frames")
 
-    def claimed(self, lender: Lender) -> None:
+    def claimed(self, lender: FileOwner) -> None:
         """Note that the frame is whole, or that the connection has ended."""
         timer = self._since.pop(lender, None)
         if timer is not None:
             timer.cancel()
 
-    def _too_late(self, lender: Lender) -> None:
+    def _too_late(self, lender: FileOwner) -> None:
         del self._since[lender]
         lender.give_up(f"a file came and its frame did not within {CLAIM_S:.0f} s")

@@ -42,6 +42,8 @@ class QueueIndex:
         self._available = EntryPages(ENTRY_BYTES, KEY_BYTES)
         self._held: dict[int, tuple[bytes, int]] = {}
         self._aside: dict[int, bytes] = {}
+        self.put_back_too: list[list[int]] = []
+        """Each of these lists gets the positions that are put back (`lookups.py`)."""
         self.byte_count = 0
         """Bytes of all records, available, held or put aside."""
         self.express_count = self.express_bytes = 0
@@ -130,19 +132,20 @@ class QueueIndex:
 
     def in_position_order(self, after: int = 0) -> Iterator[bytes]:
         """Available entries above a position, by position whatever their priority."""
-        if self._is_of_one_priority():
+        if self.is_of_one_priority():
             return self.after(after)
         return self._merged(after)
 
     def runs_in_position_order(self, after: int = 0) -> Iterator[bytes]:
         """The same, packed, many in one piece where the queue has one priority."""
-        return self.runs_after(after) if self._is_of_one_priority() else self._merged(after)
+        return self.runs_after(after) if self.is_of_one_priority() else self._merged(after)
 
     def _merged(self, after: int) -> Iterator[bytes]:
         each = (self.of_priority(priority, after) for priority in range(PRIORITY_MAX + 1))
         return merge(*each, key=lookup_id_of)
 
-    def _is_of_one_priority(self) -> bool:
+    def is_of_one_priority(self) -> bool:
+        """Whether positions and receiving order are one."""
         first, last = self._available.first(), self._available.last()
         return first is None or last is None or first[0] == last[0]
 
@@ -198,6 +201,8 @@ class QueueIndex:
         """Return a held entry to its old place."""
         entry, _ = self._held.pop(lookup_id)
         self._available.add(entry)
+        for each in self.put_back_too:
+            each.append(lookup_id)
         return entry
 
     def count_abort(self, lookup_id: int) -> None:

@@ -25,7 +25,7 @@ from dray.model.queue import QueueInfo, QueueOptions
 if TYPE_CHECKING:
     from dray.delivery.outgoing import OutgoingStream
     from dray.manager.events import Peer
-    from dray.manager.queue.waiter import Waiter
+    from dray.manager.session import Waiter
 
 
 class Route(NamedTuple):

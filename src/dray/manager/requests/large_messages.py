@@ -20,9 +20,9 @@ from dray.manager.change.quarantine import set_aside
 from dray.manager.disk.envelopes import bodies_in, envelopes_in
 from dray.manager.peers.repairs import may_be_filled
 from dray.manager.queue.index import lookup_id_of, part_of, place_in, unpack
-from dray.manager.queue.waiter import Waiter
 from dray.manager.requests.receiving import check_may_take, entries_of, hold_whole, wait
 from dray.manager.requests.statuses import statuses_of
+from dray.manager.session import Waiter
 from dray.manager.transactions.transactions import open_transaction, opened_by, take
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass

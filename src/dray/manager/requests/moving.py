@@ -11,8 +11,8 @@ from dray.manager.disk.envelopes import bodies_in, envelopes_in
 from dray.manager.queue.costs import MOVED_BYTES, REJECTED_BYTES, cost_of_receiving
 from dray.manager.queue.index import unpack
 from dray.manager.queue.part_records import part_seen
-from dray.manager.queue.waiter import Waiter
 from dray.manager.requests.receiving import check_may_take, check_transaction, hold_singles, wait
+from dray.manager.session import Waiter
 from dray.manager.transactions.mixing import check_plain_receive
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.transactions import hold_part, open_transaction

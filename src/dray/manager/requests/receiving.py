@@ -30,11 +30,11 @@ from dray.manager.disk.envelopes import bodies_in, envelopes_in, piece
 from dray.manager.events import Into
 from dray.manager.queue.costs import cost_of_receiving
 from dray.manager.queue.index import length_of, lookup_id_of, part_of, place_in, unpack
+from dray.manager.queue.lookups import Sought
 from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.queues import StoredQueue
 from dray.manager.queue.system import INTERNAL
-from dray.manager.queue.waiter import Waiter
-from dray.manager.session import Session
+from dray.manager.session import Session, Waiter
 from dray.manager.transactions.mixing import check_plain_receive
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.transactions import Transactions, hold_part, open_transaction
@@ -76,11 +76,33 @@ def handle_receive(
     context = transactions.context
     queue = context.state.queues.numbered(head.queue)
     _check_receive(queue, head)
+    waiter = Waiter(session, request_id, head, _deadline(context, head.timeout))
+    sought = look_for(context, queue, head)
+    if sought is None or sought.lookup.read_on():
+        receive_or_wait(transactions, waiter)
+    else:
+        context.lookups.unread.setdefault(sought.lookup, []).append(waiter)
+
+
+def receive_or_wait(transactions: Transactions, waiter: Waiter) -> None:
+    """Answer a receive whose queue is read, or let it wait."""
+    context = transactions.context
+    session, request_id, head, _ = waiter
+    assert isinstance(head, Receive)
     if receive_now(transactions, session, request_id, head):
         return
+    queue = context.state.queues.numbered(head.queue)
     if isinstance(head.select, SelectOne) and not head.timeout:
         raise MessageNotFound(f"no available message in {queue.name!r} has {told(head.select)}")
-    wait(context, queue, Waiter(session, request_id, head, _deadline(context, head.timeout)))
+    wait(context, queue, waiter)
+
+
+def look_for(context: Context, queue: StoredQueue, head: Receive) -> Sought | None:
+    """Tell where to look for the message that a receive names by an id; None for any other."""
+    try:
+        return context.lookups.sought(queue, head.select, context.now)
+    except Misuse as error:
+        raise MessageNotFound(f"no message in {queue.name!r} has that id: {error}") from error
 
 
 def wait(context: Context, queue: StoredQueue, waiter: Waiter) -> None:
@@ -268,10 +290,11 @@ def _candidates(context: Context, queue: StoredQueue, head: Receive) -> Iterator
         case SelectAt(lookup_id):
             packed = queue.index.find(lookup_id)
             return iter(() if packed is None else (packed,))
-        case SelectById(text):
-            return _with_id(context, queue, text)
-        case SelectByCorrelation(correlation_id):
-            return _with_correlation(context, queue, correlation_id)
+        case SelectById() | SelectByCorrelation():
+            sought = look_for(context, queue, head)
+            assert sought is not None
+            found = sought.lookup.positions(sought.key)
+            return (packed for packed in found if _is_named(context, packed, head.select))
     assert_never(head.select)
 
 
@@ -288,31 +311,17 @@ def _up_to_held(queue: StoredQueue, after: int) -> Iterator[bytes]:
     return takewhile(lambda packed: lookup_id_of(packed) < held, candidates)
 
 
-def _with_id(context: Context, queue: StoredQueue, text: str) -> Iterator[bytes]:
-    try:
-        source, number = split_id(text)
-    except Misuse as error:
-        raise MessageNotFound(f"no message in {queue.name!r} has that id: {error}") from error
-    for packed in queue.index.available():
-        entry = unpack(packed)
-        if entry.number == number:
-            record = context.store.read(entry.extent, length=HEADER_BYTES)
-            if read_header(record).source.hex() == source:
-                yield packed
-
-
-def _with_correlation(context: Context, queue: StoredQueue, text: str) -> Iterator[bytes]:
-    """A linear scan, as in the original (semantics 1.2); case does not count."""
-    wanted = text.casefold()
-    for packed in queue.index.available():
-        extent, _ = place_in(packed)
-        header = read_header(context.store.read(extent, length=HEADER_BYTES))
-        if not header.properties_bytes:
-            continue
-        record = context.store.read(extent, length=HEADER_BYTES + header.properties_bytes)
-        correlation_id = read_properties(record, header).correlation_id
-        if correlation_id is not None and correlation_id.casefold() == wanted:
-            yield packed
+def _is_named(context: Context, packed: bytes, select: SelectById | SelectByCorrelation) -> bool:
+    """Whether a message that was looked up is the one: others may have its key."""
+    extent, _ = place_in(packed)
+    header = read_header(context.store.read(extent, length=HEADER_BYTES))
+    if isinstance(select, SelectById):
+        return header.source.hex() == split_id(select.id)[0]
+    record = context.store.read(extent, length=HEADER_BYTES + header.properties_bytes)
+    correlation_id = read_properties(record, header).correlation_id
+    return (
+        correlation_id is not None and correlation_id.casefold() == select.correlation_id.casefold()
+    )
 
 
 def within_frame(candidates: Iterator[bytes], max_messages: int, max_bytes: int) -> Iterator[bytes]:

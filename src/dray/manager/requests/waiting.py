@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from dray.errors import DrayError, StorePoisoned
 from dray.manager.requests.large_messages import large_receive_now
 from dray.manager.requests.moving import receive_transaction_now
-from dray.manager.requests.receiving import nothing_came, receive_now
+from dray.manager.requests.receiving import look_for, nothing_came, receive_now, receive_or_wait
 from dray.wire.frames import Receive, ReceiveTransaction
 
 if TYPE_CHECKING:
+    from dray.manager.queue.lookups import Lookup
     from dray.manager.queue.queues import StoredQueue
-    from dray.manager.queue.waiter import Waiter
     from dray.manager.requests.large_messages import LargeReceives
-    from dray.manager.session import Session
+    from dray.manager.session import Session, Waiter
 
 
 class Waiters:
@@ -32,7 +32,11 @@ class Waiters:
 
     def deadline(self) -> float | None:
         """When the first wait may be over."""
-        return self._timeouts[0][0] if self._timeouts else None
+        lookups = self._context.lookups
+        if lookups.unread:
+            return self._context.now
+        waits = self._timeouts[0][0] if self._timeouts else None
+        return min((at for at in (waits, lookups.deadline()) if at is not None), default=None)
 
     def note_last(self, number: int) -> None:
         """Look at a queue again when the wait is over that was begun there last, if one was."""
@@ -42,14 +46,68 @@ class Waiters:
 
     def serve(self, queue: StoredQueue) -> None:
         """Something became available in a queue: let those go on who waited for it."""
+        news: dict[Lookup, bool] = {}
         for waiter in list(queue.waiters):
             if not queue.index.available_count:
                 return
-            if self._serve_one(waiter):
+            if self._may_match(queue, waiter, news) and self._serve_one(waiter):
                 queue.waiters.remove(waiter)
+        for lookup, is_read in news.items():
+            if is_read:
+                lookup.arrived = set()
+
+    def _may_match(self, queue: StoredQueue, waiter: Waiter, news: dict[Lookup, bool]) -> bool:
+        """Whether anything has come that a waiter could take, which may name one message."""
+        if not isinstance(waiter.head, Receive):
+            return True
+        try:
+            sought = look_for(self._context, queue, waiter.head)
+            if sought is None:
+                return True
+            lookup, key = sought
+            if lookup not in news:
+                news[lookup] = lookup.read_on()
+        except DrayError:
+            # The receive meets the same error, and answers it.
+            return True
+        if not news[lookup]:
+            self._context.lookups.unread.setdefault(lookup, [])
+            return False
+        return lookup.arrived is None or key in lookup.arrived
+
+    def _read_on(self) -> None:
+        """Read a queue on in which a message is looked for; then answer those who asked."""
+        unread = self._context.lookups.unread
+        lookup = next(iter(unread), None)
+        if lookup is None:
+            return
+        try:
+            if not lookup.read_on():
+                return
+        except StorePoisoned:
+            raise
+        except DrayError as error:
+            for waiter in unread.pop(lookup):
+                self._context.refuse(waiter.session, waiter.request_id, error)
+            return
+        for waiter in unread.pop(lookup):
+            self._answer(waiter)
+        self.serve(lookup.queue)
+
+    def _answer(self, waiter: Waiter) -> None:
+        try:
+            receive_or_wait(self._receives.transactions, waiter)
+        except StorePoisoned:
+            raise
+        except DrayError as error:
+            self._context.refuse(waiter.session, waiter.request_id, error)
+        else:
+            self.note_last(waiter.head.queue)
 
     def tick(self) -> None:
         """Tell those whose time is over."""
+        self._read_on()
+        self._context.lookups.drop_unused(self._context.now)
         while self._timeouts and self._timeouts[0][0] <= self._context.now:
             at, number = heapq.heappop(self._timeouts)
             if self._noted.get(number) == at:
@@ -61,6 +119,8 @@ class Waiters:
 
     def forget(self, session: Session) -> None:
         """A connection has ended: wait for it no longer."""
+        for waiters in self._context.lookups.unread.values():
+            waiters[:] = [waiter for waiter in waiters if waiter.session is not session]
         for number in session.waiting_at:
             queue = self._context.state.queues.get(number)
             if queue is not None and queue.waiters:

@@ -1,0 +1,222 @@
+"""Positions of a queue's messages by message id or correlation id, while somebody asks for one.
+
+    made        by the first receive that names an id; it reads every message of the queue once
+    read on     by the next receives and arrivals: only what has come since
+    made anew   when most of what it knows has left the queue
+    dropped     when nobody has asked for a minute, or too many others were asked for since
+
+It keeps a hash of each id and a position, about 100 bytes a message; whoever finds a position by it
+looks at the message itself. A queue is read some thousand messages at a time, so that a long one
+holds up nobody: a receive that comes meanwhile is answered when all is read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.manager.queue.index import lookup_id_of, number_of, place_in
+from dray.model.ids import split_id
+from dray.model.limits import LOOKUP_READ_AT_ONCE, LOOKUP_UNUSED_S, LOOKUPS_MAX
+from dray.wire.frames import Receive
+from dray.wire.record import HEADER_BYTES, read_header, read_properties
+from dray.wire.selections import SelectByCorrelation, SelectById
+
+if TYPE_CHECKING:
+    from dray.manager.queue.queue_index import QueueIndex
+    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.session import Waiter
+    from dray.store.store import Store
+
+_MOST_RECORDS_BYTES = 512
+"""Header and properties of most records, in one read."""
+
+KeyOf = Callable[["Store", bytes], int | None]
+
+
+class Lookup:
+    """Positions of one queue's messages by one kind of id."""
+
+    def __init__(self, store: Store, queue: StoredQueue, key_of: KeyOf) -> None:
+        """Begin with nothing read."""
+        self.queue = queue
+        self._store = store
+        self._key_of = key_of
+        self._index: QueueIndex = queue.index
+        self._begin()
+
+    def _begin(self) -> None:
+        self._positions: dict[int, int | list[int]] = {}
+        self._count = 0
+        self._upto = 0
+        self._returned: list[int] = []
+        self._index.put_back_too.append(self._returned)
+        self.arrived: set[int] | None = None
+        """Keys of what has come since they were taken; None stands for every key."""
+
+    @property
+    def known(self) -> int:
+        """How many positions it holds, also of messages that have left."""
+        return self._count
+
+    def end(self) -> None:
+        """Hear no more of messages that are put back."""
+        kept = [each for each in self._index.put_back_too if each is not self._returned]
+        self._index.put_back_too[:] = kept
+
+    def read_on(self) -> bool:
+        """Read messages that have come, up to a bounded number; whether these were all.
+
+        Raises `StoreCorrupt` for a message that cannot be read.
+        """
+        if self._count > 2 * len(self._index) + LOOKUP_READ_AT_ONCE:
+            self.end()
+            self._begin()
+        room = LOOKUP_READ_AT_ONCE
+        while self._returned and room:
+            entry = self._index.find(self._returned[-1])
+            if entry is not None:
+                self._note(entry)
+            del self._returned[-1]
+            room -= 1
+        for entry in islice(self._index.in_position_order(self._upto), room):
+            self._note(entry)
+            self._upto = lookup_id_of(entry)
+            room -= 1
+        return room > 0
+
+    def positions(self, key: int) -> Iterator[bytes]:
+        """Available entries that may have an id, in receiving order."""
+        known = self._positions.get(key)
+        if known is None:
+            return
+        positions = [known] if isinstance(known, int) else known
+        entries = self._entries(key, positions)
+        yield from entries if self._index.is_of_one_priority() else sorted(entries)
+
+    def _entries(self, key: int, positions: list[int]) -> Iterator[bytes]:
+        at = 0
+        while at < len(positions):
+            entry = self._index.find(positions[at])
+            if entry is not None:
+                at += 1
+                yield entry
+            elif self._index.held(positions[at]) is not None:
+                at += 1
+            else:
+                del positions[at]
+                self._count -= 1
+        if not positions:
+            self._positions.pop(key, None)
+
+    def _note(self, entry: bytes) -> None:
+        key = self._key_of(self._store, entry)
+        if key is None:
+            return
+        if self.arrived is not None:
+            self.arrived.add(key)
+            if len(self.arrived) > LOOKUP_READ_AT_ONCE:
+                self.arrived = None
+        position, known = lookup_id_of(entry), self._positions.get(key)
+        if known is None:
+            self._positions[key] = position
+        elif isinstance(known, int):
+            if known == position:
+                return
+            self._positions[key] = sorted((known, position))
+        else:
+            at = bisect_left(known, position)
+            if at < len(known) and known[at] == position:
+                return
+            insort(known, position)
+        self._count += 1
+
+
+class Sought(NamedTuple):
+    """What a receive looks for: where, and by which key."""
+
+    lookup: Lookup
+    key: int
+
+
+class Lookups:
+    """All lookups of a manager."""
+
+    def __init__(self, store: Store) -> None:
+        """Begin with none."""
+        self._store = store
+        self._used: dict[tuple[int, KeyOf], tuple[Lookup, float]] = {}
+        """Longest unused first."""
+        self.unread: dict[Lookup, list[Waiter]] = {}
+        """Receives that came before their queue was read, in the order in which they came."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._used)
+
+    def sought(self, queue: StoredQueue, select: object, now: float) -> Sought | None:
+        """Tell where to look for a message that a selection names by an id, if it does.
+
+        Raises `Misuse` for a message id that cannot be one.
+        """
+        match select:
+            case SelectByCorrelation(correlation_id):
+                return Sought(self._lookup(queue, _correlation_key, now), _hash(correlation_id))
+            case SelectById(message_id):
+                _, number = split_id(message_id)
+                return Sought(self._lookup(queue, _number_key, now), number)
+        return None
+
+    def deadline(self) -> float | None:
+        """When one will have been unused for too long."""
+        oldest = next(iter(self._used.values()), None)
+        return None if oldest is None else oldest[1] + LOOKUP_UNUSED_S
+
+    def drop_unused(self, now: float) -> None:
+        """Forget those for which nobody has asked for a while."""
+        for name, (lookup, used) in list(self._used.items()):
+            if used + LOOKUP_UNUSED_S > now:
+                return
+            if any(isinstance(each.head, Receive) for each in lookup.queue.waiters):
+                # One of them may name an id.
+                self._used[name] = lookup, now
+            else:
+                self._drop(name)
+
+    def _lookup(self, queue: StoredQueue, key_of: KeyOf, now: float) -> Lookup:
+        name = queue.number, key_of
+        known = self._used.pop(name, None)
+        lookup = known[0] if known is not None else Lookup(self._store, queue, key_of)
+        self._used[name] = lookup, now
+        if len(self._used) > LOOKUPS_MAX:
+            spare = (each for each, (old, _) in self._used.items() if old not in self.unread)
+            self._drop(next(spare, name))
+        return lookup
+
+    def _drop(self, name: tuple[int, KeyOf]) -> None:
+        lookup, _ = self._used.pop(name)
+        lookup.end()
+
+
+def _number_key(_store: Store, entry: bytes) -> int:
+    return number_of(entry)
+
+
+def _correlation_key(store: Store, entry: bytes) -> int | None:
+    extent, _ = place_in(entry)
+    record = store.read(extent, length=min(extent.length, _MOST_RECORDS_BYTES))
+    header = read_header(record)
+    if not header.properties_bytes:
+        return None
+    whole = HEADER_BYTES + header.properties_bytes
+    if whole > len(record):
+        record = store.read(extent, length=whole)
+    correlation_id = read_properties(record, header).correlation_id
+    return None if correlation_id is None else _hash(correlation_id)
+
+
+def _hash(correlation_id: str) -> int:
+    """Case does not count (semantics 1.2)."""
+    return hash(correlation_id.casefold())

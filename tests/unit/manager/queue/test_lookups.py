@@ -1,0 +1,172 @@
+"""A receive by id or correlation looks only at what arrived since the last one, and in portions."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.errors import MessageNotFound
+from dray.model.limits import LOOKUP_READ_AT_ONCE, LOOKUP_UNUSED_S, LOOKUPS_MAX
+from dray.model.message import Message
+from dray.testing.inspection import look_into
+from dray.wire import frames
+from tests.unit.manager.conftest import Caller, Desk
+
+MANY = 3 * LOOKUP_READ_AT_ONCE + 7
+
+
+def answer_to(number: int, body: bytes = b"x", **options: object) -> Message:
+    return Message(body=body, correlation_id=f"Answer-{number}", **options)
+
+
+def by(number: int) -> frames.SelectByCorrelation:
+    return frames.SelectByCorrelation(f"answer-{number}")
+
+
+@pytest.fixture
+def reads(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Each read of a record at the desk, as it happens."""
+    done: list[object] = []
+    read = desk.store.read
+
+    def counted(extent, **options):
+        done.append(extent)
+        return read(extent, **options)
+
+    monkeypatch.setattr(desk.store, "read", counted)
+    return done
+
+
+def filled(caller: Caller, count: int, **options: object) -> int:
+    queue = caller.create("replies", **options)
+    for first in range(0, count, 500):
+        caller.send(queue, *[answer_to(each) for each in range(first, min(count, first + 500))])
+    return queue
+
+
+def taken(caller: Caller, queue: int, select: object, timeout: float | None = 0.0) -> list[bytes]:
+    """The bodies that one receive gives, however many turns it takes."""
+    request = caller.ask(frames.Receive(queue, 0, timeout, select=select))
+    while not caller.answers(request):
+        caller.desk.advance(0.0)
+    (answer,) = caller.answers(request)
+    if isinstance(answer.head, frames.Failed):
+        raise MessageNotFound(answer.head.sentence)
+    return [caller.desk.body_of(answer)]
+
+
+def test_each_message_is_read_once_however_many_are_received_by_correlation(desk, reads):
+    caller = desk.session()
+    queue = filled(caller, MANY)
+    taken(caller, queue, by(MANY - 1))
+    assert len(reads) < MANY + 10
+    for number in range(50):
+        del reads[:]
+        taken(caller, queue, by(number))
+        assert len(reads) < 10, "it has read the queue again"
+    with pytest.raises(MessageNotFound):
+        taken(caller, queue, by(0))
+
+
+def test_waiters_by_correlation_look_only_at_what_arrives(desk, reads):
+    """Each of 20 waiters read all 20,000 messages again when an ordinary one came."""
+    caller = desk.session()
+    queue = filled(caller, MANY)
+    waiting = [
+        caller.ask(frames.Receive(queue, 0, 1e6, select=by(MANY + each))) for each in range(20)
+    ]
+    while desk.manager.deadline() == desk.now:
+        desk.advance(0.0)
+    del reads[:]
+    caller.send(queue, Message(body=b"ordinary"))
+    assert len(reads) < 3
+    caller.send(queue, answer_to(MANY + 7))
+    assert len(reads) < 10
+    assert [bool(caller.answers(each)) for each in waiting].index(True) == 7
+    assert sum(bool(caller.answers(each)) for each in waiting) == 1
+
+
+def test_a_long_queue_is_read_in_portions_and_others_are_answered_between(desk, reads):
+    caller, other = desk.session(), desk.session()
+    queue = filled(caller, MANY)
+    request = caller.ask(frames.Receive(queue, 0, 0.0, select=by(1)))
+    for turn in range(1, 4):
+        assert not caller.answers(request)
+        assert len(reads) <= turn * LOOKUP_READ_AT_ONCE
+        assert isinstance(other.call(frames.Describe()), frames.ManagerState)
+        assert desk.manager.deadline() == desk.now
+        desk.advance(0.0)
+    assert caller.answers(request)
+    assert desk.manager.deadline() == desk.now + LOOKUP_UNUSED_S
+
+
+def test_one_who_leaves_while_its_queue_is_read_takes_nothing(desk):
+    caller, other = desk.session(), desk.session()
+    queue = filled(caller, MANY)
+    caller.ask(frames.Receive(queue, 0, 0.0, select=by(1)))
+    look_into(desk.manager).waiters.forget(look_into(desk.manager).sessions[caller.number])
+    assert taken(other, queue, by(1))
+
+
+@pytest.mark.parametrize("how", ["id", "correlation"])
+def test_a_message_that_comes_back_is_found_again(desk, how):
+    caller = desk.session()
+    queue = filled(caller, 20)
+    caller.send(queue, answer_to(99))
+    by_id = frames.SelectById(f"{desk.manager_id}\\{caller.next_number}")
+    select = by_id if how == "id" else by(99)
+    transaction = caller.number_for()
+    caller.receive(queue, transaction=transaction, select=select)
+    with pytest.raises(MessageNotFound):
+        taken(caller, queue, select)
+    waiting = caller.ask(frames.Receive(queue, 0, 1e6, select=select))
+    caller.call(frames.Abort(transaction))
+    assert caller.answers(waiting)
+
+
+def test_equal_correlation_ids_are_received_in_the_order_of_the_queue(desk):
+    caller = desk.session()
+    queue = caller.create("plain", transactional=False)
+    for body, priority in ((b"low", 1), (b"high", 6), (b"higher", 7), (b"low too", 1)):
+        caller.send(queue, answer_to(1, body, priority=priority))
+    found = [taken(caller, queue, by(1))[0] for _ in range(4)]
+    ends = [next(each for each in (b"higher", b"high", b"low too", b"low") if body.endswith(each))
+            for body in found]  # fmt: skip
+    assert ends == [b"higher", b"high", b"low", b"low too"]
+
+
+def test_a_lookup_does_not_grow_with_what_passes_through_its_queue(desk):
+    caller = desk.session()
+    queue = caller.create("replies")
+    lookups = look_into(desk.manager).lookups
+    for number in range(0, 8 * LOOKUP_READ_AT_ONCE, 500):
+        caller.send(queue, *[answer_to(number + each) for each in range(500)])
+        taken(caller, queue, by(number))
+        caller.call(frames.PurgeQueue(queue))
+        sought = lookups.sought(look_into(desk.manager).state.queues.numbered(queue), by(1), 0.0)
+        assert sought.lookup.known <= 3 * LOOKUP_READ_AT_ONCE
+
+
+def test_lookups_that_nobody_uses_are_given_back(desk):
+    caller = desk.session()
+    lookups = look_into(desk.manager).lookups
+    queue = filled(caller, 10)
+    taken(caller, queue, by(3))
+    assert len(lookups) == 1
+    desk.advance(LOOKUP_UNUSED_S)
+    assert (len(lookups), desk.manager.deadline()) == (0, None)
+    assert taken(caller, queue, by(4))
+    for number in range(LOOKUPS_MAX + 3):
+        other = caller.create(f"other-{number}")
+        with pytest.raises(MessageNotFound):
+            taken(caller, other, by(3))
+    assert len(lookups) == LOOKUPS_MAX
+    assert taken(caller, queue, by(5))
+
+
+def test_a_lookup_stays_while_somebody_waits_by_it(desk):
+    caller = desk.session()
+    queue = filled(caller, 10)
+    waiting = caller.ask(frames.Receive(queue, 0, 1e6, select=by(11)))
+    desk.advance(10 * LOOKUP_UNUSED_S)
+    caller.send(queue, answer_to(11))
+    assert caller.answers(waiting)
