@@ -44,6 +44,13 @@ def command() -> None:
     "--batch", type=Size(), help=("Most payload bytes in one micro-batch  [default: 1GiB].")
 )
 @click.option(
+    "--table",
+    type=click.Choice(["parquet", "delta"]),
+    default="parquet",
+    show_default=True,
+    help="Kind of the table; always the same for one DIR.",
+)
+@click.option(
     "--accept-new-queue",
     is_flag=True,
     help="Land a queue that was deleted and created again, from its first message.",
@@ -58,6 +65,7 @@ def land(
     follow: bool,
     idle: float | None,
     batch: int | None,
+    table: str,
     accept_new_queue: bool,
 ) -> None:
     """Land the large messages of QUEUE as payload files and a Parquet table below DIR.
@@ -76,6 +84,7 @@ def land(
             out,
             until=Until(follow=follow, idle_s=idle),
             bytes_per_batch=bytes_per_batch,
+            table=table,
             accept_new_queue=accept_new_queue,
             report=lambda so_far: shown.update(so_far.bytes),
         )

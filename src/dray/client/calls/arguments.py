@@ -399,6 +399,7 @@ _BY_NAME: Final = {
 _BY_PLACE: Final = {
     "open.name": _TEXT,
     "land.queue": _TEXT,
+    "land.table": _TEXT,
     "audit.sources": _SOURCES,
     "spark_session.name": _TEXT,
     "open.listen": _TEXT,

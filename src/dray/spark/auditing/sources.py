@@ -74,7 +74,7 @@ def landed_rows(spark: SparkSession, sources: AuditSources) -> DataFrame:
 
     return _union(
         [
-            _known(spark.read.parquet(str(directory / "table")))
+            _known(spark.read.parquet(*_files_of(directory / "table")))
             .withColumn("origin", f.lit(str(directory)))
             .withColumn(
                 "path", f.concat(f.lit(f"{directory.absolute() / 'payload'}/"), f.col("payload"))
@@ -82,6 +82,15 @@ def landed_rows(spark: SparkSession, sources: AuditSources) -> DataFrame:
             for directory in sources.directories
         ]
     )
+
+
+def _files_of(table: Path) -> list[str]:
+    """The files of a table; beside those of a Delta table there may be some of no commit."""
+    if not (table / "_delta_log").exists():
+        return [str(table)]
+    from deltalake import DeltaTable
+
+    return DeltaTable(str(table)).file_uris()
 
 
 def waiting_positions(spark: SparkSession, sources: AuditSources) -> DataFrame | None:

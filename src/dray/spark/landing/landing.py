@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from dray.spark.landing.batch import Examined, QueueKey
+    from dray.spark.landing.delta import DeltaLandedTable
     from dray.spark.landing.pulling import Puller
     from dray.spark.landing.settler import IsLanded
     from dray.spark.landing.summary import LandingSummary
@@ -54,6 +55,7 @@ BYTES_PER_BATCH = "1GiB"
 """Payload of one micro-batch: enough that Spark's own second or two a batch hardly shows. A crash
 does not repeat it all, since payloads that are in place are kept."""
 ROWS_PER_BATCH = 2_000
+TABLES = ("parquet", "delta")
 STARTS_MAX = 5
 """Queries begun for one landing while workers are too slow for Spark, which waits 10 s for each."""
 _POLL_SECONDS = 0.2
@@ -111,6 +113,7 @@ def land(
     rows_per_batch: int = ROWS_PER_BATCH,
     fail_on_data_loss: bool = False,
     accept_new_queue: bool = False,
+    table: str = TABLES[0],
     report: Report | None = None,
 ) -> LandingSummary:
     """Land the large messages of a queue below the directory `out`; give what was done.
@@ -121,10 +124,9 @@ def land(
     only a newer program can read is moved to the sub-queue "unreadable" and named in the summary.
     A message that another receiver takes while it is landed is counted as `taken`; with
     `fail_on_data_loss` it ends the landing with `MessageNotFound`. One that a receiver holds is
-    waited for.
-    With `accept_new_queue`, a queue that was deleted and made again since it was landed into `out`
-    is landed from its first position. Messages that are not large stay in the queue; the summary
-    counts them.
+    waited for. With `accept_new_queue`, a queue that was deleted and made again since it was landed
+    into `out` is landed from its first position. Messages that are not large stay in the queue; the
+    summary counts them. `table` is "parquet" or "delta", always the same for one directory.
 
     Raises `StoreLocked` while another landing works there, `StoreFull` or `StoreError` for its
     disk, `QueueRecreated` for a queue that was made again and is not accepted, and the error of a
@@ -134,7 +136,7 @@ def land(
     from dray.spark.landing.puller import ManagerPuller
     from dray.spark.landing.settler import ManagerSettler
 
-    directory = _directory(out)
+    directory = _directory(out, table)
 
     def rows(spark: SparkSession) -> DataFrame:
         from dray.spark.source.data_source import DraySource
@@ -163,6 +165,7 @@ def land(
                 report,
                 fail_on_data_loss=fail_on_data_loss,
                 accept_new_queue=accept_new_queue,
+                table=table,
             )
             summary = landing.run(rows(spark), until)
             summary.left.extend(_left(url, queue))
@@ -199,6 +202,7 @@ class Landing:
         *,
         fail_on_data_loss: bool = False,
         accept_new_queue: bool = False,
+        table: str = TABLES[0],
     ) -> None:
         """Take the directory and the ways to the managers; nothing is touched yet."""
         from dray.spark.landing.summary import LandingSummary
@@ -213,7 +217,8 @@ class Landing:
         self._report = report
         self._fail_on_data_loss = fail_on_data_loss
         self._accept_new_queue = accept_new_queue
-        self._table: LandedTable | None = None
+        self._kind = table
+        self._table: LandedTable | DeltaLandedTable | None = None
         self._failure: Exception | None = None
         self._busy = False
         self._has_waited = False
@@ -223,7 +228,6 @@ class Landing:
     def run(self, rows: DataFrame, until: Until = AT_ONCE) -> LandingSummary:
         """Land the streaming `rows` (`schema.LARGE`) until told to end; give the summary."""
         from dray.spark.landing.payload import remove_partials
-        from dray.spark.landing.table import LandedTable
 
         self._started_at = self._last_rows_at = time.monotonic()
         with disk_told(self.out):
@@ -232,13 +236,22 @@ class Landing:
         with _only_one(self.out / "_dray"):
             with disk_told(self.out):
                 remove_partials(self.payloads)
-                self._table = LandedTable(self.summary.table_directory)
+                self._table = self._open_table()
             # What was begun is taken up where it is: a start again neither loses nor repeats.
             for left in reversed(range(STARTS_MAX)):
                 if self._run_query(rows, until, last=not left):
                     break
         self.summary.seconds = time.monotonic() - self._started_at
         return self.summary
+
+    def _open_table(self) -> LandedTable | DeltaLandedTable:
+        if self._kind == "delta":
+            from dray.spark.landing.delta import DeltaLandedTable
+
+            return DeltaLandedTable(self.summary.table_directory)
+        from dray.spark.landing.table import LandedTable
+
+        return LandedTable(self.summary.table_directory)
 
     def _run_query(self, rows: DataFrame, until: Until, *, last: bool) -> bool:
         """Run one query to its end; false if it ended for want of a worker that called in time."""
@@ -383,8 +396,13 @@ class Landing:
             self._report(summary)
 
 
-def _directory(out: str | Path) -> Path:
-    """Where to land; raises `InvalidConfiguration` for a URL, before anything is started."""
+def _directory(out: str | Path, table: str) -> Path:
+    """Where to land; raises `InvalidConfiguration`, before anything is started.
+
+    For a URL, and for a kind of table that there is not.
+    """
+    if table not in TABLES:
+        raise InvalidConfiguration(f"table is {table!r}; it can be {' or '.join(TABLES)}")
     scheme = _URL.match(str(out))
     if scheme is None:
         return Path(out)

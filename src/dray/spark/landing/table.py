@@ -24,14 +24,15 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from dray.errors import StoreCorrupt, StoreLocked
+from dray.errors import InvalidConfiguration, StoreCorrupt, StoreLocked
 from dray.fsync import sync_folder
 from dray.spark.landing.payload import PARTIAL_SUFFIX, remove_partials
 from dray.spark.positions import LandingProgress
 from dray.spark.schema import LANDED
 
 _FOOTER_KEY = b"dray.landing"
-_PATTERN = "landed-*.parquet"
+COMMITS = "landed-*.parquet"
+"""The names of commits."""
 
 
 class TransactionReached(NamedTuple):
@@ -86,9 +87,14 @@ class LandedTable:
     def __init__(self, directory: Path) -> None:
         """Open the table in `directory`, made if need be; raises `StoreError`, `StoreCorrupt`."""
         directory.mkdir(parents=True, exist_ok=True)
+        if (directory / "_delta_log").exists():
+            raise InvalidConfiguration(
+                f"{directory} is a Delta table; land with table='delta' (--table delta), or into"
+                " another directory"
+            )
         remove_partials(directory)
         self.directory = directory
-        paths = sorted(directory.glob(_PATTERN))
+        paths = sorted(directory.glob(COMMITS))
         self.reached = _read_footer(paths[-1]) if paths else Reached()
         self._known = _read_ids(paths)
 
@@ -126,7 +132,7 @@ class LandedTable:
 
     def read(self) -> pa.Table:
         """All rows."""
-        paths = sorted(self.directory.glob(_PATTERN))
+        paths = sorted(self.directory.glob(COMMITS))
         return ds.dataset([str(path) for path in paths], schema=LANDED).to_table()
 
 

@@ -1,0 +1,148 @@
+"""The table of what was landed as a Delta table, for readers that know Delta.
+
+    table/_delta_log/00000000000000000000.json   a commit: its files, how far landing has come
+    table/part-00000-....parquet                 its rows
+
+A commit of Delta is there whole or not at all, and no two writers make the same one. It carries the
+number of the landing's commit as the version of the application `dray.landing`, and as metadata of
+its own what the footer of a Parquet commit has. Delta accepts a commit with an application version
+that it has already, so that version is read before each commit.
+
+Delta does not sync what it writes. A commit counts when its files are synced here; one that a power
+failure has left empty is no commit, and its messages are still in the queue.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dray.errors import InvalidConfiguration, StoreCorrupt, StoreLocked
+from dray.fsync import sync_folder
+from dray.spark.landing.table import COMMITS, Reached
+from dray.spark.schema import LANDED
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_APPLICATION = "dray.landing"
+
+
+class DeltaLandedTable:
+    """The one writer of a Delta table, and what it has to remember of it; as `LandedTable`."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open the table in `directory`, made if need be; raises `StoreError`, `StoreCorrupt`.
+
+        Raises `InvalidConfiguration` where `deltalake` is not installed, or another kind of table
+        is there.
+        """
+        try:
+            from deltalake import DeltaTable
+        except ImportError as error:
+            raise InvalidConfiguration(
+                "deltalake is not installed; `pip install 'dray[delta]'` brings it"
+            ) from error
+        directory.mkdir(parents=True, exist_ok=True)
+        if any(directory.glob(COMMITS)):
+            raise InvalidConfiguration(
+                f"{directory} is a table of Parquet commits; land with table='parquet', or into"
+                " another directory"
+            )
+        self.directory = directory
+        self._table: DeltaTable | None = None
+        self.reached = Reached()
+        self._known: pa.ChunkedArray = pa.chunked_array([], type=pa.string())
+        if DeltaTable.is_deltatable(str(directory)):
+            self._table = DeltaTable(str(directory))
+            self.reached = self._read_reached()
+            self._known = self._table.to_pyarrow_table(columns=["sequence_id"])["sequence_id"]
+
+    def already_landed(self, sequence_ids: pa.Array) -> list[bool]:
+        """For each sequence id, whether its row is in the table."""
+        return pc.is_in(sequence_ids, value_set=self._known.cast(pa.string())).to_pylist()
+
+    def commit(self, rows: pa.Table, reached: Reached) -> None:
+        """Add rows and progress, durably; raises `StoreLocked` if somebody else writes here too."""
+        from deltalake import CommitProperties, Transaction, write_deltalake
+        from deltalake.exceptions import DeltaError
+
+        number = self.reached.commits + 1
+        reached = Reached(reached.queues, number)
+        if self._table is not None:
+            self._table.update_incremental()
+            if (self._table.transaction_version(_APPLICATION) or 0) >= number:
+                raise self._locked()
+        properties = CommitProperties(
+            custom_metadata={_APPLICATION: msgspec.json.encode(reached).decode()},
+            max_commit_retries=0,
+            app_transactions=[Transaction(_APPLICATION, number)],
+        )
+        table = rows.cast(LANDED).replace_schema_metadata(None)
+        try:
+            if self._table is None:
+                write_deltalake(
+                    str(self.directory), table, mode="error", commit_properties=properties
+                )
+            else:
+                write_deltalake(self._table, table, mode="append", commit_properties=properties)
+        except DeltaError as error:
+            raise self._locked() from error
+        self._sync()
+        self.reached = reached
+        self._known = pa.chunked_array([*self._known.chunks, *rows["sequence_id"].chunks])
+
+    def settled(self, reached: Reached) -> None:
+        """Remember what was settled; the next commit makes that durable, too."""
+        self.reached = Reached(reached.queues, self.reached.commits)
+
+    def read(self) -> pa.Table:
+        """All rows."""
+        if self._table is None:
+            return LANDED.empty_table()
+        return self._table.to_pyarrow_table().select(LANDED.names).cast(LANDED)
+
+    def _read_reached(self) -> Reached:
+        """How far the last commit of a landing had come; other programs may have written since."""
+        assert self._table is not None
+        number = self._table.transaction_version(_APPLICATION)
+        if number is None:
+            return Reached()
+        for commit in self._table.history():
+            if _APPLICATION in commit:
+                reached = msgspec.json.decode(commit[_APPLICATION], type=Reached)
+                if reached.commits == number:
+                    return reached
+        raise StoreCorrupt(
+            f"{self.directory} has commits of a landing, and its log no longer says how far the"
+            " last one had come; land into another directory, and keep the log for longer there",
+            event=0,
+            file=str(self.directory),
+        )
+
+    def _sync(self) -> None:
+        """Sync the newest commit: its files, its entry in the log, and their names."""
+        from deltalake import DeltaTable
+
+        self._table = DeltaTable(str(self.directory))
+        log = self.directory / "_delta_log"
+        entry = log / f"{self._table.version():020}.json"
+        actions = [json.loads(line) for line in entry.read_text().splitlines()]
+        added = [self.directory / each["add"]["path"] for each in actions if "add" in each]
+        for path in [*added, entry]:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        sync_folder(self.directory)
+        sync_folder(log)
+
+    def _locked(self) -> StoreLocked:
+        return StoreLocked(
+            f"another program has committed to {self.directory}; let only one at a time land into a"
+            " directory"
+        )
