@@ -1,4 +1,4 @@
-"""Dray on Spark: `format("dray")`, and the landing of large messages as files and a table.
+"""Dray on Spark: `format("dray")` reads and writes queues, and `land` makes files and a table.
 
 Rows carry what is known of payloads and where they are; executors pull the bytes from their queue
 manager straight into files. Heavy bytes cross no shuffle and never have to fit in memory.
@@ -10,6 +10,7 @@ from dray.spark.java import Java, find_java
 from dray.spark.landing.landing import BYTES_PER_BATCH, Until, land
 from dray.spark.landing.summary import HoleLanded, LandingSummary
 from dray.spark.session import spark_session
+from dray.spark.settle_batches import settling
 
 __all__ = [
     "BYTES_PER_BATCH",
@@ -21,5 +22,6 @@ __all__ = [
     "audit",
     "find_java",
     "land",
+    "settling",
     "spark_session",
 ]

@@ -142,9 +142,10 @@ class Messages(Head, frozen=True):
 
 
 class Settle(Head, frozen=True):
-    """Everything available at or below a lookup id is received. Answered by Done.
+    """Everything available at or below a lookup id, and above `after`, is received.
 
     `born` is the birth number of the queue in which the position was read; 0 if it is not known.
+    With `plain`, large messages stay. Answered by Done.
     """
 
     code = 42
@@ -152,6 +153,8 @@ class Settle(Head, frozen=True):
     upto: int
     transaction: int
     born: int = 0
+    after: int = 0
+    plain: bool = False
 
 
 class Move(Head, frozen=True):

@@ -125,11 +125,11 @@ def purge(
     finished(count)
 
 
-def drop_large(queue: StoredQueue, upto: int) -> list[int]:
+def drop_large(queue: StoredQueue, upto: int, after: int = 0) -> list[int]:
     """Let nobody receive the large messages any more that are to leave; the positions of parts."""
     leaving: list[int] = []
     for assembly in list(queue.parts.ready()):
-        if assembly.first < upto:
+        if after < assembly.first < upto:
             leaving += assembly.lookup_ids()
             queue.parts.dropped(assembly.key)
     return leaving

@@ -169,14 +169,17 @@ def handle_settle(
             born=queue.born,
             expected=head.born,
         )
-    plain = _plain_upto(queue, head.upto)
+    plain = _plain_upto(queue, head.after, head.upto)
     if head.transaction:
         owner = open_transaction(transactions, session, head.transaction)
         _take(context, queue, owner, plain)
-        count = len(plain) + _hold_large_upto(context, queue, owner, head.upto)
+        large = 0 if head.plain else _hold_large_upto(context, queue, owner, head)
+        count = len(plain) + large
         context.answer(session, request_id, Done(count))
         return
-    leaving = _noted(context, queue, plain) + drop_large(queue, head.upto + 1)
+    leaving = _noted(context, queue, plain)
+    if not head.plain:
+        leaving += drop_large(queue, head.upto + 1, head.after)
     steps = _settle(context, queue, leaving, partial(context.answer, session, request_id))
     context.works.carry_on(steps, partial(context.refuse, session, request_id))
 
@@ -395,22 +398,26 @@ def hold(queue: StoredQueue, owner: OpenTransaction, found: Iterable[bytes]) -> 
         held.append(lookup_id_of(packed))
 
 
-def _plain_upto(queue: StoredQueue, upto: int) -> list[bytes]:
+def _plain_upto(queue: StoredQueue, after: int, upto: int) -> list[bytes]:
     if len(queue.parts):
         candidates = takewhile(lambda packed: lookup_id_of(packed) <= upto, queue.index.available())
-        return [packed for packed in candidates if part_of(packed) == Part.PLAIN]
+        return [
+            packed
+            for packed in candidates
+            if part_of(packed) == Part.PLAIN and lookup_id_of(packed) > after
+        ]
     return list(
-        takewhile(lambda packed: lookup_id_of(packed) <= upto, queue.index.in_position_order())
+        takewhile(lambda packed: lookup_id_of(packed) <= upto, queue.index.in_position_order(after))
     )
 
 
 def _hold_large_upto(
-    context: Context, queue: StoredQueue, owner: OpenTransaction, upto: int
+    context: Context, queue: StoredQueue, owner: OpenTransaction, head: Settle
 ) -> int:
-    """Hold the large messages that begin at or below a position, if they are decided and free."""
+    """Hold the large messages that begin in a range, if they are decided and free."""
     count = 0
     for assembly in list(queue.parts.ready()):
-        if assembly.first <= upto:
+        if head.after < assembly.first <= head.upto:
             count += len(assembly.lookup_ids())
             hold_whole(context, queue, owner, assembly)
     return count

@@ -64,7 +64,7 @@ class ManagerSettler:
     def _set_aside(self, manager: Manager, queue: Queue, sequence_id: str) -> str:
         transaction = manager.transaction()
         try:
-            opened_in(queue, *_take(queue, transaction, sequence_id), sequence_id)
+            opened_in(queue, *take_large(queue, transaction, sequence_id), sequence_id)
         except Unreadable as unreadable:
             return str(unreadable.told(run(unreadable.set_aside())))
         except MessageNotFound:
@@ -96,7 +96,7 @@ class ManagerSettler:
     def _take_one(self, manager: Manager, queue: Queue, sequence_id: str) -> None:
         with manager.transaction() as transaction:
             try:
-                _take(queue, transaction, sequence_id)
+                take_large(queue, transaction, sequence_id)
             except (LargeMessageHole, MessageNotFound):
                 # A hole is told and removed elsewhere; or another receiver has it.
                 transaction.abort()
@@ -105,7 +105,7 @@ class ManagerSettler:
         """Remove the parts of a holed large message: receiving it does that and tells the hole."""
         transaction = manager.transaction()
         try:
-            _take(queue, transaction, sequence_id)
+            take_large(queue, transaction, sequence_id)
         except (LargeMessageHole, MessageNotFound):
             # Told and removed now, or when this was done before.
             return
@@ -117,7 +117,9 @@ class ManagerSettler:
         self._managers.close()
 
 
-def _take(queue: Queue, transaction: Transaction, sequence_id: str) -> tuple[Connection, Frame]:
+def take_large(
+    queue: Queue, transaction: Transaction, sequence_id: str
+) -> tuple[Connection, Frame]:
     """Receive a large message in a transaction."""
     connection, number = transaction.join()
     return queue.handle.call(

@@ -296,3 +296,21 @@ def test_more_pieces_or_messages_than_make_sense_are_refused(desk: Desk) -> None
         measure(caller, queue, pieces=-1)
     with pytest.raises(errors.Misuse, match="max_messages must be 1 to"):
         read(caller, queue, max_messages=0)
+
+
+def test_a_settle_takes_what_lies_in_its_range_and_with_plain_no_large_message(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders")
+    caller.send(queue, *[Message(body=bytes([at])) for at in range(6)])
+    caller.call(frames.Settle(queue, 4, 0, after=2))
+    assert caller.receive(queue, peek=True)[1] == [b"\x00", b"\x01", b"\x04", b"\x05"]
+
+    large = caller.create("parcels")
+    for _ in range(2):
+        number = caller.number_for()
+        send_large(caller, large, 1, number)
+        caller.commit(number, 3)
+    caller.call(frames.Settle(large, 6, 0, plain=True))
+    assert caller.call(frames.DescribeQueue("parcels")).info.message_count == 6
+    caller.call(frames.Settle(large, 6, 0, after=1))
+    assert caller.call(frames.DescribeQueue("parcels")).info.message_count == 3

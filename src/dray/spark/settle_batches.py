@@ -1,0 +1,265 @@
+"""Settles what a streaming query has read, for `foreachBatch`, whatever it does with the rows.
+
+    write(rows, batch)      the caller's; afterwards everything it needs is durable
+    note at each manager    the batch and the digest of its offset range, remembered like a batch
+                            of the sink (docs/explanation/batches.md)
+    settle                  exactly the offset range leaves the queues
+
+If Spark runs a batch again, the rows may be gone. Then the note says that `write` was done: it is
+not called again, and the settling goes on. A batch of one id over another range is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from blake3 import blake3
+
+from dray.client.awaited.unreadable import Unreadable
+from dray.client.calls.public_calls import checked
+from dray.client.calls.requests import ANSWER_GRACE_S
+from dray.client.connections.threads import run
+from dray.errors import (
+    BatchMismatch,
+    InvalidConfiguration,
+    LargeMessageHole,
+    MessageNotFound,
+    QueueRecreated,
+)
+from dray.model.classes import TransactionStatus
+from dray.spark.landing.settler import take_large
+from dray.spark.managers import Managers, patiently
+from dray.spark.sink.batches import BatchName
+from dray.spark.source.large import large_pages, opened_in, sequence_id_of
+from dray.spark.source.offsets import Offsets, QueueSpan, spans
+from dray.spark.source.options import Options, read_options
+from dray.spark.source.ranges import is_there, measure, warn_of_claim
+from dray.wire.frames import Done, Settle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from dray.client.blocking.manager import Manager
+    from dray.client.blocking.queue import Queue
+
+logger = logging.getLogger(__name__)
+
+Write = Callable[["DataFrame", int], object]
+_QUERY_ID = "sql.streaming.queryId"
+_SCAN = "StreamingDataSourceV2ScanRelation"
+_PAUSE_S = 0.3
+
+
+class _SourceRange(NamedTuple):
+    """The ranges that one `format("dray")` of the query has read in a batch."""
+
+    options: Options
+    spans: list[QueueSpan]
+
+
+@checked
+def settling(write: Write) -> Callable[[DataFrame, int], None]:
+    """A function for `foreachBatch` that calls `write(rows, batch_id)`, then settles the batch.
+
+    It settles the offset range of the batch, whatever rows and columns `write` kept. After a crash
+    `write` may be called again with the same batch, so it has to know its batches (the recipes are
+    in "Settle what a query has read"); once a batch is noted as written, it is not called again.
+    Raises `BatchMismatch` for a batch that was settled over another range, and
+    `InvalidConfiguration` if the query does not read from `format("dray")`, or on Spark Connect.
+    """
+
+    def write_and_settle(rows: DataFrame, batch_id: int) -> None:
+        query, ranges = _ranges_of(rows)
+        batch = _BatchOfSource(query, batch_id, ranges)
+        try:
+            if not batch.is_written():
+                write(rows, batch_id)
+            # Done again after a crash: it may have come between the notes at two managers.
+            batch.note_written()
+            batch.settle()
+        finally:
+            batch.close()
+
+    return write_and_settle
+
+
+class _BatchOfSource:
+    """One batch: its note at each manager that it read from, and its ranges."""
+
+    def __init__(self, query: str, batch_id: int, ranges: list[_SourceRange]) -> None:
+        self._name = BatchName(f"settling {query}", batch_id)
+        told = sorted(tuple(span) for each in ranges for span in each.spans)
+        self._digest = blake3(json.dumps(told).encode()).digest()
+        self._ranges = ranges
+        self._managers = [Managers(each.options.credentials) for each in ranges]
+
+    def is_written(self) -> bool:
+        """Whether any manager has the note: then `write` had returned."""
+        written = False
+        for manager in self._each_manager():
+            outcome = self._name.outcome(manager)
+            if outcome.committed and outcome.digest == self._digest:
+                written = True
+            elif outcome.committed or outcome.last > self._name.number:
+                raise BatchMismatch(
+                    f"batch {self._name.number} of this query was settled over another range of its"
+                    " queues, and what was read then may be gone; look at what was written, and"
+                    " start the query with a new checkpoint",
+                    query=self._name.query,
+                    batch=self._name.number,
+                )
+        return written
+
+    def note_written(self) -> None:
+        """Note at each manager that the batch is written, before anything leaves a queue."""
+        for manager in self._each_manager():
+            self._name.commit(manager, self._digest, [])
+
+    def settle(self) -> None:
+        """Take the ranges from their queues."""
+        for manager, options, span in self._each_span():
+            queue = manager.queue(span.queue, raw=True)
+            try:
+                if options.content == "large":
+                    _settle_large(manager, queue, span, options.claim_timeout_s)
+                else:
+                    _settle_messages(queue, span, options.claim_timeout_s)
+            except QueueRecreated:
+                if not options.accept_new_queue:
+                    raise
+
+    def close(self) -> None:
+        """Close the connections."""
+        for managers in self._managers:
+            managers.close()
+
+    def _each_manager(self) -> Iterator[Manager]:
+        seen: set[str] = set()
+        for manager, _, span in self._each_span():
+            if span.manager_id not in seen:
+                seen.add(span.manager_id)
+                yield manager
+
+    def _each_span(self) -> Iterator[tuple[Manager, Options, QueueSpan]]:
+        for managers, (options, wanted) in zip(self._managers, self._ranges, strict=True):
+            by_id = _by_id(managers, options) if wanted else {}
+            for span in wanted:
+                if span.manager_id not in by_id:
+                    raise InvalidConfiguration(
+                        f"the batch was read from the queue manager {span.manager_id}, and none of"
+                        f" the urls ({', '.join(options.urls)}) leads to it; add its url"
+                    )
+                yield by_id[span.manager_id], options, span
+
+
+def _by_id(managers: Managers, options: Options) -> dict[str, Manager]:
+    found = {}
+    for url in options.urls:
+        manager = managers.at(url)
+        found[str(patiently(manager.info).id)] = manager
+    return found
+
+
+def _ranges_of(rows: DataFrame) -> tuple[str, list[_SourceRange]]:
+    """The query that has called `foreachBatch`, and what its sources have read in this batch."""
+    java: Any = getattr(rows, "_jdf", None)
+    if java is None:
+        raise InvalidConfiguration(
+            "settling() cannot see the offsets of a query on Spark Connect; run the query in a"
+            " classic session, or settle the queue yourself with queue.settle"
+        )
+    session: Any = rows.sparkSession
+    query_id = session.sparkContext.getLocalProperty(_QUERY_ID)
+    found: list[_SourceRange] = []
+    if query_id:
+        queries = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
+        uuid = session.sparkContext._jvm.java.util.UUID.fromString(query_id)  # noqa: SLF001
+        leaves = queries.get(uuid).lastExecution().logical().collectLeaves()
+        for at in range(leaves.size()):
+            leaf = leaves.apply(at)
+            if leaf.getClass().getSimpleName() != _SCAN:
+                continue
+            if leaf.relation().table().name() == "dray":
+                found.append(_range_of(leaf))
+    if not found:
+        raise InvalidConfiguration(
+            "settling() is for foreachBatch of a streaming query that reads from format('dray');"
+            " this one does not"
+        )
+    return str(query_id), found
+
+
+def _range_of(leaf: Any) -> _SourceRange:
+    options = read_options(dict(leaf.relation().options()))
+    if leaf.endOffset().isEmpty():
+        # A source that has nothing new in this batch.
+        return _SourceRange(options, [])
+    start: Offsets = (
+        {} if leaf.startOffset().isEmpty() else json.loads(leaf.startOffset().get().json())
+    )
+    end: Offsets = json.loads(leaf.endOffset().get().json())
+    return _SourceRange(options, list(spans(start, end)))
+
+
+def _settle_messages(queue: Queue, span: QueueSpan, claim_timeout_s: float) -> None:
+    """Take all plain messages of a range; wait for those that receivers hold."""
+    begun = warned = time.monotonic()
+    while True:
+        patiently(
+            lambda: queue.handle.call(
+                lambda number: Settle(number, span.upto, 0, span.born, span.after, plain=True),
+                Done,
+                wait_s=ANSWER_GRACE_S,
+            )
+        )
+        held = patiently(lambda: measure(queue, span.after, upto=span.upto)).held
+        if not held or held > span.upto:
+            break
+        if time.monotonic() - warned > claim_timeout_s:
+            warned = time.monotonic()
+            warn_of_claim(queue.name, held, warned - begun)
+        time.sleep(_PAUSE_S)
+    if measure(queue, span.after, upto=span.upto, large=True).last:
+        logger.warning(
+            "queue %r has large messages, which stay there: read it with content=large",
+            queue.name,
+        )
+
+
+def _settle_large(manager: Manager, queue: Queue, span: QueueSpan, claim_timeout_s: float) -> None:
+    """Take each large message of a range; one with a hole is rejected, and its sender is told."""
+
+    def settle() -> None:
+        for entries in large_pages(queue, span.after):
+            for entry in entries:
+                if entry.first_lookup_id > span.upto:
+                    return
+                while not _is_taken(manager, queue, sequence_id_of(entry)):
+                    if not is_there(queue, entry.first_lookup_id, claim_timeout_s):
+                        break
+
+    patiently(settle)
+
+
+def _is_taken(manager: Manager, queue: Queue, sequence_id: str) -> bool:
+    """Take a large message; false if it is not there, or a receiver holds it."""
+    transaction = manager.transaction()
+    try:
+        opened_in(queue, *take_large(queue, transaction, sequence_id), sequence_id)
+        transaction.commit()
+    except LargeMessageHole:
+        # To receive it removes its parts and tells its sender.
+        return True
+    except Unreadable as unreadable:
+        logger.warning("%s", unreadable.told(run(unreadable.set_aside())))
+        return True
+    except MessageNotFound:
+        return False
+    finally:
+        if transaction.status is TransactionStatus.PENDING:
+            transaction.abort()
+    return True

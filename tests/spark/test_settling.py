@@ -1,0 +1,172 @@
+"""Settling for any query: exactly what a batch has read leaves the queue, once it is written."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dray.spark import settling
+from tests.spark import settle_and_die
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+DRIVER = Path(settle_and_die.__file__)
+COUNT = 30
+
+
+@pytest.fixture
+def orders(manager):
+    """A queue with messages, ten to a transaction."""
+    queue = manager.create_queue("orders")
+    for ten in range(COUNT // 10):
+        with manager.transaction() as transaction:
+            for one in range(10):
+                queue.send(f"order {10 * ten + one}".encode(), transaction=transaction)
+    return queue
+
+
+@pytest.fixture
+def chain(daemon, manager, orders):
+    """The manager's address, the queue that is read, and the queue for what comes of it."""
+    return daemon.url, orders, manager.create_queue("results")
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    return tmp_path / "checkpoint"
+
+
+@pytest.fixture
+def run_query(spark, daemon, checkpoint):
+    def run(write, queue="orders", change=None, **options):
+        reader = spark.readStream.format("dray").option("url", daemon.url)
+        rows = reader.option("queue", queue).options(**options).load()
+        writer = (change(rows) if change else rows).writeStream.foreachBatch(settling(write))
+        writer = writer.option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    return run
+
+
+def count(rows, _batch_id):
+    rows.count()
+
+
+def bodies(queue):
+    return Counter(bytes(message.body) for message in queue.messages())
+
+
+def forget_last(checkpoint, log):
+    directory = checkpoint / log
+    last = max(int(path.name) for path in directory.iterdir() if path.name.isdecimal())
+    (directory / str(last)).unlink()
+    (directory / f".{last}.crc").unlink(missing_ok=True)
+
+
+def test_a_batch_is_settled_whatever_rows_and_columns_write_kept(run_query, orders):
+    kept = []
+
+    def write(rows, batch_id):
+        kept.extend(row.n for row in rows.collect())
+
+    run_query(
+        write,
+        change=lambda rows: rows.selectExpr("length(body) AS n").filter("n < 8"),
+        maxOffsetsPerTrigger="10",
+    )
+    assert kept == [7] * 10
+    assert orders.info().message_count == 0
+
+
+def test_messages_before_the_start_of_the_query_stay(run_query, manager, orders):
+    position = list(orders.messages())[9].lookup_id
+    info = orders.info()
+    reached = {"born": info.born, "lookup_id": position}
+    start = json.dumps({manager.info().id: {"orders": reached}})
+    run_query(count, startingOffsets=start)
+    assert bodies(orders) == Counter(f"order {at}".encode() for at in range(10))
+
+
+def test_a_write_that_fails_settles_nothing(run_query, orders):
+    def write(rows, batch_id):
+        if batch_id == 1:
+            raise RuntimeError("the table is not there")
+
+    with pytest.raises(Exception, match="the table is not there"):
+        run_query(write, maxOffsetsPerTrigger="10")
+    assert orders.info().message_count == COUNT - 10
+
+
+def test_a_batch_that_is_settled_and_comes_again_is_not_written_again(
+    run_query, checkpoint, orders
+):
+    written = []
+
+    def write(rows, batch_id):
+        written.append((batch_id, rows.count()))
+
+    run_query(write, maxOffsetsPerTrigger="10")
+    forget_last(checkpoint, "commits")
+    run_query(write, maxOffsetsPerTrigger="10")
+    assert written == [(0, 10), (1, 10), (2, 10)]
+    assert orders.info().message_count == 0
+
+
+def test_large_messages_are_settled_with_all_their_parts(run_query, manager, parcels, caplog):
+    ids = [parcels.send(bytes([at]) * 45_000, label=f"parcel {at}") for at in range(4)]
+    raw = manager.queue("parcels", raw=True)
+    parts = [m.lookup_id for m in raw.messages() if ids[1] in (m.id, m.correlation_id)]
+    raw.receive_by_lookup_id(parts[2])
+    seen = []
+
+    def write(rows, batch_id):
+        seen.extend((row.label, list(row.missing)) for row in rows.collect())
+
+    with caplog.at_level(logging.WARNING):
+        run_query(write, queue="parcels", content="large", maxOffsetsPerTrigger="2")
+    assert sorted(seen) == [(f"parcel {at}", ["2"] if at == 1 else []) for at in range(4)]
+    assert raw.info().message_count == 0
+
+
+def test_a_query_of_another_source_is_refused_in_a_sentence(spark, tmp_path):
+    rows = spark.readStream.format("rate").load()
+    writer = rows.writeStream.foreachBatch(settling(count))
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    with pytest.raises(Exception, match="reads from format"):
+        query.awaitTermination()
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "written",
+        pytest.param("noted", marks=pytest.mark.torture),
+        pytest.param("settled", marks=pytest.mark.torture),
+    ],
+)
+def test_a_driver_killed_between_write_and_settle_sends_each_row_once(
+    spark, chain, checkpoint, point
+):
+    url, orders, results = chain
+    command = [sys.executable, str(DRIVER), url, str(checkpoint), point]
+    died = subprocess.run(command, capture_output=True, timeout=300, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    assert sum(bodies(results).values()) == 20
+    assert orders.info().message_count == (10 if point == "settled" else 20)
+
+    settle_and_die.start(spark, url, str(checkpoint)).awaitTermination()
+
+    assert bodies(results) == Counter(f"ORDER {at}".encode() for at in range(COUNT))
+    assert orders.info().message_count == 0
