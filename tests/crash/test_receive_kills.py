@@ -8,20 +8,22 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
-import sys
 
 import pytest
 
 import dray
 from dray.testing.processes import ManagerProcess
-from tests.integration.commands import COMMAND, WITHIN_S, environment
+from tests.integration.commands import COMMAND, WITHIN_S, environment, warm_command
 from tests.integration.commands import dray as run
+from tests.integration.commands import run as run_module
+
+__all__ = ["warm_command"]
 
 pytestmark = pytest.mark.slow
 
 FRAGMENT = 300_000
 BODY = random.Random(7).randbytes(2 * FRAGMENT + 7)
-PARTY = [sys.executable, "-m", "tests.crash.receive_party"]
+PARTY = "tests.crash.receive_party"
 
 
 class Stage:
@@ -48,15 +50,9 @@ class Stage:
 
     def killed(self, when, count):
         """Receive one message and be killed at a call; the calls that there were without it."""
-        done = subprocess.run(
-            [*PARTY, str(self.out), when, str(count), *self.command],
-            capture_output=True,
-            check=False,
-            env=environment(self.url),
-            timeout=WITHIN_S,
-        )
-        assert done.returncode == (-9 if count else 0), done
-        return done.stderr.decode().rpartition("calls: ")[2].split()
+        done = run_module(PARTY, self.out, when, count, *self.command, url=self.url)
+        assert done.status == (-9 if count else 0), done
+        return done.err.rpartition("calls: ")[2].split()
 
     def receive_again(self):
         """The same command once more, if its message is still there."""
