@@ -122,10 +122,13 @@ class RealDisk:
         self._lock = -1
         check_location(self.path)
         try:
-            if not self.path.exists():
+            made = [each for each in (self.path, *self.path.parents) if not each.exists()]
+            if made:
                 make_own_folder(self.path)
             make_own_folder(self._folder)
-            sync_folder(self.path)
+            # Without its name in the folder above, a power failure takes a new directory whole.
+            for each in (self._folder, *made):
+                sync_folder(each.parent)
         except OSError as error:
             raise self._unusable(error) from error
 

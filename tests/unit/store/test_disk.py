@@ -37,6 +37,19 @@ def content(file, length: int, offset: int = 0) -> bytes:
     return bytes(image[:got])
 
 
+def test_the_name_of_each_folder_that_a_start_makes_is_synced_in_the_folder_above(
+    tmp_path, monkeypatch
+):
+    """Else a power failure takes the whole data directory, with everything acknowledged."""
+    synced = []
+    monkeypatch.setattr("dray.store.real_disk.sync_folder", synced.append)
+    RealDisk(tmp_path / "new" / "data").close()
+    assert sorted(synced) == [tmp_path, tmp_path / "new", tmp_path / "new" / "data"]
+    synced.clear()
+    RealDisk(tmp_path / "new" / "data").close()
+    assert synced == [tmp_path / "new" / "data"]
+
+
 def test_what_was_written_is_read(file):
     file.write(b"abc", 5)
     file.write(memoryview(b"xy"), 6)
