@@ -26,10 +26,8 @@ def values(kind):
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin is typing.Annotated and inner[1].min_length is not None:
-        return st.lists(values(typing.get_args(inner[0])[0]), min_size=2, max_size=2)
     if origin is typing.Annotated:
-        return values(inner[0])
+        return within(*inner)
     if origin is list:
         return st.lists(values(inner[0]), max_size=4)
     if origin is dict:
@@ -41,6 +39,20 @@ def values(kind):
     if issubclass(kind, enum.Enum):
         return st.sampled_from(kind)
     return structs(kind)
+
+
+def within(kind, bounds):
+    """Values of a kind within the bounds that a frame sets."""
+    if kind is str:
+        longest = 20 if bounds.max_length is None else min(20, bounds.max_length)
+        return st.text(min_size=bounds.min_length or 0, max_size=longest)
+    if kind is float:
+        return st.floats(bounds.ge, bounds.le, allow_nan=False)
+    if typing.get_origin(kind) is list:
+        longest = 4 if bounds.max_length is None else bounds.max_length
+        (item,) = typing.get_args(kind)
+        return st.lists(values(item), min_size=bounds.min_length or 0, max_size=longest)
+    return st.integers(bounds.ge or 0, (1 << 64) - 1 if bounds.le is None else bounds.le)
 
 
 def structs(kind):

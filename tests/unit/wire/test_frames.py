@@ -42,6 +42,11 @@ def test_every_module_of_frames_is_known_to_the_decoder():
     assert done.stdout.strip() == "set()"
 
 
+def test_no_head_can_be_changed_once_it_was_made():
+    changeable = [cls.__name__ for cls in Head.__subclasses__() if not cls.__struct_config__.frozen]
+    assert not changeable
+
+
 def test_every_frame_has_a_code_of_its_own():
     assert len(FRAME_TYPES) == len(Head.__subclasses__())
     assert all(code == cls.code for code, cls in FRAME_TYPES.items())

@@ -281,8 +281,7 @@ class Links:
                 at = link.dial_at
             else:
                 continue
-            if soonest is None or at < soonest:
-                soonest = at
+            soonest = at if soonest is None else min(soonest, at)
         return soonest
 
     def delivery_of(self, queue: StoredQueue) -> DeliveryInfo | None:
