@@ -274,19 +274,26 @@ def refused_or_served(
     call: Callable[..., object], named: dict[str, object], told: str
 ) -> list[str]:
     """Call it; whatever comes of it is a result, or an error of ours."""
+    return tried(call, named, told)[0]
+
+
+def tried(
+    call: Callable[..., object], named: dict[str, object], told: str
+) -> tuple[list[str], bool]:
+    """Call it: what is wrong with its outcome, and whether the call was refused for an argument."""
     try:
         made = call(**named)
         if hasattr(type(made), "__next__"):
             list(made)
     except Exception as error:  # noqa: BLE001 - that is the question
         if is_ours(error) and ("\n" not in str(error) or "a line" in told):
-            return []
+            return [], isinstance(error, dray.InvalidArgument | TypeError)
         last = traceback.extract_tb(error.__traceback__)[-1]
         raised = f"{type(error).__name__}: {str(error)[:200]}"
-        return [f"{told}: {raised} ({last.filename[-30:]}:{last.lineno})"]
+        return [f"{told}: {raised} ({last.filename[-30:]}:{last.lineno})"], False
     else:
         end(made)
-    return []
+    return [], False
 
 
 def end(made) -> None:
@@ -308,6 +315,7 @@ def test_no_argument_of_a_public_call_does_harm(face, world, neighbour, name):
     needed = {each for each, what in parameters.items() if what.default is what.empty}
     values = {**VALUES, **world.objects()}
     wrong: list[str] = []
+    on, refused = None, False
     for parameter in parameters:
         skipped = WAITS if parameter == "timeout" else set()
         if parameter in FILES and name != "Queue.move":
@@ -326,10 +334,12 @@ def test_no_argument_of_a_public_call_does_harm(face, world, neighbour, name):
             if name == "Manager.set_quota":
                 # A limit of the whole manager would be everybody's.
                 named["queue"] = world.queue.name
-            on = world.of(owner)
-            wrong += refused_or_served(
+            # A call that was refused for its argument has done nothing to what it was made on.
+            on = on if refused else world.of(owner)
+            found, refused = tried(
                 getattr(on, method), {**named, parameter: value}, f"{name}({parameter}={told})"
             )
+            wrong += found
     assert not wrong, "\n".join(wrong)
     assert world.manager.info().id
 
