@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
+from math import ceil
+
 from dray.delivery.judgement import Judgement, Standing
 from dray.delivery.outgoing import OutgoingStream
+from dray.testing.promises import BrokenPromiseError
+
+
+def enough_notice(run: Callable[[int], object], worlds: int, least: float) -> bool:
+    """Whether so many of the first worlds break a promise; those behind them are not run."""
+    enough = max(1, ceil(least))
+    found = (seed for seed in range(worlds) if _breaks(run, seed))
+    return len(list(islice(found, enough))) == enough
+
+
+def _breaks(run: Callable[[int], object], seed: int) -> bool:
+    try:
+        run(seed)
+    except BrokenPromiseError:
+        return True
+    return False
 
 
 class TrustsEveryPosition(OutgoingStream):

@@ -14,21 +14,12 @@ from tests.simulation.defences import (
     SendsTheWholeCopy,
     TrustsEveryPosition,
     TrustsWhatIsKnown,
+    enough_notice,
 )
 from tests.worlds.copied_world import CopiedWorld
 from tests.worlds.stream_node import Canary
 
 WORLDS = 400
-
-
-def failing(canary, worlds):
-    failures = 0
-    for seed in range(worlds):
-        try:
-            CopiedWorld(seed, canary).run()
-        except BrokenPromiseError:
-            failures += 1
-    return failures
 
 
 @pytest.mark.slow
@@ -79,4 +70,4 @@ def test_two_copies_that_send_to_a_destination_put_back_double_nothing():
     ],
 )
 def test_worlds_notice_when_a_defence_against_copies_is_out(canary, least):
-    assert failing(canary, 60) >= least
+    assert enough_notice(lambda seed: CopiedWorld(seed, canary).run(), 60, least)

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from dray.testing.promises import BrokenPromiseError
 from tests.simulation.defences import (
     CountsNewMessagesAsOld,
     MarksNoLife,
     SendsTheWholeCopy,
     TrustsEveryPosition,
+    enough_notice,
 )
 from tests.worlds.restored_world import RestoredWorld
 from tests.worlds.stream_node import Canary
 
 WORLDS = 400
-
-
-def failing(canary, worlds):
-    failures = 0
-    for seed in range(worlds):
-        try:
-            RestoredWorld(seed, canary).run()
-        except BrokenPromiseError:
-            failures += 1
-    return failures
 
 
 @pytest.mark.slow
@@ -50,4 +40,5 @@ def test_a_restore_in_the_middle_of_traffic_duplicates_nothing_and_loses_only_wh
     "defence", [TrustsEveryPosition, MarksNoLife, SendsTheWholeCopy, CountsNewMessagesAsOld]
 )
 def test_worlds_notice_when_a_defence_of_restoring_is_out(defence):
-    assert failing(Canary(outgoing=defence), 50) >= 10
+    canary = Canary(outgoing=defence)
+    assert enough_notice(lambda seed: RestoredWorld(seed, canary).run(), 50, 10)

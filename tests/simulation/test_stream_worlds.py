@@ -7,7 +7,7 @@ import pytest
 from dray.delivery.events import Transmit
 from dray.delivery.incoming import IncomingStreams, Position
 from dray.delivery.outgoing import OutgoingStream
-from dray.testing.promises import BrokenPromiseError
+from tests.simulation.defences import enough_notice
 from tests.simulation.hash_seeds import digests_of
 from tests.worlds.stream_node import Canary
 from tests.worlds.stream_world import StreamWorld
@@ -61,17 +61,6 @@ class NeverRewritesPreviousNumbers(OutgoingStream):
         ]
 
 
-def failing(canary):
-    """How many worlds notice that a defence is out."""
-    failures = 0
-    for seed in range(CANARY_WORLDS):
-        try:
-            StreamWorld(seed, canary).run()
-        except BrokenPromiseError:
-            failures += 1
-    return failures
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(3))
 def test_streams_deliver_exactly_once_in_order_through_every_trouble(block, went_through):
@@ -98,7 +87,8 @@ def test_streams_deliver_exactly_once_in_order_through_every_trouble(block, went
     ids=["speak first", "accept all", "ignore gaps", "reuse ids", "trust acks", "no rewriting"],
 )
 def test_worlds_notice_when_a_defence_is_out(canary, share):
-    assert failing(canary) >= share * CANARY_WORLDS
+    least = share * CANARY_WORLDS
+    assert enough_notice(lambda seed: StreamWorld(seed, canary).run(), CANARY_WORLDS, least)
 
 
 @pytest.mark.slow

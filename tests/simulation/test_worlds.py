@@ -6,23 +6,13 @@ import pytest
 
 from dray.delivery.incoming import IncomingStreams, Position
 from dray.testing.promises import BrokenPromiseError
+from tests.simulation.defences import enough_notice
 from tests.simulation.hash_seeds import digests_of
 from tests.worlds.world import Canary, World
 
 WORLDS = 500
 BLOCKS = 10
 CANARY_WORLDS = 40
-
-
-def broken_worlds(canary=None, worlds=CANARY_WORLDS):
-    """How many worlds notice."""
-    broken = 0
-    for seed in range(worlds):
-        try:
-            World(seed, canary).run()
-        except BrokenPromiseError:
-            broken += 1
-    return broken
 
 
 @pytest.mark.slow
@@ -36,7 +26,9 @@ def test_managers_keep_every_promise_through_every_trouble(block, went_through):
 @pytest.mark.slow
 def test_managers_that_speak_before_the_sync_are_found_out():
     # Few crashes fall between a word and its sync: one world of twenty shows it.
-    assert broken_worlds(Canary(speak_first=True), 3 * CANARY_WORLDS) >= CANARY_WORLDS // 10
+    canary = Canary(speak_first=True)
+    least = CANARY_WORLDS // 10
+    assert enough_notice(lambda seed: World(seed, canary).run(), 3 * CANARY_WORLDS, least)
 
 
 @pytest.mark.slow
@@ -49,7 +41,7 @@ def test_managers_that_accept_whatever_comes_are_found_out(monkeypatch):
 
     monkeypatch.setattr(IncomingStreams, "admissible", lambda *_: 0)
     monkeypatch.setattr(IncomingStreams, "accepted", forget_first)
-    assert broken_worlds() >= CANARY_WORLDS // 5
+    assert enough_notice(lambda seed: World(seed).run(), CANARY_WORLDS, CANARY_WORLDS // 5)
 
 
 def test_a_failing_world_says_how_to_run_it_again(monkeypatch):
