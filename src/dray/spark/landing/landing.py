@@ -415,6 +415,12 @@ def _directory(out: str | Path, table: str) -> Path:
 @contextmanager
 def _session(given: SparkSession | None) -> Iterator[SparkSession]:
     if given is not None:
+        if ".connect." in type(given).__module__:
+            raise InvalidConfiguration(
+                "land() needs a driver of its own, since it holds a lock and a table there, and a"
+                " session of Spark Connect runs its batches on the server; land in a program that"
+                " spark-submit starts, or read with format('dray')"
+            )
         yield given
         return
     with spark_session(name="dray land") as started:
