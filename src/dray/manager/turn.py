@@ -56,6 +56,7 @@ from dray.manager.session import Session
 from dray.manager.state.snapshots import replay, take_snapshots
 from dray.manager.state.state import State
 from dray.manager.transactions import batches, prepared, transactions
+from dray.manager.transactions.reservations import give_back_unused
 from dray.model.ids import ManagerId
 from dray.store.heap.heap import Extent
 from dray.store.log.checkpoint import Snapshots
@@ -229,6 +230,7 @@ class QueueManager:
         if not self._started or under_way:
             return context.now
         soonest = subjects.links.deadline()
+        unused = subjects.transactions.reservations.unused
         idle, ages = subjects.transactions.idle, subjects.uploads.heap
         staged = subjects.batches.heap
         expires_us = context.state.expiries.next_us()
@@ -241,6 +243,7 @@ class QueueManager:
             idle[0][0] if idle else None,
             transactions.oldest_claim_ends(subjects.transactions),
             ages[0][0] if ages else None,
+            unused[0][0] if unused else None,
             staged[0][0] if staged else None,
         ):
             if at is not None and (soonest is None or at < soonest):
@@ -312,6 +315,7 @@ class QueueManager:
         self._context.works.go_on()
         backup.prepare_on(subjects.backups)
         expire(self._context)
+        give_back_unused(subjects.transactions.reservations)
         transactions.abort_idle(subjects.transactions)
         uploads.drop_old(subjects.uploads)
         batches.drop_old(subjects.batches)

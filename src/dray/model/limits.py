@@ -116,6 +116,11 @@ UPLOADS_MAX: Final = 256
 """Unfinished uploads of a manager: each has room reserved that nobody else can use."""
 UPLOAD_AGE_S_MAX: Final = 7 * 86400.0
 """An upload that nobody goes on with keeps its room for a week."""
+RESERVATION_UNUSED_S: Final = 60.0
+"""Room that was reserved and of which nothing is used for so long is given back: a client that
+connects again, or waits for its source, needs some seconds."""
+RESERVATION_SHARE: Final = 2
+"""A caller reserves at most one part in so many of the room that is free; the owner, all of it."""
 UPLOAD_SOURCE_BYTES_MAX: Final = 8 * KIB
 """A client notes the source of an upload: a path has 4,096 bytes at most."""
 UPLOAD_MARK_BYTES: Final = 64 * MIB

@@ -21,6 +21,7 @@ from dray.manager.events import (
     SessionOpened,
 )
 from dray.manager.turn import QueueManager
+from dray.model import callers
 from dray.model.callers import OWNER
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
@@ -124,9 +125,9 @@ class Desk:
             for piece in effect.body
         )
 
-    def session(self) -> Caller:
+    def session(self, who: callers.Caller = OWNER) -> Caller:
         self.sessions += 1
-        self.turn(SessionOpened(self.sessions, OWNER))
+        self.turn(SessionOpened(self.sessions, who))
         return Caller(self, self.sessions)
 
     def advance(self, seconds: float) -> list[Effect]:

@@ -159,7 +159,7 @@ def handle_reserve(
     transaction = open_transaction(transactions, session, head.transaction)
     more = promised(context, head.size, head.longest)
     check_room(context, queue, more)
-    reserve(context, transaction, queue, more)
+    reserve(transactions.reservations, transaction, queue, more)
     context.answer(session, request_id, Done())
 
 

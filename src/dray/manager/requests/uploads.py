@@ -96,7 +96,7 @@ def handle_begin(
         )
     check_room(context, queue, room)
     transaction = open_transaction(transactions, session, head.number)
-    reserve(context, transaction, queue, room)
+    reserve(transactions.reservations, transaction, queue, room)
     transaction.upload = True
     note_large_send(queue, transaction)
     source = bytes(head.source)
@@ -143,6 +143,7 @@ def handle_resume(
     transaction.session = session
     session.transactions[number] = None
     transaction.used_at = context.now
+    _reserve_again(transactions, transaction, upload)
     context.answer(session, request_id, _state(context, upload))
 
 
@@ -195,7 +196,6 @@ def leave(context: Context, transaction: OpenTransaction) -> None:
     transaction.send_frames = 0
     transaction.doomed = None
     transaction.operations = transaction.marked
-    _reserve_again(context, transaction, upload)
 
 
 def take_up(ages: UploadAges) -> None:
@@ -216,7 +216,6 @@ def take_up(ages: UploadAges) -> None:
             transaction.sends[upload.queue] = staged
             transaction.marked = transaction.operations = len(staged)
             context.ledger.stage(queue, sum(each.extent.length for each in staged))
-        _reserve_again(context, transaction, upload)
         watch_age(ages, upload.number)
 
 
@@ -249,14 +248,19 @@ def drop_old(ages: UploadAges) -> None:
         context.notices.add(NoticeKind.UPLOAD_DROPPED, "uploads", sentence)
 
 
-def _reserve_again(context: Context, transaction: OpenTransaction, upload: Upload) -> None:
-    """Keep of the room that was reserved what the marked parts do not take."""
+def _reserve_again(
+    transactions: Transactions, transaction: OpenTransaction, upload: Upload
+) -> None:
+    """Set aside what the marked parts do not take of the room that was asked for, if it is free."""
+    queue = transactions.context.state.queues.get(upload.queue)
+    if queue is None:
+        return
     before = transaction.reserved.get(upload.queue, NOTHING)
     placed = transaction.sends.get(upload.queue, [])
     # After a start only what was placed tells how long its records are.
     longest = max([before.longest, *(each.extent.length for each in placed)])
     wanted = Promise(max(0, upload.reserved - upload.bytes_placed), longest)
-    reserve_again(context, transaction, upload.queue, wanted=wanted)
+    reserve_again(transactions.reservations, transaction, queue, wanted)
 
 
 def _state(context: Context, upload: Upload | None) -> UploadState:

@@ -65,6 +65,12 @@ class Ledger:
         limit, used = self._of_account(queue)
         return limit is None or used + requested <= limit
 
+    def room(self, queue: StoredQueue, most: int) -> int:
+        """How many bytes more fit, up to `most`."""
+        for limit, used in (self._of_account(queue), self._of_queue(queue)):
+            most = most if limit is None else min(most, limit - used)
+        return most
+
     def has_own_room(self, queue: StoredQueue, requested: int) -> bool:
         """Whether the queue's own quota has room."""
         limit, used = self._of_queue(queue)

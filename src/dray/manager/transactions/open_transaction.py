@@ -38,6 +38,10 @@ class OpenTransaction:
         """Queues to which it sends large messages."""
         self.reserved: dict[int, Promise] = {}
         """Bytes that large messages have reserved and not yet used, by queue."""
+        self.reserver = ""
+        """The caller that has reserved them."""
+        self.drawn_at = now
+        """When any of them were used last."""
         self.claim = False
         """Whether it is a receive outside of transactions that its receiver has yet to confirm."""
         self.upload = False

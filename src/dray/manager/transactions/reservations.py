@@ -3,26 +3,44 @@
     begun        counted in the quotas, as staged bytes, and promised on the disk
     a part       is placed out of it: staged bytes stay, the promise shrinks, the disk fills
     the end      commit, abort, prepare: what was not used counts no longer
+    a minute     without a part: the room is given back, and each later part is checked by itself
 
 A large message that is not known to fit is refused before its first byte has travelled. Another
 program can still take the promised room: then the part that finds no room is refused, and the
-message with it.
+message with it. A caller other than the owner has at most half of what is free set aside, so that
+others find room, too; the rest of its message is checked part by part.
 """
 
 from __future__ import annotations
 
+import heapq
 from typing import TYPE_CHECKING
 
+from dray.errors import QuotaExceeded, StoreFull
 from dray.manager.disk.disk_room import Promise
 from dray.manager.queue.index import TAIL_BYTES
 from dray.model.arguments import no_sense
+from dray.model.limits import RESERVATION_SHARE, RESERVATION_UNUSED_S
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dray.manager.context import Context
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.transactions.open_transaction import OpenTransaction
 
 NOTHING = Promise(0)
+
+
+class Reservations:
+    """The open transactions that may have reserved room, and when to look at them."""
+
+    def __init__(self, context: Context, open_ones: Mapping[int, OpenTransaction]) -> None:
+        """Begin with none reserved."""
+        self.context = context
+        self.open = open_ones
+        self.unused: list[tuple[float, int]] = []
+        """When to look whether reserved room is used, soonest first."""
 
 
 def promised(context: Context, size: int, longest: int) -> Promise:
@@ -43,9 +61,15 @@ def check_room(context: Context, queue: StoredQueue, more: Promise) -> None:
 
 
 def reserve(
-    context: Context, transaction: OpenTransaction, queue: StoredQueue, more: Promise
+    reservations: Reservations, transaction: OpenTransaction, queue: StoredQueue, more: Promise
 ) -> None:
-    """Set aside more room for a transaction in a queue."""
+    """Set aside more room for a transaction in a queue, as much as its caller may."""
+    context, session = reservations.context, transaction.session
+    assert session is not None, "nobody else reserves"
+    transaction.reserver = session.caller.place
+    if not session.caller.owner:
+        more = more._replace(size=min(more.size, _share(reservations, transaction, queue)))
+    _use(reservations, transaction)
     before = transaction.reserved.get(queue.number, NOTHING)
     _set(
         context,
@@ -61,6 +85,7 @@ def place_of_reserved(
 ) -> int:
     """Place `count` bytes out of what is set aside; gives how many are beyond it."""
     before = transaction.reserved.get(queue.number, NOTHING)
+    transaction.drawn_at = context.now
     if before.size:
         left = max(0, before.size - count)
         _set(context, transaction, queue.number, before._replace(size=left))
@@ -68,14 +93,52 @@ def place_of_reserved(
 
 
 def reserve_again(
-    context: Context, transaction: OpenTransaction, number: int, *, wanted: Promise
+    reservations: Reservations, transaction: OpenTransaction, queue: StoredQueue, wanted: Promise
 ) -> None:
-    """Set aside so much in a queue, which may be gone, in place of what was; it was checked."""
-    before = transaction.reserved.get(number, NOTHING)
-    _set(context, transaction, number, wanted)
-    queue = context.state.queues.get(number)
-    if queue is not None:
-        context.ledger.stage(queue, wanted.size - before.size)
+    """Set aside so much in place of what was, if there is room; else check each part."""
+    context = reservations.context
+    give_up_reservations(context, transaction)
+    try:
+        check_room(context, queue, wanted)
+    except (QuotaExceeded, StoreFull):
+        # The parts that find no room are refused, and say so.
+        return
+    reserve(reservations, transaction, queue, wanted)
+
+
+def _share(reservations: Reservations, transaction: OpenTransaction, queue: StoredQueue) -> int:
+    """How many bytes more the caller of a transaction may have set aside."""
+    context = reservations.context
+    mine = sum(
+        promise.size
+        for each in reservations.open.values()
+        if each.reserved and each.reserver == transaction.reserver
+        for promise in each.reserved.values()
+    )
+    free = context.disk_room.free - context.disk_room.low_water
+    room = min(free, context.ledger.room(queue, free))
+    return max(0, (room + mine) // RESERVATION_SHARE - mine)
+
+
+def _use(reservations: Reservations, transaction: OpenTransaction) -> None:
+    transaction.drawn_at = reservations.context.now
+    at = transaction.drawn_at + RESERVATION_UNUSED_S
+    heapq.heappush(reservations.unused, (at, transaction.number))
+
+
+def give_back_unused(reservations: Reservations) -> None:
+    """Give back the room of large messages of which no part has come for a while."""
+    context, heap = reservations.context, reservations.unused
+    while heap and heap[0][0] <= context.now:
+        _, number = heapq.heappop(heap)
+        transaction = reservations.open.get(number)
+        if transaction is None or not transaction.reserved:
+            continue
+        at = transaction.drawn_at + RESERVATION_UNUSED_S
+        if at > context.now:
+            heapq.heappush(heap, (at, number))
+            continue
+        give_up_reservations(context, transaction)
 
 
 def give_up_reservations(context: Context, transaction: OpenTransaction) -> None:

@@ -31,7 +31,7 @@ from dray.manager.state.outcomes import Outcomes
 from dray.manager.transactions.aborted_transactions import AbortedTransactions
 from dray.manager.transactions.mixing import forget_sends, mixed_at_commit
 from dray.manager.transactions.open_transaction import OpenTransaction
-from dray.manager.transactions.reservations import give_up_reservations
+from dray.manager.transactions.reservations import Reservations, give_up_reservations
 from dray.model.arguments import no_sense
 from dray.model.classes import MessageClass, Part
 from dray.model.limits import (
@@ -54,6 +54,7 @@ class Transactions:
         """Sends and receives of express messages in this life; of earlier ones nobody knows."""
         self.idle: list[tuple[float, int]] = []
         """When to look whether a transaction is idle, soonest first."""
+        self.reservations = Reservations(context, self.open)
 
 
 def open_transaction(

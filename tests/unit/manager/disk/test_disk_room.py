@@ -160,7 +160,7 @@ def test_a_promise_ends_with_its_transaction(desk: Desk, queue: int, end: object
     assert promised(desk) == 0
 
 
-def test_an_upload_keeps_its_promise_over_a_lost_connection_and_a_crash(
+def test_an_upload_keeps_its_promise_over_a_lost_connection_and_has_it_again_after_a_crash(
     desk: Desk, queue: int
 ) -> None:
     caller = desk.session()
@@ -170,6 +170,8 @@ def test_an_upload_keeps_its_promise_over_a_lost_connection_and_a_crash(
     desk.turn(SessionClosed(caller.number))
     assert promised(desk) == 5_000
     desk.crash()
+    assert promised(desk) == 0
+    desk.session().call(frames.UploadResume(state.sequence_id))
     assert promised(desk) == 5_000
     desk.session().call(frames.UploadDrop(state.sequence_id))
     assert promised(desk) == 0
