@@ -91,6 +91,7 @@ PACKAGES = (
     ("manager/incoming", "The queue manager: what comes by the streams of others"),
     ("manager/peers", "The queue manager: what managers say to each other"),
     ("manager/transactions", "The queue manager: transactions"),
+    ("manager/rights", "The queue manager: rights of callers"),
     ("manager/change", "The queue manager: what a change brings with it"),
     ("manager/disk", "The queue manager: the disk beside the log"),
     ("manager/state", "The queue manager: the durable state"),

@@ -25,6 +25,8 @@ EXIT_BROKEN_PIPE = 141
 
 COMMANDS: dict[str, str] = {
     "serve": "Run a queue manager until it is told to stop.",
+    "config": "Check a file of options.",
+    "access": "Explain what a caller may do.",
     "queue": "Create, list, show, delete and purge queues.",
     "send": "Send files or standard input to a queue, in one transaction.",
     "upload": "List and drop large messages that were sent in part.",

@@ -18,6 +18,7 @@ import msgspec
 
 from dray.errors import InvalidConfiguration, InvalidQueueName
 from dray.manager.events import ManagerConfig, Peer
+from dray.model.access import Access, AccessRule, Verb
 from dray.model.arguments import shown
 from dray.model.limits import (
     IDLE_TRANSACTION_S,
@@ -47,9 +48,47 @@ _WORDS: Final = {
     "object": "a table",
     "null": "nothing",
 }
+_CALLERS: Final = ("user:", "group:", "cert:", "token:", "anyone")
 _KINDS_OF_OPTIONS: Final = frozenset({int, float, bool, list, tuple, dict})
 
 Size = int | str
+
+
+class AccessOption(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """One `[[access]]` table: these callers may do this at these queues, and at these hosts."""
+
+    who: tuple[str, ...]
+    may: tuple[str, ...]
+    queues: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+    def rule(self) -> AccessRule:
+        """The rule; raises `InvalidConfiguration` for one that could never mean anything."""
+        for field in ("who", "may"):
+            if not getattr(self, field):
+                raise InvalidConfiguration(f"access: `{field}` names nothing")
+        for each in (*self.who, *self.queues, *self.hosts):
+            if not each or not each.isprintable():
+                raise InvalidConfiguration(f"access: {each!r} is no pattern for names")
+        for each in self.who:
+            if each != "*" and not each.startswith(_CALLERS):
+                raise InvalidConfiguration(
+                    f"access: {each!r} is no caller; write user:NAME, group:NAME, cert:NAME,"
+                    " token:NAME, anyone or *"
+                )
+        for each in self.may:
+            if each not in set(Verb):
+                raise InvalidConfiguration(
+                    f"access: {each!r} is no right; choose of {', '.join(Verb)}"
+                )
+        verbs = tuple(map(Verb, self.may))
+        if (Verb.FORWARD in verbs) != bool(self.hosts):
+            raise InvalidConfiguration("access: `forward` and `hosts` belong together; write both")
+        if not self.queues and set(verbs) != {Verb.FORWARD}:
+            raise InvalidConfiguration(
+                'access: `queues` names nothing; write queues = ["*"] for all of them'
+            )
+        return AccessRule(self.who, verbs, self.queues, self.hosts)
 
 
 class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -78,6 +117,8 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     express_memory: Size = EXPRESS_BYTES
     log_level: str = "warning"
     audit: bool = True
+    open: bool = True
+    access: tuple[AccessOption, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what has the right type and makes no sense; raises `InvalidConfiguration`."""
@@ -93,6 +134,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
             raise InvalidConfiguration("idle_transaction_s must be above zero")
         _routes(self.routes)
         self._check_tls()
+        self.access_rules()
         for each in self.addresses:
             _manager(each, "addresses")
         if not _positive(self.reconnect_delay_s):
@@ -119,6 +161,10 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
             raise InvalidConfiguration(
                 "tls_client_ca needs tls_cert; name a certificate for the listener, too"
             )
+
+    def access_rules(self) -> Access:
+        """The rules of access."""
+        return Access([each.rule() for each in self.access], is_open=self.open)
 
     @property
     def log_size(self) -> int:
@@ -160,6 +206,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
             routes=_routes(self.routes),
             idle_transaction_s=self.idle_transaction_s,
             create_status_queue=self.create_status_queue,
+            access=self.access_rules(),
         )
 
 

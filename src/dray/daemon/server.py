@@ -39,10 +39,11 @@ from dray.daemon.sockets.plain_callers import begins_plainly, turn_away
 from dray.daemon.timekeeper import Timekeeper, new_life, new_manager_id
 from dray.daemon.turns import Turns
 from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
-from dray.errors import InvalidConfiguration, ProtocolError
+from dray.errors import DrayError, InvalidConfiguration, ProtocolError
 from dray.machine import Tick
 from dray.manager.dispatch import FROM_CALLERS
 from dray.manager.events import (
+    AccessChanged,
     Answer,
     CloseSession,
     Dial,
@@ -75,11 +76,12 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
 
 
-def serve(options: ServeOptions) -> int:
+def serve(options: ServeOptions, again: Callable[[], ServeOptions] | None = None) -> int:
     """Run a queue manager until a signal ends it; give the exit status, 0.
 
-    Without an address it listens on loopback at the default port. An error that keeps it from
-    starting or continuing is raised as a `DrayError`.
+    At SIGHUP it follows the options that `again` gives. Without an address it listens on loopback
+    at the default port. An error that keeps it from starting or continuing is raised as a
+    `DrayError`.
     """
     if not __debug__:
         raise InvalidConfiguration(
@@ -91,15 +93,16 @@ def serve(options: ServeOptions) -> int:
     log_to_stderr(options.log_level)
     raise_limit()
     request_short_time_slice()
-    return asyncio.run(_serve(options))
+    return asyncio.run(_serve(options, again or (lambda: options)))
 
 
-async def _serve(options: ServeOptions) -> int:
+async def _serve(options: ServeOptions, again: Callable[[], ServeOptions]) -> int:
     loop = asyncio.get_running_loop()
     server = Server(loop, options)
     signalled: asyncio.Future[int] = loop.create_future()
     for number in _SIGNALS:
         loop.add_signal_handler(number, _note, signalled, number)
+    loop.add_signal_handler(signal.SIGHUP, _follow, server, again)
     sys.stdout.write(f"{server.describe()}\n")
     sys.stdout.flush()
     ends: set[asyncio.Future[Any]] = {server.ended, signalled}
@@ -113,6 +116,16 @@ async def _serve(options: ServeOptions) -> int:
 def _note(signalled: asyncio.Future[int], number: int) -> None:
     if not signalled.done():
         signalled.set_result(number)
+
+
+def _follow(server: Server, again: Callable[[], ServeOptions]) -> None:
+    """Read the options again; the old ones hold if the new ones make no sense."""
+    try:
+        server.follow(again())
+    except DrayError as error:
+        _log.error("the configuration was not read again, and the old one holds: %s", error)
+    else:
+        _log.warning("the configuration was read again: access and certificates follow it")
 
 
 class Serving(Deciding, Protocol):
@@ -219,6 +232,15 @@ class Server:
     def overfull(self) -> bool:
         """Whether nothing should be read from sessions now."""
         return self._stopping or self._turns.overfull
+
+    def follow(self, options: ServeOptions) -> None:
+        """Use the access rules and certificates of other options from now on.
+
+        Raises `InvalidConfiguration`; then nothing has changed.
+        """
+        if self._shown is not None and options.tls_cert is not None:
+            self._shown = presenting(options.tls_cert, options.tls_key, options.tls_client_ca)
+        self._turns.deliver(AccessChanged(options.access_rules()))
 
     def describe(self) -> str:
         """The line that says who is ready where."""

@@ -17,6 +17,7 @@ from dray.manager.state.awaiting import Awaiting
 from dray.manager.untold_ends import UntoldEnds
 from dray.manager.works import Works
 from dray.model.ids import ManagerId, TransactionId, join_id
+from dray.model.leases import Leases
 from dray.wire.frames import Head, failure
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ class Context:
         """Messages of other managers that ended, until the managers are told how many."""
         self.own_addresses: set[Peer] = set()
         """Under which this manager is reached: a queue that is named by one is a queue here."""
+        self.access = config.access
+        """The rules of access; the daemon brings others when it reads the configuration again."""
+        self.leases = Leases()
         self._files = files
 
     @property

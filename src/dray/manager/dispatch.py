@@ -25,6 +25,7 @@ from dray.manager.requests import (
     unreadable,
     uploads,
 )
+from dray.manager.rights import table
 from dray.manager.transactions import batches, prepared, transactions
 from dray.wire import backup_frames, file_frames, frames
 
@@ -177,6 +178,17 @@ class Subjects:
             ("manager", frames.Data): partial(arrivals.handle_data, self.sources),
             ("manager", frames.Post): partial(relay.handle_post, self.relay),
         }
+        self._check_rights()
+
+    def _check_rights(self) -> None:
+        """A frame without a row in the table of rights does not start."""
+        for role, handlers, rows in (
+            ("client", self.for_clients, table.FOR_CLIENTS),
+            ("manager", self.for_managers, table.FOR_MANAGERS),
+        ):
+            with_body = {kind for whose, kind in self.with_body if whose == role}
+            lacking = (handlers.keys() | with_body) - rows.keys()
+            assert not lacking, f"frames of a {role} without a row in rights/table.py: {lacking}"
 
 
 def _bound(table: _Table[Subject], subject: Subject) -> Mapping[type[frames.Head], Handler]:

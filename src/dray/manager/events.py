@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from dray.machine import Tick
+from dray.model.access import Access
 from dray.model.callers import Caller
 from dray.model.limits import (
     IDLE_TRANSACTION_S,
@@ -81,7 +82,23 @@ class Reachable(NamedTuple):
     addresses: frozenset[Peer]
 
 
-Event = SessionOpened | SessionClosed | Request | LinkUp | LinkDown | LinkFrame | Reachable | Tick
+class AccessChanged(NamedTuple):
+    """Other rules of access hold from now on."""
+
+    access: Access
+
+
+Event = (
+    SessionOpened
+    | SessionClosed
+    | Request
+    | LinkUp
+    | LinkDown
+    | LinkFrame
+    | Reachable
+    | AccessChanged
+    | Tick
+)
 
 
 class Into(NamedTuple):
@@ -160,3 +177,4 @@ class ManagerConfig(msgspec.Struct, kw_only=True):
     routes: dict[Peer, Peer] = {}
     idle_transaction_s: float | None = IDLE_TRANSACTION_S
     create_status_queue: bool = True
+    access: Access = Access()

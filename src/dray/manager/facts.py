@@ -169,6 +169,7 @@ class Prepared(Fact, frozen=True, tag=32):
     receives: list[tuple[int, bytes]]
     moves: list[tuple[int, int, bytes]] = []
     rejected: list[tuple[int, int]] = []
+    caller: str = ""
 
 
 class BatchStaged(Prepared, frozen=True, tag=70):
@@ -344,6 +345,7 @@ class UploadBegun(Fact, frozen=True, tag=50):
     source: bytes
     reserved: int
     when_us: int
+    caller: str = ""
 
 
 class UploadMarked(Fact, frozen=True, tag=51):

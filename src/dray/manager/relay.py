@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dray.errors import Misuse
+from dray.errors import AccessDenied, Misuse
 from dray.manager.change.names import next_hop
 from dray.manager.events import LinkSend, Peer
 from dray.model.arguments import no_sense
@@ -71,10 +71,13 @@ class Relay:
         return [peer for peer, count in leading.items() if count] if leading else []
 
     def attach(self, session: Session, head: AttachBox) -> None:
-        """Give a box to a session; raises `Misuse`. The last one to ask has it."""
+        """Give a box to a session; raises `Misuse`. The last one of its caller to ask has it."""
         if not 0 < len(head.box) <= BOX_CHARACTERS_MAX:
             raise Misuse(f"the name of a box has 1 to {BOX_CHARACTERS_MAX} characters")
         address = parse_queue_address(head.queue)
+        owner = self._owners.get(head.box)
+        if owner is not None and owner[0].caller.name != session.caller.name:
+            raise AccessDenied("the box belongs to another caller; take another name for yours")
         self._drop(head.box, tell=False)
         if len(self._owners) >= BOXES_MAX:
             raise Misuse(f"a queue manager knows at most {BOXES_MAX} boxes of file transfers")

@@ -35,6 +35,10 @@ class Session:
         self.ended: set[int] = set()
         """Streams that have ended on a newer connection: what still comes of them on this one is
         not taken."""
+        self.granted: set[tuple[str, int]] = set()
+        """Rights, and numbers of queues, that its caller was found to have at them."""
+        self.posts_to: set[str] = set()
+        """Queues to which its caller was found to be allowed to post."""
         self.boxes: set[str] = set()
         """Boxes of file transfers that are attached on this connection."""
 

@@ -26,6 +26,7 @@ from dray.manager.disk.log_room import window_of
 from dray.manager.disk.queue_files import FollowedFiles
 from dray.manager.dispatch import Subjects
 from dray.manager.events import (
+    AccessChanged,
     CloseSession,
     Effect,
     Event,
@@ -52,6 +53,8 @@ from dray.manager.requests import (
     uploads,
 )
 from dray.manager.requests.waiting import Waiters
+from dray.manager.rights.changes import change_access
+from dray.manager.rights.table import check
 from dray.manager.session import Session
 from dray.manager.state.snapshots import replay, take_snapshots
 from dray.manager.state.state import State
@@ -187,6 +190,8 @@ class QueueManager:
                 self._subjects.links.frame(peer, frame)
             case Reachable(addresses):
                 context.reached_at(addresses)
+            case AccessChanged(access):
+                change_access(context, access)
             case Tick():
                 self._tick()
             case _:
@@ -281,6 +286,7 @@ class QueueManager:
             if session.role != "client" or not request_id:
                 raise ProtocolError(head.sentence)
             raise InvalidArgument(head.sentence, **head.fields)
+        check(self._context, session, head, body)
         subjects = self._subjects
         with_body = subjects.with_body.get((session.role, kind))
         if with_body is not None:

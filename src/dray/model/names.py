@@ -38,6 +38,8 @@ _HOST_CHARACTERS_MAX = 253
 """The longest host name that the domain name system knows (RFC 1035)."""
 _HERE = (None, ".")
 SYSTEM = "system$"
+STATUS_QUEUE = "statusq"
+"""The status queue of large messages, unless a receiver names another one."""
 SYSTEM_JOURNAL = "system$;journal"
 DEAD_LETTER_QUEUES = ("system$;deadletter", "system$;deadxact")
 """The dead-letter queues: of plain messages, and of transactional ones."""

@@ -116,3 +116,35 @@ def test_a_log_size_is_rounded_up_to_whole_sectors():
 )
 def test_addresses_are_host_and_port(text, address):
     assert listen_address(text) == address
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ({"may": ["send"], "queues": ["a"]}, "who"),
+        ({"who": [], "may": ["send"], "queues": ["a"]}, "`who` names nothing"),
+        ({"who": ["ada"], "may": ["send"], "queues": ["a"]}, "'ada' is no caller; write user:NAME"),
+        ({"who": ["*"], "may": ["sends"], "queues": ["a"]}, "'sends' is no right; choose of see"),
+        ({"who": ["*"], "may": ["send"]}, "`queues` names nothing"),
+        ({"who": ["*"], "may": ["send"], "queues": [""]}, "'' is no pattern"),
+        ({"who": ["*"], "may": ["forward"], "queues": ["a"]}, "`forward` and `hosts` belong"),
+        ({"who": ["*"], "may": ["send"], "queues": ["a"], "hosts": ["b"]}, "belong together"),
+        ({"who": ["*"], "may": ["send"], "queues": ["a"], "unless": []}, "unless"),
+    ],
+)
+def test_an_access_rule_that_could_never_mean_anything_is_refused(rule, told):
+    with pytest.raises(InvalidConfiguration, match=told):
+        read_options(data="d", access=[rule])
+
+
+def test_access_rules_are_those_of_the_file(tmp_path):
+    file = tmp_path / "dray.toml"
+    file.write_text(
+        'data = "d"\nopen = false\n[[access]]\nwho = ["user:ada"]\nhosts = ["b"]\n'
+        'may = ["forward"]\n'
+    )
+    access = read_options(file).manager_config("a" * 32, 7).access
+    assert not access.is_open
+    assert [str(each) for each in access.rules] == [
+        'who = ["user:ada"], hosts = ["b"], may = ["forward"]'
+    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from dray.cli.sizes import Size
@@ -79,7 +81,8 @@ def command(
     from dray.daemon.config import read_options
     from dray.daemon.server import serve
 
-    options = read_options(
+    read = partial(
+        read_options,
         config,
         data=data,
         listen=listen,
@@ -93,4 +96,4 @@ def command(
         journal_quota=journal_quota,
         low_water=low_water,
     )
-    return serve(options)
+    return serve(read(), read)

@@ -22,6 +22,7 @@ from dray.manager.incoming.open_transactions import check_ends
 from dray.manager.peers import peers
 from dray.manager.peers.confirmations import tell_source
 from dray.manager.peers.waiting_for_room import Waiting
+from dray.manager.rights.streams import may_deliver, require_delivery
 from dray.model.classes import QueueKind
 from dray.model.names import parse_queue_address
 from dray.wire.frames import (
@@ -63,11 +64,11 @@ def handle_open_stream(
     session.questions[head.stream] = max(head.question, session.questions.get(head.stream, 0))
     reopen(context, key)
     try:
-        queue = _destination(context, head)
+        queue = _destination(context, session, head)
     except DrayError as error:
         session.streams.pop(head.stream, None)
         _refuse(context, session, head.stream, error)
-        if isinstance(error, QueueNotFound):
+        if isinstance(error, QueueNotFound) and may_deliver(context, session, head.queue):
             sources.missing_queues.add(session, head.stream, head.queue)
         # What has come of earlier messages is told all the same, also of a queue that is deleted.
         _tell_on(sources, session, key, newest)
@@ -90,8 +91,9 @@ def _tell_on(sources: Sources, session: Session, key: StreamKey, newest: Session
     tell_source(sources, key)
 
 
-def _destination(context: Context, head: OpenStream) -> StoredQueue:
+def _destination(context: Context, session: Session, head: OpenStream) -> StoredQueue:
     """The queue that a stream leads to; another manager's is that manager's outgoing queue here."""
+    require_delivery(context, session, head.queue)
     if parse_queue_address(head.queue).remote:
         queue = resolve(context, head.queue)
     else:

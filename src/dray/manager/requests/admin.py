@@ -27,6 +27,8 @@ from dray.manager.notices import NoticeKind
 from dray.manager.peers import peers
 from dray.manager.queue.accounts import Account
 from dray.manager.queue.index import copies_of, lookup_id_of
+from dray.manager.rights.queues import owns, seen_queues
+from dray.manager.rights.table import check_hello
 from dray.manager.transactions.batches import drop_staged_for, staged_counts
 from dray.manager.transactions.transactions import abort, give_up_claim
 from dray.model.arguments import no_sense
@@ -83,11 +85,12 @@ def handle_hello(context: Context, session: Session, request_id: int, head: Hell
     """Learn who calls; lease numbers to a client."""
     if head.role not in ("client", "manager"):
         raise ProtocolError(f"nobody here knows what a {head.role!r} is")
+    check_hello(context, session, head.role)
     if head.role == "manager":
         peers.greet(context, session, head)
     session.role = head.role
     session.peer_id = head.manager_id if head.role == "manager" else ""
-    first, count = _lease(context) if head.role == "client" else (0, 0)
+    first, count = _lease(context, session) if head.role == "client" else (0, 0)
     welcome = Welcome(
         context.state.manager_id,
         context.state.name,
@@ -102,7 +105,7 @@ def handle_hello(context: Context, session: Session, request_id: int, head: Hell
 
 def handle_lease(context: Context, session: Session, request_id: int, _head: Lease) -> None:
     """Lease more numbers."""
-    context.answer(session, request_id, Leased(*_lease(context)))
+    context.answer(session, request_id, Leased(*_lease(context, session)))
 
 
 def handle_create(context: Context, session: Session, request_id: int, head: CreateQueue) -> None:
@@ -184,7 +187,7 @@ def handle_list(links: Links, session: Session, request_id: int, _head: ListQueu
     staged = staged_counts(context)
     infos = [
         msgspec.structs.replace(_info(links, queue), staged_count=staged[queue.number])
-        for queue in context.state.queues
+        for queue in seen_queues(context, session)
     ]
     context.answer(session, request_id, QueueList(infos))
 
@@ -285,7 +288,7 @@ def handle_describe(links: Links, session: Session, request_id: int, _head: Desc
     """Tell how the manager stands."""
     context = links.context
     counters = context.store.counters
-    outgoing = [_info(links, queue) for queue in context.state.queues if queue.outgoing]
+    outgoing = [_info(links, queue) for queue in seen_queues(context, session) if queue.outgoing]
     info = ManagerInfo(
         id=ManagerId(context.state.manager_id),
         name=context.state.name,
@@ -362,7 +365,10 @@ def handle_outcome(
     context = transactions.context
     if head.claim:
         manager, number = split_id(head.transaction_id)
-        if manager == context.state.manager_id:
+        claim = transactions.claims.get(number)
+        holder = claim.session if claim is not None else None
+        is_own = holder is None or owns(context, session, holder.caller.name)
+        if manager == context.state.manager_id and is_own:
             give_up_claim(transactions, number)
     context.answer(
         session, request_id, OutcomeIs(str(outcome_of(transactions, head.transaction_id)))
@@ -392,7 +398,8 @@ def outcome_of(transactions: Transactions, transaction_id: str) -> TransactionSt
     return TransactionStatus.ABORTED
 
 
-def _lease(context: Context) -> tuple[int, int]:
+def _lease(context: Context, session: Session) -> tuple[int, int]:
     first = context.state.next_number
+    context.leases.lease(first, session.caller.name)
     context.record(NumbersLeased(first + NUMBERS_LEASED))
     return first, NUMBERS_LEASED

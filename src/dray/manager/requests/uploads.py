@@ -27,6 +27,7 @@ from dray.manager.facts import UploadBegun, UploadMarked
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.index import split_tails
 from dray.manager.requests.admin import outcome_of
+from dray.manager.rights.queues import owns
 from dray.manager.transactions.mixing import note_large_send
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.prepared import staged_from
@@ -100,7 +101,8 @@ def handle_begin(
     transaction.upload = True
     note_large_send(queue, transaction)
     source = bytes(head.source)
-    context.record(UploadBegun(head.number, queue.number, source, head.reserve, context.now_us))
+    when_us, caller = context.now_us, session.caller.name
+    context.record(UploadBegun(head.number, queue.number, source, head.reserve, when_us, caller))
     watch_age(ages, head.number)
     context.answer(session, request_id, _state(context, context.state.uploads.get(head.number)))
 
@@ -139,6 +141,8 @@ def handle_resume(
         status = str(outcome_of(transactions, head.sequence_id))
         context.answer(session, request_id, UploadState(status))
         return
+    if not owns(context, session, upload.caller):
+        raise _no_upload(head.sequence_id)
     leave(context, transaction)
     transaction.session = session
     session.transactions[number] = None
@@ -154,11 +158,17 @@ def handle_drop(
     context = transactions.context
     manager, number = split_id(head.sequence_id)
     transaction = transactions.open.get(number)
-    mine = manager == context.state.manager_id
-    if not mine or number not in context.state.uploads or transaction is None:
-        raise MessageNotFound(f"there is no unfinished upload {head.sequence_id!r}")
+    upload = context.state.uploads.get(number)
+    if manager != context.state.manager_id or upload is None or transaction is None:
+        raise _no_upload(head.sequence_id)
+    if not owns(context, session, upload.caller):
+        raise _no_upload(head.sequence_id)
     abort(transactions, transaction)
     context.answer(session, request_id, Done())
+
+
+def _no_upload(sequence_id: str) -> MessageNotFound:
+    return MessageNotFound(f"there is no unfinished upload {sequence_id!r}")
 
 
 def handle_list(context: Context, session: Session, request_id: int, head: ListUploads) -> None:
@@ -172,7 +182,7 @@ def handle_list(context: Context, session: Session, request_id: int, head: ListU
             each.source,
         )
         for each in context.state.uploads
-        if each.queue == head.queue
+        if each.queue == head.queue and owns(context, session, each.caller)
     ]
     context.answer(session, request_id, UploadList(found))
 

@@ -42,6 +42,8 @@ class Upload(msgspec.Struct, array_like=True):
     digest: bytes = b""
     tails: list[bytes] = []
     """Positions of the marked parts, in runs as they were marked."""
+    caller: str = ""
+    """The name of the caller that began it, and may go on with it."""
 
     @property
     def parts(self) -> int:
@@ -81,9 +83,11 @@ class Uploads:
         """Make a fact true."""
         match fact:
             case UploadBegun():
+                when_us, caller = fact.when_us, fact.caller
                 self._uploads[fact.number] = Upload(
-                    fact.number, fact.queue, fact.source, fact.reserved, fact.when_us, fact.when_us
-                )
+                    fact.number, fact.queue, fact.source, fact.reserved, when_us, when_us,
+                    caller=caller,
+                )  # fmt: skip
             case UploadMarked():
                 upload = self._uploads[fact.number]
                 upload.tails.append(fact.tails)

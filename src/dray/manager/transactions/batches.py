@@ -87,6 +87,7 @@ def handle_stage(ages: BatchAges, session: Session, request_id: int, head: Stage
                 prepared.transaction,
                 prepared.sends,
                 [],
+                caller=prepared.caller,
                 query=head.query,
                 batch=head.batch,
                 when_us=context.now_us,

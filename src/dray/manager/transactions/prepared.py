@@ -17,6 +17,7 @@ from dray.manager.facts import BatchStaged, Prepared, pack_lookups, unpack_looku
 from dray.manager.queue.index import split_tails, unpack, with_key
 from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.staged import Staged
+from dray.manager.rights.queues import owns
 from dray.manager.transactions.mixing import note_sent
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.reservations import give_up_reservations
@@ -106,6 +107,8 @@ def handle_settle_prepared(
     if manager != context.state.manager_id or number not in context.state.prepared:
         if head.commit != context.state.has_committed(number):
             raise _unknown(context, number)
+    elif not owns(context, session, context.state.prepared[number].caller):
+        raise _unknown(context, number)
     elif transaction is not None and head.commit:
         commit_open(transactions, transaction)
     elif transaction is not None:
@@ -120,7 +123,7 @@ def handle_list_prepared(
     ids = [
         str(context.transaction_id(number))
         for number, prepared in context.state.prepared.items()
-        if not isinstance(prepared, BatchStaged)
+        if not isinstance(prepared, BatchStaged) and owns(context, session, prepared.caller)
     ]
     context.answer(session, request_id, PreparedList(ids))
 
@@ -201,6 +204,7 @@ def fact_of(context: Context, transaction: OpenTransaction) -> Prepared:
         [(number, pack_lookups(each)) for number, each in transaction.receives.items()],
         [(*way, pack_lookups(each)) for way, each in transaction.moves.items()],
         sorted(transaction.rejected),
+        transaction.session.caller.name if transaction.session is not None else "",
     )
 
 

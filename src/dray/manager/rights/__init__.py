@@ -1,0 +1,1 @@
+"""Which caller may have which frame decided: one table, and what its rows ask."""

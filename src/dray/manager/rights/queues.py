@@ -1,0 +1,125 @@
+"""Rights at queues: asked for by number, by name, and of the host of an outgoing queue.
+
+A queue that a caller may not see does not exist for it: the refusal is the one of a missing queue.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.errors import AccessDenied, QueueNotFound
+from dray.manager.change.names import seen_from_here
+from dray.model.access import WHOLE, Verb
+from dray.model.classes import QueueKind
+from dray.model.names import QueueAddress, parse_queue_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dray.manager.context import Context
+    from dray.manager.queue.queues import StoredQueue
+    from dray.manager.session import Session
+    from dray.model.callers import Caller
+
+_KEPT = frozenset({QueueKind.JOURNAL, QueueKind.SYSTEM})
+"""Kinds of queues whose messages are read with the right `keep`."""
+_READS = frozenset({Verb.PEEK, Verb.RECEIVE})
+
+
+def allowed(context: Context, caller: Caller, verb: Verb, queue: StoredQueue) -> bool:
+    """Whether a caller has a right at a queue."""
+    may = context.access.may
+    if queue.outgoing and verb in (Verb.SEND, Verb.SEE):
+        host = host_of(parse_queue_address(queue.name))
+        if may(caller, Verb.FORWARD, host):
+            return True
+        return verb is Verb.SEE and may(caller, verb, queue.name)
+    if verb in _READS and queue.kind in _KEPT:
+        verb = Verb.KEEP
+    return may(caller, verb, queue.name)
+
+
+def require(context: Context, session: Session, verb: Verb, queue: StoredQueue) -> None:
+    """Refuse a caller that lacks a right at a queue; what it has is remembered at its session."""
+    caller = session.caller
+    key = (verb, queue.number)
+    if caller.owner or key in session.granted:
+        return
+    if not allowed(context, caller, verb, queue):
+        if verb is not Verb.SEE and allowed(context, caller, Verb.SEE, queue):
+            raise denied(caller, f"{verb} at the queue {queue.name!r}")
+        raise QueueNotFound("the queue has been deleted; open it again by name", queue="")
+    session.granted.add(key)
+
+
+def seen_queues(context: Context, session: Session) -> Iterator[StoredQueue]:
+    """All queues that a caller may see."""
+    caller = session.caller
+    for queue in context.state.queues:
+        if caller.owner or allowed(context, caller, Verb.SEE, queue):
+            yield queue
+
+
+def require_named(context: Context, session: Session, verb: Verb, name: str) -> None:
+    """Refuse a caller that lacks a right at the queue of a name, if there is one."""
+    address = str(seen_from_here(context, name))
+    queue = context.state.queues.find(address)
+    if queue is None:
+        return
+    try:
+        require(context, session, verb, queue)
+    except QueueNotFound:
+        raise not_found(address) from None
+
+
+def not_found(name: str) -> QueueNotFound:
+    """The refusal for a queue that is not there, or that a caller may not see."""
+    hint = "connect to its own" if "://" in name else "create it first"
+    return QueueNotFound(f"there is no queue {name!r} on this queue manager; {hint}", queue=name)
+
+
+def require_host(context: Context, session: Session, address: QueueAddress) -> None:
+    """Refuse a caller that may not have messages forwarded to a manager."""
+    if not context.access.may(session.caller, Verb.FORWARD, host_of(address)):
+        raise denied(session.caller, f"forward to {host_of(address)}")
+
+
+def require_whole(context: Context, session: Session, verb: Verb) -> None:
+    """Refuse a caller that lacks a right at the whole queue manager."""
+    if not context.access.may(session.caller, verb, WHOLE):
+        raise denied(session.caller, f"{verb} at the whole queue manager")
+
+
+def manages_all(context: Context, session: Session) -> bool:
+    """Whether a caller has the right `manage` at the whole queue manager."""
+    return context.access.may(session.caller, Verb.MANAGE, WHOLE)
+
+
+def owns(context: Context, session: Session, name: str) -> bool:
+    """Whether a session may go on with what the caller of a name began."""
+    return session.caller.name == name or manages_all(context, session)
+
+
+def require_destination(context: Context, session: Session, name: str) -> None:
+    """Refuse a caller that may not send to the queue of a name, here or at another manager."""
+    address = seen_from_here(context, name)
+    if address.remote:
+        require_host(context, session, address)
+        return
+    if not context.access.may(session.caller, Verb.SEND, address.local_name):
+        if context.access.may(session.caller, Verb.SEE, address.local_name):
+            raise denied(session.caller, f"send to the queue {address.local_name!r}")
+        raise not_found(address.local_name)
+
+
+def denied(caller: Caller, act: str) -> AccessDenied:
+    """The refusal of an act."""
+    return AccessDenied(
+        f"{caller.name} may not {act}; the owner of the queue manager can allow it with a rule"
+        " ([[access]])"
+    )
+
+
+def host_of(address: QueueAddress) -> str:
+    """The manager of an address, as rules name it: HOST:PORT."""
+    return f"{address.host}:{address.port}"

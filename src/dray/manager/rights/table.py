@@ -1,0 +1,394 @@
+"""One table: the right that each frame needs. A frame without a row here does not start.
+
+`check` runs before any handler. A row is a function that raises `AccessDenied` or `QueueNotFound`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from dray.errors import AccessDenied, TransactionSequence
+from dray.manager.change.names import seen_from_here
+from dray.manager.facts import BatchStaged
+from dray.manager.rights.queues import (
+    denied,
+    manages_all,
+    not_found,
+    owns,
+    require,
+    require_destination,
+    require_host,
+    require_named,
+    require_whole,
+)
+from dray.model.access import Verb
+from dray.model.callers import NOBODY
+from dray.model.ids import EXPRESS_OUTCOME, split_id
+from dray.model.limits import QUEUES_MAX
+from dray.model.names import STATUS_QUEUE, parse_queue_address
+from dray.wire import backup_frames, file_frames, frames
+from dray.wire.record import HEADER_BYTES, read_header, read_properties
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context
+    from dray.manager.session import Session
+
+_NUMBER = struct.Struct("<Q")
+_NUMBER_AT, _ACKNOWLEDGE_AT = 32, 44
+"""Places in the header of a record (`wire/record.py`)."""
+
+Row = Callable[["Context", "Session", Any, memoryview], None]
+
+
+class _AtQueue(Protocol):
+    @property
+    def queue(self) -> int: ...
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class _InTransaction(Protocol):
+    @property
+    def transaction(self) -> int: ...
+
+
+class _Taking(_AtQueue, _InTransaction, Protocol):
+    pass
+
+
+def check(context: Context, session: Session, head: frames.Head, body: memoryview) -> None:
+    """Refuse a frame that the caller of a session may not have decided."""
+    if session.caller.owner:
+        return
+    row = (FOR_CLIENTS if session.role == "client" else FOR_MANAGERS).get(type(head))
+    if row is not None:
+        row(context, session, head, body)
+
+
+def check_hello(context: Context, session: Session, role: str) -> None:
+    """Refuse a caller that nothing is allowed to."""
+    caller, access = session.caller, context.access
+    if caller.name == NOBODY:
+        raise AccessDenied("this caller has not said who it is, and may do nothing here")
+    verbs = (Verb.DELIVER, Verb.FORWARD) if role == "manager" else tuple(Verb)
+    if not access.may_somewhere(caller, *verbs):
+        raise denied(caller, "be a queue manager here" if role == "manager" else "do anything here")
+
+
+def _anyone(context: Context, session: Session, head: frames.Head, body: memoryview) -> None:
+    """Every caller that was let in; the answer shows only what it may see, or what is its own."""
+
+
+def _at(verb: Verb) -> Row:
+    """A right at the queue of a number."""
+
+    def row(context: Context, session: Session, head: _AtQueue, body: memoryview) -> None:
+        del body
+        queue = context.state.queues.get(head.queue)
+        if queue is not None:
+            require(context, session, verb, queue)
+
+    return row
+
+
+def _named(verb: Verb) -> Row:
+    """A right at the queue of a name."""
+
+    def row(context: Context, session: Session, head: _Named, body: memoryview) -> None:
+        del body
+        require_named(context, session, verb, head.name)
+
+    return row
+
+
+def _whole(verb: Verb) -> Row:
+    """A right at the whole queue manager."""
+
+    def row(context: Context, session: Session, head: frames.Head, body: memoryview) -> None:
+        del head, body
+        require_whole(context, session, verb)
+
+    return row
+
+
+def _create(context: Context, session: Session, head: frames.CreateQueue, body: memoryview) -> None:
+    del body
+    may, caller = context.access.may, session.caller
+    name = parse_queue_address(head.name).local_name
+    known = context.state.queues.find(name)
+    if head.exist_ok and known is not None and may(caller, Verb.SEE, known.name):
+        return
+    if not may(caller, Verb.MANAGE, name):
+        raise denied(caller, f"create the queue {name!r}")
+
+
+def _open(context: Context, session: Session, head: frames.OpenQueue, body: memoryview) -> None:
+    """Seeing a queue is enough to open it; a name of which a queue is made needs more."""
+    del body
+    may, caller = context.access.may, session.caller
+    address = seen_from_here(context, head.name)
+    queue = context.state.queues.find(str(address))
+    if head.for_status and str(address) == STATUS_QUEUE:
+        if not context.access.may_somewhere(caller, Verb.RECEIVE):
+            raise denied(caller, "receive anything, and so use the status queue")
+    elif queue is not None and not address.remote:
+        require_named(context, session, Verb.SEE, head.name)
+    elif address.remote:
+        if queue is None or not may(caller, Verb.SEE, queue.name):
+            require_host(context, session, address)
+    elif not any(
+        may(caller, verb, address.local_name) for verb in (Verb.SEND, Verb.RECEIVE, Verb.KEEP)
+    ):
+        raise not_found(address.local_name)
+    if head.for_status and str(address) != STATUS_QUEUE:
+        require_destination(context, session, head.name)
+
+
+def _quota(context: Context, session: Session, head: frames.SetQuota, body: memoryview) -> None:
+    if head.name:
+        _named(Verb.MANAGE)(context, session, head, body)
+    else:
+        require_whole(context, session, Verb.MANAGE)
+
+
+def _send(context: Context, session: Session, head: frames.Send, body: memoryview) -> None:
+    _at(Verb.SEND)(context, session, head, body)
+    if head.transaction:
+        _own_number(context, session, head.transaction)
+    _records(context, session, _offsets(head.sizes, len(body)), body)
+
+
+def _send_file(
+    context: Context, session: Session, head: file_frames.SendFile, body: memoryview
+) -> None:
+    _at(Verb.SEND)(context, session, head, body)
+    _own_number(context, session, head.transaction)
+    _records(context, session, _offsets([len(body)], len(body)), body)
+
+
+def _offsets(sizes: list[int], length: int) -> Iterator[int]:
+    """Where the records of a body begin; sizes that do not fit it are the handler's to refuse."""
+    offset = 0
+    for size in sizes:
+        if size < HEADER_BYTES or offset + size > length:
+            return
+        yield offset
+        offset += size
+
+
+def _records(context: Context, session: Session, offsets: Iterator[int], body: memoryview) -> None:
+    """Refuse numbers of others, and acknowledgments to queues that the caller may not send to."""
+    for offset in offsets:
+        _own_number(context, session, _NUMBER.unpack_from(body, offset + _NUMBER_AT)[0])
+        if body[offset + _ACKNOWLEDGE_AT] or body[offset + _ACKNOWLEDGE_AT + 1]:
+            properties = read_properties(body, read_header(body, offset), offset)
+            if properties.administration_queue:
+                require_destination(context, session, properties.administration_queue)
+
+
+def _own_number(context: Context, session: Session, number: int) -> None:
+    if not context.leases.belongs(number, session.caller.name):
+        raise TransactionSequence(
+            "the number was leased to another caller; use one of your own",
+            transaction_id=context.transaction_id(number),
+        )
+
+
+def _own_transaction(
+    context: Context, session: Session, head: _InTransaction, body: memoryview
+) -> None:
+    del body
+    _own_number(context, session, head.transaction)
+
+
+def _reserve(context: Context, session: Session, head: frames.Reserve, body: memoryview) -> None:
+    _at(Verb.SEND)(context, session, head, body)
+    _own_number(context, session, head.transaction)
+
+
+def _receive(
+    context: Context,
+    session: Session,
+    head: frames.Receive | frames.LargeReceive,
+    body: memoryview,
+) -> None:
+    looks = head.peek and not (isinstance(head, frames.LargeReceive) and head.reject)
+    _at(Verb.PEEK if looks else Verb.RECEIVE)(context, session, head, body)
+    if head.transaction and not head.peek:
+        _own_number(context, session, head.transaction)
+    if isinstance(head, frames.LargeReceive):
+        _status_queue(context, session, head.status_queue)
+
+
+def _unreadable(
+    context: Context, session: Session, head: frames.LargeUnreadable, body: memoryview
+) -> None:
+    _at(Verb.RECEIVE)(context, session, head, body)
+    _status_queue(context, session, head.status_queue)
+
+
+def _status_queue(context: Context, session: Session, number: int) -> None:
+    """The manager uses the status queue on behalf of every receiver; another one needs rights."""
+    queue = context.state.queues.get(number)
+    if queue is not None and queue.name != STATUS_QUEUE:
+        require(context, session, Verb.SEND, queue)
+        require(context, session, Verb.RECEIVE, queue)
+
+
+def _move(context: Context, session: Session, head: frames.Move, body: memoryview) -> None:
+    _at(Verb.RECEIVE)(context, session, head, body)
+    target = context.state.queues.get(head.target)
+    if target is not None:
+        require(context, session, Verb.SEND, target)
+    if head.transaction:
+        _own_number(context, session, head.transaction)
+
+
+def _taking(context: Context, session: Session, head: _Taking, body: memoryview) -> None:
+    _at(Verb.RECEIVE)(context, session, head, body)
+    if head.transaction:
+        _own_number(context, session, head.transaction)
+
+
+def _upload(context: Context, session: Session, head: frames.UploadBegin, body: memoryview) -> None:
+    _at(Verb.SEND)(context, session, head, body)
+    _own_number(context, session, head.number)
+
+
+def _mark(context: Context, session: Session, head: frames.UploadMark, body: memoryview) -> None:
+    del body
+    _own_number(context, session, head.number)
+
+
+def _outcome(context: Context, session: Session, head: frames.Outcome, body: memoryview) -> None:
+    del body
+    _own_text(context, session, head.transaction_id)
+
+
+def _sequence(
+    context: Context,
+    session: Session,
+    head: frames.UploadResume | frames.UploadDrop,
+    body: memoryview,
+) -> None:
+    del body
+    _own_text(context, session, head.sequence_id)
+
+
+def _batch(
+    context: Context,
+    session: Session,
+    head: frames.CommitBatch | frames.DropStaged,
+    body: memoryview,
+) -> None:
+    """Staged rows belong to the caller whose tasks staged them."""
+    del body
+    prepared = context.state.prepared.values()
+    staged = [each for each in prepared if isinstance(each, BatchStaged)]
+    if any(each.query == head.query and not owns(context, session, each.caller) for each in staged):
+        raise denied(session.caller, f"end batches of the query {head.query!r}")
+    if isinstance(head, frames.CommitBatch):
+        _own_number(context, session, head.transaction)
+
+
+def _own_text(context: Context, session: Session, transaction_id: str) -> None:
+    """Asking ends a transaction that has not begun, so nobody asks about one of another caller."""
+    manager, number = split_id(transaction_id)
+    if manager == context.state.manager_id and not manages_all(context, session):
+        _own_number(context, session, number & ~EXPRESS_OUTCOME)
+
+
+def _box(context: Context, session: Session, head: frames.AttachBox, body: memoryview) -> None:
+    """A box is attached on the way to a queue that the caller sees, or may forward to."""
+    del body
+    address = seen_from_here(context, head.queue)
+    if address.remote:
+        require_host(context, session, address)
+    elif session.role == "client" and address.local_name:
+        require_named(context, session, Verb.SEE, head.queue)
+
+
+def _post(context: Context, session: Session, head: frames.Post, body: memoryview) -> None:
+    """The name of a box is a secret of the two programs; the way to it needs `forward`."""
+    del body
+    if head.queue and head.queue not in session.posts_to:
+        address = seen_from_here(context, head.queue)
+        if address.remote:
+            require_host(context, session, address)
+        if len(session.posts_to) >= QUEUES_MAX:
+            session.posts_to.clear()
+        session.posts_to.add(head.queue)
+
+
+FOR_CLIENTS: Final[dict[type[frames.Head], Row]] = {
+    frames.Lease: _anyone,
+    frames.CreateQueue: _create,
+    frames.OpenQueue: _open,
+    frames.DescribeQueue: _named(Verb.SEE),
+    frames.ListQueues: _anyone,
+    frames.Describe: _anyone,
+    frames.DeleteQueue: _named(Verb.MANAGE),
+    frames.PurgeQueue: _at(Verb.MANAGE),
+    frames.PauseQueue: _named(Verb.MANAGE),
+    frames.SetQuota: _quota,
+    frames.ListPeers: _whole(Verb.MANAGE),
+    frames.AcceptPeer: _whole(Verb.MANAGE),
+    frames.ForgetPeer: _whole(Verb.MANAGE),
+    frames.ResolveOutgoing: _named(Verb.MANAGE),
+    backup_frames.Backup: _whole(Verb.KEEP),
+    backup_frames.BackupRead: _whole(Verb.KEEP),
+    frames.Send: _send,
+    file_frames.SendFile: _send_file,
+    frames.Reserve: _reserve,
+    frames.Commit: _own_transaction,
+    frames.Abort: _own_transaction,
+    frames.Prepare: _own_transaction,
+    frames.SettlePrepared: _anyone,
+    frames.StageForBatch: _own_transaction,
+    frames.CommitBatch: _batch,
+    frames.DropStaged: _batch,
+    frames.DescribeBatch: _anyone,
+    frames.ListPrepared: _anyone,
+    frames.Outcome: _outcome,
+    frames.Receive: _receive,
+    frames.ReceiveTransaction: _taking,
+    frames.Settle: _taking,
+    frames.Move: _move,
+    frames.Reject: _taking,
+    frames.ReadPart: _at(Verb.PEEK),
+    file_frames.CopyPart: _at(Verb.PEEK),
+    frames.MeasureRange: _at(Verb.PEEK),
+    frames.ReadRange: _at(Verb.PEEK),
+    frames.LargeList: _at(Verb.PEEK),
+    frames.LargeReceive: _receive,
+    frames.PartDamaged: _at(Verb.RECEIVE),
+    frames.LargeUnreadable: _unreadable,
+    frames.UploadBegin: _upload,
+    frames.UploadMark: _mark,
+    frames.UploadResume: _sequence,
+    frames.UploadDrop: _sequence,
+    frames.ListUploads: _at(Verb.SEND),
+    frames.AttachBox: _box,
+    frames.Post: _post,
+    frames.Credit: _anyone,
+}
+"""By request of a client. Handlers of `_anyone` limit the answer to what is the caller's own."""
+
+FOR_MANAGERS: Final[dict[type[frames.Head], Row]] = {
+    frames.OpenStream: _anyone,
+    frames.Data: _anyone,
+    frames.Passed: _anyone,
+    frames.EndStream: _anyone,
+    frames.ConfirmationsAcked: _anyone,
+    frames.RepairAnswer: _anyone,
+    frames.AttachBox: _box,
+    frames.Post: _post,
+    frames.Credit: _anyone,
+}
+"""By frame of a manager. Its handler refuses a stream (`arrivals.py`), for the source must be told;
+the other frames count only for streams that are open."""
