@@ -9,6 +9,7 @@ from dray.spark.auditing.report import AuditReport
 from dray.spark.java import Java, find_java
 from dray.spark.landing.landing import BYTES_PER_BATCH, Until, land
 from dray.spark.landing.summary import HoleLanded, LandingSummary
+from dray.spark.payloads import open_payload
 from dray.spark.session import spark_session
 from dray.spark.settle_batches import settling
 
@@ -22,6 +23,7 @@ __all__ = [
     "audit",
     "find_java",
     "land",
+    "open_payload",
     "settling",
     "spark_session",
 ]

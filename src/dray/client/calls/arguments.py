@@ -386,6 +386,7 @@ _BY_NAME: Final = {
     "rows_per_batch": ExpectedValue("a whole number from 1 on", _whole(1, MESSAGE_NUMBER_MAX)),
     "report": ExpectedValue("a function", _callable),
     "write": ExpectedValue("a function", _callable),
+    "row": _OWN_CHECK,
     "master": _TEXT,
     "java": ExpectedValue("what dray.spark.find_java() gives", _ours("Java", "dray.spark.")),
     "config": ExpectedValue("a mapping of texts", _mapping),

@@ -20,7 +20,7 @@ from dray.errors import InvalidConfiguration
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_OPTIONS = ("url", "queue", "query_id", "batch_id")
+_OPTIONS = ("url", "queue", "query_id", "batch_id", "credentials")
 _OF_SPARK = ("checkpointlocation", "queryname")
 """Options of the stream that Spark hands on to its sink."""
 _TEXT = ("string", "varchar", "char")

@@ -1,0 +1,107 @@
+"""The tutorial's programs, run as they stand on the page, and killed on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import struct
+import subprocess
+import sys
+import zlib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import dray
+from tests.spark.conftest import Daemon
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "spark-chain.md"
+FILES, LINES = 12, 50
+
+
+@pytest.fixture
+def second(tmp_path):
+    """Another queue manager."""
+    running = Daemon(tmp_path / "second")
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def programs(tmp_path):
+    """The programs of the page, by the names that it gives them."""
+    page = PAGE.read_text("utf-8")
+    named = re.findall(r"Save this as \*(\w+\.py)\*:\n\n```python\n(.*?)```", page, re.DOTALL)
+    assert [name for name, _ in named] == ["send_files.py", "chain.py"]
+    for name, code in named:
+        (tmp_path / name).write_text(code)
+    return tmp_path
+
+
+def picture(width, height):
+    """A grey PNG."""
+
+    def chunk(kind, data):
+        crc = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + crc
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+    lines = chunk(b"IDAT", zlib.compress((b"\0" + b"\x80" * width) * height))
+    return b"\x89PNG\r\n\x1a\n" + head + lines + chunk(b"IEND", b"")
+
+
+def fill(inbox):
+    """Make files of both kinds; give the results that they must lead to."""
+    inbox.mkdir()
+    chance, wanted = random.Random(5), Counter()
+    for number in range(FILES):
+        name = f"{number:02}"
+        if number % 3:
+            values = [chance.randrange(1_000_000) for _ in range(LINES)]
+            text = "".join(f"{at},{value}\n" for at, value in enumerate(values))
+            (inbox / f"{name}.csv").write_text("at,value\n" + text)
+            for at, value in enumerate(values):
+                wanted[f"{name}.csv", str(at), json.dumps({"at": at, "value": value})] += 1
+        else:
+            size = {"width": 10 + number, "height": 20 + number}
+            (inbox / f"{name}.png").write_bytes(picture(**size))
+            wanted[f"{name}.png", "0", json.dumps(size)] += 1
+    return wanted
+
+
+def test_each_line_and_picture_of_the_tutorial_arrives_once_through_a_kill(
+    daemon, second, programs
+):
+    wanted = fill(programs / "inbox")
+    send = [sys.executable, "send_files.py", daemon.url, "inbox"]
+    subprocess.run(send, cwd=programs, check=True, timeout=100)
+    chain = [sys.executable, "chain.py", daemon.url, second.url, "checkpoint"]
+    with dray.connect(second.url) as target, dray.connect(daemon.url) as source:
+        results = target.create_queue("results")
+        with (programs / "said").open("wb") as said:
+            first = subprocess.Popen(
+                chain, cwd=programs, stdout=said, stderr=said, start_new_session=True
+            )
+            try:
+                results.peek(timeout=300)
+            finally:
+                os.killpg(first.pid, signal.SIGKILL)
+                first.wait(100)
+        assert source.queue("parcels", raw=True).info().message_count, "it was killed too late"
+
+        again = subprocess.run(chain, cwd=programs, capture_output=True, timeout=400, check=False)
+        assert again.returncode == 0, again.stderr.decode()
+
+        found = Counter(
+            (message.label, message.correlation_id, bytes(message.body).decode())
+            for message in results.messages()
+        )
+        assert found == wanted
+        assert source.queue("parcels", raw=True).info().message_count == 0
+        assert results.info().staged_count == 0
