@@ -255,3 +255,18 @@ def test_files_that_make_no_sense_together_are_refused(face, ca, shown, tmp_path
             tmp_path / "data", listen="127.0.0.1:0", tls_cert=str(cert), tls_key=str(key),
             tls_client_ca=str(tmp_path / "none.pem"),
         )  # fmt: skip
+
+
+def test_silent_callers_do_not_shut_the_tls_door(face, served, ca, monkeypatch):
+    """1,100 of them did for ten seconds each; of too many the oldest goes."""
+    monkeypatch.setattr("dray.daemon.server.HANDSHAKES_PER_HOST_MAX", 8)
+    address = served()
+    host, port = address.removeprefix("drays://").split(":")
+    silent = [socket.create_connection((host, int(port))) for _ in range(12)]
+    with face.connect(address, ca=ca) as manager:
+        manager.create_queue("orders").send(b"honest")
+    for each in silent[:4]:
+        each.settimeout(PATIENCE_S)
+        assert each.recv(1) == b""
+    for each in silent:
+        each.close()

@@ -25,8 +25,15 @@ INTAKE_BYTES_OF_SMALL: Final = 32 << 20
 READ_BYTES_WHILE_TIGHT: Final = 4 << 10
 """A connection may bring along this much of a frame whose memory it waits for: ten thousand
 connections hold 40 MB."""
+INTAKE_SHARE: Final = 2
+"""A caller other than the owner has at most one part in so many of this memory."""
 FRAME_S: Final = 30.0
 """How long one frame may hold its memory while others wait: the largest at 140 kB/s."""
+FRAME_GRACE_S: Final = 3.0
+"""A frame that has come for so long while others wait must come at that rate from then on. A line
+that stalls for less is not blamed."""
+FRAME_LOOK_S: Final = 1.0
+"""How often that is looked at while others wait."""
 
 BACKLOG_S: Final = 0.02
 """Written and not yet synced is at most what the disk takes in this time: a small commit waits for
@@ -179,4 +186,10 @@ CHECKPOINT_RETRY_S: Final = 1.0
 QUIET_S: Final = 1.0
 """Without work for so long, the log is sealed, which spares the next start its doubts."""
 HANDSHAKES_MAX: Final = 1_000
-"""Callers that have not shown yet that they speak TLS; each has ten seconds."""
+"""Callers that have not shown yet that they speak TLS. Each has ten seconds; when there are more,
+the oldest goes, which has had the time of a thousand others."""
+HANDSHAKES_PER_HOST_MAX: Final = 500
+"""The same for one address, behind which a cluster may be that starts at once."""
+SESSIONS_SHARE: Final = 4
+"""A caller other than the owner has at most one part in so many of all sessions: four strangers
+would have to agree to keep others out, and 2,500 are more than a cluster opens."""

@@ -22,7 +22,14 @@ from typing import Any, Protocol, assert_never
 import msgspec
 
 from dray.daemon.config import ServeOptions, check_named, listen_address
-from dray.daemon.limits import HANDSHAKES_MAX, HELLO_S, SESSIONS_OF_EMBEDDED_MIN, STOP_S
+from dray.daemon.limits import (
+    HANDSHAKES_MAX,
+    HANDSHAKES_PER_HOST_MAX,
+    HELLO_S,
+    SESSIONS_OF_EMBEDDED_MIN,
+    SESSIONS_SHARE,
+    STOP_S,
+)
 from dray.daemon.logs import log_to_stderr
 from dray.daemon.notice_log import NoticeLog
 from dray.daemon.pacing.backlog import DiskBacklog
@@ -35,6 +42,7 @@ from dray.daemon.sockets.descriptors import raise_limit, sessions_max
 from dray.daemon.sockets.links import DialledLinks
 from dray.daemon.sockets.listener import Listener, listen_tcp, listen_unix
 from dray.daemon.sockets.outbox import unpin_all
+from dray.daemon.sockets.places import Places
 from dray.daemon.sockets.plain_callers import begins_plainly, turn_away
 from dray.daemon.timekeeper import Timekeeper, new_life, new_manager_id
 from dray.daemon.turns import Turns
@@ -183,7 +191,10 @@ class Server:
         self._all_gone = asyncio.Event()
         self._listeners: list[Listener] = []
         self._tunnels = Tunnels()
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._handshakes: Places[asyncio.Task[None]] = Places()
+        self._held: Places[FrameConnection] = Places()
+        self._unheard: Places[FrameConnection] = Places()
+        """Connections on which nothing was said yet."""
         self._shown: ssl.SSLContext | None = None
         self._own: frozenset[Peer] = frozenset()
         self.ended: asyncio.Future[Exception] = loop.create_future()
@@ -254,7 +265,7 @@ class Server:
     def adopt(self, sock: socket.socket, caller: Caller) -> None:
         """Serve a connection from `caller`."""
         most = max(sessions_max(), SESSIONS_OF_EMBEDDED_MIN)
-        if self._stopping or len(self._sessions) >= most:
+        if self._stopping or not self._makes_room(caller, most):
             told = f"a connection from {caller} was refused: {len(self._sessions)} are open"
             self._notices.say(NoticeKind.CONNECTION_REFUSED, caller.place, told)
             sock.close()
@@ -266,19 +277,44 @@ class Server:
         )
         self._sessions[number] = connection
         self._numbers[connection] = number
+        self._held.add(connection, caller.place)
         _log.debug("session %d of %s is open", number, caller)
         self._turns.deliver(SessionOpened(number, caller))
         connection.start()
         self._silent[connection] = self._loop.call_later(HELLO_S, self._give_up, connection)
+        self._unheard.add(connection, caller.place)
+
+    def _makes_room(self, caller: Caller, most: int) -> bool:
+        """Whether a caller may come in; if too many are here, one that never spoke makes room."""
+        share = most if caller.owner else max(most // SESSIONS_SHARE, SESSIONS_OF_EMBEDDED_MIN)
+        if self._held.count(caller.place) >= min(share, most):
+            silent = self._unheard.oldest(caller.place)
+        elif len(self._sessions) >= most:
+            silent = self._unheard.oldest()
+        else:
+            return True
+        if silent is not None:
+            silent.abort("it said nothing while others came")
+        return silent is not None
 
     def _secure(self, sock: socket.socket, address: object) -> None:
         """Shake hands before serving; in bounded time, and with a bounded number at once."""
-        if len(self._handshakes) >= HANDSHAKES_MAX:
-            sock.close()
-            return
+        place = Caller(NOBODY, address=shown_address(address)).place
+        crowded = self._handshakes.count(place) >= HANDSHAKES_PER_HOST_MAX
+        if crowded or len(self._handshakes) >= HANDSHAKES_MAX:
+            oldest = self._handshakes.oldest(place if crowded else None)
+            assert oldest is not None, "there are too many"
+            self._handshakes.discard(oldest)
+            oldest.cancel()
         task = self._loop.create_task(self._shake_hands(sock, address))
-        self._handshakes.add(task)
-        task.add_done_callback(self._handshakes.discard)
+        self._handshakes.add(task, place)
+        task.add_done_callback(partial(self._shaken, sock))
+
+    def _shaken(self, sock: socket.socket, task: asyncio.Task[None]) -> None:
+        self._handshakes.discard(task)
+        if task.cancelled():
+            # Also if it had not begun, and so could not close it by itself.
+            sock.close()
 
     async def _shake_hands(self, sock: socket.socket, address: object) -> None:
         assert self._shown is not None, "only a listener with a certificate shakes hands"
@@ -297,9 +333,11 @@ class Server:
 
     def _give_up(self, connection: FrameConnection) -> None:
         self._silent.pop(connection, None)
+        self._unheard.discard(connection)
         connection.abort(f"nothing was said for {HELLO_S:.0f} s")
 
     def _heard(self, connection: FrameConnection) -> None:
+        self._unheard.discard(connection)
         timer = self._silent.pop(connection, None)
         if timer is not None:
             timer.cancel()
@@ -328,6 +366,7 @@ class Server:
     def connection_closed(self, connection: FrameConnection, reason: str) -> None:
         """Forget a session."""
         self._heard(connection)
+        self._held.discard(connection)
         number = self._numbers.pop(connection)
         del self._sessions[number]
         _log.debug("session %d of %s is over: %s", number, connection.caller, reason)

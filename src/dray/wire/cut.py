@@ -49,6 +49,11 @@ class CutFrames:
         self.held_bytes = 0
         """Memory of the bodies that are under way."""
 
+    @property
+    def progress(self) -> float:
+        """How much is there of the frame of which least is there; 1 if none is under way."""
+        return min((cut.have / len(cut.body) for cut in self._open.values() if cut.body), default=1)
+
     def begin(
         self, channel: int, announced: memoryview, expected: AbstractSet[int] | None = None
     ) -> int:

@@ -101,6 +101,17 @@ class FrameStream:
         head = len(self._small) if self._small is not self._shared else len(self._rest)
         return head + self._body_room + self._cut.held_bytes
 
+    @property
+    def progress(self) -> float:
+        """How much is there of the frame that comes, or of the cut frame that is least far."""
+        if self._body_have < len(self._body):
+            own = self._body_have / len(self._body)
+        elif self._small is not self._shared:
+            own = self._end / len(self._small)
+        else:
+            own = 1.0
+        return min(own, self._cut.progress)
+
     def give_back(self, body: memoryview) -> None:
         """Return a body whose turn is over, so that its memory serves the next large one."""
         if len(body) > READ_BYTES and isinstance(body.obj, bytearray):

@@ -8,9 +8,11 @@ import pytest
 
 from dray.daemon.limits import (
     BACKLOG_BYTES_MAX,
+    FRAME_LOOK_S,
     FRAME_S,
     INTAKE_BYTES_MAX,
     INTAKE_BYTES_OF_SMALL,
+    INTAKE_SHARE,
 )
 from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.sockets import intake
@@ -52,8 +54,9 @@ class Loop:
 
 
 class Caller:
-    def __init__(self, taking: Intake, size: int) -> None:
+    def __init__(self, taking: Intake, size: int, place: str = "", progress: float = 0.0) -> None:
         self.intake, self.size = taking, size
+        self.place, self.progress = place, progress
         self.told: list[str] = []
         self.served = taking.grant(self, size)
 
@@ -145,11 +148,36 @@ def test_who_holds_its_room_too_long_is_ended_if_others_wait(loop, taking):
     waiting = Caller(taking, FRAME_BODY_BYTES_MAX)
     for caller in callers[1:]:
         taking.holds(caller, FRAME_BODY_BYTES_MAX, anew=True)
+        caller.progress = 0.5
     loop.advance(FRAME_S / 2)
     run(loop)
     assert len(callers[0].told) == 1
     assert waiting.served
     assert not any(caller.told for caller in callers[1:])
+
+
+def test_slow_holders_of_half_bodies_give_their_room_up_after_seconds(loop, taking):
+    """They kept it for half a minute, and an honest sender of 40 MB waited all that time."""
+    slow, quick = large(taking, HOLDERS - 1), Caller(taking, FRAME_BODY_BYTES_MAX)
+    waiting = Caller(taking, FRAME_BODY_BYTES_MAX)
+    for _ in range(5):
+        loop.advance(FRAME_LOOK_S)
+        quick.progress += FRAME_LOOK_S / FRAME_S
+        run(loop)
+    assert waiting.served
+    assert slow[0].told
+    assert not quick.told
+
+
+def test_a_caller_has_its_share_and_others_do_not_wait_for_it(loop, taking):
+    share = HOLDERS // INTAKE_SHARE
+    mallory = [Caller(taking, FRAME_BODY_BYTES_MAX, "mallory") for _ in range(HOLDERS)]
+    others = [Caller(taking, FRAME_BODY_BYTES_MAX, "alice"), Caller(taking, FRAME_BODY_BYTES_MAX)]
+    assert [caller.served for caller in mallory] == [True] * share + [False] * (HOLDERS - share)
+    assert all(caller.served for caller in others)
+    mallory[0].finish()
+    run(loop)
+    assert [caller.served for caller in mallory].count(True) == share + 1
 
 
 def test_without_a_line_nobody_is_hurried(loop, taking):
@@ -214,6 +242,8 @@ def test_half_received_frames_of_many_callers_hold_bounded_memory(echo, wait_unt
 @pytest.mark.slow
 def test_callers_who_never_finish_are_ended_when_others_need_the_room(echo, monkeypatch):
     monkeypatch.setattr(intake, "FRAME_S", 0.1)
+    monkeypatch.setattr(intake, "FRAME_GRACE_S", 0.0)
+    monkeypatch.setattr(intake, "FRAME_LOOK_S", 0.02)
     stalled = [echo.client() for _ in range(HOLDERS)]
     for client in stalled:
         begin(client, 1)

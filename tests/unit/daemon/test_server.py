@@ -67,6 +67,22 @@ def test_too_many_sessions_are_turned_away(echo, monkeypatch):
         first.ask(frames.Describe())
 
 
+def test_one_who_never_spoke_makes_room_for_others_of_the_same_caller(echo, monkeypatch):
+    """A peer took all sessions by saying nothing, and others were refused for ten seconds each."""
+    monkeypatch.setattr("dray.daemon.server.sessions_max", lambda: 8)
+    monkeypatch.setattr("dray.daemon.server.SESSIONS_OF_EMBEDDED_MIN", 2)
+    with echo.tcp_client() as first:
+        first.ask(frames.Describe())
+        with echo.tcp_client() as silent, echo.tcp_client() as third:
+            third.ask(frames.Describe())
+            assert silent.is_hung_up()
+            with echo.tcp_client() as fourth:
+                assert fourth.is_hung_up()
+            with echo.client() as owner:
+                owner.ask(frames.Describe())
+            first.ask(frames.Describe())
+
+
 def test_an_answer_that_fits_no_frame_becomes_a_failure(echo):
     with echo.client() as client:
         client.ask(frames.Send(0, 0, [], []), 1, b"x" * (3 << 20))

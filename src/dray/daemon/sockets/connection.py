@@ -321,6 +321,16 @@ class FrameConnection:
         """Pass on the frames that `count` new bytes complete; say how many there were."""
         return self._hand_over(partial(self._stream.received, count))
 
+    @property
+    def place(self) -> str:
+        """The caller that has a share of the memory; empty for the owner, and for a peer."""
+        return "" if self.caller is None or self.caller.owner else self.caller.place
+
+    @property
+    def progress(self) -> float:
+        """How much of the frame that comes is there."""
+        return self._stream.progress
+
     def room_came(self) -> None:
         """Go on with a frame that had to wait for its memory."""
         if self._state is _State.OPEN:

@@ -6,8 +6,9 @@ connection asks; when the share is used up it stands in line and is not read fro
 comes in the kernel's own buffers and slows its sender down.
 
 Small frames have a share that large ones leave free, so that requests pass while large bodies
-stand in line. A connection that holds its share too long while others wait is ended: whoever
-sends a frame at all sends it on. Without a line nobody is hurried.
+stand in line. A connection whose frame comes too slowly while others wait is ended after seconds:
+whoever sends a frame at all sends it on. Without a line nobody is hurried. No caller but the owner
+has more than its share of all, so that slow ones do not take it in turns.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import asyncio
 from typing import Protocol
 
 from dray.daemon.limits import (
+    FRAME_GRACE_S,
+    FRAME_LOOK_S,
     FRAME_S,
     INTAKE_BYTES_MAX,
     INTAKE_BYTES_OF_SMALL,
+    INTAKE_SHARE,
     INTAKE_SMALL_BYTES_MAX,
     READ_BYTES_WHILE_TIGHT,
 )
@@ -28,6 +32,16 @@ from dray.wire.stream import READ_BYTES
 
 class BodyOwner(Protocol):
     """A connection."""
+
+    @property
+    def place(self) -> str:
+        """The caller that has a share; empty for one that may have all."""
+        ...
+
+    @property
+    def progress(self) -> float:
+        """How much of the frame that comes is there, from 0 to 1."""
+        ...
 
     def room_came(self) -> None:
         """Ask again: what was asked for is kept free."""
@@ -47,6 +61,7 @@ class Intake:
         self._backlog = backlog
         self._held: dict[BodyOwner, int] = {}
         self._since: dict[BodyOwner, float] = {}
+        self._held_at: dict[str, int] = {}
         self._small: dict[BodyOwner, int] = {}
         self._large: dict[BodyOwner, int] = {}
         self._promised: dict[BodyOwner, int] = {}
@@ -65,7 +80,7 @@ class Intake:
         if _is_large(size) and not self._backlog.admits(taker.room_came):
             return False
         line = self._large if _is_large(size) else self._small
-        if line or not self._fits(size):
+        if self._next(line) is not None or not self._may_have(taker, size):
             line[taker] = size
             self._watch()
             return False
@@ -96,8 +111,30 @@ class Intake:
         most = INTAKE_BYTES_MAX + (0 if _is_large(size) else INTAKE_BYTES_OF_SMALL)
         return self.bytes_held + size <= most
 
+    def _may_have(self, taker: BodyOwner, size: int) -> bool:
+        """Whether there is room, and the caller has not had its share."""
+        share = INTAKE_BYTES_MAX // INTAKE_SHARE
+        others = self._held_at.get(taker.place, 0) if taker.place else 0
+        return self._fits(size) and (not others or others + size <= share)
+
+    def _next(self, line: dict[BodyOwner, int]) -> BodyOwner | None:
+        """The first in a line whose caller has not had its share."""
+        share = INTAKE_BYTES_MAX // INTAKE_SHARE
+        for taker, size in line.items():
+            held = self._held_at.get(taker.place, 0) if taker.place else 0
+            if not held or held + size <= share:
+                return taker
+        return None
+
     def _add(self, taker: BodyOwner, size: int) -> None:
         self.bytes_held += size
+        place = taker.place
+        if place:
+            at_place = self._held_at.get(place, 0) + size
+            if at_place:
+                self._held_at[place] = at_place
+            else:
+                self._held_at.pop(place, None)
         held = self._held.get(taker, 0) + size
         if held:
             self._held[taker] = held
@@ -109,9 +146,8 @@ class Intake:
     def _serve(self) -> None:
         """Give what is free to those in line, in their order."""
         for line in (self._small, self._large):
-            while line and self._fits(next(iter(line.values()))):
-                taker, size = next(iter(line.items()))
-                del line[taker]
+            while (taker := self._next(line)) is not None and self._fits(line[taker]):
+                size = line.pop(taker)
                 self._promised[taker] = size
                 self._add(taker, size)
                 # Not at once: it may be served in the middle of what another one does.
@@ -119,18 +155,19 @@ class Intake:
 
     def _watch(self) -> None:
         if self._timer is None and self._since:
-            at = min(self._since.values()) + FRAME_S
-            self._timer = self._loop.call_at(at, self._hurry)
+            self._timer = self._loop.call_at(self._loop.time() + FRAME_LOOK_S, self._hurry)
 
     def _hurry(self) -> None:
-        """End those who held their share too long, if others still wait for it."""
+        """End those whose frames come too slowly, if others still wait for their room."""
         self._timer = None
-        late = self._loop.time() - FRAME_S
+        now = self._loop.time()
         for taker, since in list(self._since.items()):
-            if (self._small or self._large) and since <= late:
-                self._since[taker] = self._loop.time()
+            wanted = (now - since - FRAME_GRACE_S) / (FRAME_S - FRAME_GRACE_S)
+            if (self._small or self._large) and taker.progress < wanted:
+                self._since[taker] = now
                 taker.hold_up(
-                    f"one frame took longer than {FRAME_S:.0f} s and others wait for its room"
+                    f"at its rate one frame takes longer than {FRAME_S:.0f} s, and others wait for"
+                    " its room"
                 )
         if self._small or self._large:
             self._watch()

@@ -1,0 +1,50 @@
+"""Things that callers hold, by caller and oldest first, so that none takes what others need."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+_Held = TypeVar("_Held", bound=Hashable)
+
+
+class Places(Generic[_Held]):
+    """Things by the place of the caller that holds them (`Caller.place`)."""
+
+    def __init__(self) -> None:
+        """Begin with nothing held."""
+        self._places: dict[_Held, str] = {}
+        self._held: dict[str, dict[_Held, None]] = {}
+
+    def __len__(self) -> int:
+        """How many things all callers hold."""
+        return len(self._places)
+
+    def __contains__(self, held: _Held) -> bool:
+        """Whether a caller holds a thing."""
+        return held in self._places
+
+    def __iter__(self) -> Iterator[_Held]:
+        """All of them, oldest first."""
+        return iter(list(self._places))
+
+    def count(self, place: str) -> int:
+        """How many things one caller holds."""
+        return len(self._held.get(place, ()))
+
+    def add(self, held: _Held, place: str) -> None:
+        """Note that a caller holds one thing more."""
+        self._places[held] = place
+        self._held.setdefault(place, {})[held] = None
+
+    def discard(self, held: _Held) -> None:
+        """Note that a thing is no longer held, if it was."""
+        place = self._places.pop(held, None)
+        if place is not None:
+            del self._held[place][held]
+            if not self._held[place]:
+                del self._held[place]
+
+    def oldest(self, place: str | None = None) -> _Held | None:
+        """The thing that one caller, or any, has held longest."""
+        return next(iter(self._places if place is None else self._held.get(place, ())), None)

@@ -1,0 +1,24 @@
+"""What callers hold is counted for each, and the oldest thing of each is known."""
+
+from __future__ import annotations
+
+from dray.daemon.sockets.places import Places
+
+
+def test_each_caller_has_a_count_and_an_oldest_of_its_own():
+    places: Places[int] = Places()
+    for held, place in ((1, "a"), (2, "b"), (3, "a")):
+        places.add(held, place)
+    assert (len(places), places.count("a"), places.count("nobody")) == (3, 2, 0)
+    assert (places.oldest(), places.oldest("b"), places.oldest("nobody")) == (1, 2, None)
+    places.discard(1)
+    places.discard(1)
+    assert (list(places), places.oldest("a"), 1 in places, 3 in places) == ([2, 3], 3, False, True)
+
+
+def test_nothing_is_kept_of_callers_that_hold_nothing():
+    places: Places[int] = Places()
+    for held in range(1_000):
+        places.add(held, f"caller {held}")
+        places.discard(held)
+    assert (len(places), places._held) == (0, {})
