@@ -122,6 +122,29 @@ def test_a_torn_transaction_is_told_over_all_commits(spark, landed):
     assert found["transaction"][0]["detail"].startswith("2 of 3 messages landed")
 
 
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_transaction_of_large_and_small_messages_is_counted_by_its_parts(spark, landed, missing):
+    def change(rows):
+        """Make a small message of the last one; its size counts the parts of the other two."""
+        *others, last = sorted(rows.to_pylist(), key=lambda row: row["first_lookup_id"])
+        at = last["first_lookup_id"]
+        parts = 0
+        for row in others[-2:]:
+            row["transaction_size"] = 2
+            parts += sum(end - begin + 1 for begin, end in row["lookup_ranges"])
+        (landed / "payload" / last["payload"]).unlink()
+        last |= dict.fromkeys(("fragment_count", "digest", "digest_kind", "payload"))
+        last |= {"last_lookup_id": at, "lookup_ranges": [[at, at]]}
+        last |= {"transaction_size": parts + 1 + missing}
+        return pa.Table.from_pylist([*others, last], schema=rows.schema)
+
+    rewrite(landed, change)
+
+    found = told(audit(landed, session=spark))
+
+    assert sorted(found) == (["transaction"] if missing else [])
+
+
 def test_a_flipped_byte_of_a_payload_file_is_found(spark, landed):
     (path,) = (landed / "payload").glob("*3.bin")
     with path.open("r+b") as file:
