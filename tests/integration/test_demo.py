@@ -47,6 +47,8 @@ def test_everything_arrives_through_a_kill_and_lands_as_it_was_sent(files, tmp_p
         0,
         [],
     )
+    assert said["results"] == 24, "a row of the chain for each file"
+    assert set(said["rates_bytes_s"]) >= {"chain", "land", "land, moving"}
     assert said["kill"].startswith("killed")
     assert said["transactions"] < said["files"], "several files share a transaction"
     assert len(list(Path(said["payloads"]).iterdir())) == 24
@@ -64,7 +66,7 @@ def test_dropped_fragments_are_named_exactly_and_the_rest_lands(files, tmp_path)
         "exact.bin": [[1, 1]],
         "many/01.bin": [[1, 1]],
     }
-    assert (said["files"], said["identical"]) == (21, 21)
+    assert (said["files"], said["identical"], said["results"]) == (21, 21, 21)
     assert (tmp_path / "work" / "source").exists()
 
 

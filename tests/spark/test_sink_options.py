@@ -65,7 +65,8 @@ def test_options_of_spark_itself_and_all_columns_are_taken():
         "body string, path string, label string, correlation_id string, app_specific bigint,"
         " queue string"
     )
-    options = read(given, columns, stream=True)
+    options = read({**given, "credentials": "c.toml"}, columns, stream=True)
+    assert options.credentials == "c.toml"
     assert (options.url, options.queue, options.query_id) == (URL["url"], "", "q")
 
 

@@ -4,6 +4,7 @@ url         the queue manager, one
 queue       the queue for rows without a value in the column `queue`
 query_id    the name of the query; a stream has the id of its checkpoint by default
 batch_id    of `df.write`, with query_id: the number of the batch, which never goes back
+credentials the file with certificate and key, as for reading
 
 body        bytes or text of a message            label, correlation_id    text
 path        a file that is sent as a large one    app_specific             a 32-bit number
@@ -41,6 +42,7 @@ class SinkOptions(NamedTuple):
     queue: str
     query_id: str
     batch_id: int | None
+    credentials: str | None = None
 
 
 def read_sink_options(
@@ -65,7 +67,11 @@ def read_sink_options(
             " manager, such as dray://localhost:7340"
         )
     options = SinkOptions(
-        url, by_key.get("queue", "").strip(), by_key.get("query_id", ""), _batch_id(by_key)
+        url,
+        by_key.get("queue", "").strip(),
+        by_key.get("query_id", ""),
+        _batch_id(by_key),
+        by_key.get("credentials"),
     )
     if stream and options.batch_id is not None:
         raise InvalidConfiguration(

@@ -104,7 +104,7 @@ def _words(messages: Iterable[WriterCommitMessage | None]) -> list[TaskStaged]:
 
 
 def _stage(options: SinkOptions, batch: BatchName, batches: Iterable[pa.RecordBatch]) -> TaskStaged:
-    with _manager_at(options.url) as manager, manager.transaction() as transaction:
+    with _manager_at(options) as manager, manager.transaction() as transaction:
         sender = RowSender(manager, transaction)
         for each in batches:
             for row in outgoing_rows(each, options.queue):
@@ -121,7 +121,7 @@ def _commit(options: SinkOptions, words: list[TaskStaged], batch_id: int) -> Non
         return
     staged = [each.transaction_id for each in words if each.transaction_id]
     digest = add_digests(each.digest for each in words)
-    with _manager_at(options.url) as manager:
+    with _manager_at(options) as manager:
         BatchName(words[0].query, batch_id).commit(manager, digest, staged)
 
 
@@ -130,7 +130,7 @@ def _abort(options: SinkOptions, words: list[TaskStaged], batch_id: int) -> None
     if not staged:
         return
     try:
-        with _manager_at(options.url) as manager:
+        with _manager_at(options) as manager:
             BatchName(words[0].query, batch_id).drop(manager, staged)
     except ConnectionLost as error:
         # The next commit of the query drops it, or its age.
@@ -138,9 +138,9 @@ def _abort(options: SinkOptions, words: list[TaskStaged], batch_id: int) -> None
 
 
 @contextmanager
-def _manager_at(url: str) -> Iterator[Manager]:
-    managers = Managers()
+def _manager_at(options: SinkOptions) -> Iterator[Manager]:
+    managers = Managers(options.credentials)
     try:
-        yield managers.at(url)
+        yield managers.at(options.url)
     finally:
         managers.close()

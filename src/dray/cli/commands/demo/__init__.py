@@ -2,8 +2,8 @@
 
 Two queue managers as processes on loopback; every file of a directory sent as a large message,
 several in a transaction, from one through its outgoing queue to the other; the first killed and
-started again in the middle; landed with Spark; compared with their origins. Exit status 0 only if
-all of it holds.
+started again in the middle; read by a Spark job that sends a row about each to a queue of the
+first; landed with Spark; all of it compared with the origins. Exit status 0 only if it holds.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from pathlib import Path
 
 import click
 
-from dray.cli.commands.demo.landing import land
+from dray.cli.commands.demo.chain import judge_chain
+from dray.cli.commands.demo.landing import SparkJob
 from dray.cli.commands.demo.loss import Hole, lose, plan
 from dray.cli.commands.demo.report import Report
 from dray.cli.commands.demo.sending import DemoFile, Sender, SentFile, find_origins, in_transactions
+from dray.cli.commands.demo.spark_job import JobOrder
 from dray.cli.commands.demo.verdict import judge, read_rows
 from dray.cli.output import print_json
 from dray.cli.placing import directory
@@ -31,6 +33,8 @@ from dray.testing.interrupts import interrupted_once
 from dray.testing.processes import ManagerProcess
 
 QUEUE = "landing"
+RESULTS = "results"
+"""The queue of the source manager for the rows of the chain."""
 WORK = "demo-out"
 NO_ARRIVAL_FOR_S = 60.0
 POLL_EVERY_S = 0.02
@@ -88,19 +92,24 @@ class Demonstration:
         self._report.table = work / "landed" / "table"
 
     def run(self, origins: Sequence[DemoFile]) -> Report:
-        """Send, transfer, drop if asked to, land, compare."""
+        """Start Spark, send, transfer, drop if asked to, land, compare."""
         began = time.monotonic()
-        with self._destination, self._source:
+        with self._destination, self._source, SparkJob(self._work) as spark:
             sent = self._send_and_transfer(origins)
             holes = self._drop(sent) if self._lossy else []
-            self._land(sent, holes)
+            self._land(spark, sent, holes)
+            with self._source.connect() as manager:
+                results = list(manager.queue(RESULTS).messages())
         self._compare(sent, holes)
+        judge_chain(self._report.verdict, sent, holes, results)
         self._report.seconds = time.monotonic() - began
         return self._report
 
     def _send_and_transfer(self, origins: Sequence[DemoFile]) -> list[SentFile]:
         with self._destination.connect() as manager:
             manager.create_queue(QUEUE)
+        with self._source.connect() as manager:
+            manager.create_queue(RESULTS)
         total = sum(origin.size for origin in origins)
         began = time.monotonic()
         with progress(f"sending {len(origins)} files", total) as shown:
@@ -142,19 +151,21 @@ class Demonstration:
         with self._destination.connect() as manager:
             return lose(manager, QUEUE, victims)
 
-    def _land(self, sent: Sequence[SentFile], holes: Sequence[Hole]) -> None:
+    def _land(self, spark: SparkJob, sent: Sequence[SentFile], holes: Sequence[Hole]) -> None:
         lost = {hole.sequence_id for hole in holes}
         legs = self._report.legs
         legs.landed_bytes = sum(file.origin.size for file in sent if file.sequence_id not in lost)
-        out, log = self._work / "landed", self._work / "spark.log"
-        with progress("starting Spark", legs.landed_bytes) as shown:
+        out = self._work / "landed"
+        order = JobOrder(self._destination.url, QUEUE, str(out), self._source.url, RESULTS)
+        with progress("reading with Spark", legs.landed_bytes) as shown:
 
             def follow(done: int) -> None:
                 if done:
                     shown.describe("landing with Spark")
                 shown.update(done)
 
-            legs.land_s = land(self._destination.url, QUEUE, out, log=log, shown=follow)
+            times = spark.land(order, follow)
+        legs.chain_s, legs.land_s, legs.land_moving_s = times
 
     def _compare(self, sent: Sequence[SentFile], holes: Sequence[Hole]) -> None:
         rows = read_rows(self._report.table)

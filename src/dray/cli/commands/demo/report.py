@@ -24,6 +24,9 @@ class Legs:
     transfer_s: float = 0.0
     landed_bytes: int = 0
     land_s: float = 0.0
+    land_moving_s: float = 0.0
+    """From the first byte of the landing to its last commit."""
+    chain_s: float = 0.0
 
     @property
     def rates(self) -> dict[str, float]:
@@ -31,7 +34,9 @@ class Legs:
         return {
             "send": self.sent_bytes / max(self.send_s, 1e-9),
             "transfer": self.sent_bytes / max(self.transfer_s, 1e-9),
+            "chain": self.landed_bytes / max(self.chain_s, 1e-9),
             "land": self.landed_bytes / max(self.land_s, 1e-9),
+            "land, moving": self.landed_bytes / max(self.land_moving_s, 1e-9),
         }
 
 
@@ -60,6 +65,7 @@ class Report:
             "identical": verdict.identical,
             "duplicates": verdict.duplicates,
             "out_of_order": verdict.out_of_order,
+            "results": verdict.results,
             "holes": [hole._asdict() for hole in verdict.holes],
             "dropped": [hole._asdict() for hole in verdict.expected_holes],
             "wrong": verdict.wrong,
@@ -97,14 +103,22 @@ class Report:
         what = {
             "send": f"{count} files in {self.sending.transactions} transactions, through a kill",
             "transfer": "from the first byte sent until all had arrived",
-            "land": "Spark, from its start to its end",
+            "chain": "each payload read in a Spark job, a row about it sent to the source",
+            "land": "Spark, from the start of the landing to its end",
+            "land, moving": "the same, from the first byte to the last commit",
         }
-        sizes = {"send": legs.sent_bytes, "transfer": legs.sent_bytes, "land": legs.landed_bytes}
-        seconds = {"send": legs.send_s, "transfer": legs.transfer_s, "land": legs.land_s}
+        sizes = {"send": legs.sent_bytes, "transfer": legs.sent_bytes}
+        seconds = {
+            "send": legs.send_s,
+            "transfer": legs.transfer_s,
+            "chain": legs.chain_s,
+            "land": legs.land_s,
+            "land, moving": legs.land_moving_s,
+        }
         return [
             [
                 leg,
-                human_size(sizes[leg]),
+                human_size(sizes.get(leg, legs.landed_bytes)),
                 f"{seconds[leg]:.1f}",
                 f"{rate / 1e6:.0f} MB/s",
                 what[leg],
@@ -122,6 +136,7 @@ class Report:
             ["duplicates", str(verdict.duplicates), "0"],
             ["holes", str(len(verdict.holes)), str(lost)],
             ["out of order", str(verdict.out_of_order), "0"],
+            ["right rows of the chain", str(verdict.results), whole],
         ]
 
     def _print_holes(self) -> None:

@@ -31,6 +31,8 @@ class DemoVerdict:
     identical: int = 0
     duplicates: int = 0
     out_of_order: int = 0
+    results: int = 0
+    """Rows of the chain that are right."""
     holes: list[Hole] = field(default_factory=list)
     expected_holes: list[Hole] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
