@@ -23,7 +23,7 @@ MOMENT = 1_700_000_000.0
 def make(path: Path) -> None:
     """Write a backup of the golden manager to `path`."""
     with tempfile.TemporaryDirectory() as folder:
-        desk = Desk(Path(folder) / "data", "0123456789abcdef" * 2)
+        desk = Desk(Path(folder) / "data")
         caller = desk.session()
         orders = caller.create("orders", label="golden", quota=1 << 20, journal=True)
         transaction, sending = caller.number_for(), caller.number_for()

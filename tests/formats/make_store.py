@@ -24,7 +24,7 @@ from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.store.disk import FOLDER_NAME, LOCK_NAME
 from dray.store.real_disk import RealDisk
-from dray.testing.harness import PEER_ID, ManagerHarness, Sizes
+from dray.testing.harness import ManagerHarness, Sizes
 from dray.testing.storage_model import Known
 from dray.testing.storage_peer import SEQUENCE, STREAM
 from dray.testing.storage_records import Letters, Records, sizes_and_crcs
@@ -87,9 +87,8 @@ def fill(desk: ManagerHarness) -> None:
     golden.send(OUTGOING, letters.one(Message(body=b"to be delivered")))
     golden.send("urgent", letters.one(Message(body=b"express", recoverable=False)))
     desk.store.checkpoint(desk.manager.snapshot())
-    peer = desk.open()
-    desk.ask(peer, frames.Hello("manager", PEER_ID))
-    desk.ask(peer, frames.OpenStream(STREAM, "large"))
+    peer, other = desk.source()
+    desk.ask(peer, other.proven(frames.OpenStream(STREAM, "large")))
     arriving = letters.arriving(0, 4)
     data = frames.Data(STREAM, SEQUENCE, 0, arriving.envelopes)
     desk.ask(peer, data, b"".join(arriving.records.values()))

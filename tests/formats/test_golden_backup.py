@@ -9,6 +9,7 @@ import pytest
 
 from dray.offline.checking import check_store
 from dray.offline.restoring import restore
+from dray.testing.keyed_manager import id_named
 from dray.wire import frames
 from tests.formats.make_backup import GOLDEN, MOMENT
 from tests.unit.manager.conftest import LOG_BYTES, Desk, die_out
@@ -18,9 +19,9 @@ from tests.unit.manager.requests.test_large_messages import take_large
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     report = restore(GOLDEN, tmp_path / "data", now=MOMENT + 60, log_bytes=LOG_BYTES)
-    assert (report.manager_id, report.taken) == ("0123456789abcdef" * 2, MOMENT)
+    assert (report.manager_id, report.taken) == (id_named("a"), MOMENT)
     assert check_store(tmp_path / "data").clean
-    yield Desk(tmp_path / "data", report.manager_id)
+    yield Desk(tmp_path / "data")
     die_out()
 
 

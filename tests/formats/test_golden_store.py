@@ -94,9 +94,8 @@ def test_its_large_messages_are_whole(desk):
 
 
 def test_its_stream_goes_on_behind_the_last_message_accepted(desk):
-    session = desk.open()
-    desk.ask(session, frames.Hello("manager", PEER_ID))
-    state, _ = desk.ask(session, frames.OpenStream(STREAM, "large"))
+    session, other = desk.source()
+    state, _ = desk.ask(session, other.proven(frames.OpenStream(STREAM, "large")))
     assert (state.sequence_id, state.upto) == (SEQUENCE, 4)
 
 

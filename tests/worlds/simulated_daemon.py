@@ -13,6 +13,7 @@ from functools import partial
 from random import Random
 from typing import NamedTuple, Protocol
 
+from dray.delivery.keys import KEY_BYTES, ManagerKey
 from dray.errors import StoreFull, StorePoisoned
 from dray.machine import Tick
 from dray.manager.events import (
@@ -123,7 +124,8 @@ class SimDaemon:
         """Begin with an empty disk, up."""
         self.name = name
         self.world = world
-        self.manager_id = f"{world.rng.getrandbits(128):032x}"
+        self.key = world.rng.randbytes(KEY_BYTES)
+        self.manager_id = ManagerKey(self.key).id
         self.disk = SimDisk(world.rng)
         self.life = 0
         self.up = False
@@ -197,6 +199,7 @@ class SimDaemon:
     def _config(self) -> ManagerConfig:
         return ManagerConfig(
             manager_id=self.manager_id,
+            key=self.key,
             life=self.world.rng.getrandbits(32) | 1,
             name=self.name,
             quota=QUOTA_BYTES if self.world.tight else None,
@@ -250,7 +253,7 @@ class SimDaemon:
         link = self.world.connect(self, listener, self.world.link_faults)
         self._peers[peer] = link
         listener.accept(link)
-        link.send(self, self.manager.hello(), 1)
+        link.send(self, self.manager.hello(peer), 1)
         self.deliver(LinkUp(peer))
 
     # ------------------------------------------------------------------------------- the turn

@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from dray.delivery.keys import ManagerKey
 from dray.errors import InvalidConfiguration, InvalidQueueName
 from dray.manager.events import ManagerConfig, Peer
 from dray.model.access import Access, AccessRule, Verb
@@ -185,13 +186,14 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
                 " every message would be refused; choose a smaller value"
             )
 
-    def manager_config(self, manager_id: str, life: int) -> ManagerConfig:
-        """The configuration of the manager; `manager_id` is for a new data directory.
+    def manager_config(self, key: bytes, life: int) -> ManagerConfig:
+        """The configuration of the manager; `key` is for a new data directory.
 
-        `life` is random: it tells this start from one of a copy of the data directory.
+        `life` is random, too: it tells this start from one of a copy of the data directory.
         """
         return ManagerConfig(
-            manager_id=manager_id,
+            manager_id=ManagerKey(key).id,
+            key=key,
             life=life,
             name=self.name or socket.gethostname(),
             version=importlib.metadata.version("dray"),

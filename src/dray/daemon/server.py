@@ -44,7 +44,7 @@ from dray.daemon.sockets.listener import Listener, listen_tcp, listen_unix
 from dray.daemon.sockets.outbox import unpin_all
 from dray.daemon.sockets.places import Places
 from dray.daemon.sockets.plain_callers import begins_plainly, turn_away
-from dray.daemon.timekeeper import Timekeeper, new_life, new_manager_id
+from dray.daemon.timekeeper import Timekeeper, new_life, new_manager_key
 from dray.daemon.turns import Turns
 from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
 from dray.errors import DrayError, InvalidConfiguration, ProtocolError
@@ -149,7 +149,7 @@ class Serving(Deciding, Protocol):
         """The name for people."""
         ...
 
-    def hello(self) -> Hello:
+    def hello(self, peer: Peer) -> Hello:
         """How it begins a conversation with another manager."""
         ...
 
@@ -209,7 +209,7 @@ class Server:
             express_bytes=options.express_bytes,
         )
         try:
-            config = options.manager_config(new_manager_id(), new_life())
+            config = options.manager_config(new_manager_key(), new_life())
             self._manager = load(self._store, config, clock.now())
             if isinstance(disk, AuditedDisk):
                 disk.store_is_there()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 import uuid
+
+from dray.delivery.keys import KEY_BYTES
 
 
 class Timekeeper:
@@ -27,9 +30,9 @@ class Timekeeper:
         return self._latest
 
 
-def new_manager_id() -> str:
-    """32 hexadecimal digits that no other queue manager has."""
-    return uuid.uuid4().hex
+def new_manager_key() -> bytes:
+    """Draw the private key of a new queue manager."""
+    return secrets.token_bytes(KEY_BYTES)
 
 
 def draw_jitter() -> float:

@@ -73,11 +73,18 @@ class Context:
         """The rules of access; the daemon brings others when it reads the configuration again."""
         self.leases = Leases()
         self._files = files
+        self._connections = 0
 
     @property
     def now_us(self) -> int:
         """The turn's time in microseconds."""
         return int(self.now * MICROSECONDS)
+
+    def connection_number(self) -> bytes:
+        """A number for a connection with another manager, which no other connection has."""
+        identity = self.state.identity
+        self._connections += 1
+        return identity.key.once(identity.life, self._connections)
 
     def begin_turn(self, now: float) -> list[Effect]:
         """Begin anew, at that time or later; gives the list that the turn fills."""

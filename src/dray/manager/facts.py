@@ -39,10 +39,11 @@ class Fact(msgspec.Struct, array_like=True, frozen=True, tag_field="type"):
 
 
 class ManagerNamed(Fact, frozen=True, tag=1):
-    """The first fact of a store: whose it is."""
+    """The first fact of a store: whose it is, and the private key of which the id comes."""
 
     manager_id: str
     name: str
+    key: bytes = b""
 
 
 class NumbersLeased(Fact, frozen=True, tag=2):

@@ -37,6 +37,7 @@ class NoticeKind(enum.StrEnum):
     ENDED_REJECTED = "ended-rejected"
     END_UNTOLD = "end-of-stream-untold"
     DIVERGED = "diverged"
+    KEY_NOT_SHOWN = "key-not-shown"
     LINK_DOWN = "link-down"
     LINK_REFUSED = "link-refused"
     LINK_UP = "link-up"

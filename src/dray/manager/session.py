@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dray.model.callers import Caller
 from dray.model.ids import Life
 from dray.wire.frames import LargeReceive, Receive, ReceiveTransaction
+
+if TYPE_CHECKING:
+    from dray.delivery.keys import ConnectionKey
 
 
 class Session:
@@ -20,6 +23,10 @@ class Session:
         self.peer_id = ""
         self.lives: list[Life] = []
         """For a peer manager: the lives of its store, the present one last."""
+        self.key: ConnectionKey | None = None
+        """For a peer manager: the secret by which it shows its key."""
+        self.proven: set[int] = set()
+        """Streams of which it has shown on this connection that they are its own."""
         self.transactions: dict[int, None] = {}
         """Numbers of those that are open on it, in the order in which they began."""
         self.streams: dict[int, int] = {}

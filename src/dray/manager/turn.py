@@ -34,6 +34,7 @@ from dray.manager.events import (
     LinkFrame,
     LinkUp,
     ManagerConfig,
+    Peer,
     Reachable,
     Request,
     SessionClosed,
@@ -156,10 +157,9 @@ class QueueManager:
         """The name for people."""
         return self._context.state.name
 
-    def hello(self) -> frames.Hello:
-        """How this manager begins a conversation with another one."""
-        lives = list(self._context.state.identity.lives)
-        return frames.Hello("manager", self.id, self.name, lives)
+    def hello(self, peer: Peer) -> frames.Hello:
+        """How this manager begins a conversation with another one, on a new connection."""
+        return self._subjects.links.hello(peer)
 
     def snapshot(self) -> Snapshots:
         """The durable state, for a checkpoint."""
@@ -343,7 +343,7 @@ class QueueManager:
 
 
 def _name(state: State, store: Store, config: ManagerConfig, now: float) -> None:
-    _record(state, store, ManagerNamed(config.manager_id, config.name))
+    _record(state, store, ManagerNamed(config.manager_id, config.name, config.key))
     for created in created_at_birth():
         born = state.identity.next_birth(int(now * MICROSECONDS))
         _record(state, store, msgspec.structs.replace(created, born=born))

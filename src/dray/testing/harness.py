@@ -29,6 +29,7 @@ from dray.model.queue import QueueInfo
 from dray.store.disk import Disk
 from dray.store.heap.heap import Extent
 from dray.store.store import Store
+from dray.testing.keyed_manager import KeyedManager, id_named, key_named
 from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_model import Key
 from dray.wire import frames
@@ -36,8 +37,8 @@ from dray.wire.record import read_header
 from dray.wire.stream import Frame
 
 NOW = 1_700_000_000.0
-MANAGER_ID = "a" * 32
-PEER_ID = "b" * 32
+MANAGER_ID = id_named("a")
+PEER_ID = id_named("b")
 
 
 class Sizes(NamedTuple):
@@ -79,7 +80,9 @@ class ManagerHarness:
             queue_files=sizes.queue_files,
             express_bytes=sizes.express_bytes,
         )
-        config = ManagerConfig(manager_id=MANAGER_ID, name="torture", low_water_bytes=0)
+        config = ManagerConfig(
+            manager_id=MANAGER_ID, key=key_named("a"), name="torture", low_water_bytes=0
+        )
         self.now = NOW
         self.manager = QueueManager.load(self.store, config, self.now)
         self.dialled: list[Dial] = []
@@ -113,6 +116,14 @@ class ManagerHarness:
         welcome, _ = self.ask(session, frames.Hello("client"))
         assert isinstance(welcome, frames.Welcome)
         return session, welcome
+
+    def source(self) -> tuple[int, KeyedManager]:
+        """A session of the other manager, which is welcome."""
+        session, other = self.open(), KeyedManager("b")
+        welcome, _ = self.ask(session, other.hello())
+        assert isinstance(welcome, frames.Welcome)
+        other.welcomed(welcome)
+        return session, other
 
     def ask(self, session: int, head: frames.Head, body: bytes = b"") -> tuple[frames.Head, bytes]:
         """The answer to a request that is answered at once; raises `RequestFailed`."""

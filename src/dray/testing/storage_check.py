@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dray.model.classes import QueueKind
 from dray.model.ids import ManagerId, join_id, split_id
 from dray.model.message import Message
-from dray.testing.harness import MANAGER_ID, PEER_ID, ManagerHarness
+from dray.testing.harness import MANAGER_ID, ManagerHarness
 from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_consequences import LARGE, SUB, SYSTEM, Consequences
 from dray.testing.storage_model import Contents, Frozen, Key, Known, classed, keys_of
@@ -195,9 +195,8 @@ class Recovered:
     def _stream_position(self) -> tuple[int, int]:
         if LARGE not in self._infos:
             return (0, 0)
-        session = self._harness.open()
-        self._harness.ask(session, frames.Hello("manager", PEER_ID))
-        state, _ = self._harness.ask(session, frames.OpenStream(STREAM, LARGE))
+        session, other = self._harness.source()
+        state, _ = self._harness.ask(session, other.proven(frames.OpenStream(STREAM, LARGE)))
         assert isinstance(state, frames.StreamState)
         return (state.sequence_id, state.upto)
 

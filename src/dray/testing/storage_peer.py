@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from dray.manager.events import LinkFrame, LinkSend, LinkUp, Peer
 from dray.model.classes import MessageClass
-from dray.testing.harness import PEER_ID, ManagerHarness
+from dray.testing.harness import ManagerHarness
+from dray.testing.keyed_manager import KeyedManager
 from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_consequences import LARGE, ORDERS, OUTGOING, RECEIVED, Consequences
 from dray.testing.storage_records import Letters
@@ -63,9 +64,8 @@ class StoragePeer:
     def send(self, letters: Letters) -> None:
         """Send messages of a stream, now and then again those of before."""
         if not self._session:
-            self._session = self._harness.open()
-            self._harness.ask(self._session, frames.Hello("manager", PEER_ID))
-            self._harness.ask(self._session, frames.OpenStream(STREAM, LARGE))
+            self._session, other = self._harness.source()
+            self._harness.ask(self._session, other.proven(frames.OpenStream(STREAM, LARGE)))
         _, upto = self._contents.accepted.get(STREAM, (SEQUENCE, 0))
         fresh = letters.arriving(upto, self._rng.randrange(1, 4))
         head = frames.Data(STREAM, SEQUENCE, upto, fresh.envelopes)
@@ -80,8 +80,8 @@ class StoragePeer:
     def take(self) -> None:
         """Accept some of what was sent to it."""
         for dial in self._harness.dialled:
+            welcome = KeyedManager("b").welcome(self._harness.manager.hello(dial.peer))
             self._harness.handle(LinkUp(dial.peer))
-            welcome = frames.Welcome(PEER_ID, "peer", "", 1)
             self._harness.handle(LinkFrame(dial.peer, _frame(welcome)))
         self._harness.dialled.clear()
         released, self._released = self._released, []

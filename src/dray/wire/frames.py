@@ -155,7 +155,8 @@ class Hello(Head, frozen=True):
     """First frame of either kind of caller: `role` is "client" or "manager".
 
     A manager says the `lives` of its store, oldest first, as pairs of number and age
-    (`delivery/lineage.py`).
+    (`delivery/lineage.py`), its `public` key, and a number that no other connection has (`once`,
+    `delivery/keys.py`).
     """
 
     code = 1
@@ -163,12 +164,16 @@ class Hello(Head, frozen=True):
     manager_id: str = ""
     name: str = ""
     lives: list[Life] = msgspec.field(default_factory=list)
+    public: bytes = b""
+    once: bytes = b""
 
 
 class Welcome(Head, frozen=True):
     """The answer to Hello: who this is, and message numbers leased to a client.
 
-    `takes_files`: where the connection can carry descriptors, they are understood.
+    `takes_files`: where the connection can carry descriptors, they are understood. A manager that
+    calls is told the `public` key, a number that no other connection has (`once`), and gets the
+    `proof` that the key is this manager's.
     """
 
     code = 2
@@ -179,6 +184,9 @@ class Welcome(Head, frozen=True):
     first_number: int = 0
     number_count: int = 0
     takes_files: bool = False
+    public: bytes = b""
+    once: bytes = b""
+    proof: bytes = b""
 
 
 class Lease(Head, frozen=True):

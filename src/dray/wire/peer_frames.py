@@ -21,6 +21,7 @@ class OpenStream(Head, frozen=True):
     The source has an order ack for the position (`sequence_id`, `acknowledged`); zeros say nothing.
     Answered by StreamState or StreamRefused, which say the number of the last `question` again: so
     an answer that was given before another question was asked is not taken for that one's.
+    `proof` shows that the caller holds the key of its id (`delivery/keys.py`).
     """
 
     code = 60
@@ -29,6 +30,7 @@ class OpenStream(Head, frozen=True):
     question: int = 0
     sequence_id: int = 0
     acknowledged: int = 0
+    proof: bytes = b""
 
 
 class StreamState(Head, frozen=True):
@@ -202,11 +204,12 @@ class RepairAnswer(Head, frozen=True):
 class EndStream(Head, frozen=True):
     """Source to destination: the outgoing queue of a stream is deleted, nothing of it comes more.
 
-    Answered by EndStreamAcked, durably.
+    Answered by EndStreamAcked, durably. `proof` as in OpenStream.
     """
 
     code = 69
     stream: int
+    proof: bytes = b""
 
 
 class EndStreamAcked(Head, frozen=True):

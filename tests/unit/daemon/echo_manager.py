@@ -64,7 +64,7 @@ class EchoManager:
         store.recover(rebuild)
         return manager
 
-    def hello(self) -> frames.Hello:
+    def hello(self, _peer: Peer) -> frames.Hello:
         return frames.Hello("manager", self.id, self.name)
 
     def deadline(self) -> float | None:

@@ -8,13 +8,14 @@ from dray.daemon.config import listen_address, read_options
 from dray.errors import InvalidConfiguration
 from dray.manager.events import Peer
 from dray.model.limits import QUOTA_BYTES_DEFAULT, RESEND_SCHEDULE_S
+from dray.testing.keyed_manager import id_named
 
 
 def test_defaults_are_those_of_the_limits():
-    config = read_options(data="d").manager_config("a" * 32, 7)
+    config = read_options(data="d").manager_config(b"a" * 32, 7)
     assert config.quota == QUOTA_BYTES_DEFAULT
     assert config.resend_schedule_s == RESEND_SCHEDULE_S
-    assert config.manager_id == "a" * 32
+    assert (config.manager_id, config.key) == (id_named("a"), b"a" * 32)
     assert config.name
 
 
@@ -26,7 +27,7 @@ def test_a_file_is_read_and_what_is_given_wins(tmp_path):
         "resend_schedule_s = [1, 2.5]\nreconnect_delay_s = 1\nwindow_bytes = '8MiB'\n"
     )
     options = read_options(file, name="source", listen=None)
-    config = options.manager_config("a" * 32, 7)
+    config = options.manager_config(b"a" * 32, 7)
     assert (options.data, options.listen, config.name) == ("queues", "127.0.0.1:7341", "source")
     assert (config.quota, config.journal_quota) == (500_000_000, None)
     assert config.resend_schedule_s == (1.0, 2.5)
@@ -35,7 +36,7 @@ def test_a_file_is_read_and_what_is_given_wins(tmp_path):
 
 def test_routes_name_managers_as_addresses_do():
     routes = {"C": "dray://b:7341", "[::1]:1": "b"}
-    config = read_options(data="d", routes=routes).manager_config("a" * 32, 7)
+    config = read_options(data="d", routes=routes).manager_config(b"a" * 32, 7)
     expected = {Peer("c", 7340): Peer("b", 7341), Peer("::1", 1): Peer("b", 7340)}
     assert config.routes == expected
 
@@ -74,7 +75,7 @@ def test_what_makes_no_sense_is_refused_by_name(given, sentence):
 
 def test_the_low_water_mark_is_a_size_that_the_disk_has():
     options = read_options(data="d", low_water="1GiB")
-    assert options.manager_config("a" * 32, 7).low_water_bytes == 1 << 30
+    assert options.manager_config(b"a" * 32, 7).low_water_bytes == 1 << 30
     options.check_disk((1 << 30) + 1)
     with pytest.raises(
         InvalidConfiguration, match=r"low_water: a disk of 1073741824 .* 1073741824"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from dray.daemon.timekeeper import Timekeeper, new_manager_id
+from dray.daemon.timekeeper import Timekeeper, new_manager_key
 
 
 def test_time_goes_on_and_never_back_while_the_clock_is_behind(monkeypatch):
@@ -18,7 +18,7 @@ def test_time_goes_on_and_never_back_while_the_clock_is_behind(monkeypatch):
     assert keeper.now() == present + 10
 
 
-def test_manager_ids_are_32_hexadecimal_digits_and_differ():
-    first, second = new_manager_id(), new_manager_id()
+def test_keys_of_managers_have_32_bytes_and_differ():
+    first, second = new_manager_key(), new_manager_key()
     assert first != second
-    assert len(bytes.fromhex(first)) == 16
+    assert len(first) == 32

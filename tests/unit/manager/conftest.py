@@ -29,6 +29,7 @@ from dray.store.heap.heap import Extent
 from dray.store.limits import EXPRESS_BYTES
 from dray.store.real_disk import RealDisk, RealFile
 from dray.store.store import Store
+from dray.testing.keyed_manager import KeyedManager, id_named, key_named
 from dray.wire import frames
 from dray.wire.record import PLAIN, PartMark, encode_record
 from dray.wire.stream import Frame
@@ -78,12 +79,13 @@ class Desk:
     def __init__(
         self,
         path: Path,
-        manager_id: str = "a" * 32,
+        letter: str = "a",
         *,
         express_bytes: int = EXPRESS_BYTES,
         **config: object,
     ) -> None:
-        self.path, self.manager_id, self.config = path, manager_id, config
+        self.path, self.key, self.config = path, key_named(letter), config
+        self.manager_id = id_named(letter)
         self.express_bytes = express_bytes
         self.now = 1_700_000_000.0
         self.sessions = 0
@@ -98,7 +100,11 @@ class Desk:
             express_bytes=self.express_bytes,
         )
         config = ManagerConfig(
-            manager_id=self.manager_id, life=next(STARTS), name="test", **self.config
+            manager_id=self.manager_id,
+            key=self.key,
+            life=next(STARTS),
+            name="test",
+            **self.config,
         )
         self.manager = QueueManager.load(self.store, config, self.now)
         self.store.sync()
@@ -129,6 +135,12 @@ class Desk:
         self.sessions += 1
         self.turn(SessionOpened(self.sessions, who))
         return Caller(self, self.sessions)
+
+    def source(self, session: int, letter: str = "a", **said: object) -> Source:
+        """Another manager that has said Hello, and what its Hello says besides."""
+        source = Source(self, session, letter)
+        source.begin(**said)
+        return source
 
     def advance(self, seconds: float) -> list[Effect]:
         self.now += seconds
@@ -251,6 +263,30 @@ class Caller:
             return self.receive(number, **options)
         except ReceiveTimeout:
             return [], []
+
+
+class Source:
+    """Another manager at the desk, which calls and shows its key."""
+
+    def __init__(self, desk: Desk, number: int, letter: str) -> None:
+        self.desk, self.number = desk, number
+        self.keyed = KeyedManager(letter)
+
+    def begin(self, **said: object) -> None:
+        self.desk.turn(SessionOpened(self.number, OWNER))
+        (welcome,) = self.say(self.keyed.hello(**said))
+        assert isinstance(welcome, frames.Welcome)
+        self.keyed.welcomed(welcome)
+
+    def say(self, head: frames.Head, body: bytes = b"") -> list[frames.Head]:
+        """Say something, proven where that is needed; gives the answers."""
+        if isinstance(head, frames.OpenStream | frames.EndStream):
+            head = self.keyed.proven(head)
+        frame = Frame(head, 0, memoryview(bytearray(body)))
+        answers = [
+            each for each in self.desk.turn(Request(self.number, frame)) if isinstance(each, Answer)
+        ]
+        return [each.head for each in answers if each.session == self.number]
 
 
 @pytest.fixture(autouse=True)

@@ -46,7 +46,7 @@ class Net:
         self.desks = {
             host: Desk(
                 path / host,
-                (ids or {}).get(host, host) * 32,
+                (ids or {}).get(host, host),
                 routes={peer(g): peer(v) for g, v in (routes or {}).get(host, {}).items()},
             )
             for host in hosts
@@ -134,7 +134,7 @@ class Net:
         self.lines[self.next_line] = (source, goal.host)
         self.desks[goal.host].turn(SessionOpened(self.next_line, OWNER))
         self.desks[source].turn(LinkUp(goal))
-        self._tell(source, goal.host, self.desks[source].manager.hello(), b"")
+        self._tell(source, goal.host, self.desks[source].manager.hello(goal), b"")
 
     def _hang_up(self, source: str, destination: str) -> None:
         line = self._line(source, destination)

@@ -16,6 +16,7 @@ from dray.manager.events import CloseSession, Request, SessionOpened
 from dray.model.callers import OWNER
 from dray.model.message import Message
 from dray.testing.inspection import look_into
+from dray.testing.keyed_manager import KeyedManager, id_named
 from dray.wire import frames
 from dray.wire.stream import Frame
 
@@ -56,7 +57,7 @@ class Babbler:
 
     def plain(self, kind: object) -> object:
         choices = {int: NUMBERS, str: TEXTS, float: TIMES, bool: [True, False]}
-        choices |= {bytes: [b"", b"\xaa" * 16, b"x"], type(None): [None]}
+        choices |= {bytes: [b"", bytes.fromhex(id_named("a")), b"x"], type(None): [None]}
         return self.random.choice(choices.get(kind, [None]))
 
     def struct(self, kind: type[msgspec.Struct]) -> object:
@@ -115,7 +116,7 @@ def test_a_frame_that_cannot_be_read_ends_the_session_where_no_answer_would_do(
     desk, role, request_id
 ):
     number = desk.session().number + 1
-    hello = frames.Hello(role, "b" * 32 if role == "manager" else "")
+    hello = KeyedManager("b").hello() if role == "manager" else frames.Hello("client")
     desk.turn(SessionOpened(number, OWNER))
     desk.turn(Request(number, Frame(hello, 1, memoryview(b""))))
     unfit = frames.Unfit("invalid-argument", "name of OpenQueue has a value of a wrong type")

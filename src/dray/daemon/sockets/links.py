@@ -51,7 +51,7 @@ class DialledLinks:
     def __init__(
         self,
         around: Surroundings,
-        hello: Callable[[], Hello],
+        hello: Callable[[Peer], Hello],
         turns: Listening,
         *,
         tunnels: Tunnels | None = None,
@@ -167,7 +167,7 @@ class DialledLinks:
             connection = FrameConnection(self._around, sock, self)
             self._up[peer] = connection
             self._peers[connection] = peer
-            connection.send(self._hello())
+            connection.send(self._hello(peer))
             self._note(NoticeKind.LINK_UP, peer, "the link is up")
             self._turns.deliver(LinkUp(peer))
             connection.start()

@@ -19,7 +19,7 @@ from dray.manager.incoming.admission import admit_new
 from dray.manager.incoming.arrival import Arrival
 from dray.manager.incoming.end_of_stream import reopen
 from dray.manager.incoming.open_transactions import check_ends
-from dray.manager.peers import peers
+from dray.manager.peers import peers, possession
 from dray.manager.peers.confirmations import tell_source
 from dray.manager.peers.waiting_for_room import Waiting
 from dray.manager.rights.streams import may_deliver, require_delivery
@@ -53,6 +53,7 @@ def handle_open_stream(
     earlier one may still be on its way, and the answer given here does not count it.
     """
     context = sources.context
+    possession.check(context, session, head)
     key = StreamKey(session.peer_id, head.stream)
     newest = sources.confirmed.get(key)
     if (newest and newest.number > session.number) or head.stream in session.ended:

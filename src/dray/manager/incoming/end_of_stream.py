@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dray.delivery.incoming import Position, StreamKey
 from dray.manager.events import CloseSession
 from dray.manager.facts import StreamEnded
+from dray.manager.peers import possession
 from dray.manager.peers.repairs import give_up_on
 from dray.model.limits import ENDS_REMEMBERED_MAX
 from dray.wire.frames import EndStream, EndStreamAcked
@@ -23,6 +24,7 @@ def handle_end_stream(
 ) -> None:
     """End what was going on in a stream, take nothing of it any more, and say so."""
     context = sources.context
+    possession.check(context, session, head)
     key = StreamKey(session.peer_id, head.stream)
     _shut(sources, session, head.stream)
     outbox = context.state.outbox

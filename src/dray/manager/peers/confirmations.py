@@ -27,6 +27,7 @@ from dray.manager.change.ends import (
     warn_of_end,
 )
 from dray.manager.facts import Confirmation, ConfirmationsTaken
+from dray.manager.peers import possession
 from dray.manager.peers.missing_queues import MissingQueues
 from dray.manager.peers.waiting_for_room import WaitingForRoom
 from dray.manager.queue.costs import KEPT_BYTES, TOLD_BYTES
@@ -241,6 +242,8 @@ def handle_taken(
 ) -> None:
     """The source has what it was told: forget it, and go on telling."""
     context = sources.context
+    if not possession.may_speak_of(context, session, head):
+        return
     key = StreamKey(session.peer_id, head.stream)
     if head.upto > context.state.outbox.last(key):
         raise ProtocolError("confirmations were taken that were never made")

@@ -12,6 +12,7 @@ from dray.model.limits import LINK_CHANGES_KEPT
 from dray.model.queue import DeliveryInfo, LinkChange
 
 if TYPE_CHECKING:
+    from dray.delivery.keys import ConnectionKey
     from dray.manager.events import Peer
     from dray.manager.queue.queues import StoredQueue
 
@@ -39,6 +40,10 @@ class PeerLink:
         self.welcome_by = 0.0
         self.past = Past(())
         """The relation of our lives to those that the peer has met, since its last Welcome."""
+        self.once = b""
+        """The number of the last connection, as our Hello said it."""
+        self.key: ConnectionKey | None = None
+        """By which streams are shown to be ours, since the peer's last Welcome."""
         self.told: set[int] = set()
         """Outgoing queues, by number, whose streams know that the link is up."""
         self.queues: set[int] = set()

@@ -47,7 +47,7 @@ from dray.manager.facts import (
     pack_lookups,
 )
 from dray.manager.notices import NoticeKind
-from dray.manager.peers import peers
+from dray.manager.peers import peers, possession
 from dray.manager.peers.confirmations import act_on, hear_of_ends, is_sensible
 from dray.manager.peers.linking import (
     LinkState,
@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.relay import Relay
     from dray.model.queue import DeliveryInfo
+    from dray.wire.frames import Hello
     from dray.wire.stream import Frame
 
 _UNDELIVERABLE = {
@@ -130,7 +131,7 @@ class Links:
                 case Open(question):
                     remote = queue.route.remote_queue
                     head = OpenStream(queue.number, remote, question, *stream.heard)
-                    self.context.effects.append(LinkSend(queue.route.peer, head))
+                    self._say_proven(self._link(queue.route.peer), head)
                 case Transmit() | PassOver():
                     self._send(queue, effect)
                 case OrderAcked():
@@ -167,6 +168,12 @@ class Links:
             self.steer(queue, LinkReady(link.past))
         else:
             self.steer(queue, Grown())
+
+    def hello(self, peer: Peer) -> Hello:
+        """The first frame on a new connection to a peer."""
+        link = self._link(peer)
+        link.once, link.key = self.context.connection_number(), None
+        return possession.hello(self.context, link.once)
 
     def up(self, peer: Peer) -> None:
         """The connection was made; the Welcome is still to come."""
@@ -224,16 +231,15 @@ class Links:
     def _welcomed(self, link: PeerLink, welcome: Welcome) -> None:
         """Go on with the manager that answers, if it is the one that is known at its address."""
         context, peer = self.context, link.peer
-        why = peers.stranger_at(context, peer, welcome)
+        link.key = possession.key_of_answerer(context, link.once, welcome)
+        shown = link.key is not None
+        why = peers.stranger_at(self._strangers, peer, welcome, shown=shown)
         for queue in self._leading_to(link):
             if queue.stream is not None:
                 queue.stream.held = bool(why)
         if why:
-            self._strangers.found[peer] = welcome.manager_id
-            context.notices.add(NoticeKind.OTHER_MANAGER, address_of(peer), why)
             self._hang_up(link, why)
             return
-        self._strangers.found.pop(peer, None)
         link.past = context.state.identity.past(peer)
         link.changed(LinkState.WELCOMED, "", context.now)
         link.backoff.succeeded()
@@ -331,7 +337,13 @@ class Links:
 
     def _say_ends(self, link: PeerLink, streams: list[int]) -> None:
         """Tell a peer of streams that have ended."""
-        self.context.effects += [LinkSend(link.peer, EndStream(each)) for each in streams]
+        for each in streams:
+            self._say_proven(link, EndStream(each))
+
+    def _say_proven(self, link: PeerLink, head: OpenStream | EndStream) -> None:
+        """Say a frame of which the peer must know that it is this manager's."""
+        assert link.key is not None, "only a peer that is welcomed is told of streams"
+        self.context.effects.append(LinkSend(link.peer, possession.with_proof(link.key, head)))
 
     def _forget_old_ends(self) -> None:
         """Give up on peers that could not be told for too long."""

@@ -2,8 +2,9 @@
 
 Both ends check identity over time before they lean on a remembered position.
 
-    a manager calls       it says its id and the lives of its store. Streams that it opens are told
-                          in which life their last message was sent (`arrivals.py`)
+    a manager calls       it says its id and the lives of its store, and shows the key of the id
+                          (`possession.py`). Streams that it opens are told in which life their
+                          last message was sent (`arrivals.py`)
     an address answers    the first manager that answers is remembered, durably. Another one is not
                           sent anything until a person accepts it
     a stream diverges     nothing is sent until a person accepts or discards what the queue holds
@@ -16,12 +17,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from dray.delivery.lineage import LIVES_KEPT, lineage_of
-from dray.errors import Misuse, ProtocolError, StoreFull
+from dray.errors import Misuse, ProtocolError, StoreFull, in_one_line
 from dray.manager.change.commit_fact import CommitFact
 from dray.manager.change.departures import entries_at
 from dray.manager.change.ends import KEPT_THERE, note_ends, warn_of_end
 from dray.manager.change.purging import portions
-from dray.manager.events import CloseSession, Peer
+from dray.manager.events import Peer
 from dray.manager.facts import (
     DivergenceResolved,
     PeerForgotten,
@@ -77,16 +78,16 @@ class Strangers:
         """Begin without any."""
         self.context = context
         self.found: dict[Peer, str] = {}
-        """The manager that answered last at an address at which another one is known."""
+        """The manager that answered last at an address at which another one is known.
+
+        Empty if it did not show its key.
+        """
         self.skipped_ahead = False
         """Whether this life found out that the store is an older copy of itself."""
 
 
 def greet(context: Context, session: Session, head: Hello) -> None:
-    """Learn which manager calls, and in which life of its store.
-
-    Connections that earlier lives of the same store left behind are closed.
-    """
+    """Learn which manager says that it calls, and in which life of its store."""
     if head.manager_id == context.state.manager_id:
         sentence = (
             "another queue manager with this one's own id called and was refused: one data"
@@ -102,12 +103,6 @@ def greet(context: Context, session: Session, head: Hello) -> None:
     if len(head.lives) > LIVES_KEPT:
         raise ProtocolError(f"a manager says its last {LIVES_KEPT} lives at most")
     session.lives = head.lives
-    earlier = _numbers(session.lives[:-1])
-    for other in context.sessions.values():
-        same = other.role == "manager" and other.peer_id == head.manager_id
-        if same and (other.life in earlier or not other.life):
-            other.streams.clear()
-            context.effects.append(CloseSession(other.number))
 
 
 def overtaken(
@@ -152,11 +147,30 @@ def sent_in(context: Context, session: Session, key: StreamKey) -> tuple[int, li
     return life, lineage_of(context.state.sequences.met.get(key.source, ()), life, session.lives)
 
 
-def stranger_at(context: Context, peer: Peer, welcome: Welcome) -> str:
+def stranger_at(strangers: Strangers, peer: Peer, welcome: Welcome, *, shown: bool) -> str:
     """Why the manager that answers at an address is not to be sent anything; else nothing.
 
-    The first one that ever answered there is remembered.
+    The first one that ever answered there is remembered, if it has `shown` the key of its id.
     """
+    context = strangers.context
+    why = _why_not(context, peer, welcome, shown=shown)
+    if why:
+        strangers.found[peer] = welcome.manager_id if shown else ""
+        kind = NoticeKind.OTHER_MANAGER if shown else NoticeKind.KEY_NOT_SHOWN
+        context.notices.add(kind, address_of(peer), why)
+    else:
+        strangers.found.pop(peer, None)
+    return why
+
+
+def _why_not(context: Context, peer: Peer, welcome: Welcome, *, shown: bool) -> str:
+    if not shown:
+        return (
+            f"the process that answers there says that it is the queue manager"
+            f" {in_one_line(welcome.manager_id[:_ID_DIGITS])} and does not show its key: another"
+            " one may have taken the address; nothing is sent until the queue manager itself"
+            " answers"
+        )
     known = context.state.identity.peers.get(peer)
     if known is None:
         context.record(PeerMet(*peer, welcome.manager_id, context.now_us))
@@ -212,7 +226,7 @@ def handle_list_peers(
     found = []
     for peer, known in context.state.identity.peers.items():
         other = strangers.found.get(peer, "")
-        state = NEED_VALIDATION if other else KNOWN
+        state = NEED_VALIDATION if peer in strangers.found else KNOWN
         since = known.since_us / 1e6
         found.append(
             PeerInfo(

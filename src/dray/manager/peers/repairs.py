@@ -27,6 +27,7 @@ from dray.manager.change.commit_fact import CommitFact, forget_parts
 from dray.manager.change.departures import entries_at, record_of
 from dray.manager.change.names import known
 from dray.manager.notices import NoticeKind
+from dray.manager.peers import possession
 from dray.manager.queue.index import as_group, tail_of, unpack
 from dray.manager.queue.part_records import part_seen
 from dray.manager.queue.system import DEAD_TRANSACTIONAL
@@ -126,6 +127,8 @@ def ask(sources: Sources, holes: Holes) -> None:
 def handle_answer(holes: Holes, session: Session, _request_id: int, head: RepairAnswer) -> None:
     """The source says what it does not have: what is lacking of that is given up."""
     context = holes.context
+    if not possession.may_speak_of(context, session, head):
+        return
     for wanted in list(holes.wanted):
         if wanted.stream != StreamKey(session.peer_id, head.stream):
             continue

@@ -24,7 +24,7 @@ from dray.manager.change.names import create, journal_of, resolve, seen_from_her
 from dray.manager.change.purging import leave_all
 from dray.manager.facts import BatchStaged, NumbersLeased, QueueDeleted, QueuePaused, QuotaSet
 from dray.manager.notices import NoticeKind
-from dray.manager.peers import peers
+from dray.manager.peers import peers, possession
 from dray.manager.queue.accounts import Account
 from dray.manager.queue.index import copies_of, lookup_id_of
 from dray.manager.rights.queues import owns, seen_queues
@@ -100,6 +100,8 @@ def handle_hello(context: Context, session: Session, request_id: int, head: Hell
         count,
         takes_files=head.role == "client",
     )
+    if head.role == "manager":
+        welcome = possession.welcome(context, session, head, welcome)
     context.answer(session, request_id, welcome)
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
+from dray.delivery.keys import ManagerKey
 from dray.delivery.lineage import LIVES_KEPT, Past
 from dray.manager.events import Peer
 from dray.manager.facts import (
     AnyFact,
     LifeBegan,
+    ManagerNamed,
     PeerForgotten,
     PeerMet,
     QueueCreated,
@@ -36,6 +38,7 @@ class IdentitySnapshot(msgspec.Struct, array_like=True, frozen=True):
     age: int
     born: int
     peers: list[tuple[Peer, KnownPeer]]
+    key: bytes
 
 
 class StoreIdentity:
@@ -49,6 +52,8 @@ class StoreIdentity:
         self.born = 0
         """The birth number of the youngest queue."""
         self.peers: dict[Peer, KnownPeer] = {}
+        self.key = ManagerKey(b"")
+        """The private key of the manager; empty before its first fact."""
 
     @property
     def life(self) -> int:
@@ -67,6 +72,8 @@ class StoreIdentity:
     def apply(self, fact: AnyFact) -> None:
         """Make the part of a fact true that is about identity."""
         match fact:
+            case ManagerNamed():
+                self.key = ManagerKey(fact.key)
             case LifeBegan(number, age):
                 self.lives = [*self.lives, Life(number, age)][-LIVES_KEPT:]
             case PeerMet():
@@ -84,9 +91,11 @@ class StoreIdentity:
     def snapshot(self) -> IdentitySnapshot:
         """Write it down."""
         peers = list(self.peers.items())
-        return IdentitySnapshot(list(self.lives), self.age, self.born, peers=peers)
+        key = self.key.private
+        return IdentitySnapshot(list(self.lives), self.age, self.born, peers=peers, key=key)
 
     def restore(self, snapshot: IdentitySnapshot) -> None:
         """Read what `snapshot` wrote."""
         self.lives, self.age, self.born = list(snapshot.lives), snapshot.age, snapshot.born
         self.peers = dict(snapshot.peers)
+        self.key = ManagerKey(snapshot.key)

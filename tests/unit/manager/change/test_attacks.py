@@ -9,6 +9,7 @@ from dray.manager.events import LinkFrame, SessionClosed
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
 from dray.testing.inspection import look_into
+from dray.testing.keyed_manager import id_named
 from dray.wire import frames
 from dray.wire.stream import Frame
 from tests.unit.manager.change.test_departures import acknowledged, asking, dead
@@ -120,7 +121,7 @@ def test_acknowledgments_reach_an_administration_queue_of_another_manager(
     asked = Acknowledge.POSITIVE_ARRIVAL
     (number,) = caller.send(queue, Message(acknowledge=asked, administration_queue=remote))
     pair.deliver()
-    expected = (MessageClass.ACK_REACH_QUEUE, f"{'a' * 32}\\{number}")
+    expected = (MessageClass.ACK_REACH_QUEUE, f"{id_named('a')}\\{number}")
     assert acknowledged(receiver) == [expected]
 
 

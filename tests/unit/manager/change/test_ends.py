@@ -18,6 +18,7 @@ from dray.model.limits import END_COUNTS_MAX, END_STREAMS_MAX, HOPS_MAX
 from dray.model.message import Message
 from dray.store.heap.heap import file_name
 from dray.testing.inspection import look_into
+from dray.testing.keyed_manager import id_named
 from dray.wire import frames
 from dray.wire.stream import Frame
 from tests.unit.manager.conftest import Caller
@@ -503,7 +504,7 @@ def test_nothing_more_is_told_of_a_stream_that_has_ended(net: Net) -> None:
     net.advance(2.0)
     assert len(counts_said(net)) == 1
     untold = look_into(net["d"].manager).untold_ends
-    untold.opened(StreamKey("a" * 32, counts_said(net)[0].stream))
+    untold.opened(StreamKey(id_named("a"), counts_said(net)[0].stream))
     assert untold.deadline() is None
 
 

@@ -12,30 +12,28 @@ from crc32c import crc32c
 from dray import errors
 from dray.delivery.incoming import StreamKey
 from dray.manager.events import (
-    Answer,
     Dial,
     LinkDown,
     LinkFrame,
     LinkSend,
     LinkUp,
-    Request,
     SessionClosed,
-    SessionOpened,
 )
 from dray.manager.requests import admin
 from dray.manager.state import stream_ends
 from dray.manager.state.stream_ends import ENDING
-from dray.model.callers import OWNER
 from dray.model.limits import END_AGE_S_MAX
 from dray.model.message import Message
 from dray.testing.inspection import look_into
+from dray.testing.keyed_manager import KeyedManager, id_named
 from dray.wire import frames
 from dray.wire.record import encode_record
 from dray.wire.stream import Frame
 from tests import steps
 from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import Source as Calling
 from tests.unit.manager.incoming.test_cut_transactions import (
-    _carry_first_data,
+    carry_first_data,
     narrow,
     send_whole,
     wait_for_whole,
@@ -65,7 +63,7 @@ def deliver_two_of_three(net: Net, source: str = "a", **properties: object) -> N
     bodies = (b"1", b"2", b"3")
     messages = [Message(body=each, **properties) for each in bodies]
     send_whole(caller, caller.open(ORDERS), *messages)
-    assert _carry_first_data(net) == 2
+    assert carry_first_data(net) == 2
 
 
 def is_going_on(net: Net, host: str = "c") -> bool:
@@ -154,7 +152,7 @@ def test_a_large_message_cut_short_by_a_deleted_outgoing_queue_is_a_hole(
     transaction = caller.number_for()
     send_large(caller, caller.open(address("c", "large")), 2, transaction)
     caller.commit(transaction, 3)
-    assert _carry_first_data(net) == 2
+    assert carry_first_data(net) == 2
     with pytest.raises(errors.ReceiveTimeout):
         take_large(receiver, large, receiver.number_for())
     net.block("a", "c")
@@ -218,7 +216,7 @@ def test_who_forwards_and_deletes_its_queue_ends_what_went_on_behind_it(tmp_path
     net.said.clear()
     net.unblock("b", "c")
     net["b"].advance(31.0)
-    assert _carry_first_data(net) == 2
+    assert carry_first_data(net) == 2
     net.block("b", "c")
     delete(net, "b")
     assert is_going_on(net)
@@ -278,24 +276,23 @@ class Source:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.lines = 100
+        self.calls: dict[int, Calling] = {}
 
     def line(self) -> int:
         self.lines += 1
-        self.desk.turn(SessionOpened(self.lines, OWNER))
-        self.say(self.lines, frames.Hello("manager", "b" * 32, "b"))
+        self.calls[self.lines] = self.desk.source(self.lines, "b")
         return self.lines
 
     def say(self, line: int, head: frames.Head, body: bytes = b"") -> list[frames.Head]:
-        frame = Frame(head, 0, memoryview(bytearray(body)))
-        effects = self.desk.turn(Request(line, frame))
-        answers = [each for each in effects if isinstance(each, Answer)]
-        return [each.head for each in answers if each.session == line]
+        return self.calls[line].say(head, body)
 
     def data(self, first: int, *bodies: bytes) -> tuple[frames.Data, bytes]:
         """Messages of transaction 5, from a number on, none of them its last."""
         envelopes, records = [], b""
         for number, body in enumerate(bodies, first):
-            record = b"".join(encode_record(Message(body=body), b"\xbb" * 16, number))
+            record = b"".join(
+                encode_record(Message(body=body), bytes.fromhex(id_named("b")), number)
+            )
             envelope = frames.Envelope(
                 0, len(record), crc32c(record), 5, 0, 0, number == 1, ordinal=number, number=number
             )
@@ -305,7 +302,7 @@ class Source:
 
 
 def position(desk: Desk) -> tuple[int, int]:
-    return tuple(look_into(desk.manager).state.incoming.position(StreamKey("b" * 32, 7)))
+    return tuple(look_into(desk.manager).state.incoming.position(StreamKey(id_named("b"), 7)))
 
 
 def test_what_comes_late_on_a_line_that_was_given_up_begins_nothing_anew(desk: Desk) -> None:
@@ -463,9 +460,9 @@ class Walk:
                 self.caller.call(frames.DeleteQueue(ORDERS))
             case "Welcome":
                 desk.effects.clear()
+                welcome = KeyedManager("c").welcome(desk.manager.hello(there))
                 desk.turn(LinkUp(there))
                 self.connected = True
-                welcome = frames.Welcome("c" * 32, "c", "1", 1)
                 desk.turn(LinkFrame(there, Frame(welcome, 0, memoryview(b""))))
             case "connection lost":
                 desk.turn(LinkDown(there, "cut", 1.0))

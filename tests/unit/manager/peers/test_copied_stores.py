@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from dray.errors import Misuse
-from dray.manager.events import Answer, Request, SessionOpened
-from dray.model.callers import OWNER
+from dray.manager.events import Answer
 from dray.model.ids import Life
 from dray.model.message import Message
+from dray.testing.keyed_manager import id_named
 from dray.wire import frames
-from dray.wire.stream import Frame
 from tests.unit.manager.conftest import Desk
 from tests.unit.manager.peers.test_links import ADDRESS, Pair, bodies_at_destination
 
@@ -166,7 +165,7 @@ class Clone:
     def __init__(self, pair: Pair, tmp_path: Path) -> None:
         shutil.copytree(pair.source.path, tmp_path / "clone")
         self.pair, self.true = pair, pair.source
-        self.clone = Desk(tmp_path / "clone", "a" * 32)
+        self.clone = Desk(tmp_path / "clone", "a")
         self.clone.now = pair.source.now
 
     def takes_over(self) -> None:
@@ -213,14 +212,12 @@ def test_the_earlier_of_two_copies_that_call_at_once_is_refused_with_a_word_at_b
     pair = prepared(tmp_path)
     desk = pair.destination
     true, clone = Life(1 << 32, 0), Life(2 << 32, 5)
-    for session, lives in ((500, [true, clone]), (501, [true])):
-        desk.turn(SessionOpened(session, OWNER))
-        hello = frames.Hello("manager", "a" * 32, lives=lives)
-        desk.turn(Request(session, Frame(hello, 1, memoryview(b""))))
-        desk.turn(Request(session, Frame(frames.OpenStream(9, "orders"), 0, memoryview(b""))))
+    first, second = (desk.source(500, lives=[true, clone]), desk.source(501, lives=[true]))
+    for source in (first, second):
+        source.say(frames.OpenStream(9, "orders"))
     desk.effects = []
     desk.manager.notices()
-    desk.turn(Request(500, Frame(frames.OpenStream(9, "orders", 2), 0, memoryview(b""))))
+    first.say(frames.OpenStream(9, "orders", 2))
     (answer,) = desk.effects
     assert isinstance(answer, Answer)
     assert isinstance(answer.head, frames.StreamRefused)
@@ -279,7 +276,7 @@ def test_only_a_diverged_queue_can_be_resolved(tmp_path: Path) -> None:
 
 def start_over_an_empty_folder(pair: Pair, tmp_path: Path) -> None:
     pair.cut()
-    pair.destination = Desk(tmp_path / "another", "c" * 32)
+    pair.destination = Desk(tmp_path / "another", "c")
     pair.destination.now = pair.source.now
     pair.source.advance(10.0)
 
@@ -302,14 +299,14 @@ def test_a_destination_that_starts_over_an_empty_folder_gets_nothing(tmp_path: P
     pair.source.advance(10.0)
     pair.deliver()
     assert state_of_outgoing_queue(pair) == ("need-validation", 20)
-    assert peers(pair) == [("b" * 32, "need-validation", "c" * 32)]
+    assert peers(pair) == [(id_named("b"), "need-validation", id_named("c"))]
     assert any("dray peer accept" in each.sentence for each in pair.source.manager.notices())
     pair.cut()
     pair.destination = true
     pair.source.advance(30.0)
     pair.deliver()
     assert bodies_at_destination(pair) == [b"first", *(b"waits %d" % n for n in range(20))]
-    assert peers(pair) == [("b" * 32, "known", "")]
+    assert peers(pair) == [(id_named("b"), "known", "")]
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -328,7 +325,7 @@ def test_an_accepted_manager_gets_all_that_waits(tmp_path: Path, *, crash: bool)
     pair.source.advance(30.0)
     pair.deliver()
     assert bodies_at_destination(pair) == [b"second", b"third"]
-    assert peers(pair) == [("c" * 32, "known", "")]
+    assert peers(pair) == [(id_named("c"), "known", "")]
 
 
 def test_a_forgotten_address_takes_whichever_manager_answers_next(tmp_path: Path) -> None:
@@ -340,7 +337,7 @@ def test_a_forgotten_address_takes_whichever_manager_answers_next(tmp_path: Path
     send(pair, b"second")
     pair.source.advance(30.0)
     pair.deliver()
-    assert peers(pair) == [("c" * 32, "known", "")]
+    assert peers(pair) == [(id_named("c"), "known", "")]
 
 
 def test_accepting_where_nobody_strange_has_answered_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from dray import errors
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.limits import HOPS_MAX
 from dray.model.message import Message
+from dray.testing.keyed_manager import id_named
 from dray.wire import frames
 from tests.unit.manager.change.test_departures import acknowledged, asking, dead
 from tests.unit.manager.net import Net, address, peer
@@ -223,7 +224,7 @@ def test_large_messages_and_whole_transactions_of_two_origins_do_not_mix(tmp_pat
         caller.commit(transaction, 2)
         transaction = caller.number_for()
         queue = caller.open(address("c", "large"))
-        sequences.append((send_large(caller, queue, 5, transaction), host * 32))
+        sequences.append((send_large(caller, queue, 5, transaction), id_named(host)))
         caller.commit(transaction, 3)
     net.deliver()
     for _ in "ad":

@@ -27,6 +27,7 @@ from dray.model.callers import OWNER
 from dray.model.classes import MessageClass
 from dray.model.message import Message
 from dray.store.heap.heap import Extent
+from dray.testing.keyed_manager import KeyedManager, id_named
 from dray.wire import frames
 from dray.wire.stream import Frame
 from tests.unit.manager.conftest import Desk
@@ -40,8 +41,8 @@ class Pair:
     """A source and a destination; `deliver` carries what is said, unless the line is cut."""
 
     def __init__(self, path: Path) -> None:
-        self.source = Desk(path / "source", "a" * 32)
-        self.destination = Desk(path / "destination", "b" * 32)
+        self.source = Desk(path / "source", "a")
+        self.destination = Desk(path / "destination", "b")
         self.line: int | None = None
         self.next_line = 1000
         self.said: list[frames.Head] = []
@@ -80,7 +81,7 @@ class Pair:
             self.line = self.next_line
             self.destination.turn(SessionOpened(self.line, OWNER))
             self.source.turn(LinkUp(PEER))
-            self._tell(self.source.manager.hello(), b"")
+            self._tell(self.source.manager.hello(PEER), b"")
         elif isinstance(effect, HangUp):
             self.cut()
         elif isinstance(effect, LinkSend):
@@ -354,7 +355,7 @@ def test_a_large_message_crosses_and_is_whole(pair: Pair) -> None:
     pair.deliver()
     receiver = pair.destination.session()
     found = take_large(receiver, receiver.open("orders"), receiver.number_for())
-    assert (found.sequence, found.source, len(found.parts)) == (sequence, "a" * 32, 20)
+    assert (found.sequence, found.source, len(found.parts)) == (sequence, id_named("a"), 20)
 
 
 def test_messages_are_there_as_they_arrive_and_others_may_stand_between_them(
@@ -362,7 +363,7 @@ def test_messages_are_there_as_they_arrive_and_others_may_stand_between_them(
 ) -> None:
     """R21: nobody waits for the rest of a transaction that is on its way."""
     pair = Pair(tmp_path)
-    pair.source = Desk(tmp_path / "narrow", "c" * 32, window_messages=2)
+    pair.source = Desk(tmp_path / "narrow", "c", window_messages=2)
     receiver = pair.destination.session()
     orders, arrived = receiver.create("orders"), 0
     caller = pair.source.session()
@@ -395,33 +396,30 @@ def test_a_paused_queue_sends_nothing_until_it_is_resumed(pair: Pair) -> None:
 
 
 def test_a_stream_comes_on_the_newest_session_that_opened_it_and_on_no_other(tmp_path: Path):
-    desk = Desk(tmp_path / "destination", "b" * 32)
+    desk = Desk(tmp_path / "destination", "b")
     desk.session().create("orders")
-    for session in (500, 501):
-        desk.turn(SessionOpened(session, OWNER))
-        desk.turn(Request(session, Frame(frames.Hello("manager", "a" * 32), 1, memoryview(b""))))
-        desk.turn(Request(session, Frame(frames.OpenStream(9, "orders"), 0, memoryview(b""))))
+    first, second = (desk.source(session) for session in (500, 501))
+    for source in (first, second):
+        source.say(frames.OpenStream(9, "orders"))
     desk.effects = []
     late = frames.Data(9, 1, 0, [])
-    desk.turn(Request(500, Frame(late, 0, memoryview(b""))))
+    first.say(late)
     (answer,) = desk.effects
     assert isinstance(answer, Answer)
     assert isinstance(answer.head, frames.StreamRefused)
     desk.effects = []
-    desk.turn(Request(500, Frame(frames.OpenStream(9, "orders"), 0, memoryview(b""))))
+    first.say(frames.OpenStream(9, "orders"))
     assert desk.effects == []
 
 
 def test_a_question_that_was_overtaken_does_not_count_as_the_last(tmp_path: Path):
     """Else every order ack would say so, and the source would believe none of them."""
-    desk = Desk(tmp_path / "destination", "b" * 32)
+    desk = Desk(tmp_path / "destination", "b")
     desk.session().create("orders")
-    desk.turn(SessionOpened(500, OWNER))
-    desk.turn(Request(500, Frame(frames.Hello("manager", "a" * 32), 1, memoryview(b""))))
+    source = desk.source(500)
     desk.effects = []
     for question in (2, 1):
-        asked = frames.OpenStream(9, "orders", question)
-        desk.turn(Request(500, Frame(asked, 0, memoryview(b""))))
+        source.say(frames.OpenStream(9, "orders", question))
     heads = [each.head for each in desk.effects if isinstance(each, Answer)]
     assert [each.question for each in heads if isinstance(each, frames.StreamState)] == [2, 2]
 
@@ -434,11 +432,10 @@ def test_a_peer_that_answers_with_a_failure_is_a_warning_that_says_its_sentence(
     caller.send(caller.open("dray://far:7340/orders"), Message(body=b"x"))
     far = Peer("far", 7340)
     desk.manager.notices()
+    welcome = KeyedManager("f").welcome(desk.manager.hello(far))
     desk.turn(LinkUp(far))
     if welcomed:
-        desk.turn(
-            LinkFrame(far, Frame(frames.Welcome("f" * 32, "far", "1", 1), 0, memoryview(b"")))
-        )
+        desk.turn(LinkFrame(far, Frame(welcome, 0, memoryview(b""))))
     sentence = "another copy of\nyour store is here" + "!" * 1000
     desk.turn(
         LinkFrame(far, Frame(frames.Failed("protocol-error", sentence, {}), 0, memoryview(b"")))
@@ -456,7 +453,7 @@ def test_a_manager_without_an_id_ends_nobodys_session_but_its_own(
     tmp_path: Path, manager_id: str
 ) -> None:
     """Clients say no id, and a manager that said none closed the session of each of them."""
-    desk = Desk(tmp_path / "destination", "b" * 32)
+    desk = Desk(tmp_path / "destination", "b")
     client = desk.session()
     desk.turn(SessionOpened(500, OWNER))
     desk.effects = []
@@ -468,8 +465,9 @@ def test_a_manager_without_an_id_ends_nobodys_session_but_its_own(
 
 
 def test_a_manager_does_not_end_the_session_of_a_client_that_says_its_id(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "destination", "b" * 32)
-    for number, role in ((400, "client"), (500, "manager")):
-        desk.turn(SessionOpened(number, OWNER))
-        desk.turn(Request(number, Frame(frames.Hello(role, "a" * 32), 1, memoryview(b""))))
+    desk = Desk(tmp_path / "destination", "b")
+    desk.turn(SessionOpened(400, OWNER))
+    hello = frames.Hello("client", id_named("a"))
+    desk.turn(Request(400, Frame(hello, 1, memoryview(b""))))
+    desk.source(500, "a").say(frames.OpenStream(7, "orders"))
     assert not [each for each in desk.effects if isinstance(each, CloseSession)]

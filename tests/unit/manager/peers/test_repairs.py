@@ -372,7 +372,7 @@ def test_a_link_that_is_cut_resends_no_more_than_its_window(tmp_path: Path) -> N
     window = 8_000
     pair = Pair(tmp_path)
     pair.net["a"].disk.close()
-    pair.net.desks["a"] = Desk(tmp_path / "a", "a" * 32, window_bytes=window)
+    pair.net.desks["a"] = Desk(tmp_path / "a", "a", window_bytes=window)
     source = pair.net["a"]
     sent = 0
     caller = source.session()

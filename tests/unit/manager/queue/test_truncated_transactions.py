@@ -18,6 +18,7 @@ from dray.manager.queue.truncated_transactions import TRUNCATED, TruncatedTransa
 from dray.model.classes import Part
 from dray.model.message import Message
 from dray.testing.inspection import look_into
+from dray.testing.keyed_manager import KeyedManager, id_named
 from dray.wire import frames
 from dray.wire.record import PartMark, encode_record
 from dray.wire.stream import Frame
@@ -134,7 +135,7 @@ def test_who_waits_behind_a_hop_hears_of_the_end_though_others_come_behind_it(
     orders = receiver.open("orders")
     come_back(net)
     assert whole(receiver, orders) == ([b"1", b"2"], [3])
-    assert told(net)[0].origin == "a" * 32
+    assert told(net)[0].origin == id_named("a")
     assert whole(receiver, orders) == ([b"x", b"y"], [])
     assert (is_going_on(net), is_going_on(net, "b"), kept(net)) == (False, False, 0)
 
@@ -379,7 +380,7 @@ class Forwarder(Source):
 
 def going(desk: Desk) -> set[tuple[str, int]]:
     routes = look_into(desk.manager).state.arrival_routes
-    found = routes.going_by("b" * 32, 7)
+    found = routes.going_by(id_named("b"), 7)
     return {(route.origin[0], transaction) for _, route, transaction in found}
 
 
@@ -506,8 +507,9 @@ class Kept:
         """Make a connection; the peer has everything up to a position."""
         self.desk.effects.clear()
         self.desk.advance(10.0)
+        welcome = KeyedManager("c").welcome(self.desk.manager.hello(peer("c")))
         self.desk.turn(LinkUp(peer("c")))
-        self.hear(frames.Welcome("c" * 32, "c", "1", 1))
+        self.hear(welcome)
         heads = [each.head for each in self.desk.effects if isinstance(each, LinkSend)]
         (self.question,) = (each.question for each in heads if isinstance(each, frames.OpenStream))
         self.confirm(upto)
@@ -515,7 +517,7 @@ class Kept:
     def confirm(self, upto: int) -> None:
         stream = self.queue.stream
         at = max(0, upto - stream.base)
-        life = self.desk.manager.hello().lives[-1].number
+        life = look_into(self.desk.manager).state.identity.life
         said = frames.StreamState(
             self.number,
             stream.sequence_id * (at > 0),
@@ -544,7 +546,7 @@ class Kept:
 
 
 def test_an_end_that_is_kept_follows_its_table(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, "f" * 32, window_messages=2)
+    desk = Desk(tmp_path, "f", window_messages=2)
     kept, seen = Kept(desk), set[steps.Ran]()
     leaves, ended, transmit, pass_over, had, lost, tick, confirmed = (
         row.event for row in TRUNCATED

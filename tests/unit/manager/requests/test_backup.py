@@ -53,7 +53,7 @@ def draw(caller: Caller, begun: backup_frames.BackupBegun) -> bytes:
 def restored(desk: Desk, archive: bytes, name: str = "restored", now: float = LATER) -> Desk:
     path = desk.path.parent / name
     restore(io.BytesIO(archive), path, now=now, log_bytes=LOG_BYTES)
-    again = Desk(path, desk.manager_id)
+    again = Desk(path)
     again.now = now
     return again
 

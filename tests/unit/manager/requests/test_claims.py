@@ -14,6 +14,7 @@ from dray.errors import (
 from dray.manager.events import SessionClosed
 from dray.model.limits import IDLE_TRANSACTION_S
 from dray.model.message import Message
+from dray.testing.keyed_manager import id_named
 from dray.wire import frames
 
 BOTH = pytest.mark.parametrize("transactional", [True, False])
@@ -91,7 +92,7 @@ def test_a_claim_of_another_manager_is_not_given_up(desk, caller):
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"a"))
     number, _ = claim(caller, queue)
-    head = frames.Outcome(f"{'f' * 32}\\{number}", claim=True)
+    head = frames.Outcome(f"{id_named('f')}\\{number}", claim=True)
     assert caller.call(head).status == "unknown"
     assert caller.commit(number, 0) == frames.Done(1)
 

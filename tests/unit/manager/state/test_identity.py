@@ -16,7 +16,7 @@ from tests.unit.manager.conftest import Desk
 
 
 def lives(desk: Desk) -> list[int]:
-    return [each.number for each in desk.manager.hello().lives]
+    return [each.number for each in look_into(desk.manager).state.identity.lives]
 
 
 def described(desk: Desk, name: str = "orders"):
@@ -53,11 +53,11 @@ def test_a_life_knows_how_many_facts_the_store_held_also_after_a_checkpoint(desk
     desk.session().create("orders")
     checkpoint(desk)
     desk.crash()
-    before = desk.manager.hello().lives[-1].age
+    before = look_into(desk.manager).state.identity.lives[-1].age
     caller = desk.session()
     caller.send(caller.open("orders"), Message())
     desk.crash()
-    assert desk.manager.hello().lives[-1].age > before
+    assert look_into(desk.manager).state.identity.lives[-1].age > before
 
 
 def test_a_queue_that_is_made_again_has_another_birth_number_and_higher_positions(

@@ -1,0 +1,110 @@
+"""Proof of possession: a manager shows that it holds the key of its id (`delivery/keys.py`).
+
+    who          shows it by                       until then
+    answerer     Welcome                           the caller sends it no frame of a stream
+    caller       each OpenStream and EndStream     nothing of a stream counts on its connection
+
+The caller proves each stream and not its connection alone. A process that makes a manager call it,
+and passes Hello and Welcome on to a third manager, gets proofs only of the streams that lead to
+itself: it cannot speak of the caller's other streams.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dray.delivery.keys import id_of
+from dray.errors import ProtocolError
+from dray.manager.events import CloseSession
+from dray.manager.notices import NoticeKind
+from dray.wire.frames import EndStream, Hello, OpenStream, Welcome
+
+if TYPE_CHECKING:
+    from dray.delivery.keys import ConnectionKey
+    from dray.manager.context import Context
+    from dray.manager.session import Session
+    from dray.wire.frames import ConfirmationsAcked, RepairAnswer
+
+_WELCOME = b"welcome"
+
+
+def hello(context: Context, once: bytes) -> Hello:
+    """The first frame to another manager; `once` is the number of the connection."""
+    state = context.state
+    identity = state.identity
+    lives = list(identity.lives)
+    return Hello("manager", state.manager_id, state.name, lives, identity.key.public, once)
+
+
+def welcome(context: Context, session: Session, head: Hello, answer: Welcome) -> Welcome:
+    """Show a manager that calls our key; raises `ProtocolError` if its own does not fit its id."""
+    if not head.manager_id or id_of(head.public) != head.manager_id:
+        raise ProtocolError("the id of a queue manager is the fingerprint of its public key")
+    own, once = context.state.identity.key, context.connection_number()
+    session.key = own.answering(once, head.public, head.once)
+    if session.key is None:
+        raise ProtocolError("the public key of the queue manager that calls is no key")
+    proof = session.key.proof(_WELCOME)
+    return msgspec.structs.replace(answer, public=own.public, once=once, proof=proof)
+
+
+def key_of_answerer(context: Context, once: bytes, answer: Welcome) -> ConnectionKey | None:
+    """The secret of the connection with a manager that answers; None if it shows no key."""
+    if id_of(answer.public) != answer.manager_id:
+        return None
+    key = context.state.identity.key.calling(once, answer.public, answer.once)
+    return key if key is not None and key.proves(answer.proof, _WELCOME) else None
+
+
+def with_proof(key: ConnectionKey, head: OpenStream | EndStream) -> OpenStream | EndStream:
+    """A frame that begins or ends a stream, with its proof."""
+    return msgspec.structs.replace(head, proof=key.proof(_said(head)))
+
+
+def check(context: Context, session: Session, head: OpenStream | EndStream) -> None:
+    """Take a frame that begins or ends a stream only from the manager whose stream it is.
+
+    With the first one the connection is certain to be that manager's, and those that earlier lives
+    of the same store left behind are closed. Raises `ProtocolError`.
+    """
+    if session.key is None or not session.key.proves(head.proof, _said(head)):
+        sentence = (
+            f"{session.caller.place} said that it is this queue manager and did not show its key:"
+            " nothing of it was taken; another process uses the id"
+        )
+        context.notices.add(NoticeKind.KEY_NOT_SHOWN, session.peer_id, sentence)
+        raise ProtocolError("the caller does not show the key of the queue manager that it names")
+    if not session.proven:
+        _close_earlier(context, session)
+    session.proven.add(head.stream)
+
+
+def may_speak_of(
+    context: Context, session: Session, head: ConfirmationsAcked | RepairAnswer
+) -> bool:
+    """Whether a caller has shown that a stream is its own; if not, its word does not count."""
+    if head.stream in session.proven:
+        return True
+    sentence = (
+        f"{session.caller.place} says that it is this queue manager and spoke of a stream that it"
+        f" had not opened: {type(head).__name__} was not taken"
+    )
+    context.notices.add(NoticeKind.KEY_NOT_SHOWN, session.peer_id, sentence)
+    return False
+
+
+def _close_earlier(context: Context, session: Session) -> None:
+    earlier = {each.number for each in session.lives[:-1]}
+    for other in context.sessions.values():
+        if other is session or other.role != "manager" or other.peer_id != session.peer_id:
+            continue
+        if other.life in earlier or not other.life:
+            other.streams.clear()
+            context.effects.append(CloseSession(other.number))
+
+
+def _said(head: OpenStream | EndStream) -> bytes:
+    """The bytes that the proof of a frame covers: all of the frame but the proof."""
+    return bytes([head.code]) + msgspec.msgpack.encode(msgspec.structs.replace(head, proof=b""))

@@ -1,0 +1,225 @@
+"""Who may speak of a stream: forged sources, forged destinations, and managers in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dray.delivery.keys import id_of
+from dray.manager.events import (
+    Answer,
+    CloseSession,
+    HangUp,
+    LinkFrame,
+    LinkSend,
+    LinkUp,
+    Peer,
+    Request,
+    SessionOpened,
+)
+from dray.manager.notices import NoticeKind
+from dray.model.callers import OWNER
+from dray.model.ids import Life
+from dray.model.message import Message
+from dray.testing.inspection import look_into
+from dray.testing.keyed_manager import ONCE, KeyedManager, id_named
+from dray.wire import frames
+from dray.wire.stream import Frame
+from tests.unit.manager.conftest import Desk, Source
+from tests.unit.manager.peers.test_links import (
+    ADDRESS,
+    PEER,
+    Pair,
+    bodies_at_destination,
+    pair,  # noqa: F401 - a fixture
+)
+
+FORGED = 900
+"""The session of the forger."""
+FAR = Peer("far", 7340)
+
+
+class Forger:
+    """Says that it is a manager whose public key it knows, and that is all it knows."""
+
+    def __init__(self, desk: Desk, hello: frames.Hello) -> None:
+        self.desk = desk
+        desk.turn(SessionOpened(FORGED, OWNER))
+        self.said: list[frames.Head] = []
+        self.ended = False
+        self.say(hello)
+
+    def say(self, head: frames.Head) -> None:
+        for each in self.desk.turn(Request(FORGED, Frame(head, 0, memoryview(b"")))):
+            if isinstance(each, Answer) and each.session == FORGED:
+                self.said.append(each.head)
+            self.ended = self.ended or (isinstance(each, CloseSession) and each.session == FORGED)
+
+
+def send(pair: Pair, *bodies: bytes) -> None:  # noqa: F811
+    caller = pair.source.session()
+    for body in bodies:
+        caller.send(caller.open(ADDRESS), Message(body=body))
+
+
+def notices(desk: Desk) -> list[tuple[str, str]]:
+    return [(each.kind, each.subject) for each in desk.manager.notices()]
+
+
+def forge(pair: Pair, hello: frames.Hello) -> Forger:  # noqa: F811
+    """As the attack went: learn the sequence from DeliveryInfo, pass over what is to come."""
+    info = pair.source.session().call(frames.DescribeQueue(ADDRESS)).info.delivery
+    (queue,) = look_into(pair.source.manager).state.queues.outgoing()
+    forger = Forger(pair.destination, hello)
+    sequence_id = info.sequence_id or int(pair.source.now + 1000) << 32
+    for head in (
+        frames.OpenStream(queue.number, "orders"),
+        frames.Passed(queue.number, sequence_id, 0, 1 << 20),
+        frames.EndStream(queue.number),
+        frames.ConfirmationsAcked(queue.number, 0),
+    ):
+        if not forger.ended:
+            forger.say(head)
+    return forger
+
+
+def test_a_forged_source_loses_no_message(pair: Pair):  # noqa: F811
+    send(pair, b"before")
+    pair.deliver()
+    hello = pair.source.manager.hello(PEER)
+    pair.source.crash()
+    pair.destination.manager.notices()
+    forger = forge(pair, hello)
+    assert forger.ended
+    assert isinstance(forger.said[-1], frames.Failed)
+    assert notices(pair.destination) == [(NoticeKind.KEY_NOT_SHOWN, pair.source.manager_id)]
+    send(pair, *(b"%d" % n for n in range(5)))
+    pair.source.advance(60.0)
+    pair.deliver()
+    assert bodies_at_destination(pair) == [b"before", *(b"%d" % n for n in range(5))]
+
+
+def test_a_forged_source_that_replays_all_that_a_source_said_is_refused(pair: Pair):  # noqa: F811
+    send(pair, b"once")
+    pair.deliver()
+    said = [each for each in pair.said if isinstance(each, frames.Hello | frames.OpenStream)]
+    forger = Forger(pair.destination, said[0])
+    forger.say(said[1])
+    assert forger.ended
+    assert bodies_at_destination(pair) == [b"once"]
+
+
+def test_a_forged_hello_of_a_later_life_ends_no_connection(pair: Pair):  # noqa: F811
+    send(pair, b"one")
+    pair.deliver()
+    hello = pair.source.manager.hello(PEER)
+    later = [*hello.lives, Life(hello.lives[-1].number + (1 << 32), 1 << 20)]
+    forger = forge(pair, frames.Hello("manager", *hello_fields(hello, later)))
+    assert forger.ended
+    assert pair.line is not None
+    send(pair, b"two")
+    pair.deliver()
+    assert bodies_at_destination(pair) == [b"one", b"two"]
+
+
+def hello_fields(hello: frames.Hello, lives: list[Life]) -> tuple[object, ...]:
+    return hello.manager_id, hello.name, lives, hello.public, hello.once
+
+
+@pytest.mark.parametrize("letter", ["", "c"])
+def test_an_id_that_does_not_come_of_the_key_is_refused(desk: Desk, letter: str):
+    keyed = KeyedManager("b")
+    forger = Forger(desk, keyed.hello(manager_id=id_named(letter) if letter else ""))
+    assert forger.ended
+
+
+@pytest.mark.parametrize("wrong", [{"once": b""}, {"public": b"", "manager_id": ""}])
+def test_a_hello_without_a_key_or_a_number_is_refused(desk: Desk, wrong: dict[str, object]):
+    assert Forger(desk, KeyedManager("b").hello(**wrong)).ended
+
+
+def test_a_hello_with_a_key_of_which_everybody_knows_the_secret_is_refused(desk: Desk):
+    zero = bytes(32)
+    assert Forger(desk, frames.Hello("manager", id_of(zero), "", [], zero, ONCE)).ended
+
+
+def test_word_of_a_stream_that_a_caller_has_not_opened_does_not_count(tmp_path: Path):
+    """A manager in between gets proofs only of the streams that lead to itself."""
+    desk = Desk(tmp_path / "b", "b")
+    desk.session().create("orders")
+    source = desk.source(500, "a")
+    source.say(frames.OpenStream(7, "orders"))
+    desk.manager.notices()
+    for head in (frames.ConfirmationsAcked(8, 0), frames.RepairAnswer(8, 1, ["header"])):
+        assert source.say(head) == []
+    assert notices(desk) == [(NoticeKind.KEY_NOT_SHOWN, id_named("a"))] * 2
+
+
+def test_a_proof_of_one_stream_opens_no_other_and_leads_to_no_other_queue(tmp_path: Path):
+    desk = Desk(tmp_path / "b", "b")
+    for name in ("orders", "payroll"):
+        desk.session().create(name)
+    for number, other in enumerate(
+        (frames.OpenStream(8, "orders"), frames.OpenStream(7, "payroll")), FORGED + 1
+    ):
+        source: Source = desk.source(number, "a")
+        proof = source.keyed.proven(frames.OpenStream(7, "orders")).proof
+        forged = frames.OpenStream(other.stream, other.queue, proof=proof)
+        frame = Frame(forged, 0, memoryview(b""))
+        assert CloseSession(number) in desk.turn(Request(number, frame))
+
+
+def test_a_forged_destination_is_sent_nothing_and_its_word_does_not_count(
+    pair: Pair,  # noqa: F811
+):
+    send(pair, b"before")
+    pair.deliver()
+    pair.cut()
+    send(pair, *(b"%d" % n for n in range(5)))
+    welcome = next(each for each in pair.said if isinstance(each, frames.Welcome))
+    (queue,) = look_into(pair.source.manager).state.queues.outgoing()
+    pair.source.effects = []
+    pair.source.advance(60.0)
+    hello = pair.source.manager.hello(PEER)
+    pair.source.turn(LinkUp(PEER))
+    assert hello.once
+    for head in (
+        welcome,
+        frames.StreamState(queue.number, queue.stream.sequence_id, 1 << 20, question=9),
+    ):
+        pair.source.turn(LinkFrame(PEER, Frame(head, 0, memoryview(b""))))
+    assert not any(isinstance(each, LinkSend) for each in pair.source.effects)
+    assert HangUp(PEER) in pair.source.effects
+    assert (NoticeKind.KEY_NOT_SHOWN, "dray://127.0.0.1:7340") in notices(pair.source)
+    caller = pair.source.session()
+    assert caller.call(frames.DescribeQueue(ADDRESS)).info.state == "need-validation"
+    (known,) = caller.call(frames.ListPeers()).peers
+    assert (known.manager_id, known.state, known.found) == (
+        pair.destination.manager_id, "need-validation", "",
+    )  # fmt: skip
+    pair.source.effects = []
+    pair.source.advance(60.0)
+    pair.deliver()
+    assert bodies_at_destination(pair) == [b"before", *(b"%d" % n for n in range(5))]
+    (known,) = pair.source.session().call(frames.ListPeers()).peers
+    assert known.state == "known"
+
+
+def test_the_first_to_answer_at_an_address_is_not_remembered_without_its_key(desk: Desk):
+    caller = desk.session()
+    caller.send(caller.open("dray://far:7340/orders"), Message(body=b"x"))
+    desk.manager.hello(FAR)
+    desk.turn(LinkUp(FAR))
+    claimed = frames.Welcome(id_named("c"), "c", "", 1, public=b"", once=ONCE, proof=bytes(32))
+    desk.turn(LinkFrame(FAR, Frame(claimed, 0, memoryview(b""))))
+    assert desk.session().call(frames.ListPeers()).peers == []
+
+
+def test_the_key_of_a_manager_stays_after_a_restart_and_in_a_checkpoint(desk: Desk):
+    before = desk.manager.hello(PEER)
+    desk.store.checkpoint(desk.manager.snapshot())
+    desk.crash()
+    after = desk.manager.hello(PEER)
+    assert after.public == before.public
+    assert after.once != before.once
