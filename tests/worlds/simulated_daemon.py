@@ -100,6 +100,10 @@ class Surroundings(Protocol):
         """Make a connection."""
         ...
 
+    def impostor(self, caller: SimDaemon, peer: Peer) -> Link | None:
+        """A connection to one that answers in the place of a manager that is down."""
+        ...
+
     def routes_of(self, name: str) -> dict[Peer, Peer]:
         """Over which managers one sends what is for others."""
         ...
@@ -247,12 +251,16 @@ class SimDaemon:
 
     def _dial(self, peer: Peer) -> None:
         listener = self.world.daemons[peer.host]
-        if not listener.up:
-            self.deliver(LinkDown(peer, "connection refused"))
-            return
-        link = self.world.connect(self, listener, self.world.link_faults)
+        if listener.up:
+            link = self.world.connect(self, listener, self.world.link_faults)
+            listener.accept(link)
+        else:
+            answered = self.world.impostor(self, peer)
+            if answered is None:
+                self.deliver(LinkDown(peer, "connection refused"))
+                return
+            link = answered
         self._peers[peer] = link
-        listener.accept(link)
         link.send(self, self.manager.hello(peer), 1)
         self.deliver(LinkUp(peer))
 

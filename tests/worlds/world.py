@@ -149,6 +149,10 @@ class World:
         """Over which managers one sends what is for others."""
         return {}
 
+    def impostor(self, caller: SimDaemon, peer: Peer) -> Link | None:  # noqa: ARG002 - see ForgedWorld
+        """Have somebody answer at the address of a manager that is down."""
+        return None
+
     def connect(self, dialler: Endpoint, listener: Endpoint, faults: Faults) -> Link:
         """Make a connection."""
         ends, expendable = (dialler, listener), self.expendable
