@@ -144,7 +144,7 @@ def test_access_rules_are_those_of_the_file(tmp_path):
         'data = "d"\nopen = false\n[[access]]\nwho = ["user:ada"]\nhosts = ["b"]\n'
         'may = ["forward"]\n'
     )
-    access = read_options(file).manager_config("a" * 32, 7).access
+    access = read_options(file).manager_config(b"a" * 32, 7).access
     assert not access.is_open
     assert [str(each) for each in access.rules] == [
         'who = ["user:ada"], hosts = ["b"], may = ["forward"]'
