@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "access": "Explain what a caller may do.",
     "queue": "Create, list, show, delete and purge queues.",
     "send": "Send files or standard input to a queue, in one transaction.",
+    "watch": "Send each file that appears in a folder, once, until told to stop.",
     "upload": "List and drop large messages that were sent in part.",
     "receive": "Take messages from a queue, each only once it is safe.",
     "transaction": "Tell what became of a send or commit in doubt; settle prepared transactions.",

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from dray.cli.doubt import PATIENCE_S, was_committed
+from dray.cli.folders import folder_options, refuse_folder_options, send_folder
 from dray.cli.output import print_json
 from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.settings import Settings, takes_url_and_json
@@ -134,10 +135,12 @@ Send = Callable[[Batch, "Transaction | None"], list[SentMessage]]
         " FILE)."
     ),
 )
+@folder_options(one_transaction=True)
 @takes_url_and_json
 @click.pass_obj
 def command(
     settings: Settings,
+    /,
     queue: str,
     files: tuple[str, ...],
     *,
@@ -152,11 +155,19 @@ def command(
     digest: str | None,
     compression: str | None,
     resume: str | None,
+    **folder: Any,  # noqa: ANN401 - the options of `folder_options`
 ) -> None:
     """Send FILES to QUEUE, each as one message, all in one transaction.
 
-    QUEUE is a queue of this queue manager, or dray://HOST:PORT/NAME for one elsewhere.
+    QUEUE is a queue of this queue manager, or dray://HOST:PORT/NAME for one elsewhere. If the only
+    FILE is a directory, all files below it are sent (--large), each in a transaction of its own.
     """
+    if len(files) == 1 and not from_stdin and Path(files[0]).is_dir():
+        if not large:
+            raise click.UsageError("The files of a directory are sent as large messages: --large.")
+        send_folder(settings, queue, Path(files[0]), folder)
+        return
+    refuse_folder_options(click.get_current_context())
     sources = [*files, *([STANDARD_INPUT] if from_stdin else [])]
     if not sources:
         raise click.UsageError("Nothing to send: name files, or give --stdin.")

@@ -100,14 +100,14 @@ class LargeMessageQueue:
         compressed if that makes them smaller; receivers do not notice. Raises `ValueError`.
         """
         self.fragment_size = check_fragment_size(fragment_size)
-        self._handle = queue.handle
+        self.handle = queue.handle
         self._status_queue = str(parse_queue_address(status_queue))
         self._parameters = parameters
         self._digest_kind = _checked_digest(digest)
         self._compression = check_compression(compression)
 
     def __repr__(self) -> str:
-        return f"<LargeMessageQueue {self._handle.name}>"
+        return f"<LargeMessageQueue {self.handle.name}>"
 
     @spells_out_properties
     async def send(
@@ -140,10 +140,10 @@ class LargeMessageQueue:
         """
         kind = _checked_digest(digest) or self._digest_kind or ""
         cut = Fragmentation(self._parameters, self.fragment_size, kind, self._compression)
-        message = addressed(Message(**properties), self._handle.name)
+        message = addressed(Message(**properties), self.handle.name)
         # What the control record says of it, nobody would look at before its receiver.
         check_sendable(message)
-        runtime = self._handle.link.runtime
+        runtime = self.handle.link.runtime
         source = await runtime.offload(
             partial(source_of, body, formatter, awaited=runtime.cancellable)
         )
@@ -159,7 +159,7 @@ class LargeMessageQueue:
             if transaction is not None:
                 given = transaction_of(transaction)
                 return await self._send_in(given, asked)
-            async with await Transaction.begin(self._handle.link) as own:
+            async with await Transaction.begin(self.handle.link) as own:
                 sequence_id = await self._send_in(own, asked)
             reached("send-committed")
             return sequence_id
@@ -209,7 +209,7 @@ class LargeMessageQueue:
         return Opening(lambda: self._peek(timeout))
 
     async def _peek(self, timeout: float | None) -> LargeMessage:
-        connection = await self._handle.link.connection()
+        connection = await self.handle.link.connection()
         try:
             return await self._find(connection, LargeReceive(0, 0, timeout, peek=True))
         except Unreadable as unreadable:
@@ -217,33 +217,33 @@ class LargeMessageQueue:
 
     async def unfinished(self) -> list[UnfinishedUpload]:
         """Unfinished uploads: sends with `resume` that are not committed, the oldest first."""
-        connection = await self._handle.link.connection()
+        connection = await self.handle.link.connection()
         queue = await self._checked(connection)
         listed = await connection.ask(ListUploads(queue), UploadList)
         return [unfinished_from(each) for each in listed.uploads]
 
     async def drop_unfinished(self, sequence_id: str) -> None:
         """Drop an unfinished upload and free its room; raises `MessageNotFound`."""
-        connection = await self._handle.link.connection()
+        connection = await self.handle.link.connection()
         await connection.ask(UploadDrop(sequence_id), Done)
 
     async def _send_resumed(self, resume: str | Path, asked: LargeSend) -> MessageId:
-        connection = await self._handle.link.connection()
+        connection = await self.handle.link.connection()
         queue = await self._checked_to_send(connection)
-        upload = ResumableSend(self._handle.link, connection, queue, self._handle.name)
+        upload = ResumableSend(self.handle.link, connection, queue, self.handle.name)
         return await upload.send(resume, await self._with_digest(connection, asked))
 
     async def _send_in(self, transaction: Transaction, asked: LargeSend) -> MessageId:
-        connection = connection_in(transaction, self._handle)
+        connection = connection_in(transaction, self.handle)
         queue = await self._checked_to_send(connection)
         sending = await self._with_digest(connection, asked)
-        return await send_whole(self._handle.link.runtime, transaction, queue, sending)
+        return await send_whole(self.handle.link.runtime, transaction, queue, sending)
 
     async def _with_digest(self, connection: Connection, asked: LargeSend) -> LargeSend:
         """Take the queue's kind of digest, if the caller has named none."""
         if asked.cut.digest_kind:
             return asked
-        kind = await self._handle.digest_kind(connection)
+        kind = await self.handle.digest_kind(connection)
         return asked._replace(cut=asked.cut._replace(digest_kind=kind))
 
     async def _receive(
@@ -255,14 +255,14 @@ class LargeMessageQueue:
         repair: bool,
     ) -> LargeMessage:
         check_timeout(timeout)
-        own = await Transaction.begin(self._handle.link) if transaction is None else None
+        own = await Transaction.begin(self.handle.link) if transaction is None else None
         used = own if transaction is None else transaction_of(transaction)
         assert used is not None
         until = None if timeout is None else time.monotonic() + timeout
         try:
             while True:
-                await self._checked(connection_in(used, self._handle))
-                status_queue = await self._status_queue_on(connection_in(used, self._handle))
+                await self._checked(connection_in(used, self.handle))
+                status_queue = await self._status_queue_on(connection_in(used, self.handle))
                 connection, number = await used.join()
                 head = LargeReceive(
                     0, number, timeout, select, status_queue=status_queue, repair=repair
@@ -298,11 +298,11 @@ class LargeMessageQueue:
 
         Returns whether they were there to reject: another receiver may have been told of it too.
         """
-        async with await Transaction.begin(self._handle.link) as own:
+        async with await Transaction.begin(self.handle.link) as own:
             connection, number = await own.join()
             status_queue = await self._status_queue_on(connection)
             try:
-                await self._handle.call(
+                await self.handle.call(
                     lambda queue: LargeReceive(
                         queue,
                         number,
@@ -322,7 +322,7 @@ class LargeMessageQueue:
         """Ask for a large message; `head` without the number of the queue."""
         wait_s = wait_for(head.timeout)
         await self._checked(connection)
-        used, frame = await self._handle.call(
+        used, frame = await self.handle.call(
             lambda queue: msgspec.structs.replace(head, queue=queue),
             LargeFound,
             wait_s=wait_s,
@@ -333,23 +333,22 @@ class LargeMessageQueue:
         sequence_id = join_id(ManagerId(found.source), found.sequence)
         if found.missing:
             raise LargeMessageHole(
-                f"large message {sequence_id} in {self._handle.name!r} lacks parts:"
-                f" {found.missing}",
+                f"large message {sequence_id} in {self.handle.name!r} lacks parts: {found.missing}",
                 sequence_id=sequence_id,
                 missing=found.missing,
             )
         queue = await self._checked(used)
-        origin = Origin(self._handle.link.runtime, used, queue, self._handle.name, sequence_id)
+        origin = Origin(self.handle.link.runtime, used, queue, self.handle.name, sequence_id)
         return open_found(origin, found, frame.body)
 
     async def _checked(self, connection: Connection) -> int:
         """Give the queue's number; raises `NotTransactional`."""
-        opened = await self._handle.opened(connection)
+        opened = await self.handle.opened(connection)
         if not opened.transactional:
             raise NotTransactional(
-                f"queue {self._handle.name!r} is not transactional; large messages need a"
+                f"queue {self.handle.name!r} is not transactional; large messages need a"
                 " transactional queue",
-                queue=self._handle.name,
+                queue=self.handle.name,
             )
         return opened.number
 
@@ -360,7 +359,7 @@ class LargeMessageQueue:
         receivers of another manager's queue have theirs there.
         """
         number = await self._checked(connection)
-        if not parse_queue_address(self._handle.name).remote:
+        if not parse_queue_address(self.handle.name).remote:
             connection.leave_once(OpenQueue(self._status_queue, for_status=True))
         return number
 

@@ -11,6 +11,7 @@ import inspect
 import os
 import stat
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar, cast
 
@@ -79,6 +80,8 @@ def source_of(
     """
     if isinstance(body, (bytes, bytearray)):
         return BytesSource(body)
+    if isinstance(body, FileSource):
+        return body
     if isinstance(body, Path):
         return FileSource(body)
     if inspect.iscoroutinefunction(getattr(body, "read", None)):
@@ -292,11 +295,12 @@ class FileSource:
 
     waits = True
 
-    def __init__(self, path: Path) -> None:
-        """Open the file; raises `SourceUnreadable`."""
+    def __init__(self, path: Path, *, follow_links: bool = True) -> None:
+        """Open the file; raises `SourceUnreadable`, also for a symbolic link not to be followed."""
         self.path = path
+        flags = os.O_RDONLY | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW)
         try:
-            self._file = path.open("rb", buffering=0)
+            self._file = FileIO(os.open(path, flags))
         except OSError as error:
             raise unreadable(str(path), error) from error
         self.before = os.fstat(self._file.fileno())

@@ -1,0 +1,106 @@
+"""`dray watch`: send each file that appears in a folder, once, until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from dray.cli.folders import Shown, folder_options
+from dray.cli.settings import Settings, takes_url_and_json
+from dray.errors import ConnectionLost
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dray.client.blocking.manager import Manager
+
+_log = logging.getLogger(__name__)
+_CONNECT_AGAIN_S = 1.0
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("queue")
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Directory of the ledger that remembers which files were sent.",
+)
+@click.option(
+    "--settle",
+    type=click.FloatRange(0),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Send a file that was there before, or with --poll any file, once it has not changed for"
+    " this long.",
+)
+@click.option(
+    "--poll",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Look at the folder this often, where the kernel does not tell of changes (NFS).",
+)
+@click.option(
+    "--ready-suffix",
+    default="",
+    metavar="SUFFIX",
+    help="Send a file once its name with SUFFIX exists, too; that one is not sent.",
+)
+@folder_options(one_transaction=False)
+@takes_url_and_json
+@click.pass_obj
+def command(
+    settings: Settings,
+    /,
+    directory: Path,
+    queue: str,
+    **options: Any,  # noqa: ANN401 - the options of `dray.folders.watch`
+) -> None:
+    """Send each file below DIRECTORY to QUEUE as a large message, and each that appears there.
+
+    A file is sent when its writer closes it or renames it into place, and again when it changes.
+    The same command with the same --state goes on where the last one ended, however that one ended;
+    nothing is sent twice. It waits while the queue manager is away or full. SIGTERM ends it.
+    """
+    import dray.folders
+
+    logging.basicConfig(format="dray: %(message)s", level=logging.WARNING)
+    stop = threading.Event()
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    previous = signal.signal(signal.SIGTERM, end)
+    shown = Shown(as_json=settings.as_json)
+    try:
+        manager = _connected(settings, stop)
+        if manager is None:
+            return
+        with manager:
+            dray.folders.watch(directory, manager.queue(queue), stop=stop, tell=shown, **options)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _connected(settings: Settings, stop: threading.Event) -> Manager | None:
+    """Connect as soon as the queue manager answers; None if told to stop before."""
+    told = False
+    while not stop.is_set():
+        try:
+            return settings.connect()
+        except ConnectionLost as error:
+            if not error.retryable:
+                raise
+            if not told:
+                _log.warning("waiting for the queue manager: %s", error)
+                told = True
+            stop.wait(_CONNECT_AGAIN_S)
+    return None

@@ -1,0 +1,165 @@
+"""What the commands that send folders share: their options, and a line for each file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from dray.cli.output import print_json, printable
+from dray.cli.settings import Settings
+from dray.model.sizes import human_size
+
+if TYPE_CHECKING:
+    from dray.folders import FoundFile, LeftOut, SentFile
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+_NAMES = (
+    "include", "exclude", "hidden", "follow_links", "changed", "after", "batch", "in_doubt",
+    "one_transaction", "state", "dry_run",
+)  # fmt: skip
+
+
+def folder_options(
+    *, one_transaction: bool
+) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
+    """Give the options for which files of a folder are sent, and how."""
+    options = [
+        click.option(
+            "--include",
+            multiple=True,
+            metavar="GLOB",
+            help="Send only files that match (rclone's patterns: '*.jpg', '/raw/**').",
+        ),
+        click.option("--exclude", multiple=True, metavar="GLOB", help="Leave out what matches."),
+        click.option("--hidden", is_flag=True, help="Send names that begin with a dot, too."),
+        click.option(
+            "--follow-links",
+            is_flag=True,
+            help="Follow symbolic links that stay within the directory.",
+        ),
+        click.option(
+            "--changed",
+            type=click.Choice(["send", "skip"]),
+            default="send",
+            show_default=True,
+            help="Send a file that has changed since it was sent, or skip it.",
+        ),
+        click.option(
+            "--after",
+            default="keep",
+            show_default=True,
+            metavar="keep|delete|move:DIR",
+            help="Keep, delete or move a file once its commit is certain.",
+        ),
+        click.option(
+            "--batch",
+            type=click.IntRange(1),
+            default=1,
+            show_default=True,
+            help="Files in one transaction.",
+        ),
+        click.option(
+            "--in-doubt",
+            type=click.Choice(["sent", "send"]),
+            help=(
+                "Count files as sent, or send them again, if the queue manager no longer knows"
+                " whether their transaction committed."
+            ),
+        ),
+    ]
+    if one_transaction:
+        options += [
+            click.option(
+                "--one-transaction", is_flag=True, help="Send all files in one transaction."
+            ),
+            click.option(
+                "--state",
+                type=click.Path(file_okay=False, path_type=Path),
+                help="Directory of the ledger; the same command sends only what is new or changed.",
+            ),
+            click.option("--dry-run", is_flag=True, help="Say which files would be sent."),
+        ]
+
+    def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def refuse_folder_options(context: click.Context) -> None:
+    """Raise a usage error if an option for folders was given without a folder."""
+    for name in _NAMES:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for a directory.")
+
+
+class Shown:
+    """Prints a line for each file that was sent or left out."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        """Print JSON, one object in each line, or text."""
+        self._as_json = as_json
+
+    def __call__(self, told: SentFile | LeftOut) -> None:
+        """Print one file."""
+        from dray.folders import LeftOut
+
+        if isinstance(told, LeftOut):
+            self.left_out(told)
+        else:
+            self.sent(told.file, told.id)
+
+    def sent(self, file: FoundFile, id: str | None) -> None:
+        """Print a file that was sent; `id` is None if it only would be."""
+        path = printable_path(file.path)
+        if self._as_json:
+            print_json({"path": path, "size": file.size, "id": id})
+        else:
+            done = "sent" if id else "would send"
+            click.echo(f"{done} {path} ({human_size(file.size)})")
+
+    def left_out(self, told: LeftOut) -> None:
+        """Print a name that was not sent, and why."""
+        path = printable_path(told.path)
+        if self._as_json:
+            print_json({"path": path, "left_out": told.reason})
+        else:
+            click.echo(f"dray: {path} is left out: {told.reason}", err=True)
+
+
+def send_folder(
+    settings: Settings, queue: str, directory: Path, options: Mapping[str, Any]
+) -> None:
+    """Send the files below a directory, or with `dry_run` say which."""
+    import dray.folders
+
+    rest = dict(options)
+    dry_run, one_transaction = rest.pop("dry_run"), rest.pop("one_transaction")
+    batch = None if one_transaction else rest.pop("batch")
+    rest.pop("batch", None)
+    shown = Shown(as_json=settings.as_json)
+    if dry_run:
+        names = ("include", "exclude", "hidden", "follow_links", "state")
+        for found in dray.folders.files_of(directory, **{name: rest[name] for name in names}):
+            if isinstance(found, dray.folders.LeftOut):
+                shown.left_out(found)
+            else:
+                shown.sent(found, None)
+        return
+    with settings.connect() as manager:
+        sent = dray.folders.send(directory, manager.queue(queue), batch=batch, tell=shown, **rest)
+    if not settings.as_json:
+        noun = "file" if sent.files == 1 else "files"
+        click.echo(f"sent {sent.files} {noun}, {human_size(sent.bytes)}, to {queue}")
+
+
+def printable_path(path: str) -> str:
+    """A path on one line; bytes that are no UTF-8 are shown as escapes."""
+    return printable(path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))

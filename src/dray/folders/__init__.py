@@ -1,0 +1,244 @@
+"""Folders through queues: each version of a file is sent once, as a large message.
+
+`send` sends the files that a folder has now; `watch` goes on and sends every file that appears, for
+months. Both keep a ledger of what they have sent, so the same call again sends only what is new or
+changed, whatever ended the last one. `docs/explanation/folders.md` tells how.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal, NamedTuple
+
+from dray.client.awaited.large import LargeMessageQueue as AwaitedLargeMessageQueue
+from dray.client.awaited.manager import Manager
+from dray.client.blocking.large import LargeMessageQueue
+from dray.client.blocking.queue import Queue
+from dray.client.connections.threads import run
+from dray.errors import InvalidArgument, InvalidConfiguration
+from dray.folders.clearing import Clearing
+from dray.folders.ledger import Ledger
+from dray.folders.patterns import Patterns
+from dray.folders.sending import Destination, FolderSender, InDoubtFiles, SentFile, Tell
+from dray.folders.tree import FoundFile, LeftOut, Selection, Tree
+from dray.folders.watching import FolderWatch, Pace
+
+__all__ = ["FoundFile", "LeftOut", "Sent", "SentFile", "files_of", "send", "watch"]
+
+Changed = Literal["send", "skip"]
+_WALKED_AT_ONCE = 1_000
+
+
+class Sent(NamedTuple):
+    """What a call of `send` or `watch` has sent."""
+
+    files: int
+    bytes: int
+
+
+def files_of(
+    directory: str | os.PathLike[str],
+    *,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    hidden: bool = False,
+    follow_links: bool = False,
+    state: str | os.PathLike[str] | None = None,
+) -> list[FoundFile | LeftOut]:
+    """Return the files that `send` would look at, and the names that it would leave out."""
+    selection = _selection(include, exclude, hidden=hidden, follow_links=follow_links, state=state)
+    return list(Tree(_folder(directory), selection).walk())
+
+
+def send(
+    directory: str | os.PathLike[str],
+    queue: Queue | LargeMessageQueue,
+    *,
+    state: str | os.PathLike[str] | None = None,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    hidden: bool = False,
+    follow_links: bool = False,
+    changed: Changed = "send",
+    after: str = "keep",
+    batch: int | None = 1,
+    in_doubt: InDoubtFiles | None = None,
+    tell: Tell | None = None,
+) -> Sent:
+    """Send every file below `directory`, each as a large message that carries its `file`.
+
+    `state` is a directory for the ledger of what was sent; without it nothing is remembered.
+    `include` and `exclude` are patterns with rclone's meaning. `batch` is the number of files in
+    one transaction, None for all of them. `after` is what becomes of a file once it is sent:
+    "keep", "delete" or "move:DIR". `tell` is called with a `SentFile` or a `LeftOut`. Raises
+    `InvalidConfiguration`, `StoreLocked` if another process uses the ledger, `InDoubt` if the queue
+    manager has forgotten the outcome of an earlier run, and errors of the queue manager.
+    """
+    root = _folder(directory)
+    selection = _selection(
+        include, exclude, hidden=hidden, follow_links=follow_links, state=state, after=after
+    )
+    told = tell or (lambda _: None)
+    tree = Tree(root, selection)
+    with TemporaryDirectory(prefix="dray-") as throwaway:
+        to = _destination(queue)
+        with _ledger(Path(state or throwaway), to) as ledger:
+            sender = FolderSender(
+                tree,
+                to,
+                ledger,
+                follow_links=follow_links,
+                files_per_transaction=batch,
+                changed=changed == "send",
+                clearing=_clearing(root, after),
+                tell=told,
+            )
+            doubt = sender.recover(in_doubt)
+            if doubt is not None:
+                raise doubt
+            _send_all(tree, sender, told, whole=batch is None)
+            return Sent(sender.count, sender.bytes)
+
+
+def watch(
+    directory: str | os.PathLike[str],
+    queue: Queue | LargeMessageQueue,
+    *,
+    state: str | os.PathLike[str],
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    hidden: bool = False,
+    follow_links: bool = False,
+    changed: Changed = "send",
+    settle: float = 2.0,
+    poll: float | None = None,
+    ready_suffix: str = "",
+    after: str = "keep",
+    batch: int = 1,
+    in_doubt: InDoubtFiles | None = None,
+    stop: threading.Event | None = None,
+    tell: Tell | None = None,
+) -> Sent:
+    """Send each version of each file below `directory` once, until `stop` is set.
+
+    A file is sent when its writer closes it or renames it into place. A file that is there at the
+    start is sent when it has not changed for `settle` seconds. With `poll` the folder is looked at
+    every so many seconds instead, and every file has to settle: use it where the kernel does not
+    tell of changes, as on network file systems. With `ready_suffix=".done"` a file is sent when
+    `NAME.done` appears. The call goes on by itself when the queue manager is away or full. The
+    other arguments are those of `send`.
+    """
+    root = _folder(directory)
+    selection = _selection(
+        include,
+        exclude,
+        hidden=hidden,
+        follow_links=follow_links,
+        state=state,
+        after=after,
+        ready_suffix=ready_suffix,
+    )
+    told = tell or (lambda _: None)
+    tree = Tree(root, selection)
+    to = _destination(queue)
+    with _ledger(Path(state), to) as ledger:
+        sender = FolderSender(
+            tree,
+            to,
+            ledger,
+            follow_links=follow_links,
+            files_per_transaction=batch,
+            changed=changed == "send",
+            clearing=_clearing(root, after, ready_suffix),
+            tell=told,
+        )
+        # The kernel does not tell of changes behind links.
+        pace = Pace(settle, poll or (settle if follow_links else None))
+        watcher = FolderWatch(
+            tree,
+            sender,
+            pace=pace,
+            ready_suffix=ready_suffix,
+            stop=stop or threading.Event(),
+            tell=told,
+        )
+        watcher.run(in_doubt=in_doubt)
+        return Sent(sender.count, sender.bytes)
+
+
+def _send_all(tree: Tree, sender: FolderSender, tell: Tell, *, whole: bool) -> None:
+    found: list[FoundFile] = []
+    for each in tree.walk():
+        if isinstance(each, LeftOut):
+            tell(each)
+        else:
+            found.append(each)
+        if len(found) == _WALKED_AT_ONCE and not whole:
+            _send_portion(sender, found, tell)
+            found = []
+    _send_portion(sender, found, tell)
+
+
+def _send_portion(sender: FolderSender, found: list[FoundFile], tell: Tell) -> None:
+    for path in sender.send(found):
+        tell(LeftOut(path, "it changed while it was sent; send the folder again"))
+
+
+def _folder(directory: str | os.PathLike[str]) -> Path:
+    root = Path(directory)
+    if not root.is_dir():
+        raise InvalidConfiguration(f"{root} is not a directory; name a directory to send from")
+    return root
+
+
+def _selection(
+    include: Iterable[str],
+    exclude: Iterable[str],
+    *,
+    hidden: bool,
+    follow_links: bool,
+    state: str | os.PathLike[str] | None,
+    after: str = "keep",
+    ready_suffix: str = "",
+) -> Selection:
+    into = _moved_to(after)
+    own = [Path(each).resolve() for each in (state, into) if each is not None]
+    return Selection(
+        Patterns(include, exclude),
+        hidden=hidden,
+        follow_links=follow_links,
+        ready_suffix=ready_suffix,
+        not_below=tuple(own),
+    )
+
+
+def _moved_to(after: str) -> Path | None:
+    kind, _, into = after.partition(":")
+    if (kind in {"keep", "delete"} and not into) or (kind == "move" and into):
+        return Path(into) if into else None
+    raise InvalidArgument(
+        f"after is 'keep', 'delete' or 'move:DIR', not {after!r}", argument="after"
+    )
+
+
+def _clearing(root: Path, after: str, ready_suffix: str = "") -> Clearing | None:
+    if after == "keep":
+        return None
+    return Clearing(root, _moved_to(after), ready_suffix=ready_suffix)
+
+
+def _destination(queue: Queue | LargeMessageQueue) -> Destination:
+    if isinstance(queue, LargeMessageQueue):
+        large = queue.awaited
+    else:
+        large = AwaitedLargeMessageQueue(queue.awaited)
+    return Destination(large, large.handle.link, large.handle.name)
+
+
+def _ledger(folder: Path, to: Destination) -> Ledger:
+    manager_id = run(Manager(to.link).info()).id
+    return Ledger(folder, manager_id=manager_id, queue=to.name)

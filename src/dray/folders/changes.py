@@ -1,0 +1,114 @@
+"""What changes in a folder, as the kernel tells it: files that are finished, folders that are new.
+
+A file is finished when a program that wrote to it closes it, or when it gets its name in the folder
+by a rename. Any other sign of a file, such as a new hard link, only makes somebody look at it. The
+kernel drops events when too many come at once, so after a burst the whole folder is walked.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from watchdog import events
+from watchdog.observers.inotify import InotifyObserver
+
+from dray.errors import InvalidConfiguration
+
+KEPT_MAX: Final = 100_000
+"""Paths kept for a reader that is slow; beyond that only the folder is noted, to be walked."""
+BURST: Final = 4_000
+"""Events between two looks that make it likely that the kernel dropped some; it keeps 16,384."""
+_EVENTS: Final[list[type[events.FileSystemEvent]]] = [
+    events.FileClosedEvent,
+    events.FileMovedEvent,
+    events.FileCreatedEvent,
+    events.DirCreatedEvent,
+    events.DirMovedEvent,
+]
+
+
+class Changes(NamedTuple):
+    """What happened since the last time."""
+
+    finished: list[str]
+    """Relative paths of files that were closed after writing or renamed into place."""
+    seen: list[str]
+    """Relative paths of files to look at, which somebody may still write to."""
+    folders: list[str]
+    """Relative paths of folders to walk; "" for the whole folder."""
+
+
+class FolderObserver:
+    """Watches a folder with all its folders; `start` and `stop` it."""
+
+    def __init__(self, root: Path, changed: threading.Event) -> None:
+        """Set `changed` whenever there is something to take."""
+        self._root = root
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._finished: dict[str, None] = {}
+        self._seen: dict[str, None] = {}
+        self._folders: dict[str, None] = {}
+        self._events = 0
+        # With full events a file that is moved in from elsewhere is told as moved, not as created.
+        self._observer = InotifyObserver(generate_full_events=True)
+
+    def start(self) -> None:
+        """Begin to watch; raises `InvalidConfiguration` if the kernel cannot."""
+        handler = _Handler(self)
+        try:
+            self._observer.schedule(handler, str(self._root), recursive=True, event_filter=_EVENTS)
+            self._observer.start()
+        except OSError as error:
+            raise InvalidConfiguration(
+                f"{self._root} cannot be watched: {error.strerror or error}; look at the folder"
+                " every few seconds instead (--poll 5), or raise fs.inotify.max_user_watches"
+            ) from error
+
+    def stop(self) -> None:
+        """End watching."""
+        self._observer.stop()
+        self._observer.join()
+
+    def take(self) -> Changes:
+        """Everything since the last call; empty lists if nothing happened."""
+        with self._lock:
+            if self._events > BURST:
+                self._folders[""] = None
+            found = Changes(list(self._finished), list(self._seen), list(self._folders))
+            self._finished, self._seen, self._folders, self._events = {}, {}, {}, 0
+        return found
+
+    def note(self, event: events.FileSystemEvent) -> None:
+        """Take in an event of the kernel."""
+        moved = isinstance(event, (events.FileMovedEvent, events.DirMovedEvent))
+        target = os.fsdecode(event.dest_path if moved else event.src_path)
+        if not target:
+            # It was moved away.
+            return
+        path = os.path.relpath(target, self._root)
+        if path == os.pardir or path.startswith("../"):
+            return
+        with self._lock:
+            self._events += 1
+            if event.is_directory:
+                self._folders["" if path == os.curdir else path] = None
+            elif isinstance(event, (events.FileClosedEvent, events.FileMovedEvent)):
+                self._finished[path] = None
+            else:
+                self._seen[path] = None
+            if len(self._finished) + len(self._seen) > KEPT_MAX:
+                self._finished, self._seen, self._folders = {}, {}, {"": None}
+        self._changed.set()
+
+
+class _Handler(events.FileSystemEventHandler):
+    def __init__(self, observer: FolderObserver) -> None:
+        self._observer = observer
+
+    def on_any_event(self, event: events.FileSystemEvent) -> None:
+        if type(event) in _EVENTS:
+            self._observer.note(event)

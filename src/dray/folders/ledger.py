@@ -1,0 +1,203 @@
+"""Which files of a folder were sent: a ledger on disk that knows more than any crash can undo.
+
+One row for each file that was sent, with its size, time and inode; and before each commit, one row
+for each file in it, with the id of the transaction. A program that starts asks the queue manager
+for the outcome of every transaction that still has such rows. `docs/explanation/folders.md` has the
+states. SQLite keeps it, and syncs the rows of a transaction before that one commits.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dray.errors import InvalidConfiguration, StoreLocked
+from dray.folders.tree import FoundFile
+from dray.fsync import sync_folder
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+VERSION: Final = "1"
+_FILE: Final = "ledger.sqlite"
+_ASKED_AT_ONCE: Final = 500
+"""Paths in one query; SQLite takes at least 999 values."""
+_SENT: Final = 0
+_TO_CLEAR: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS files (
+    path BLOB PRIMARY KEY, size INTEGER, mtime_ns INTEGER, inode INTEGER, state INTEGER
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS to_clear ON files (state) WHERE state = 1;
+CREATE TABLE IF NOT EXISTS pending (
+    path BLOB PRIMARY KEY, size INTEGER, mtime_ns INTEGER, inode INTEGER, transaction_id TEXT
+) WITHOUT ROWID;
+"""
+
+
+class Ledger:
+    """The ledger of one folder and one queue; a context manager. Use it from one thread."""
+
+    def __init__(self, folder: Path, *, manager_id: str, queue: str) -> None:
+        """Open the ledger in `folder`, made if it is missing, and lock it.
+
+        Raises `StoreLocked` if another process uses it, and `InvalidConfiguration` if it is the
+        ledger of another queue or cannot be used.
+        """
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = folder / _FILE
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._database = sqlite3.connect(file, timeout=0, isolation_level=None)
+        except (OSError, sqlite3.Error) as error:
+            raise _unusable(folder, error) from error
+        try:
+            self._prepare(folder, {"version": VERSION, "manager": manager_id, "queue": queue})
+        except BaseException as error:
+            self._database.close()
+            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+                raise StoreLocked(
+                    f"another process uses the ledger in {folder}; end it, or give another"
+                    " directory for the state"
+                ) from error
+            if isinstance(error, (OSError, sqlite3.Error)):
+                raise _unusable(folder, error) from error
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file, so that another process may use it."""
+        self._database.close()
+
+    def not_sent(self, found: Sequence[FoundFile], *, changed: bool) -> list[FoundFile]:
+        """The files that were not sent, and with `changed` those that have another version now."""
+        known: dict[bytes, tuple[int, int, int]] = {}
+        for start in range(0, len(found), _ASKED_AT_ONCE):
+            paths = [os.fsencode(each.path) for each in found[start : start + _ASKED_AT_ONCE]]
+            marks = ",".join("?" * len(paths))
+            for table in ("files", "pending"):
+                rows = self._database.execute(
+                    f"SELECT path, size, mtime_ns, inode FROM {table}"  # noqa: S608 - no values
+                    f" WHERE path IN ({marks})",
+                    paths,
+                )
+                known |= {path: (size, mtime, inode) for path, size, mtime, inode in rows}
+        new = []
+        for each in found:
+            version = known.get(os.fsencode(each.path))
+            if version is None or (changed and version != each.version):
+                new.append(each)
+        return new
+
+    def begin(self, transactions: Iterable[tuple[str, Sequence[FoundFile]]]) -> None:
+        """Note, durably, which files each transaction will have sent if it commits."""
+        rows = [
+            (os.fsencode(each.path), *each.version, transaction_id)
+            for transaction_id, files in transactions
+            for each in files
+        ]
+        with self._writing(synced=True):
+            self._database.executemany("INSERT OR REPLACE INTO pending VALUES (?,?,?,?,?)", rows)
+
+    def pending(self) -> dict[str, list[FoundFile]]:
+        """The files of each transaction whose outcome is not noted yet."""
+        found: dict[str, list[FoundFile]] = {}
+        rows = self._database.execute(
+            "SELECT path, size, mtime_ns, inode, transaction_id FROM pending ORDER BY path"
+        )
+        for path, size, mtime_ns, inode, transaction_id in rows:
+            file = FoundFile(os.fsdecode(path), size, mtime_ns, inode)
+            found.setdefault(transaction_id, []).append(file)
+        return found
+
+    def settle(self, outcomes: Iterable[tuple[str, bool]], *, clear: bool = False) -> None:
+        """Note outcomes of transactions: True if it committed.
+
+        With `clear` the files of committed ones are to be removed from their folder. After a power
+        failure the queue manager may have to be asked again.
+        """
+        state = _TO_CLEAR if clear else _SENT
+        with self._writing():
+            for transaction_id, committed in outcomes:
+                if committed:
+                    self._database.execute(
+                        "INSERT OR REPLACE INTO files"
+                        " SELECT path, size, mtime_ns, inode, ? FROM pending"
+                        " WHERE transaction_id = ?",
+                        (state, transaction_id),
+                    )
+                self._database.execute(
+                    "DELETE FROM pending WHERE transaction_id = ?", (transaction_id,)
+                )
+
+    def to_clear(self) -> list[FoundFile]:
+        """The files that were sent and are still to be removed from their folder."""
+        rows = self._database.execute(
+            "SELECT path, size, mtime_ns, inode FROM files WHERE state = 1 ORDER BY path"
+        )
+        return [FoundFile(os.fsdecode(path), *rest) for path, *rest in rows]
+
+    def cleared(self, files: Iterable[FoundFile], *, gone: bool) -> None:
+        """Note that files need no clearing any more: they are `gone`, or were changed meanwhile."""
+        rows = [(os.fsencode(each.path),) for each in files]
+        with self._writing():
+            if gone:
+                self._database.executemany("DELETE FROM files WHERE path = ?", rows)
+            else:
+                self._database.executemany("UPDATE files SET state = 0 WHERE path = ?", rows)
+
+    def count(self) -> int:
+        """How many files were sent."""
+        (found,) = self._database.execute("SELECT count(*) FROM files").fetchone()
+        return int(found)
+
+    @contextmanager
+    def _writing(self, *, synced: bool = False) -> Iterator[None]:
+        """One transaction of the ledger; if `synced`, it and those before it are on disk after."""
+        self._database.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
+        with self._database:
+            self._database.execute("BEGIN")
+            yield
+
+    def _prepare(self, folder: Path, about: dict[str, str]) -> None:
+        # The lock lasts until the file is closed, and the kernel ends it with the process.
+        self._database.execute("PRAGMA locking_mode=EXCLUSIVE")
+        self._database.execute("PRAGMA journal_mode=WAL")
+        self._database.executescript(_SCHEMA)
+        noted = dict(self._database.execute("SELECT key, value FROM about"))
+        if not noted:
+            with self._writing(synced=True):
+                self._database.executemany("INSERT INTO about VALUES (?,?)", about.items())
+            sync_folder(folder)
+            sync_folder(folder.parent)
+            return
+        wrong = [key for key, value in about.items() if noted.get(key) != value]
+        if wrong:
+            raise InvalidConfiguration(
+                f"{folder} is the ledger of queue {noted.get('queue')!r} at queue manager"
+                f" {noted.get('manager')}, not of {about['queue']!r} at {about['manager']}; give"
+                " another directory for the state"
+            )
+
+
+def _unusable(folder: Path, error: Exception) -> InvalidConfiguration:
+    why = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return InvalidConfiguration(
+        f"the ledger in {folder} cannot be used: {why}; give another directory for the state"
+    )

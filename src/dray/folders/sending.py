@@ -1,0 +1,284 @@
+"""Sends files of a folder to a queue, each version once, whatever ends the program or the manager.
+
+Theory of operation. A few transactions are filled, each with one file or with several. Before they
+commit, the ledger notes durably which files are in which transaction. Then they commit, side by
+side, and the ledger notes that they did. Whoever finds a transaction in the ledger without its
+outcome asks the queue manager, which calls a transaction that has not committed aborted, for ever.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from dray.client.awaited.manager import Manager
+from dray.client.awaited.transaction import Transaction
+from dray.client.connections.threads import run
+from dray.client.files.sources import FileSource
+from dray.errors import (
+    ConnectionLost,
+    InDoubt,
+    SourceChanged,
+    SourceUnreadable,
+    TransactionAborted,
+)
+from dray.folders.clearing import Clearing
+from dray.folders.ledger import Ledger
+from dray.folders.tree import FoundFile, LeftOut, Tree
+from dray.model.classes import TransactionStatus
+from dray.model.limits import LABEL_CHARACTERS_MAX, MIB
+
+if TYPE_CHECKING:
+    from dray.client.awaited.large import LargeMessageQueue
+    from dray.client.connections.link import Link
+    from dray.model.ids import MessageId
+
+TRANSACTIONS_AT_ONCE: Final = 32
+"""Commits side by side share a sync of the queue manager; more than this gain nothing."""
+BYTES_AT_ONCE: Final = 64 * MIB
+"""What is staged before a commit; one file may be longer."""
+_COMMITTERS: Final = 8
+
+
+InDoubtFiles = Literal["sent", "send"]
+"""What becomes of files whose transaction the queue manager has forgotten."""
+
+
+class SentFile(NamedTuple):
+    """A file that was sent, and the id of its large message."""
+
+    file: FoundFile
+    id: MessageId
+
+
+Tell = Callable[[SentFile | LeftOut], object]
+
+
+class Destination(NamedTuple):
+    """The queue that files go to."""
+
+    queue: LargeMessageQueue
+    link: Link
+    name: str
+
+
+class _Filled(NamedTuple):
+    """A transaction with files in it, not committed yet."""
+
+    transaction: Transaction
+    sent: list[SentFile]
+
+
+class FolderSender:
+    """Sends what a walk or a watcher has found, through the ledger."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        to: Destination,
+        ledger: Ledger,
+        *,
+        follow_links: bool = False,
+        files_per_transaction: int | None = 1,
+        changed: bool = True,
+        clearing: Clearing | None = None,
+        tell: Tell,
+    ) -> None:
+        """Send from `tree`; `changed`: a file that was sent is sent again when it has changed.
+
+        `clearing` removes files from the folder once they are sent. `tell` is called for each file.
+        """
+        self._tree = tree
+        self._to = to
+        self._ledger = ledger
+        self._follow_links = follow_links
+        self._files_per_transaction = files_per_transaction
+        self._changed = changed
+        self._clearing = clearing
+        self._tell = tell
+        self.count = self.bytes = 0
+
+    def not_sent(self, found: Sequence[FoundFile]) -> list[FoundFile]:
+        """The files of which this version was not sent."""
+        return self._ledger.not_sent(found, changed=self._changed)
+
+    def recover(self, in_doubt: InDoubtFiles | None = None) -> InDoubt | None:
+        """Settle what an earlier run has left; raises `ConnectionLost`.
+
+        The queue manager may have forgotten an outcome; then `in_doubt` decides, and without it the
+        doubt is returned.
+        """
+        doubt = None
+        manager = Manager(self._to.link)
+        for transaction_id, files in self._ledger.pending().items():
+            status = run(manager.outcome(transaction_id))
+            if status is TransactionStatus.UNKNOWN:
+                if in_doubt is None:
+                    doubt = _forgotten(transaction_id, files)
+                    continue
+                self._settle([(transaction_id, in_doubt == "sent")])
+            elif status in {TransactionStatus.COMMITTED, TransactionStatus.ABORTED}:
+                self._settle([(transaction_id, status is TransactionStatus.COMMITTED)])
+            else:
+                raise ConnectionLost(
+                    f"the queue manager has not decided transaction {transaction_id} yet; ask it"
+                    " again"
+                )
+        self._clear()
+        return doubt
+
+    def send(self, found: Sequence[FoundFile]) -> list[str]:
+        """Send the files that were not sent yet; return the paths of those that changed meanwhile.
+
+        Raises `ConnectionLost` and other errors of the queue manager. What is in doubt then,
+        `recover` settles.
+        """
+        new = self._ledger.not_sent(found, changed=self._changed)
+        again: list[str] = []
+        for some in _portions(new, self._files_per_transaction):
+            filled: list[_Filled] = []
+            try:
+                made = (self._fill(files, again) for files in some)
+                filled += (each for each in made if each is not None)
+                self._commit(filled)
+            finally:
+                for each in filled:
+                    if each.transaction.status is TransactionStatus.PENDING:
+                        run(each.transaction.abort())
+        return again
+
+    def _fill(self, files: Sequence[FoundFile], again: list[str]) -> _Filled | None:
+        """Send files in a new transaction; None if there was none to send after all."""
+        rest = list(files)
+        while rest:
+            transaction = run(Transaction.begin(self._to.link))
+            filled = _Filled(transaction, [])
+            try:
+                for file in rest:
+                    filled.sent.append(SentFile(file, self._send_in(transaction, file)))
+            except (SourceChanged, SourceUnreadable) as error:
+                # Half a file is in the transaction.
+                run(transaction.abort())
+                refused = rest.pop(len(filled.sent))
+                self._refuse(refused, error, again)
+            except BaseException:
+                run(transaction.abort())
+                raise
+            else:
+                return filled
+        return None
+
+    def _send_in(self, transaction: Transaction, file: FoundFile) -> MessageId:
+        path = self._tree.root / file.path
+        source = FileSource(path, follow_links=self._follow_links)
+        before = source.before
+        if (before.st_size, before.st_mtime_ns, before.st_ino) != file.version:
+            error = source.changed()
+            source.close()
+            raise error
+        label = _label_of(file.path)
+        id = run(
+            self._to.queue.send(source, label=label, file=file.properties, transaction=transaction)
+        )
+        if self._look_again(file) is None:
+            raise SourceChanged(f"{path} changed while Dray sent it", path=str(path))
+        return id
+
+    def _look_again(self, file: FoundFile) -> FoundFile | None:
+        found = self._tree.look_at(file.path)
+        return found if isinstance(found, FoundFile) and found.version == file.version else None
+
+    def _refuse(self, file: FoundFile, error: Exception, again: list[str]) -> None:
+        found = self._tree.look_at(file.path)
+        if isinstance(error, SourceChanged) or (
+            isinstance(found, FoundFile) and found.version != file.version
+        ):
+            again.append(file.path)
+        elif found is not None:
+            self._tell(LeftOut(file.path, str(error)))
+
+    def _commit(self, filled: Sequence[_Filled]) -> None:
+        if not filled:
+            return
+        self._ledger.begin(
+            (each.transaction.id, [sent.file for sent in each.sent]) for each in filled
+        )
+        outcomes: list[tuple[str, bool]] = []
+        failures: list[Exception] = []
+        with ThreadPoolExecutor(min(_COMMITTERS, len(filled))) as committers:
+            for each, error in zip(filled, committers.map(_committed, filled), strict=True):
+                if error is not None:
+                    failures.append(error)
+                if error is None or isinstance(error, TransactionAborted):
+                    outcomes.append((each.transaction.id, error is None))
+        committed = {id for id, is_committed in outcomes if is_committed}
+        self._settle(outcomes)
+        for each in filled:
+            if each.transaction.id in committed:
+                self.count += len(each.sent)
+                self.bytes += sum(sent.file.size for sent in each.sent)
+                for sent in each.sent:
+                    self._tell(sent)
+        self._clear()
+        if failures:
+            raise failures[0]
+
+    def _settle(self, outcomes: Iterable[tuple[str, bool]]) -> None:
+        self._ledger.settle(outcomes, clear=self._clearing is not None)
+
+    def _clear(self) -> None:
+        """Remove from the folder what was sent and is to go."""
+        if self._clearing is None:
+            return
+        gone: list[FoundFile] = []
+        stayed: list[FoundFile] = []
+        for file in self._ledger.to_clear():
+            (gone if self._clearing.clear(file) else stayed).append(file)
+        self._ledger.cleared(gone, gone=True)
+        self._ledger.cleared(stayed, gone=False)
+
+
+def _forgotten(transaction_id: str, files: Sequence[FoundFile]) -> InDoubt:
+    more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
+    return InDoubt(
+        f"the queue manager no longer knows whether transaction {transaction_id} committed, which"
+        f" sent {files[0].path!r}{more}; look for them at their receiver, then run the command"
+        " again with `--in-doubt sent` or `--in-doubt send`",
+        transaction_id=transaction_id,
+    )
+
+
+def _committed(filled: _Filled) -> Exception | None:
+    try:
+        run(filled.transaction.commit())
+    except Exception as error:  # noqa: BLE001 - given to the thread that asked
+        return error
+    return None
+
+
+def _portions(
+    files: Sequence[FoundFile], per_transaction: int | None
+) -> Iterator[list[Sequence[FoundFile]]]:
+    """Cut into transactions, and these into what is staged at once."""
+    if per_transaction is None:
+        if files:
+            yield [files]
+        return
+    portion: list[Sequence[FoundFile]] = []
+    size = 0
+    for start in range(0, len(files), per_transaction):
+        some = files[start : start + per_transaction]
+        portion.append(some)
+        size += sum(each.size for each in some)
+        if len(portion) == TRANSACTIONS_AT_ONCE or size >= BYTES_AT_ONCE:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def _label_of(path: str) -> str:
+    """The label of a file's message: its path, the end of it if that is too long."""
+    return os.fsencode(path).decode("utf-8", "replace")[-LABEL_CHARACTERS_MAX:]

@@ -1,0 +1,179 @@
+"""Finds the files of a folder, each with the marks that tell one version from another."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from dray.folders.patterns import Patterns
+from dray.model.files import FileProperties, is_plain_path
+
+OWN_PREFIX: Final = ".dray-"
+"""Dray's own files in a folder begin so; nobody sends them."""
+
+
+class FoundFile(NamedTuple):
+    """One version of a file: another size, time or inode is another version."""
+
+    path: str
+    """Relative to the folder, with "/" between names."""
+    size: int
+    mtime_ns: int
+    inode: int
+    mode: int = 0o644
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """Equal for two looks at a file that did not change between them."""
+        return self.size, self.mtime_ns, self.inode
+
+    @property
+    def properties(self) -> FileProperties:
+        """The properties that travel with the message."""
+        return FileProperties(self.path, self.size, self.mtime_ns, stat.S_IMODE(self.mode))
+
+
+class LeftOut(NamedTuple):
+    """A name in the folder that is not sent, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which files of a folder are sent."""
+
+    patterns: Patterns = field(default_factory=Patterns)
+    hidden: bool = False
+    """Whether names that begin with a dot are taken."""
+    follow_links: bool = False
+    ready_suffix: str = ""
+    """A file is taken once its name with this suffix exists, too; "" for no such rule."""
+    not_below: tuple[Path, ...] = ()
+    """Folders of Dray's own that may lie in the folder, resolved."""
+
+    def takes(self, path: str) -> bool:
+        """Whether a path may be sent, before anybody looks at the file itself."""
+        names = path.split("/")
+        if any(each.startswith(OWN_PREFIX) for each in names):
+            return False
+        if not self.hidden and any(each.startswith(".") for each in names):
+            return False
+        if self.ready_suffix and path.endswith(self.ready_suffix):
+            return False
+        return self.patterns.take(path)
+
+
+class Tree:
+    """A folder to send from."""
+
+    def __init__(self, root: Path, selection: Selection) -> None:
+        """Take the folder; it is read when it is walked."""
+        self.root = root
+        self._selection = selection
+        self._resolved = root.resolve()
+
+    def walk(self, below: str = "") -> Iterator[FoundFile | LeftOut]:
+        """Find the files, folder by folder in the order of names; each is looked at once.
+
+        Begins at the folder `below`. A name that cannot be sent is given as `LeftOut`. A folder
+        that vanishes meanwhile has no files.
+        """
+        yield from self._walk(below, ())
+
+    def look_at(self, path: str) -> FoundFile | LeftOut | None:
+        """Look at one path; None if no file of that name is to be sent now."""
+        if not self._selection.takes(path):
+            return None
+        if not is_plain_path(path):
+            return LeftOut(path, "its path is longer than a file's may be")
+        full = self.root / path
+        try:
+            found = full.lstat()
+            if stat.S_ISLNK(found.st_mode):
+                why = self._why_not_followed(full)
+                if why:
+                    return LeftOut(path, why)
+                found = full.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            return LeftOut(path, f"it cannot be looked at: {error.strerror or error}")
+        if stat.S_ISDIR(found.st_mode):
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            return LeftOut(path, f"it is {_KINDS.get(stat.S_IFMT(found.st_mode), 'no file')}")
+        suffix = self._selection.ready_suffix
+        if suffix and not os.path.lexists(f"{full}{suffix}"):
+            return None
+        return FoundFile(path, found.st_size, found.st_mtime_ns, found.st_ino, found.st_mode)
+
+    def _walk(
+        self, folder: str, above: tuple[tuple[int, int], ...]
+    ) -> Iterator[FoundFile | LeftOut]:
+        full = self.root / folder
+        try:
+            here = full.stat()
+            if (here.st_dev, here.st_ino) in above or full.resolve() in self._selection.not_below:
+                return
+            with os.scandir(full) as entries:
+                names = sorted((each.name, _is_folder(each)) for each in entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            if not folder:
+                raise
+            yield LeftOut(folder, f"it cannot be read: {error.strerror or error}")
+            return
+        within = (*above, (here.st_dev, here.st_ino))
+        for name, is_folder in names:
+            path = f"{folder}/{name}" if folder else name
+            if is_folder and self._enters(path):
+                yield from self._walk(path, within)
+            elif not is_folder:
+                found = self.look_at(path)
+                if found is not None:
+                    yield found
+
+    def _enters(self, path: str) -> bool:
+        """Whether a folder, or a link to one, is walked."""
+        name = path.rpartition("/")[2]
+        selection = self._selection
+        if name.startswith(OWN_PREFIX) or (name.startswith(".") and not selection.hidden):
+            return False
+        if selection.patterns.leave_out_folder(path):
+            return False
+        full = self.root / path
+        return not full.is_symlink() or not self._why_not_followed(full)
+
+    def _why_not_followed(self, link: Path) -> str:
+        """Why a symbolic link is left out; "" if it is followed."""
+        if not self._selection.follow_links:
+            return "it is a symbolic link, and links are not followed"
+        try:
+            target = link.resolve(strict=True)
+        except (OSError, RuntimeError):
+            return "it is a symbolic link to a file that does not exist"
+        if not target.is_relative_to(self._resolved):
+            return "it is a symbolic link that leads out of the folder"
+        return ""
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+_KINDS: Final = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}

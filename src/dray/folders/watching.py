@@ -1,0 +1,212 @@
+"""Watches a folder and sends each new version of a file once, until it is told to stop.
+
+Theory of operation. The kernel tells of finished files, which are sent at once. A walk finds all
+others: at the start, in folders that are new, after a burst of events, and every few minutes, for
+the kernel may drop events. Nothing tells whether a writer still holds a file that a walk finds, so
+such a file waits until it has kept its size, time and inode for `settle` seconds. The walk goes on
+a portion at a time, between the files that the kernel tells of.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from dray.errors import DrayError, InDoubt
+from dray.folders.changes import FolderObserver
+from dray.folders.sending import FolderSender, InDoubtFiles, Tell
+from dray.folders.tree import FoundFile, LeftOut, Tree
+
+_log = logging.getLogger(__name__)
+
+WALK_AGAIN_S: Final = 300.0
+"""How often the whole folder is walked although the kernel tells of changes."""
+_PORTION: Final = 1_000
+"""Files of a walk between two looks at what the kernel tells."""
+_SETTLING_MAX: Final = 20_000
+"""Files that wait until they have settled; the walk stops while there are so many."""
+_BACKOFF_S: Final = (0.2, 30.0)
+"""The first and the longest pause while the queue manager is away."""
+_LISTEN_S: Final = 0.5
+"""How long it may take until somebody who sets `stop` is heard."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long a watcher waits for what."""
+
+    settle_s: float = 2.0
+    """How long a file that a walk found keeps still before it is sent."""
+    poll_s: float | None = None
+    """Walk the folder this often, and do not ask the kernel; for network file systems."""
+
+
+class FolderWatch:
+    """One watch of one folder."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        sender: FolderSender,
+        *,
+        pace: Pace,
+        ready_suffix: str = "",
+        stop: threading.Event,
+        tell: Tell,
+    ) -> None:
+        """Send through `sender` until `stop` is set; `tell` hears of names that are left out."""
+        self._tree = tree
+        self._sender = sender
+        self._pace = pace
+        self._suffix = ready_suffix
+        self._stop = stop
+        self._tell = tell
+        self._changed = threading.Event()
+        self._observer = None if pace.poll_s else FolderObserver(tree.root, self._changed)
+        self._ready: dict[str, None] = {}
+        self._settling: dict[str, tuple[FoundFile, float]] = {}
+        self._walks: dict[str, Iterator[FoundFile | LeftOut]] = {}
+        self._next_walk = 0.0
+        self._left_out: dict[str, str] = {}
+
+    def run(self, *, in_doubt: InDoubtFiles | None = None) -> None:
+        """Watch until told to stop; raises errors that waiting does not mend."""
+        if self._observer is not None:
+            self._observer.start()
+        try:
+            self._patiently(lambda: self._sender.recover(in_doubt))
+            while not self._stop.is_set():
+                self._take_changes()
+                self._walk_on()
+                self._settle()
+                if self._ready:
+                    self._patiently(self._send_ready)
+                else:
+                    self._wait()
+        finally:
+            if self._observer is not None:
+                self._observer.stop()
+
+    def _take_changes(self) -> None:
+        self._changed.clear()
+        if self._observer is None:
+            return
+        finished, seen, folders = self._observer.take()
+        for path in finished if not self._suffix else ():
+            self._settling.pop(path, None)
+            self._ready[path] = None
+        if self._suffix:
+            for path in (*finished, *seen):
+                if path.endswith(self._suffix):
+                    self._ready[path.removesuffix(self._suffix)] = None
+        else:
+            self._look(seen)
+        for folder in folders:
+            self._walks[folder] = self._tree.walk(folder)
+
+    def _look(self, paths: list[str]) -> None:
+        for path in paths:
+            if path not in self._ready:
+                self._found(self._tree.look_at(path))
+
+    def _walk_on(self) -> None:
+        """Go on with one walk, and begin the next one when it is due."""
+        now = time.monotonic()
+        if now >= self._next_walk and "" not in self._walks:
+            self._walks[""] = self._tree.walk()
+            self._next_walk = now + (self._pace.poll_s or WALK_AGAIN_S)
+        for folder, walk in list(self._walks.items())[:1]:
+            if len(self._settling) >= _SETTLING_MAX:
+                return
+            found: list[FoundFile] = []
+            for each in walk:
+                if isinstance(each, LeftOut):
+                    self._found(each)
+                else:
+                    found.append(each)
+                if len(found) == _PORTION:
+                    break
+            else:
+                del self._walks[folder]
+            for each in self._sender.not_sent(found):
+                self._found(each)
+
+    def _found(self, found: FoundFile | LeftOut | None) -> None:
+        if isinstance(found, LeftOut):
+            if self._left_out.get(found.path) != found.reason:
+                self._left_out[found.path] = found.reason
+                self._tell(found)
+        elif found is not None and self._suffix:
+            self._ready[found.path] = None
+        elif found is not None and found.path not in self._ready:
+            before = self._settling.get(found.path)
+            if before is None or before[0].version != found.version:
+                self._settling[found.path] = found, time.monotonic()
+
+    def _settle(self) -> None:
+        """Take the files that have kept still for long enough; the oldest look stands first."""
+        until = time.monotonic() - self._pace.settle_s
+        due = []
+        for path, (_, since) in self._settling.items():
+            if since > until:
+                break
+            due.append(path)
+        for path in due:
+            before, _ = self._settling.pop(path)
+            found = self._tree.look_at(path)
+            if isinstance(found, FoundFile) and found.version == before.version:
+                self._ready[path] = None
+            else:
+                self._found(found)
+
+    def _send_ready(self) -> None:
+        """Send a portion of the files that are ready; they stay ready if that fails."""
+        paths = list(self._ready)[:_PORTION]
+        looked = [self._tree.look_at(path) for path in paths]
+        again = self._sender.send([each for each in looked if isinstance(each, FoundFile)])
+        for path, found in zip(paths, looked, strict=True):
+            del self._ready[path]
+            if isinstance(found, LeftOut):
+                self._found(found)
+        self._look(again)
+
+    def _wait(self) -> None:
+        """Wait for a change, the next file that has settled, or the next walk."""
+        if any(self._walks) and len(self._settling) < _SETTLING_MAX:
+            return
+        now = time.monotonic()
+        due = [self._next_walk]
+        if self._settling:
+            _, since = next(iter(self._settling.values()))
+            due.append(since + self._pace.settle_s)
+        self._changed.wait(min(_LISTEN_S, max(0.0, min(due) - now)))
+
+    def _patiently(self, action: Callable[[], InDoubt | None]) -> None:
+        """Act, again and again while the queue manager is away or full; one line for each time.
+
+        Raises errors that waiting does not mend, and the doubt that the action gives.
+        """
+        pause, told, doubt = _BACKOFF_S[0], False, None
+        while doubt is None:
+            try:
+                doubt = self._sender.recover() if told else None
+                if doubt is None:
+                    doubt = action()
+                    break
+            except DrayError as error:
+                if not error.retryable and not isinstance(error, InDoubt):
+                    raise
+                if not told:
+                    _log.warning("sending has stopped and goes on by itself: %s", error)
+                    told = True
+                if self._stop.wait(pause):
+                    return
+                pause = min(2 * pause, _BACKOFF_S[1])
+        if doubt is not None:
+            raise doubt
+        if told:
+            _log.warning("sending goes on")

@@ -1,0 +1,324 @@
+"""Promises of `dray.folders`: each version of a file is sent once, whatever happens."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+import dray
+import dray.folders
+from dray.folders import LeftOut, SentFile
+from dray.folders.ledger import Ledger
+from dray.folders.sending import FolderSender
+from dray.model.classes import TransactionStatus
+from dray.testing.processes import ManagerProcess
+from tests.integration.commands import until
+
+FILES = {"a": b"first", "b/c": b"", "b/d": b"x" * 5_000_000, "b/naïve": b"text"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "folder"
+    for name, body in FILES.items():
+        put(folder / name, body)
+    return folder
+
+
+@pytest.fixture
+def state(tmp_path):
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def manager(tmp_path):
+    with dray.open(tmp_path / "data") as manager:
+        yield manager
+
+
+@pytest.fixture
+def queue(manager):
+    return manager.create_queue("files")
+
+
+def put(path, body):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(body)
+
+
+def received(queue):
+    """Every file in the queue: path and body, in their order."""
+    large, found = dray.LargeMessageQueue(queue), []
+    while True:
+        try:
+            with large.receive(0) as message:
+                assert message.size == message.file.size
+                found.append((message.file.path, message.body()))
+        except dray.ReceiveTimeout:
+            return found
+
+
+@contextmanager
+def watching(folder, queue, state, **options):
+    """A watch in a thread; gives the list of what it told, and raises what it raised."""
+    told, raised, stop = [], [], threading.Event()
+
+    def run():
+        try:
+            dray.folders.watch(folder, queue, state=state, stop=stop, tell=told.append, **options)
+        except BaseException as error:  # noqa: BLE001 - raised below
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield told
+    finally:
+        stop.set()
+        thread.join()
+    if raised:
+        raise raised[0]
+
+
+def paths(told):
+    return [each.file.path for each in told if isinstance(each, SentFile)]
+
+
+def test_every_file_below_a_folder_arrives_with_its_properties(folder, queue):
+    (folder / "a").chmod(0o600)
+    os.utime(folder / "a", ns=(1, 1_234_567_890_123_456_789))
+    assert dray.folders.send(folder, queue) == (4, 5_000_009)
+    with dray.LargeMessageQueue(queue).peek(0) as message:
+        assert message.label == "a"
+        assert message.file == dray.FileProperties("a", 5, 1_234_567_890_123_456_789, 0o600)
+    assert dict(received(queue)) == FILES
+
+
+def test_the_same_call_again_sends_only_what_is_new_or_changed(folder, queue, state):
+    assert dray.folders.send(folder, queue, state=state).files == 4
+    assert dray.folders.send(folder, queue, state=state).files == 0
+    put(folder / "new", b"new")
+    put(folder / "a", b"changed")
+    received(queue)
+    assert dray.folders.send(folder, queue, state=state, changed="skip").files == 1
+    assert dray.folders.send(folder, queue, state=state).files == 1
+    assert received(queue) == [("new", b"new"), ("a", b"changed")]
+
+
+def test_without_a_ledger_every_call_sends_everything(folder, queue):
+    assert [dray.folders.send(folder, queue).files for _ in range(2)] == [4, 4]
+
+
+@pytest.mark.parametrize(("batch", "transactions"), [(1, 4), (3, 2), (None, 1)])
+def test_a_transaction_holds_as_many_files_as_asked_for(folder, queue, batch, transactions):
+    dray.folders.send(folder, queue, batch=batch)
+    large, ids = dray.LargeMessageQueue(queue), set()
+    for _ in FILES:
+        with large.receive(0) as message:
+            ids.add(message.transaction_id)
+    assert len(ids) == transactions
+
+
+def test_a_file_that_changes_while_it_is_sent_is_not_sent_half(folder, queue, monkeypatch):
+    look_again = FolderSender._look_again
+
+    def late(self, file):
+        """Somebody writes after the last byte was read and before the file is looked at again."""
+        if file.path == "b/d":
+            with (folder / "b/d").open("ab") as writer:
+                writer.write(b"more")
+        return look_again(self, file)
+
+    monkeypatch.setattr(FolderSender, "_look_again", late)
+    told = []
+    assert dray.folders.send(folder, queue, tell=told.append).files == 3
+    assert "b/d" not in dict(received(queue))
+    assert [each.path for each in told if isinstance(each, LeftOut)] == ["b/d"]
+
+
+@pytest.mark.parametrize("after", ["delete", "move:{}"])
+def test_files_are_cleared_once_they_are_sent(folder, queue, state, after):
+    into = folder.parent / "done"
+    dray.folders.send(folder, queue, state=state, after=after.format(into))
+    assert [each for each in folder.rglob("*") if each.is_file()] == []
+    if after != "delete":
+        assert {str(each.relative_to(into)) for each in into.rglob("*") if each.is_file()} == set(
+            FILES
+        )
+    put(folder / "a", b"again")
+    assert dray.folders.send(folder, queue, state=state, after=after.format(into)).files == 1
+
+
+def test_a_file_is_not_cleared_before_its_commit_is_certain(folder, queue, state, manager):
+    """Noted in the ledger by a run that was killed before its commit."""
+    transaction = manager.transaction()
+    with Ledger(state, manager_id=manager.info().id, queue="files") as ledger:
+        ledger.begin([(transaction.id, dray.folders.files_of(folder)[:1])])
+    transaction.abort()
+    assert dray.folders.send(folder, queue, state=state, after="delete").files == 4
+    assert len(received(queue)) == 4
+
+
+def test_a_transaction_whose_outcome_is_forgotten_needs_a_word(folder, queue, state, manager):
+    """Found in the ledger of a queue manager that was restored, say."""
+    backup = folder.parent / "backup"
+    manager.backup(backup)
+    (file, *_) = dray.folders.files_of(folder)
+    with Ledger(state, manager_id=manager.info().id, queue="files") as ledger:
+        ledger.begin([(manager.transaction().id, [file])])
+    data = folder.parent / "restored"
+    dray.restore(backup, data)
+    with dray.open(data) as restored:
+        again = restored.queue("files")
+        status = restored.outcome(next(iter(_pending(state, restored))))
+        assert status is TransactionStatus.UNKNOWN
+        with pytest.raises(dray.InDoubt, match="no longer knows whether"):
+            dray.folders.send(folder, again, state=state)
+        assert dray.folders.send(folder, again, state=state, in_doubt="sent").files == 3
+
+
+def _pending(state, manager):
+    with Ledger(state, manager_id=manager.info().id, queue="files") as ledger:
+        return ledger.pending()
+
+
+@pytest.mark.parametrize("after", ["move", "copy", "move:", "keep:x", ""])
+def test_an_unknown_way_to_clear_is_refused(folder, queue, after):
+    with pytest.raises(dray.InvalidArgument, match="after is 'keep'"):
+        dray.folders.send(folder, queue, after=after)
+
+
+def test_a_watch_sends_what_is_there_and_what_appears(folder, queue, state):
+    with watching(folder, queue, state, settle=0.05) as told:
+        until(lambda: len(paths(told)) == 4)
+        put(folder / "b/new", b"new")
+        until(lambda: "b/new" in paths(told))
+        put(folder.parent / "aside", b"moved")
+        (folder.parent / "aside").rename(folder / "moved")
+        until(lambda: "moved" in paths(told))
+        put(folder.parent / "tree/x/y", b"deep")
+        (folder.parent / "tree").rename(folder / "tree")
+        until(lambda: "tree/x/y" in paths(told))
+        (folder / "empty/deep").mkdir(parents=True)
+        put(folder / "empty/deep/file", b"late")
+        until(lambda: "empty/deep/file" in paths(told))
+        put(folder / "a", b"changed")
+        until(lambda: paths(told).count("a") == 2)
+    assert sorted(path for path, _ in received(queue)) == sorted(
+        [*FILES, "b/new", "moved", "tree/x/y", "empty/deep/file", "a"]
+    )
+
+
+def test_a_file_is_sent_when_its_writer_closes_it_and_not_before(folder, queue, state):
+    with watching(folder, queue, state, settle=0.05) as told:
+        until(lambda: len(paths(told)) == 4)
+        with (folder / "growing").open("wb") as writer:
+            writer.write(b"half")
+            writer.flush()
+            put(folder / "other", b"other")
+            until(lambda: "other" in paths(told))
+            assert "growing" not in paths(told)
+            writer.write(b" and half")
+        until(lambda: "growing" in paths(told))
+    assert dict(received(queue))["growing"] == b"half and half"
+
+
+def test_a_file_with_a_mark_is_sent_when_the_mark_appears(folder, queue, state):
+    with watching(folder, queue, state, settle=0.05, ready_suffix=".done", after="delete") as told:
+        put(folder / "b/x", b"x")
+        put(folder / "b/y", b"y")
+        put(folder / "b/y.done", b"")
+        until(lambda: paths(told) == ["b/y"])
+        until(lambda: not (folder / "b/y.done").exists())
+    assert received(queue) == [("b/y", b"y")]
+    assert (folder / "b/x").exists()
+
+
+def test_a_folder_that_is_polled_is_sent_as_well(folder, queue, state):
+    with watching(folder, queue, state, settle=0.05, poll=0.05) as told:
+        until(lambda: len(paths(told)) == 4)
+        put(folder / "new", b"new")
+        until(lambda: "new" in paths(told))
+        put(folder / "new", b"newer")
+        until(lambda: paths(told).count("new") == 2)
+
+
+def test_a_name_that_is_left_out_is_told_once(folder, queue, state):
+    os.mkfifo(folder / "pipe")
+    with watching(folder, queue, state, settle=0.02, poll=0.02) as told:
+        until(lambda: len(paths(told)) == 4)
+        put(folder / "new", b"new")
+        until(lambda: "new" in paths(told))
+    assert [each for each in told if isinstance(each, LeftOut)] == [LeftOut("pipe", "it is a FIFO")]
+
+
+@pytest.mark.slow
+def test_a_watch_goes_on_when_its_queue_manager_was_killed(folder, state, tmp_path, caplog):
+    with ManagerProcess("one", tmp_path) as process, process.connect() as manager:
+        queue = manager.create_queue("files")
+        with watching(folder, queue, state, settle=0.05) as told:
+            until(lambda: len(paths(told)) == 4)
+            process.kill()
+            put(folder / "meanwhile", b"1")
+            until(lambda: "sending has stopped" in caplog.text)
+            process.start()
+            put(folder / "after", b"2")
+            until(lambda: {"meanwhile", "after"} <= set(paths(told)))
+        assert caplog.text.count("sending has stopped") == 1
+        assert "sending goes on" in caplog.text
+        assert len(received(queue)) == 6
+
+
+DIES = """
+import os, sys
+import dray, dray.folders
+from dray.folders import sending
+
+def die(*arguments, **named):
+    os.kill(os.getpid(), 9)
+
+def after(original):
+    def call(*arguments, **named):
+        original(*arguments, **named)
+        die()
+    return call
+
+folder, state, url, point, how = sys.argv[1:]
+match point:
+    case "before the note": sending.Ledger.begin = die
+    case "after the note": sending.Ledger.begin = after(sending.Ledger.begin)
+    case "after the commit": sending.Ledger.settle = die
+    case "after the settling": sending.Ledger.settle = after(sending.Ledger.settle)
+    case "after the clearing": sending.Ledger.cleared = die
+with dray.connect(url) as manager:
+    dray.folders.send(folder, manager.queue("files"), state=state, after=how)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", ["keep", "delete"])
+def test_a_run_that_is_killed_at_any_step_sends_nothing_twice_and_leaves_nothing_out(
+    folder, tmp_path, after
+):
+    steps = ["before the note", "after the note", "after the commit", "after the settling"]
+    steps += ["after the clearing"] if after == "delete" else []
+    with ManagerProcess("one", tmp_path) as process, process.connect() as manager:
+        queue = manager.create_queue("files")
+        for step in steps:
+            state = tmp_path / step
+            for name, body in FILES.items():
+                put(folder / name, body)
+            killed = subprocess.run(
+                [sys.executable, "-c", DIES, folder, state, process.url, step, after], check=False
+            )
+            assert killed.returncode == -9
+            dray.folders.send(folder, queue, state=state, after=after)
+            assert sorted(received(queue)) == sorted(FILES.items()), step
+            assert dray.folders.send(folder, queue, state=state, after=after).files == 0
+            left = {str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()}
+            assert left == (set(FILES) if after == "keep" else set())

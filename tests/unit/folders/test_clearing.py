@@ -1,0 +1,113 @@
+"""Promises of `dray.folders.clearing`: only the version that was sent is removed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+
+from dray.errors import InvalidConfiguration
+from dray.folders.clearing import Clearing
+from dray.folders.tree import FoundFile, Selection, Tree
+
+
+@pytest.fixture
+def root(tmp_path):
+    root = tmp_path / "root"
+    (root / "b").mkdir(parents=True)
+    (root / "b/file").write_text("first")
+    return root
+
+
+def seen(root, path="b/file") -> FoundFile:
+    found = Tree(root, Selection()).look_at(path)
+    assert isinstance(found, FoundFile)
+    return found
+
+
+def names(root):
+    return sorted(str(each.relative_to(root)) for each in root.rglob("*") if not each.is_dir())
+
+
+def test_the_version_that_was_sent_is_deleted(root):
+    assert Clearing(root).clear(seen(root))
+    assert names(root) == []
+
+
+def test_it_is_moved_under_its_path(root, tmp_path):
+    into = tmp_path / "done"
+    clearing = Clearing(root, into)
+    assert clearing.clear(seen(root))
+    (root / "b/file").write_text("second")
+    assert clearing.clear(seen(root))
+    assert names(into) == ["b/file", "b/file (2)"]
+    assert (into / "b/file").read_text() == "first"
+
+
+@pytest.mark.parametrize("into", [None, "done"])
+def test_a_newer_version_stays(root, tmp_path, into):
+    old = seen(root)
+    (root / "b/new").write_text("newer")
+    (root / "b/new").replace(root / "b/file")
+    assert not Clearing(root, into and tmp_path / into).clear(old)
+    assert (root / "b/file").read_text() == "newer"
+    assert names(root) == ["b/file"]
+
+
+def test_a_folder_in_the_place_of_the_file_stays(root):
+    old = seen(root)
+    (root / "b/file").unlink()
+    (root / "b/file/within").mkdir(parents=True)
+    assert not Clearing(root).clear(old)
+    assert (root / "b/file/within").is_dir()
+
+
+@pytest.mark.parametrize("into", [None, "done"])
+def test_a_run_that_was_killed_half_way_is_gone_on_with(root, tmp_path, monkeypatch, into):
+    """Killed after each of its changes of names, and called again."""
+    for stop in range(1, 5):
+        (root / "b/file").write_text("first")
+        old = seen(root)
+        clearing = Clearing(root, into and tmp_path / f"{into}{stop}")
+        with monkeypatch.context() as patched:
+            calls = 0
+
+            def counted(original, stop=stop):
+                def call(*arguments, **named):
+                    nonlocal calls
+                    calls += 1
+                    if calls > stop:
+                        raise KeyboardInterrupt
+                    return original(*arguments, **named)
+
+                return call
+
+            for name in ("rename", "unlink", "link"):
+                patched.setattr(os, name, counted(getattr(os, name)))
+            with contextlib.suppress(KeyboardInterrupt):
+                clearing.clear(old)
+        assert clearing.clear(old)
+        assert names(root) == []
+        if into:
+            assert names(tmp_path / f"{into}{stop}") == ["b/file"]
+
+
+def test_a_mark_goes_with_its_file(root):
+    (root / "b/file.done").write_text("")
+    assert Clearing(root, ready_suffix=".done").clear(seen(root))
+    assert names(root) == []
+
+
+def test_a_file_that_is_gone_is_cleared(root):
+    old = seen(root)
+    (root / "b/file").unlink()
+    assert Clearing(root).clear(old)
+
+
+def test_another_file_system_is_refused_at_the_start(root):
+    if os.stat("/dev/shm").st_dev == root.stat().st_dev:  # noqa: PTH116, S108
+        pytest.skip("there is one file system only")
+    with pytest.raises(InvalidConfiguration, match="on another file system"):
+        Clearing(root, Path("/dev/shm"))  # noqa: S108

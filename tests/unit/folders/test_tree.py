@@ -1,0 +1,102 @@
+"""Promises of `dray.folders.tree`: each file is found once, and nothing outside of the folder."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from dray.folders.patterns import Patterns
+from dray.folders.tree import FoundFile, LeftOut, Selection, Tree
+
+
+@pytest.fixture
+def root(tmp_path):
+    root = tmp_path / "root"
+    for name in ("b/c/deep", "b/first", "a", "z.done", "z", "b/.hidden", ".git/config"):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return root
+
+
+def found(root: Path, below: str = "", **selection):
+    tree = Tree(root, Selection(**selection))
+    return [each.path for each in tree.walk(below) if isinstance(each, FoundFile)]
+
+
+def left_out(root: Path, **selection):
+    tree = Tree(root, Selection(**selection))
+    return {each.path: each.reason for each in tree.walk() if isinstance(each, LeftOut)}
+
+
+def test_files_come_folder_by_folder_in_the_order_of_names(root):
+    assert found(root) == ["a", "b/c/deep", "b/first", "z", "z.done"]
+    assert found(root, "b") == ["b/c/deep", "b/first"]
+
+
+def test_hidden_names_are_taken_only_if_asked_for(root):
+    assert {".git/config", "b/.hidden"} <= set(found(root, hidden=True))
+
+
+def test_files_of_dray_itself_are_never_taken(root):
+    (root / ".dray-1").write_text("half")
+    (root / "b/.dray-0").mkdir()
+    (root / "b/.dray-0/x").write_text("half")
+    assert not [each for each in found(root, hidden=True) if ".dray" in each]
+
+
+def test_a_file_has_the_marks_of_its_version(root):
+    (file,) = Tree(root, Selection(Patterns(["/a"]))).walk()
+    there = (root / "a").stat()
+    assert file == FoundFile("a", 1, there.st_mtime_ns, there.st_ino, there.st_mode)
+    assert file.properties.mode == 0o644
+
+
+def test_fifos_sockets_and_broken_names_are_named_and_left_out(root):
+    os.mkfifo(root / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(root / "socket"))
+        assert left_out(root) == {"pipe": "it is a FIFO", "socket": "it is a socket"}
+
+
+def test_links_are_left_out_unless_they_are_followed(root, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    (root / "in").symlink_to(root / "a")
+    (root / "out").symlink_to(outside / "secret")
+    (root / "folder").symlink_to(outside)
+    (root / "gone").symlink_to(root / "nothing")
+    assert set(left_out(root)) == {"in", "out", "gone"}
+    followed = left_out(root, follow_links=True)
+    assert followed["out"] == "it is a symbolic link that leads out of the folder"
+    assert "in" in found(root, follow_links=True)
+    assert not [each for each in found(root, follow_links=True) if "secret" in each]
+
+
+def test_a_circle_of_links_ends(root):
+    (root / "b/up").symlink_to(root)
+    assert found(root, follow_links=True).count("a") == 1
+
+
+def test_a_file_is_ready_once_its_mark_is_there(root):
+    assert found(root, ready_suffix=".done") == ["z"]
+
+
+def test_folders_of_our_own_are_not_walked(root):
+    assert found(root, not_below=((root / "b").resolve(),)) == ["a", "z", "z.done"]
+
+
+def test_a_folder_that_vanishes_has_no_files(root):
+    assert found(root, "nowhere") == []
+    assert Tree(root, Selection()).look_at("b/nothing") is None
+    assert Tree(root, Selection()).look_at("b") is None
+    assert Tree(root, Selection()).look_at("a/b") is None
+
+
+def test_a_name_that_is_no_text_is_found(root):
+    (root / os.fsdecode(b"caf\xe9")).touch()
+    assert os.fsdecode(b"caf\xe9") in found(root)
