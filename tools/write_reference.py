@@ -67,6 +67,7 @@ PACKAGES = (
     ("cli", "Command line"),
     ("cli/commands", "Command line: the commands"),
     ("cli/commands/demo", "`dray demo`"),
+    ("folders", "Folders, sent through queues"),
     ("spark", "Spark"),
     ("spark/landing", "Spark: files, a table, and the settling of the queue"),
     ("spark/auditing", "Spark: what landed, proven and measured"),

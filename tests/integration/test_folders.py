@@ -12,8 +12,8 @@ import pytest
 
 import dray
 import dray.folders
-from dray.folders import LeftOut, SentFile
-from dray.folders.ledger import Ledger
+from dray.folders import FileSent, LeftOut
+from dray.folders.ledger import FolderLedger
 from dray.folders.sending import FolderSender
 from dray.model.classes import TransactionStatus
 from dray.testing.processes import ManagerProcess
@@ -86,7 +86,7 @@ def watching(folder, queue, state, **options):
 
 
 def paths(told):
-    return [each.file.path for each in told if isinstance(each, SentFile)]
+    return [each.file.path for each in told if isinstance(each, FileSent)]
 
 
 def test_every_file_below_a_folder_arrives_with_its_properties(folder, queue):
@@ -157,7 +157,7 @@ def test_files_are_cleared_once_they_are_sent(folder, queue, state, after):
 def test_a_file_is_not_cleared_before_its_commit_is_certain(folder, queue, state, manager):
     """Noted in the ledger by a run that was killed before its commit."""
     transaction = manager.transaction()
-    with Ledger(state, manager_id=manager.info().id, queue="files") as ledger:
+    with FolderLedger(state, manager_id=manager.info().id, queue="files") as ledger:
         ledger.begin([(transaction.id, dray.folders.files_of(folder)[:1])])
     transaction.abort()
     assert dray.folders.send(folder, queue, state=state, after="delete").files == 4
@@ -169,7 +169,7 @@ def test_a_transaction_whose_outcome_is_forgotten_needs_a_word(folder, queue, st
     backup = folder.parent / "backup"
     manager.backup(backup)
     (file, *_) = dray.folders.files_of(folder)
-    with Ledger(state, manager_id=manager.info().id, queue="files") as ledger:
+    with FolderLedger(state, manager_id=manager.info().id, queue="files") as ledger:
         ledger.begin([(manager.transaction().id, [file])])
     data = folder.parent / "restored"
     dray.restore(backup, data)
@@ -183,7 +183,7 @@ def test_a_transaction_whose_outcome_is_forgotten_needs_a_word(folder, queue, st
 
 
 def _pending(state, manager):
-    with Ledger(state, manager_id=manager.info().id, queue="files") as ledger:
+    with FolderLedger(state, manager_id=manager.info().id, queue="files") as ledger:
         return ledger.pending()
 
 
@@ -290,11 +290,11 @@ def after(original):
 
 folder, state, url, point, how = sys.argv[1:]
 match point:
-    case "before the note": sending.Ledger.begin = die
-    case "after the note": sending.Ledger.begin = after(sending.Ledger.begin)
-    case "after the commit": sending.Ledger.settle = die
-    case "after the settling": sending.Ledger.settle = after(sending.Ledger.settle)
-    case "after the clearing": sending.Ledger.cleared = die
+    case "before the note": sending.FolderLedger.begin = die
+    case "after the note": sending.FolderLedger.begin = after(sending.FolderLedger.begin)
+    case "after the commit": sending.FolderLedger.settle = die
+    case "after the settling": sending.FolderLedger.settle = after(sending.FolderLedger.settle)
+    case "after the clearing": sending.FolderLedger.cleared = die
 with dray.connect(url) as manager:
     dray.folders.send(folder, manager.queue("files"), state=state, after=how)
 """

@@ -1,4 +1,4 @@
-"""What the commands that send folders share: their options, and a line for each file."""
+"""The options of the commands that send folders, and the line that they print for each file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dray.cli.settings import Settings
 from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
-    from dray.folders import FoundFile, LeftOut, SentFile
+    from dray.folders import FileSent, FoundFile, LeftOut
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -107,7 +107,7 @@ class Shown:
         """Print JSON, one object in each line, or text."""
         self._as_json = as_json
 
-    def __call__(self, told: SentFile | LeftOut) -> None:
+    def __call__(self, told: FileSent | LeftOut) -> None:
         """Print one file."""
         from dray.folders import LeftOut
 

@@ -21,20 +21,20 @@ from dray.client.blocking.queue import Queue
 from dray.client.connections.threads import run
 from dray.errors import InvalidArgument, InvalidConfiguration
 from dray.folders.clearing import Clearing
-from dray.folders.ledger import Ledger
+from dray.folders.ledger import FolderLedger
 from dray.folders.patterns import Patterns
-from dray.folders.sending import Destination, FolderSender, InDoubtFiles, SentFile, Tell
+from dray.folders.sending import Destination, FileSent, FolderSender, InDoubtFiles, Tell
 from dray.folders.tree import FoundFile, LeftOut, Selection, Tree
 from dray.folders.watching import FolderWatch, Pace
 
-__all__ = ["FoundFile", "LeftOut", "Sent", "SentFile", "files_of", "send", "watch"]
+__all__ = ["FileSent", "FoundFile", "LeftOut", "Sent", "files_of", "send", "watch"]
 
 Changed = Literal["send", "skip"]
 _WALKED_AT_ONCE = 1_000
 
 
 class Sent(NamedTuple):
-    """What a call of `send` or `watch` has sent."""
+    """How many files and bytes a call of `send` or `watch` has sent."""
 
     files: int
     bytes: int
@@ -74,7 +74,7 @@ def send(
     `state` is a directory for the ledger of what was sent; without it nothing is remembered.
     `include` and `exclude` are patterns with rclone's meaning. `batch` is the number of files in
     one transaction, None for all of them. `after` is what becomes of a file once it is sent:
-    "keep", "delete" or "move:DIR". `tell` is called with a `SentFile` or a `LeftOut`. Raises
+    "keep", "delete" or "move:DIR". `tell` is called with a `FileSent` or a `LeftOut`. Raises
     `InvalidConfiguration`, `StoreLocked` if another process uses the ledger, `InDoubt` if the queue
     manager has forgotten the outcome of an earlier run, and errors of the queue manager.
     """
@@ -239,6 +239,6 @@ def _destination(queue: Queue | LargeMessageQueue) -> Destination:
     return Destination(large, large.handle.link, large.handle.name)
 
 
-def _ledger(folder: Path, to: Destination) -> Ledger:
+def _ledger(folder: Path, to: Destination) -> FolderLedger:
     manager_id = run(Manager(to.link).info()).id
-    return Ledger(folder, manager_id=manager_id, queue=to.name)
+    return FolderLedger(folder, manager_id=manager_id, queue=to.name)

@@ -1,4 +1,4 @@
-"""What changes in a folder, as the kernel tells it: files that are finished, folders that are new.
+"""The kernel tells of changes in a folder: files that are finished, folders that are new.
 
 A file is finished when a program that wrote to it closes it, or when it gets its name in the folder
 by a rename. Any other sign of a file, such as a new hard link, only makes somebody look at it. The
@@ -31,7 +31,7 @@ _EVENTS: Final[list[type[events.FileSystemEvent]]] = [
 
 
 class Changes(NamedTuple):
-    """What happened since the last time."""
+    """Paths that changed since the last time."""
 
     finished: list[str]
     """Relative paths of files that were closed after writing or renamed into place."""
@@ -58,7 +58,7 @@ class FolderObserver:
 
     def start(self) -> None:
         """Begin to watch; raises `InvalidConfiguration` if the kernel cannot."""
-        handler = _Handler(self)
+        handler = _EventHandler(self)
         try:
             self._observer.schedule(handler, str(self._root), recursive=True, event_filter=_EVENTS)
             self._observer.start()
@@ -105,7 +105,7 @@ class FolderObserver:
         self._changed.set()
 
 
-class _Handler(events.FileSystemEventHandler):
+class _EventHandler(events.FileSystemEventHandler):
     def __init__(self, observer: FolderObserver) -> None:
         self._observer = observer
 

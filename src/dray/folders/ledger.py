@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS pending (
 """
 
 
-class Ledger:
+class FolderLedger:
     """The ledger of one folder and one queue; a context manager. Use it from one thread."""
 
     def __init__(self, folder: Path, *, manager_id: str, queue: str) -> None:

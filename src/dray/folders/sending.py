@@ -2,8 +2,9 @@
 
 Theory of operation. A few transactions are filled, each with one file or with several. Before they
 commit, the ledger notes durably which files are in which transaction. Then they commit, side by
-side, and the ledger notes that they did. Whoever finds a transaction in the ledger without its
-outcome asks the queue manager, which calls a transaction that has not committed aborted, for ever.
+side, and the ledger notes that they did. A later run that finds a
+transaction without its outcome asks the queue manager, which calls one that has not committed
+aborted, for ever.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dray.errors import (
     TransactionAborted,
 )
 from dray.folders.clearing import Clearing
-from dray.folders.ledger import Ledger
+from dray.folders.ledger import FolderLedger
 from dray.folders.tree import FoundFile, LeftOut, Tree
 from dray.model.classes import TransactionStatus
 from dray.model.limits import LABEL_CHARACTERS_MAX, MIB
@@ -38,22 +39,22 @@ if TYPE_CHECKING:
 TRANSACTIONS_AT_ONCE: Final = 32
 """Commits side by side share a sync of the queue manager; more than this gain nothing."""
 BYTES_AT_ONCE: Final = 64 * MIB
-"""What is staged before a commit; one file may be longer."""
+"""Bytes staged before a commit; one file may be longer."""
 _COMMITTERS: Final = 8
 
 
 InDoubtFiles = Literal["sent", "send"]
-"""What becomes of files whose transaction the queue manager has forgotten."""
+"""The outcome to assume when the queue manager has forgotten a transaction."""
 
 
-class SentFile(NamedTuple):
+class FileSent(NamedTuple):
     """A file that was sent, and the id of its large message."""
 
     file: FoundFile
     id: MessageId
 
 
-Tell = Callable[[SentFile | LeftOut], object]
+Tell = Callable[[FileSent | LeftOut], object]
 
 
 class Destination(NamedTuple):
@@ -68,7 +69,7 @@ class _Filled(NamedTuple):
     """A transaction with files in it, not committed yet."""
 
     transaction: Transaction
-    sent: list[SentFile]
+    sent: list[FileSent]
 
 
 class FolderSender:
@@ -78,7 +79,7 @@ class FolderSender:
         self,
         tree: Tree,
         to: Destination,
-        ledger: Ledger,
+        ledger: FolderLedger,
         *,
         follow_links: bool = False,
         files_per_transaction: int | None = 1,
@@ -132,8 +133,8 @@ class FolderSender:
     def send(self, found: Sequence[FoundFile]) -> list[str]:
         """Send the files that were not sent yet; return the paths of those that changed meanwhile.
 
-        Raises `ConnectionLost` and other errors of the queue manager. What is in doubt then,
-        `recover` settles.
+        Raises `ConnectionLost` and other errors of the queue manager. `recover` settles
+        the doubts of such a call.
         """
         new = self._ledger.not_sent(found, changed=self._changed)
         again: list[str] = []
@@ -157,7 +158,7 @@ class FolderSender:
             filled = _Filled(transaction, [])
             try:
                 for file in rest:
-                    filled.sent.append(SentFile(file, self._send_in(transaction, file)))
+                    filled.sent.append(FileSent(file, self._send_in(transaction, file)))
             except (SourceChanged, SourceUnreadable) as error:
                 # Half a file is in the transaction.
                 run(transaction.abort())

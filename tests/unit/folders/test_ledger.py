@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from dray.errors import InvalidConfiguration, StoreLocked
-from dray.folders.ledger import Ledger
+from dray.folders.ledger import FolderLedger
 from dray.folders.tree import FoundFile
 
 ONE, TWO = FoundFile("a", 1, 10, 100), FoundFile("b/\udcff", 2, 20, 200)
 
 
 def opened(path, manager_id="m", queue="q"):
-    return Ledger(path, manager_id=manager_id, queue=queue)
+    return FolderLedger(path, manager_id=manager_id, queue=queue)
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def test_another_version_is_new_unless_changes_are_skipped(ledger, field):
 def test_it_remembers_across_a_kill_at_any_moment(tmp_path):
     script = (
         "import os, sys, pathlib\n"
-        "from dray.folders.ledger import Ledger\n"
+        "from dray.folders.ledger import FolderLedger\n"
         "from dray.folders.tree import FoundFile\n"
-        "ledger = Ledger(pathlib.Path(sys.argv[1]), manager_id='m', queue='q')\n"
+        "ledger = FolderLedger(pathlib.Path(sys.argv[1]), manager_id='m', queue='q')\n"
         "ledger.begin([('t', [FoundFile('a', 1, 10, 100)])])\n"
         "os.kill(os.getpid(), 9)\n"
     )
