@@ -28,6 +28,7 @@ from dray.client.calls.public_calls import checked
 from dray.client.connections.address import parse_address
 from dray.client.connections.link import Link
 from dray.client.connections.loops import LoopRuntime
+from dray.net.doors import default_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,14 +56,15 @@ __all__ = [
 
 @checked
 def connect(
-    url: str,
+    url: str | None = None,
     *,
     ca: str | os.PathLike[str] | None = None,
     cert: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
 ) -> Opening[Manager]:
     """Connect to a daemon; see `dray.connect`."""
-    link = partial(parse_address, url, ca, cert, key)
+    address = default_url() if url is None else url
+    link = partial(parse_address, address, ca, cert, key)
     return Opening(lambda: Manager.connected(Link(link(), LoopRuntime())))
 
 

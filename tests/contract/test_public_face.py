@@ -38,7 +38,7 @@ CALLS = {
         {"path": NEEDED},
         {"quota": "8GiB", "journal_quota": "8GiB", "name": None, "listen": None},
     ),
-    "connect": ({"url": NEEDED}, {}),
+    "connect": ({"url": None}, {}),
     "restore": ({"archive": NEEDED, "path": NEEDED}, {}),
     "Manager.create_queue": (
         {"name": NEEDED},

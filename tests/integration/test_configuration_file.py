@@ -132,6 +132,20 @@ def check_low_water(folder):
         assert connected.info().low_water == 1 << 20
 
 
+def check_open(folder):
+    refused = pytest.raises(dray.AccessDenied, match="anyone may not do anything here")
+    with serving(folder, "open = false") as here, refused:
+        here.connect()
+
+
+def check_access(folder):
+    rule = '[[access]]\nwho = ["anyone"]\nqueues = ["orders"]\nmay = ["manage"]'
+    with serving(folder, "open = false", rule) as here, here.connect() as connected:
+        queue = connected.create_queue("orders")
+        with pytest.raises(dray.AccessDenied, match="anyone may not send at"):
+            queue.send(b"1")
+
+
 def check_resend_schedule_s(folder):
     with silent_peer(folder, "resend_schedule_s = [0.05]") as delivery:
         until(lambda: delivery().resends > 2)
@@ -263,6 +277,8 @@ CHECKS = {
     "listen": check_listen,
     "socket": check_socket,
     "name": check_name,
+    "open": check_open,
+    "access": check_access,
     "quota": check_quota,
     "journal_quota": check_journal_quota,
     "low_water": check_low_water,

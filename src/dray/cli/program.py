@@ -81,7 +81,7 @@ class LazyCommands(click.Group):
     envvar="DRAY_URL",
     show_envvar=True,
     metavar="URL",
-    help="Queue manager to connect to  [default: dray://127.0.0.1:7340]",
+    help="Queue manager to connect to  [default: the one that runs here].",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.pass_context

@@ -7,17 +7,15 @@ Both may stand before or after the command's name: `dray --json queue list` and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
-from dray.model.names import DEFAULT_PORT
+from dray.net.doors import default_url
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager
-
-DEFAULT_URL = f"dray://127.0.0.1:{DEFAULT_PORT}"
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -27,7 +25,7 @@ Result = TypeVar("Result")
 class Settings:
     """The global options."""
 
-    url: str = DEFAULT_URL
+    url: str = field(default_factory=default_url)
     as_json: bool = False
 
     def connect(self) -> Manager:

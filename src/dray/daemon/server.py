@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import ssl
@@ -17,6 +18,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any, Protocol, assert_never
 
 import msgspec
@@ -44,6 +46,7 @@ from dray.daemon.sockets.listener import Listener, listen_tcp, listen_unix
 from dray.daemon.sockets.outbox import unpin_all
 from dray.daemon.sockets.places import Places
 from dray.daemon.sockets.plain_callers import begins_plainly, turn_away
+from dray.daemon.sockets.runtime_link import RuntimeLink
 from dray.daemon.timekeeper import Timekeeper, new_life, new_manager_key
 from dray.daemon.turns import Turns
 from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
@@ -69,7 +72,7 @@ from dray.manager.notices import NoticeKind
 from dray.manager.turn import QueueManager
 from dray.model.callers import ANYONE, NOBODY, Caller
 from dray.model.ids import ManagerId
-from dray.model.names import DEFAULT_PORT
+from dray.net.doors import runtime_link, socket_of
 from dray.net.tls import presenting, trusting
 from dray.net.tunnels import Tunnels
 from dray.store.disk import Disk
@@ -81,40 +84,45 @@ from dray.wire.stream import Frame
 
 _log = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
 
 
 def serve(options: ServeOptions, again: Callable[[], ServeOptions] | None = None) -> int:
     """Run a queue manager until a signal ends it; give the exit status, 0.
 
-    At SIGHUP it follows the options that `again` gives. Without an address it listens on loopback
-    at the default port. An error that keeps it from starting or continuing is raised as a
-    `DrayError`.
+    At SIGHUP it follows the options that `again` gives. Without an address it listens on the
+    socket in the data directory, and links the account's runtime link to it. An error that keeps it
+    from starting or continuing is raised as a `DrayError`.
     """
     if not __debug__:
         raise InvalidConfiguration(
             "dray does not run with python -O: its assertions guard your messages"
         )
     check_named(options.data)
-    if options.listen is None and options.socket is None:
-        options = msgspec.structs.replace(options, listen=DEFAULT_LISTEN)
+    own_socket = socket_of(options.data) if not (options.listen or options.socket) else None
+    if own_socket is not None:
+        options = msgspec.structs.replace(options, socket=os.fspath(own_socket))
     log_to_stderr(options.log_level)
     raise_limit()
     request_short_time_slice()
-    return asyncio.run(_serve(options, again or (lambda: options)))
+    return asyncio.run(_serve(options, again or (lambda: options), own_socket))
 
 
-async def _serve(options: ServeOptions, again: Callable[[], ServeOptions]) -> int:
+async def _serve(
+    options: ServeOptions, again: Callable[[], ServeOptions], own_socket: Path | None
+) -> int:
     loop = asyncio.get_running_loop()
     server = Server(loop, options)
     signalled: asyncio.Future[int] = loop.create_future()
     for number in _SIGNALS:
         loop.add_signal_handler(number, _note, signalled, number)
-    loop.add_signal_handler(signal.SIGHUP, _follow, server, again)
+    loop.add_signal_handler(signal.SIGHUP, server.follow, again)
+    link = None if own_socket is None else RuntimeLink(runtime_link(), own_socket)
     sys.stdout.write(f"{server.describe()}\n")
     sys.stdout.flush()
     ends: set[asyncio.Future[Any]] = {server.ended, signalled}
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    if link is not None:
+        link.remove()
     await server.stop()
     if server.ended.done():
         raise server.ended.result()
@@ -124,16 +132,6 @@ async def _serve(options: ServeOptions, again: Callable[[], ServeOptions]) -> in
 def _note(signalled: asyncio.Future[int], number: int) -> None:
     if not signalled.done():
         signalled.set_result(number)
-
-
-def _follow(server: Server, again: Callable[[], ServeOptions]) -> None:
-    """Read the options again; the old ones hold if the new ones make no sense."""
-    try:
-        server.follow(again())
-    except DrayError as error:
-        _log.error("the configuration was not read again, and the old one holds: %s", error)
-    else:
-        _log.warning("the configuration was read again: access and certificates follow it")
 
 
 class Serving(Deciding, Protocol):
@@ -244,14 +242,17 @@ class Server:
         """Whether nothing should be read from sessions now."""
         return self._stopping or self._turns.overfull
 
-    def follow(self, options: ServeOptions) -> None:
-        """Use the access rules and certificates of other options from now on.
-
-        Raises `InvalidConfiguration`; then nothing has changed.
-        """
-        if self._shown is not None and options.tls_cert is not None:
-            self._shown = presenting(options.tls_cert, options.tls_key, options.tls_client_ca)
-        self._turns.deliver(AccessChanged(options.access_rules()))
+    def follow(self, again: Callable[[], ServeOptions]) -> None:
+        """Use the access rules and certificates of other options, unless they make no sense."""
+        try:
+            options = again()
+            if self._shown is not None and options.tls_cert is not None:
+                self._shown = presenting(options.tls_cert, options.tls_key, options.tls_client_ca)
+            self._turns.deliver(AccessChanged(options.access_rules()))
+        except DrayError as error:
+            _log.error("the configuration was not read again, and the old one holds: %s", error)
+        else:
+            _log.warning("the configuration was read again: access and certificates follow it")
 
     def describe(self) -> str:
         """The line that says who is ready where."""

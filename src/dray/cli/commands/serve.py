@@ -20,10 +20,12 @@ from dray.cli.sizes import Size
     envvar="DRAY_LISTEN",
     show_envvar=True,
     metavar="HOST:PORT",
-    help="TCP address to listen on; port 0 picks a free port  [default: 127.0.0.1:7340].",
+    help="TCP address to listen on; port 0 picks a free port  [default: none].",
 )
 @click.option(
-    "--socket", metavar="PATH", help=("Unix socket to listen on, besides TCP or instead of it.")
+    "--socket",
+    metavar="PATH",
+    help="Unix socket to listen on  [default without --listen: dray.sock in the data directory].",
 )
 @click.option(
     "--tls-cert",

@@ -19,6 +19,7 @@ from dray.client.calls.public_calls import checked, public
 from dray.client.connections.address import parse_address
 from dray.client.connections.link import Link
 from dray.client.connections.threads import BlockingRuntime, run
+from dray.net.doors import default_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @checked
 def connect(
-    url: str,
+    url: str | None = None,
     *,
     ca: str | os.PathLike[str] | None = None,
     cert: str | os.PathLike[str] | None = None,
@@ -37,12 +38,13 @@ def connect(
 ) -> Manager:
     """Connect to a queue manager at `dray://host:port`, `drays://host:port` or `dray+unix:///path`.
 
-    `drays` is TLS. `ca` names a file of trusted certificates, by default that of DRAY_CA, else the
-    authorities of the machine. `cert` and `key` (DRAY_CERT, DRAY_KEY) name the certificate to
-    present to a queue manager that asks for one. Raises `InvalidConfiguration` for another URL, and
-    `ConnectionLost` if no queue manager answers.
+    Without a URL it is the queue manager of DRAY_URL, else the one that runs here by itself
+    (`dray serve` without an address). `drays` is TLS. `ca` names a file of trusted certificates, by
+    default that of DRAY_CA, else the authorities of the machine. `cert` and `key` (DRAY_CERT,
+    DRAY_KEY) name the certificate to present to a queue manager that asks for one. Raises
+    `InvalidConfiguration` for another URL, and `ConnectionLost` if no queue manager answers.
     """
-    return Manager(parse_address(url, ca, cert, key))
+    return Manager(parse_address(default_url() if url is None else url, ca, cert, key))
 
 
 @public(made_by="dray.connect or dray.open")
