@@ -1,6 +1,6 @@
 """A landing that kills its own driver with SIGKILL at a chosen point; run as a program.
 
-land_and_die.py URL OUT POINT, where POINT is one of
+land_and_die.py URL OUT POINT [messages], where POINT is one of
 
     pulling    an executor has pulled some payloads of a batch
     landed     the table has a batch, the queue has not been settled
@@ -18,6 +18,7 @@ from dray.spark import spark_session
 from dray.spark.landing.landing import Landing
 from dray.spark.landing.puller import ManagerPuller
 from dray.spark.landing.settler import ManagerSettler
+from dray.spark.source.options import RANGES
 
 
 class DyingPuller(ManagerPuller):
@@ -33,6 +34,12 @@ class DyingPuller(ManagerPuller):
             os.kill(self.driver, signal.SIGKILL)
         return super().pull(row, target)
 
+    def messages(self, row):
+        for batch in super().messages(row):
+            if row["first_lookup_id"] > 1:
+                os.kill(self.driver, signal.SIGKILL)
+            yield batch
+
 
 class DyingSettler(ManagerSettler):
     """Kills the driver before or after the second settling."""
@@ -42,23 +49,26 @@ class DyingSettler(ManagerSettler):
         self.point = point
         self.count = 0
 
-    def settle(self, key, reached, landed):
+    def settle(self, key, reached):
         self.count += 1
         if self.point == "landed" and self.count == 2:
             os.kill(os.getpid(), signal.SIGKILL)
-        settled = super().settle(key, reached, landed)
+        settled = super().settle(key, reached)
         if self.point == "settled" and self.count == 2:
             os.kill(os.getpid(), signal.SIGKILL)
         return settled
 
 
-def main(url, out, point):
+def main(url, out, point, kind="large"):
     puller = DyingPuller(os.getpid(), "body 5") if point == "pulling" else ManagerPuller()
     with spark_session() as spark:
-        reader = spark.readStream.format("dray").option("content", "large")
-        reader = reader.option("url", url).option("queue", "parcels")
+        content = "large" if kind == "large" else RANGES
+        reader = spark.readStream.format("dray").option("content", content)
+        reader = reader.option("url", url)
+        reader = reader.option("queue", "parcels" if kind == "large" else "orders")
         rows = reader.option("maxOffsetsPerTrigger", "4").load()
-        Landing(Path(out), puller, DyingSettler(point)).run(rows)
+        checkpoint = "checkpoint" if kind == "large" else "checkpoint-messages"
+        Landing(Path(out), puller, DyingSettler(point), checkpoint=checkpoint).run(rows)
 
 
 if __name__ == "__main__":

@@ -146,6 +146,9 @@ class LocalPuller:
                 target.write(piece)
         return digest.hexdigest()
 
+    def messages(self, row):  # noqa: ARG002 - all are large
+        return iter(())
+
     def comes_back(self, row):  # noqa: ARG002 - nobody else receives
         return False
 
@@ -156,7 +159,7 @@ class LocalPuller:
 class LocalSettler:
     """Writes down up to where was settled."""
 
-    def settle(self, key, reached, landed):  # noqa: ARG002 - nothing stands in the way
+    def settle(self, key, reached):
         progress = reached.progress.advanced(lambda _: None)
         (Path(key[0]) / "settled").write_text(str(progress.upto))
         return reached._replace(progress=progress, holed=())

@@ -10,10 +10,6 @@ from dray.spark.landing.table import QueueReached
 from dray.spark.positions import LandingProgress
 
 
-def nothing_landed(sequence_ids):
-    return [False] * len(sequence_ids)
-
-
 @pytest.fixture
 def settler():
     made = ManagerSettler()
@@ -37,13 +33,13 @@ def test_nothing_is_settled_in_a_queue_that_was_made_again(daemon, manager, parc
         QueueReached(holed=(holed,), born=earlier),
     ):
         with pytest.raises(QueueRecreated, match="'parcels'"):
-            settler.settle(key, reached, nothing_landed)
+            settler.settle(key, reached)
         assert raw.info() == before
 
-    settled = settler.settle(key, QueueReached(holed=(holed,), born=before.born), nothing_landed)
+    settled = settler.settle(key, QueueReached(holed=(holed,), born=before.born))
     assert settled == QueueReached(born=before.born)
     assert raw.info().message_count == 0
     parcels.send(b"read and landed")
     last = max(message.lookup_id for message in raw.messages())
-    settler.settle(key, QueueReached(LandingProgress(last), born=before.born), nothing_landed)
+    settler.settle(key, QueueReached(LandingProgress(last), born=before.born))
     assert raw.info().message_count == 0

@@ -82,10 +82,10 @@ class LateSettler(ManagerSettler):
         self.manager = manager
         self.new = None
 
-    def settle(self, key, reached, landed):
+    def settle(self, key, reached):
         if self.new is None:
             self.new = send(make_again(self.manager, "parcels"), 3)
-        return super().settle(key, reached, landed)
+        return super().settle(key, reached)
 
 
 @pytest.mark.parametrize("accepted", [False, True], ids=["refused", "accepted"])

@@ -62,6 +62,7 @@ MESSAGES = pa.schema(
         ("body_size", pa.int64()),
         ("priority", pa.int32()),
         ("message_class", pa.int32()),
+        ("position_in_transaction", pa.int32()),
         ("first_in_transaction", pa.bool_()),
         ("last_in_transaction", pa.bool_()),
         *_SENDER,
@@ -84,21 +85,28 @@ UNREADABLE = "unreadable"
 TAKEN = "taken"
 """The state of a large message that somebody took while it was landed; it is not in the table."""
 
+RANGE = "range"
+"""The state of a row that stands for a range of small messages, in an Arrow file of their own."""
+
 LANDED = pa.schema(
     [
         *LARGE,
+        ("priority", pa.int32()),
+        ("message_class", pa.int32()),
+        ("body", pa.binary()),
         ("position_in_transaction", pa.int32()),
         ("state", pa.string()),
         ("payload", pa.string()),
         ("landed_time", _TIME),
     ]
 )
-"""The table. `state` is "landed" or "hole"; `payload` is relative to the directory landed into."""
+"""The table. `state` is "landed" or "hole". A large message has a `payload`, relative to the
+directory landed into; a small one has a `body`."""
 
 
 def schema_for(content: str) -> pa.Schema:
     """The columns that a reader of `content` gives."""
-    return LARGE if content == "large" else MESSAGES
+    return MESSAGES if content == "messages" else LARGE
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

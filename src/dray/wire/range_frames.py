@@ -37,7 +37,8 @@ class MeasureRange(Head, frozen=True):
     the limits, or else within four times the limits.
     With `large`, the range is of large messages, by the positions of their first parts, and also
     ends before the first that is not whole and not certain to have a hole. `pieces` asks for the
-    range in that many pieces of about the same number of bytes.
+    range in that many pieces of about the same number of bytes. With `plain`, the range is of
+    messages that are no parts of large messages.
     """
 
     code = 110
@@ -48,6 +49,7 @@ class MeasureRange(Head, frozen=True):
     max_bytes: int = 0
     pieces: int = 0
     large: bool = False
+    plain: bool = False
 
 
 class RangePiece(msgspec.Struct, array_like=True, frozen=True):
@@ -87,7 +89,8 @@ class ReadRange(Head, frozen=True):
     """Look at the messages behind `after`, up to `upto`, in order of position.
 
     Also at those that a transaction holds: a reader that has planned to read them must not pass
-    over them. `upto` 0 is no limit. Answered by RangeRead, with as many as fit a frame.
+    over them. `upto` 0 is no limit. With `plain`, parts of large messages are left out. Answered by
+    RangeRead, with as many as fit a frame.
     """
 
     code = 112
@@ -97,6 +100,7 @@ class ReadRange(Head, frozen=True):
     max_messages: int
     max_bytes: int
     bodies: bool = True
+    plain: bool = False
 
 
 class RangeRead(Head, frozen=True):

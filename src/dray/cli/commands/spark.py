@@ -33,6 +33,14 @@ def command() -> None:
     metavar="DIR",
     help=("Directory for the payload files and the table."),
 )
+@click.option(
+    "--as",
+    "as_",
+    type=click.Choice(["auto", "large", "messages"]),
+    default="auto",
+    show_default=True,
+    help="Which messages to land: large ones as files, small ones as rows, or both.",
+)
 @click.option("--follow", is_flag=True, help="Keep landing new messages until ^C.")
 @click.option(
     "--idle",
@@ -62,13 +70,14 @@ def land(
     queue: str,
     *,
     out: str,
+    as_: str,
     follow: bool,
     idle: float | None,
     batch: int | None,
     table: str,
     accept_new_queue: bool,
 ) -> None:
-    """Land the large messages of QUEUE as payload files and a Parquet table below DIR.
+    """Land the messages of QUEUE below DIR: large ones as files, all of them as rows of a table.
 
     After a crash, run the same command again: it resumes, loses nothing and lands nothing twice.
     """
@@ -82,6 +91,7 @@ def land(
             settings.url,
             queue,
             out,
+            as_=as_,
             until=Until(follow=follow, idle_s=idle),
             bytes_per_batch=bytes_per_batch,
             table=table,
@@ -153,6 +163,7 @@ def _print(summary: LandingSummary) -> None:
     print_record(
         {
             "files": str(summary.files),
+            "messages": str(summary.messages),
             "bytes": human_size(summary.bytes),
             "rate": f"{human_size(summary.rate_bytes_s)}/s",
             "duplicates": str(summary.duplicates),

@@ -380,6 +380,7 @@ _BY_NAME: Final = {
     # Spark.
     "until": ExpectedValue("dray.spark.Until", _ours("Until", "dray.spark.")),
     "session": ExpectedValue("a session of Spark", _of_spark),
+    "as_": _TEXT,
     "bytes_per_batch": _SIZE,
     "accept_new_queue": _FLAG,
     "fail_on_data_loss": _FLAG,

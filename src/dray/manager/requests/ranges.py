@@ -24,10 +24,13 @@ from dray.manager.queue.index import (
     ENTRY_BYTES,
     ORDINAL_BITS,
     ORDINAL_MAX,
+    entries_in,
     fields_in,
     lengths_in,
     lookup_id_of,
     marks_of,
+    part_count_in,
+    part_of,
     place_in,
     positions_in,
     transactions_in,
@@ -104,7 +107,7 @@ def handle_measure(context: Context, session: Session, request_id: int, head: Me
     queue = context.state.queues.numbered(head.queue)
     if not 0 <= head.pieces <= RANGE_PIECES_MAX:
         raise Misuse(f"pieces must be 0 to {RANGE_PIECES_MAX}, not {head.pieces}")
-    held = _first_held(queue, head.after, large=head.large)
+    held = _first_held(queue, head)
     stop = min((each for each in (head.upto, held - 1) if each > 0), default=0)
     if held == head.after + 1:
         first = last = 0
@@ -135,6 +138,8 @@ def handle_read(context: Context, session: Session, request_id: int, head: ReadR
     entries: Iterator[bytes] = heapq.merge(
         queue.index.in_position_order(head.after), held, key=lookup_id_of
     )
+    if head.plain:
+        entries = (packed for packed in entries if not part_of(packed))
     if head.upto:
         entries = takewhile(lambda packed: lookup_id_of(packed) <= head.upto, entries)
     found = list(within_frame(entries, head.max_messages, head.max_bytes))
@@ -167,13 +172,28 @@ def _rows(packed: bytes, given: list[int]) -> bytes:
     )  # fmt: skip
 
 
-def _first_held(queue: StoredQueue, after: int, *, large: bool) -> int:
-    """The first position behind another that a transaction holds; 0 if there is none."""
-    if large:
-        found = (each.first for each in queue.parts if each.held and each.first > after)
+def _first_held(queue: StoredQueue, head: MeasureRange) -> int:
+    """The first position of a range that a transaction holds; 0 if there is none."""
+    if head.large:
+        found = (each.first for each in queue.parts if each.held and each.first > head.after)
     else:
-        found = (each for each in queue.index.held_positions() if each > after)
+        found = (
+            lookup_id_of(each)
+            for each in queue.index.held_entries()
+            if lookup_id_of(each) > head.after and not (head.plain and part_of(each))
+        )
     return min(found, default=0)
+
+
+def _runs(queue: StoredQueue, head: MeasureRange) -> Iterator[bytes]:
+    """The entries of a range, packed, many in one piece."""
+    for run in queue.index.runs_in_position_order(head.after):
+        if not head.plain or not part_count_in(run):
+            yield run
+            continue
+        plain = b"".join([each for each in entries_in(run) if not part_of(each)])
+        if plain:
+            yield plain
 
 
 def _ends(queue: StoredQueue, head: MeasureRange, stop: int) -> tuple[int, int]:
@@ -182,7 +202,7 @@ def _ends(queue: StoredQueue, head: MeasureRange, stop: int) -> tuple[int, int]:
         positions = [each.first for each in _large_readable(queue, head.after, stop)]
         return (positions[0], positions[-1]) if positions else (0, 0)
     first = last = 0
-    for run in queue.index.runs_in_position_order(head.after):
+    for run in _runs(queue, head):
         if stop and lookup_id_of(run[-ENTRY_BYTES:]) > stop:
             readable = [each for each in positions_in(run) if each <= stop]
             return (first or readable[0], readable[-1]) if readable else (first, last)
@@ -199,7 +219,7 @@ def _steps(context: Context, queue: StoredQueue, head: MeasureRange, stop: int) 
     fine = bool(head.pieces) and queue.index.available_count <= _FINE_MESSAGES
     opened = _OpenTransactions(context)
     step = _Step([], [], [])
-    for run in islice(queue.index.runs_in_position_order(head.after), RANGE_RUNS_MAX):
+    for run in islice(_runs(queue, head), RANGE_RUNS_MAX):
         yield from _one_by_one(step) if fine else (step,)
         positions = list(positions_in(run))
         closed = [

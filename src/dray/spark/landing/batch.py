@@ -37,6 +37,8 @@ class Examined(NamedTuple):
     taken: int
     unreadable: tuple[tuple[QueueKey, str], ...] = ()
     """Queue and sequence id of what only a newer program can read."""
+    files: int = 0
+    """How many rows are of large messages."""
 
 
 def in_order(rows: pa.Table) -> pa.Table:
@@ -98,11 +100,11 @@ def examine(rows: pa.Table, landed: list[bool], reached: Reached) -> Examined:
         )
         holes.extend(_holes(row))
     table = pa.Table.from_pylist(
-        [{name: row[name] for name in LANDED.names} for row in fresh], schema=LANDED
+        [{name: row.get(name) for name in LANDED.names} for row in fresh], schema=LANDED
     )
     return Examined(
         table, reached, tuple(queues), sum(row["size"] for row in fresh if row["payload"]),
-        duplicates, replayed, disorder, tuple(holes), taken, tuple(unreadable),
+        duplicates, replayed, disorder, tuple(holes), taken, tuple(unreadable), len(fresh),
     )  # fmt: skip
 
 

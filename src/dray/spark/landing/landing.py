@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -30,11 +31,14 @@ from dray.client.calls.public_calls import checked
 from dray.errors import (
     DrayError,
     InvalidConfiguration,
+    MessageNotFound,
     QueueRecreated,
     StoreError,
     StoreLocked,
 )
+from dray.model.sizes import size_in_bytes
 from dray.spark.failure import WORKER_TOO_SLOW, disk_told, plainly
+from dray.spark.landing.streams import BatchLimits, contents_of, streams, what_is_left
 from dray.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -45,7 +49,6 @@ if TYPE_CHECKING:
     from dray.spark.landing.batch import Examined, QueueKey
     from dray.spark.landing.delta import DeltaLandedTable
     from dray.spark.landing.pulling import Puller
-    from dray.spark.landing.settler import IsLanded
     from dray.spark.landing.summary import LandingSummary
     from dray.spark.landing.table import LandedTable, QueueReached
 
@@ -54,7 +57,6 @@ logger = logging.getLogger(__name__)
 BYTES_PER_BATCH = "1GiB"
 """Payload of one micro-batch: enough that Spark's own second or two a batch hardly shows. A crash
 does not repeat it all, since payloads that are in place are kept."""
-ROWS_PER_BATCH = 2_000
 TABLES = ("parquet", "delta")
 STARTS_MAX = 5
 """Queries begun for one landing while workers are too slow for Spark, which waits 10 s for each."""
@@ -69,10 +71,8 @@ Report = Callable[["LandingSummary"], None]
 class QueueSettler(Protocol):
     """Requests of the driver to managers once rows are durable."""
 
-    def settle(self, key: QueueKey, reached: QueueReached, landed: IsLanded) -> QueueReached:
+    def settle(self, key: QueueKey, reached: QueueReached) -> QueueReached:
         """Take from the queue what `reached` says is landed; say how far that is. Idempotent.
-
-        `landed` says of sequence ids whether the table has them.
 
         Raises `QueueRecreated`, and takes nothing, from another birth of the queue.
         """
@@ -107,17 +107,21 @@ def land(
     queue: str,
     out: str | Path,
     *,
+    as_: str = "auto",
     until: Until = AT_ONCE,
     session: SparkSession | None = None,
     bytes_per_batch: int | str = BYTES_PER_BATCH,
-    rows_per_batch: int = ROWS_PER_BATCH,
+    rows_per_batch: int | None = None,
     fail_on_data_loss: bool = False,
     accept_new_queue: bool = False,
     table: str = TABLES[0],
     report: Report | None = None,
 ) -> LandingSummary:
-    """Land the large messages of a queue below the directory `out`; give what was done.
+    """Land the messages of a queue below the directory `out`; give what was done.
 
+    Large messages become files and rows of a table, small ones rows with their bodies. `as_` is
+    "large" or "messages" to land only one kind, or "auto" for both. Messages that do not land stay
+    in the queue; the summary counts them (`skipped`) and names their queue.
     `url` and `queue` may name several, comma-separated. `report` is called after each micro-batch
     with the summary so far. Without a `session`, the active one is used, or a local one started.
     A large message with a hole becomes a row with state "hole" and its parts are removed. One that
@@ -125,8 +129,8 @@ def land(
     A message that another receiver takes while it is landed is counted as `taken`; with
     `fail_on_data_loss` it ends the landing with `MessageNotFound`. One that a receiver holds is
     waited for. With `accept_new_queue`, a queue that was deleted and made again since it was landed
-    into `out` is landed from its first position. Messages that are not large stay in the queue; the
-    summary counts them. `table` is "parquet" or "delta", always the same for one directory.
+    into `out` is landed from its first position. `table` is "parquet" or "delta", always the same
+    for one directory.
 
     Raises `StoreLocked` while another landing works there, `StoreFull` or `StoreError` for its
     disk, `QueueRecreated` for a queue that was made again and is not accepted, and the error of a
@@ -137,24 +141,15 @@ def land(
     from dray.spark.landing.settler import ManagerSettler
 
     directory = _directory(out, table)
+    contents = contents_of(as_)
 
-    def rows(spark: SparkSession) -> DataFrame:
-        from dray.spark.source.data_source import DraySource
-
-        spark.dataSource.register(DraySource)
-        reader = spark.readStream.format("dray").option("content", "large")
-        return (
-            reader.option("url", url)
-            .option("queue", queue)
-            .option("maxOffsetsPerTrigger", str(rows_per_batch))
-            .option("maxBytesPerTrigger", str(bytes_per_batch))
-            .option("minPartitions", str(2 * spark.sparkContext.defaultParallelism))
-            .option("failOnDataLoss", str(fail_on_data_loss).lower())
-            .option("acceptNewQueue", str(accept_new_queue).lower())
-            .option("markTaken", "true")
-            .load()
-        )
-
+    options = {
+        "url": url,
+        "queue": queue,
+        "failOnDataLoss": str(fail_on_data_loss).lower(),
+        "acceptNewQueue": str(accept_new_queue).lower(),
+    }
+    limits = BatchLimits(rows_per_batch, size_in_bytes(bytes_per_batch))
     settler = ManagerSettler()
     try:
         with _session(session) as spark:
@@ -166,28 +161,15 @@ def land(
                 fail_on_data_loss=fail_on_data_loss,
                 accept_new_queue=accept_new_queue,
                 table=table,
+                checkpoint="checkpoint" if as_ == "large" else f"checkpoint-{as_}",
             )
-            summary = landing.run(rows(spark), until)
-            summary.left.extend(_left(url, queue))
+            summary = landing.run(streams(spark, contents, options, limits), until)
+            for count, sentence in what_is_left(url, queue, as_):
+                summary.skipped += count
+                summary.left.append(sentence)
             return summary
     finally:
         settler.close()
-
-
-def _left(url: str, queue: str) -> Iterator[str]:
-    """Say what is in the queues that no landing takes."""
-    from dray.spark.source.catalogue import Catalogue
-    from dray.spark.source.options import read_options
-
-    catalogue = Catalogue(read_options({"url": url, "queue": queue}))
-    try:
-        for place, count in catalogue.plain_messages():
-            yield (
-                f"queue {place.queue!r} at {place.url} has {count} messages that are not large;"
-                " they stay there: receive them, or read them with content=messages"
-            )
-    finally:
-        catalogue.close()
 
 
 class Landing:
@@ -203,12 +185,14 @@ class Landing:
         fail_on_data_loss: bool = False,
         accept_new_queue: bool = False,
         table: str = TABLES[0],
+        checkpoint: str = "checkpoint",
     ) -> None:
         """Take the directory and the ways to the managers; nothing is touched yet."""
         from dray.spark.landing.summary import LandingSummary
 
         self.out = out.absolute()
         self.payloads = self.out / "payload"
+        self._ranges = self.out / "_dray" / "messages"
         self.summary = LandingSummary(
             out=self.out, payload_directory=self.payloads, table_directory=self.out / "table"
         )
@@ -218,6 +202,7 @@ class Landing:
         self._fail_on_data_loss = fail_on_data_loss
         self._accept_new_queue = accept_new_queue
         self._kind = table
+        self._checkpoint = checkpoint
         self._table: LandedTable | DeltaLandedTable | None = None
         self._failure: Exception | None = None
         self._busy = False
@@ -227,15 +212,17 @@ class Landing:
 
     def run(self, rows: DataFrame, until: Until = AT_ONCE) -> LandingSummary:
         """Land the streaming `rows` (`schema.LARGE`) until told to end; give the summary."""
+        from dray.spark.landing.messages import remove_ranges
         from dray.spark.landing.payload import remove_partials
 
         self._started_at = self._last_rows_at = time.monotonic()
         with disk_told(self.out):
             self.payloads.mkdir(parents=True, exist_ok=True)
-            (self.out / "_dray").mkdir(exist_ok=True)
+            self._ranges.mkdir(parents=True, exist_ok=True)
         with _only_one(self.out / "_dray"):
             with disk_told(self.out):
                 remove_partials(self.payloads)
+                remove_ranges(self._ranges)
                 self._table = self._open_table()
             # What was begun is taken up where it is: a start again neither loses nor repeats.
             for left in reversed(range(STARTS_MAX)):
@@ -269,7 +256,7 @@ class Landing:
 
     def _start(self, rows: DataFrame, until: Until) -> StreamingQuery:
         writer = rows.writeStream.foreachBatch(self._land).option(
-            "checkpointLocation", str(self.out / "_dray" / "checkpoint")
+            "checkpointLocation", str(self.out / "_dray" / self._checkpoint)
         )
         if until.follow:
             return writer.trigger(processingTime=_TRIGGER_INTERVAL).start()
@@ -320,23 +307,60 @@ class Landing:
         logger.debug("batch %d landed, %d files so far", batch_id, self.summary.files)
 
     def _land_batch(self, rows: DataFrame) -> None:
+        import pyarrow.compute as pc
+
         from dray.spark.landing.batch import check_births, examine, in_order
+        from dray.spark.landing.messages import remove_ranges
         from dray.spark.landing.pulling import PullInto
-        from dray.spark.schema import PULLED, spark_schema
+        from dray.spark.schema import PULLED, RANGE, spark_schema
 
         assert self._table is not None
-        pull = PullInto(self.payloads, self._puller, self._fail_on_data_loss)
+        pull = PullInto(self.payloads, self._puller, self._fail_on_data_loss, self._ranges)
         pulled = in_order(rows.mapInArrow(pull.all, spark_schema(PULLED)).toArrow())
         if not self._accept_new_queue:
             check_births(pulled, self._table.reached)
-        landed = self._table.already_landed(pulled["sequence_id"])
-        examined = examine(pulled, landed, self._table.reached)
+        is_range = pc.equal(pulled["state"], RANGE)
+        large, ranges = pulled.filter(pc.invert(is_range)), pulled.filter(is_range)
+        landed = self._table.already_landed(large["sequence_id"])
+        examined = examine(large, landed, self._table.reached)
+        self._check_payloads(examined.rows)
+        examined = self._with_messages(examined, ranges)
         if examined.rows.num_rows:
-            self._check_payloads(examined.rows)
             with disk_told(self.summary.table_directory):
                 self._table.commit(examined.rows, examined.reached)
+        remove_ranges(self._ranges)
         self._settle(examined)
         self._count(examined)
+
+    def _with_messages(self, examined: Examined, ranges: pa.Table) -> Examined:
+        """Add the small messages of a micro-batch."""
+        from dray.spark.landing.messages import count_again, in_table_order, land_rows, read_ranges
+
+        assert self._table is not None
+        planned = sum(ranges["fragment_count"].to_pylist())
+        messages = read_ranges(self._ranges, ranges)
+        gone = planned - messages.num_rows
+        if gone and self._fail_on_data_loss:
+            raise MessageNotFound(
+                f"another receiver took {gone} messages while they were landed; call land() again,"
+                " without fail_on_data_loss to go on over them"
+            )
+        landed = self._table.already_landed(messages["id"])
+        now = datetime.fromtimestamp(time.time(), UTC)
+        count_again(self.summary, messages, landed, examined.reached)
+        rows, reached = land_rows(messages, landed, examined.reached, now)
+        self.summary.messages += rows.num_rows
+        self.summary.taken += gone
+        queues = dict.fromkeys(examined.queues)
+        for row in ranges.select(["manager", "manager_id", "queue"]).to_pylist():
+            queues[row["manager"], row["manager_id"], row["queue"]] = None
+        return examined._replace(
+            rows=in_table_order(examined.rows, rows),
+            reached=reached,
+            queues=tuple(queues),
+            bytes=examined.bytes + sum(rows["size"].to_pylist()),
+            files=examined.rows.num_rows,
+        )
 
     def _check_payloads(self, rows: pa.Table) -> None:
         """Raise `StoreError` if this machine does not see what the executors put in place."""
@@ -365,7 +389,7 @@ class Landing:
         for key in examined.queues:
             _, manager_id, queue = key
             try:
-                settled = self._settler.settle(key, reached.queue(manager_id, queue), self._landed)
+                settled = self._settler.settle(key, reached.queue(manager_id, queue))
             except QueueRecreated:
                 if not self._accept_new_queue:
                     raise
@@ -374,16 +398,10 @@ class Landing:
             reached = reached.with_queue(manager_id, queue, settled)
         self._table.settled(reached)
 
-    def _landed(self, sequence_ids: list[str]) -> list[bool]:
-        import pyarrow as pa
-
-        assert self._table is not None
-        return self._table.already_landed(pa.array(sequence_ids, pa.string()))
-
     def _count(self, examined: Examined) -> None:
         summary = self.summary
         summary.batches += 1
-        summary.files += examined.rows.num_rows - len(examined.holes)
+        summary.files += examined.files - len(examined.holes)
         summary.bytes += examined.bytes
         summary.duplicates += examined.duplicates
         summary.replayed += examined.replayed

@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Any
 from dray.client.awaited.unreadable import Unreadable
 from dray.spark.managers import Managers
 from dray.spark.source.large import look_at
+from dray.spark.source.offsets import QueuePlace
 from dray.spark.source.options import CLAIM_TIMEOUT_S
-from dray.spark.source.ranges import is_there
+from dray.spark.source.ranges import is_there, pages
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
     from dray.spark.landing.payload import PayloadTarget
 
 
@@ -32,6 +37,16 @@ class ManagerPuller:
         for piece in message:
             target.write(piece)
         return message.digest.hex()
+
+    def messages(self, row: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        """The small messages of a range, with their bodies; none of a queue that was made again."""
+        place = QueuePlace(row["manager"], row["manager_id"], row["queue"], row["queue_born"])
+        after, upto = row["first_lookup_id"] - 1, row["last_lookup_id"]
+        queue = self._managers.raw_queue(place.url, place.queue)
+        for page in pages(queue, after, upto, bodies=True, plain=True):
+            if page.born != place.born or not page.messages:
+                return
+            yield page.messages.batch(place)
 
     def comes_back(self, row: dict[str, Any]) -> bool:
         """Wait while a transaction holds what was not found; whether it may be there again."""

@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from dray.errors import MessageNotFound
 from dray.fsync import sync_folder
+from dray.spark.landing.messages import write_range
 from dray.spark.landing.payload import PayloadTarget, Placement, payload_name
-from dray.spark.schema import LARGE, PULLED, TAKEN, UNREADABLE, batch_of
+from dray.spark.schema import LARGE, PULLED, RANGE, TAKEN, UNREADABLE, batch_of
 
 
 class Puller(Protocol):
@@ -26,6 +27,10 @@ class Puller(Protocol):
 
     def pull(self, row: dict[str, Any], target: PayloadTarget) -> str:
         """Write the whole payload of `row` to `target`; give the digest of what was written."""
+        ...
+
+    def messages(self, row: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        """The small messages of a range (`schema.MESSAGES`)."""
         ...
 
     def comes_back(self, row: dict[str, Any]) -> bool:
@@ -43,6 +48,8 @@ class PullInto(NamedTuple):
     directory: Path
     puller: Puller
     fail_on_data_loss: bool = False
+    ranges: Path = Path()
+    """Where the small messages of a range are written to."""
 
     def all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give each row back with what became of its payload."""
@@ -56,6 +63,8 @@ class PullInto(NamedTuple):
             self.puller.close()
 
     def _pull(self, row: dict[str, Any]) -> dict[str, Any]:
+        if row["sequence_id"] is None:
+            return self._write_range(row)
         if row["missing"] == [TAKEN]:
             return {**row, "state": TAKEN, "payload": None, "landed_time": _now()}
         if row["missing"]:
@@ -77,6 +86,11 @@ class PullInto(NamedTuple):
                     raise
                 return {**row, "state": TAKEN, "payload": None, "landed_time": _now()}
         return {**row, "state": "landed", "payload": name, "landed_time": _now()}
+
+    def _write_range(self, row: dict[str, Any]) -> dict[str, Any]:
+        name, size, count = write_range(self.ranges, self.puller.messages(row))
+        told = {"state": RANGE, "payload": name, "size": size, "fragments_present": count}
+        return {**row, **told, "landed_time": _now()}
 
 
 def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:

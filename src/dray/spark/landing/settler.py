@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dray.client.awaited.unreadable import Unreadable
@@ -10,9 +10,9 @@ from dray.client.calls.requests import ANSWER_GRACE_S
 from dray.client.connections.threads import run
 from dray.errors import LargeMessageHole, MessageNotFound
 from dray.spark.managers import Managers, patiently
-from dray.spark.source.large import large_pages, opened_in, sequence_id_of
+from dray.spark.source.large import opened_in
 from dray.spark.source.ranges import first_after
-from dray.wire.frames import LargeFound, LargeReceive, SelectBySequence
+from dray.wire.frames import Done, LargeFound, LargeReceive, SelectBySequence, Settle
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from dray.client.connections.connection import Connection
     from dray.spark.landing.batch import QueueKey
     from dray.spark.landing.table import QueueReached
+    from dray.spark.positions import Range
     from dray.wire.stream import Frame
-
-IsLanded = Callable[[list[str]], list[bool]]
-"""Says of each sequence id whether its row is in the table."""
 
 
 class ManagerSettler:
@@ -33,13 +31,15 @@ class ManagerSettler:
     def __init__(self) -> None:
         """Begin without a connection."""
         self._managers = Managers()
+        self._beyond: dict[tuple[str, int], set[Range]] = {}
+        """Ranges that are settled, by queue and birth number."""
 
-    def settle(self, key: QueueKey, reached: QueueReached, landed: IsLanded) -> QueueReached:
+    def settle(self, key: QueueKey, reached: QueueReached) -> QueueReached:
         """Settle one queue as far as `reached` allows; give how far that is.
 
-        Where a message that does not land stands before others, those that have landed are taken
-        one by one. Raises `QueueRecreated`, and settles nothing, if the queue was made again since
-        it was read.
+        Where a message that does not land stands before others, the ranges of those that have
+        landed are settled by themselves. Raises `QueueRecreated`, and settles nothing, if the queue
+        was made again since it was read.
         """
         url, _, name = key
 
@@ -47,7 +47,7 @@ class ManagerSettler:
             queue = self._managers.raw_queue(url, name)
             settled = self._settle(queue, url, reached)
             if settled.progress.beyond:
-                self._take_landed(self._managers.at(url), queue, settled.progress.upto, landed)
+                self._settle_beyond(queue, settled)
             return settled
 
         return patiently(settle)
@@ -85,21 +85,13 @@ class ManagerSettler:
             queue.settle(progress.upto, born=reached.born)
         return reached._replace(progress=progress, holed=())
 
-    def _take_landed(self, manager: Manager, queue: Queue, after: int, landed: IsLanded) -> None:
-        """Take every large message behind a position that has landed, each in a transaction."""
-        for entries in large_pages(queue, after):
-            ids = [sequence_id_of(each) for each in entries]
-            for sequence_id, is_landed in zip(ids, landed(ids), strict=True):
-                if is_landed:
-                    self._take_one(manager, queue, sequence_id)
-
-    def _take_one(self, manager: Manager, queue: Queue, sequence_id: str) -> None:
-        with manager.transaction() as transaction:
-            try:
-                take_large(queue, transaction, sequence_id)
-            except (LargeMessageHole, MessageNotFound):
-                # A hole is told and removed elsewhere; or another receiver has it.
-                transaction.abort()
+    def _settle_beyond(self, queue: Queue, reached: QueueReached) -> None:
+        """Settle ranges that landed behind something that did not, each once a run."""
+        done = self._beyond.setdefault((queue.name, reached.born), set())
+        beyond = set(reached.progress.beyond)
+        for each in sorted(beyond - done):
+            queue.handle.call(partial(_settle_range, each, reached.born), Done)
+        self._beyond[queue.name, reached.born] = beyond
 
     def _reject(self, manager: Manager, queue: Queue, sequence_id: str) -> None:
         """Remove the parts of a holed large message: receiving it does that and tells the hole."""
@@ -128,3 +120,8 @@ def take_large(
         wait_s=ANSWER_GRACE_S,
         connection=connection,
     )
+
+
+def _settle_range(positions: Range, born: int, queue: int) -> Settle:
+    first, last = positions
+    return Settle(queue, last, 0, born, first - 1)

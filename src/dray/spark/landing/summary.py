@@ -25,13 +25,16 @@ class LandingSummary(msgspec.Struct, kw_only=True):
     is not. `out_of_order` counts messages of one transaction that did not follow each other in
     order. `taken` are messages that another receiver took while they were landed. `unreadable` has
     a sentence for each message that only a newer program can read, and says where it is now.
-    `left` has a sentence for each queue with messages that are not large, and so did not land.
+    `messages` are small messages that were entered in the table with their bodies by this run.
+    `skipped` counts messages that did not land and stay in their queue, and `left` has a sentence
+    for each queue that has such messages.
     """
 
     out: Path
     payload_directory: Path
     table_directory: Path
     files: int = 0
+    messages: int = 0
     bytes: int = 0
     seconds: float = 0.0
     batches: int = 0
@@ -39,6 +42,7 @@ class LandingSummary(msgspec.Struct, kw_only=True):
     replayed: int = 0
     out_of_order: int = 0
     taken: int = 0
+    skipped: int = 0
     holes: list[HoleLanded] = []
     unreadable: list[str] = []
     left: list[str] = []

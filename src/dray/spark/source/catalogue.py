@@ -25,6 +25,7 @@ from dray.spark.source.offsets import (
     position_in,
     with_position,
 )
+from dray.spark.source.options import RANGES
 from dray.spark.source.ranges import first_message, measure, warn_of_claim
 
 if TYPE_CHECKING:
@@ -205,9 +206,11 @@ class Catalogue:
             rows_max=rows_max,
             bytes_max=bytes_max,
             large=self._options.content == "large",
+            plain=self._options.content == RANGES,
         )
         check_birth(place.birth._replace(born=measured.born), place.born)
-        if start is not None:
+        # A landing settles large messages ahead of small ones, which is no loss.
+        if start is not None and self._options.content != RANGES:
             self._watch_gone(place, start, measured.gone)
         self._watch_claim(place, measured.held)
         return measured.last or after
@@ -224,6 +227,15 @@ class Catalogue:
             span._replace(after=after, upto=upto) for after, upto in zip(firsts, lasts, strict=True)
         ]
 
+    def plain_ranges(self, span: QueueSpan, pieces: int) -> Iterator[tuple[QueueSpan, int]]:
+        """Parts of a range of small messages, and how many messages each has."""
+        place = self.place(span)
+        queue = self._managers.raw_queue(place.url, place.queue)
+        after = span.after
+        for each in measure(queue, after, upto=span.upto, pieces=pieces, plain=True).pieces:
+            yield span._replace(after=after, upto=each.upto), each.messages
+            after = each.upto
+
     def large_in(self, span: QueueSpan) -> Iterator[LargeEntry]:
         """The large messages of a range."""
         place = self.place(span)
@@ -233,13 +245,14 @@ class Catalogue:
                 return
             yield entry
 
-    def plain_messages(self) -> Iterator[tuple[QueuePlace, int]]:
-        """Queues with messages that are no large messages, and how many those are."""
+    def what_stays(self) -> Iterator[tuple[QueuePlace, int, int, int]]:
+        """Count the large messages, the small ones, and those held by a receiver, of each queue."""
         for place in self.places:
             queue = self._managers.raw_queue(place.url, place.queue)
-            count = measure(queue, 0, rows_max=1, large=True).plain
-            if count:
-                yield place, count
+            measured = measure(queue, 0, pieces=1, large=True)
+            large = sum(each.messages for each in measured.pieces)
+            held = bool(measured.held) + bool(measure(queue, 0, plain=True).held)
+            yield place, large, measured.plain, held
 
     def close(self) -> None:
         """Close the connections."""

@@ -152,6 +152,7 @@ class MessageColumns:
         return {
             "transaction_id": _ids(sources, pa.array(rows["transaction"], mask=outside)),
             "transaction_size": pa.array(size, mask=unknown),
+            "position_in_transaction": pa.array(rows["ordinal"].astype(np.int32), mask=outside),
             "first_in_transaction": pa.array(rows["marks"] & MARK_FIRST != 0),
             "last_in_transaction": pa.array(rows["marks"] & MARK_LAST != 0),
         }

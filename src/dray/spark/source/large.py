@@ -30,7 +30,7 @@ from dray.wire.frames import (
 if TYPE_CHECKING:
     from dray.client.blocking.queue import Queue
     from dray.client.connections.connection import Connection
-    from dray.spark.source.offsets import QueuePlace
+    from dray.spark.source.offsets import QueuePlace, QueueSpan
     from dray.wire.stream import Frame
 
 
@@ -135,6 +135,19 @@ def describe_taken(place: QueuePlace, entry: LargeEntry) -> dict[str, Any]:
     """The row of a large message that somebody took while it was read."""
     row = _row(place, entry, place.queue) | _describe_unreadable(entry)
     return row | {"fragments_present": 0, "missing": [TAKEN]}
+
+
+def describe_range(place: QueuePlace, span: QueueSpan, messages: int) -> dict[str, Any]:
+    """The row that stands for a range of small messages: its positions, and how many there are."""
+    return {
+        "manager": place.url,
+        "manager_id": place.manager_id,
+        "queue": place.queue,
+        "queue_born": place.born,
+        "first_lookup_id": span.after + 1,
+        "last_lookup_id": span.upto,
+        "fragment_count": messages,
+    }
 
 
 def _describe_unreadable(entry: LargeEntry) -> dict[str, Any]:

@@ -5,6 +5,8 @@
                            `journal:` and `deadletter:`
     credentials            a TOML file with ca, cert and key for urls that begin with drays://
     content                messages | large
+                           (plain-ranges, for landings: one row a task, in the columns of large,
+                           with the range of messages that it is to read)
     bodies                 inline | reference (of messages; large ones are always references)
     startingOffsets        earliest | latest | offsets, see `offsets.py`; new queries only
     endingOffsets          latest | offsets; batch queries only
@@ -39,7 +41,9 @@ from dray.errors import InvalidConfiguration
 from dray.model.sizes import size_in_bytes
 from dray.spark.source.offsets import Offsets, check_offsets
 
-CONTENTS = ("messages", "large")
+RANGES = "plain-ranges"
+"""The content that landings read small messages by."""
+CONTENTS = ("messages", "large", RANGES)
 BODIES = ("inline", "reference")
 PARTITIONS_DEFAULT = 4
 TRIGGER_DELAY_S = 900.0
@@ -177,7 +181,8 @@ def _names(options: Mapping[str, str], name: str) -> tuple[str, ...]:
 def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
     value = options.get(name.lower(), choices[0]).lower()
     if value not in choices:
-        raise InvalidConfiguration(f"{name} is {value!r}; it can be {' or '.join(choices)}")
+        told = [each for each in choices if each != RANGES]
+        raise InvalidConfiguration(f"{name} is {value!r}; it can be {' or '.join(told)}")
     return value
 
 

@@ -42,11 +42,12 @@ def measure(
     bytes_max: int | None = None,
     pieces: int = 0,
     large: bool = False,
+    plain: bool = False,
 ) -> RangeMeasured:
     """How far a queue can be read behind a position, in one request."""
     _, frame = queue.handle.call(
         lambda number: MeasureRange(
-            number, after, upto or 0, rows_max or 0, bytes_max or 0, pieces, large
+            number, after, upto or 0, rows_max or 0, bytes_max or 0, pieces, large, plain
         ),
         RangeMeasured,
         wait_s=ANSWER_GRACE_S,
@@ -55,10 +56,15 @@ def measure(
     return frame.head
 
 
-def pages(queue: Queue, after: int, upto: int, *, bodies: bool) -> Iterator[Page]:
-    """All messages behind `after`, up to and with `upto`, in pages; the last page is empty."""
+def pages(
+    queue: Queue, after: int, upto: int, *, bodies: bool, plain: bool = False
+) -> Iterator[Page]:
+    """All messages behind `after`, up to and with `upto`, in pages; the last page is empty.
+
+    With `plain`, parts of large messages are left out.
+    """
     while True:
-        page = _read(queue, after, upto, BATCH_MESSAGES_MAX, bodies=bodies)
+        page = _read(queue, after, upto, BATCH_MESSAGES_MAX, bodies=bodies, plain=plain)
         yield page
         if not page.messages:
             return
@@ -106,9 +112,13 @@ def warn_of_claim(queue: str, position: int, seconds: float) -> None:
     )
 
 
-def _read(queue: Queue, after: int, upto: int, max_messages: int, *, bodies: bool) -> Page:
+def _read(
+    queue: Queue, after: int, upto: int, max_messages: int, *, bodies: bool, plain: bool = False
+) -> Page:
     _, frame = queue.handle.call(
-        lambda number: ReadRange(number, after, upto, max_messages, FRAME_BODY_BYTES_MAX, bodies),
+        lambda number: ReadRange(
+            number, after, upto, max_messages, FRAME_BODY_BYTES_MAX, bodies, plain
+        ),
         RangeRead,
         wait_s=ANSWER_GRACE_S,
     )

@@ -30,7 +30,7 @@ from dray.errors import InvalidConfiguration, MessageNotFound, QueueRecreated, S
 from dray.spark.managers import Managers, patiently
 from dray.spark.schema import LARGE, batch_of
 from dray.spark.source.catalogue import Catalogue
-from dray.spark.source.large import describe_large, describe_taken
+from dray.spark.source.large import describe_large, describe_range, describe_taken
 from dray.spark.source.offsets import (
     Offsets,
     QueuePlace,
@@ -43,7 +43,7 @@ from dray.spark.source.offsets import (
     went_back,
     with_position,
 )
-from dray.spark.source.options import Options
+from dray.spark.source.options import RANGES, Options
 from dray.spark.source.ranges import is_there, pages
 from dray.wire.frames import LargeEntry
 
@@ -66,6 +66,16 @@ class MessagePartition(InputPartition):
         """Take the range."""
         self.place = place
         self.span = span
+
+
+class RangePartition(InputPartition):
+    """A range of small messages that a task of a landing reads by itself; planned to have some."""
+
+    def __init__(self, place: QueuePlace, span: QueueSpan, messages: int) -> None:
+        """Take the range."""
+        self.place = place
+        self.span = span
+        self.messages = messages
 
 
 class Limits(NamedTuple):
@@ -122,6 +132,8 @@ class Reading:
                 yield from self._read_large(managers, partition)
             elif isinstance(partition, MessagePartition):
                 yield from self._read_messages(managers, partition)
+            elif isinstance(partition, RangePartition):
+                yield batch_of([describe_range(*vars(partition).values())], LARGE)
         finally:
             managers.close()
 
@@ -186,6 +198,12 @@ class Reading:
         wanted = [span for span in self.wanted_spans(start, end) if self._is_there(span)]
         if self.options.content == "large":
             return self._large_partitions(wanted)
+        if self.options.content == RANGES:
+            return [
+                RangePartition(self.catalogue.place(span), piece, messages)
+                for span in wanted
+                for piece, messages in self.catalogue.plain_ranges(span, self.options.partitions)
+            ]
         return [
             MessagePartition(self.catalogue.place(span), piece)
             for span in wanted

@@ -314,3 +314,26 @@ def test_a_settle_takes_what_lies_in_its_range_and_with_plain_no_large_message(d
     assert caller.call(frames.DescribeQueue("parcels")).info.message_count == 6
     caller.call(frames.Settle(large, 6, 0, after=1))
     assert caller.call(frames.DescribeQueue("parcels")).info.message_count == 3
+
+
+def test_small_messages_are_measured_read_and_settled_without_large_ones(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("files")
+    for at in range(3):
+        transaction = caller.number_for()
+        send_large(caller, queue, 1, transaction)
+        caller.commit(transaction, 3)
+        caller.send(queue, Message(body=b"%d" % at), guarded=False)
+    measured = measure(caller, queue, plain=True, pieces=1)
+    assert (measured.first, measured.last, measured.pieces[0].messages) == (4, 12, 3)
+    assert measure(caller, queue, 4, plain=True, max_messages=1).last == 8
+    assert read(caller, queue, plain=True)[0] == [4, 8, 12]
+    # A range is settled by itself: what stands before it stays.
+    assert caller.call(frames.Settle(queue, 8, 0, 0, 7)) == frames.Done(1)
+    assert read(caller, queue, plain=True)[0] == [4, 12]
+    assert caller.call(frames.Settle(queue, 7, 0, 0, 4)) == frames.Done(3)
+    assert read(caller, queue)[0] == [1, 2, 3, 4, 9, 10, 11, 12]
+    taking = caller.number_for()
+    assert caller.call(frames.Settle(queue, 11, taking, 0, 8)) == frames.Done(3)
+    held = measure(caller, queue, plain=True)
+    assert (held.last, held.held) == (12, 0)

@@ -1,0 +1,178 @@
+"""Small messages on their way into the table: executors write them to Arrow files, as columns.
+
+    executor   a range of positions -> pages of the queue manager -> _dray/messages/<chance>.arrow
+    driver     the files of a micro-batch -> one commit of the table -> the files are removed
+
+Bodies pass neither through Spark's rows nor through Java. A file that a dead task or driver left is
+removed by the next landing: what counts is the commit, and until then the queue has the messages.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dray.errors import StoreError
+from dray.spark.failure import disk_told
+from dray.spark.landing.summary import LandingSummary
+from dray.spark.landing.table import Reached
+from dray.spark.positions import LandingProgress, Range
+from dray.spark.schema import LANDED, MESSAGES, spark_arrow
+
+SUFFIX = ".arrow"
+_ORDER = [("manager_id", "ascending"), ("queue", "ascending"), ("first_lookup_id", "ascending")]
+
+
+def write_range(directory: Path, batches: Iterable[pa.RecordBatch]) -> tuple[str, int, int]:
+    """Write the messages of a range to a file; its name, its bytes, and how many there were."""
+    path = directory / f"{secrets.token_hex(12)}{SUFFIX}"
+    schema = spark_arrow(MESSAGES)
+    count = 0
+    with disk_told(path), path.open("xb") as file:
+        with pa.ipc.new_file(file, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                count += batch.num_rows
+        file.flush()
+        return path.name, file.tell(), count
+
+
+def read_ranges(directory: Path, rows: pa.Table) -> pa.Table:
+    """The messages of the ranges of a micro-batch, in queue order (`schema.MESSAGES`).
+
+    Raises `StoreError` if this machine does not see what the executors wrote.
+    """
+    tables = [spark_arrow(MESSAGES).empty_table()]
+    for name, size in zip(rows["payload"].to_pylist(), rows["size"].to_pylist(), strict=True):
+        path = directory / name
+        with disk_told(path):
+            there = path.stat().st_size if path.exists() else None
+            if there != size:
+                raise StoreError(
+                    f"an executor wrote {path}, {size} bytes, and the driver finds"
+                    f" {'no such file' if there is None else f'{there} bytes'} there; land into a"
+                    " directory that the driver and all executors share. Nothing was settled"
+                )
+            with pa.memory_map(str(path)) as file:
+                tables.append(pa.ipc.open_file(file).read_all())
+    return pa.concat_tables(tables)
+
+
+def remove_ranges(directory: Path) -> None:
+    """Remove the files of micro-batches that are over."""
+    for path in directory.glob(f"*{SUFFIX}"):
+        path.unlink(missing_ok=True)
+
+
+def land_rows(
+    messages: pa.Table, landed: list[bool], reached: Reached, now: datetime
+) -> tuple[pa.Table, Reached]:
+    """The rows that are new, for the table, and how far landing has come with all of them."""
+    new = pa.array(landed, pa.bool_())
+    fresh = messages.filter(pc.and_(pc.invert(new), _first_of_each(messages["id"])))
+    keys = ["manager_id", "queue", "queue_born"]
+    for key in messages.group_by(keys).aggregate([]).to_pylist():
+        mask = pc.equal(messages["manager_id"], key["manager_id"])
+        mask = pc.and_(mask, pc.equal(messages["queue"], key["queue"]))
+        mask = pc.and_(mask, pc.equal(messages["queue_born"], key["queue_born"]))
+        before = reached.birth(
+            manager_id=key["manager_id"], queue=key["queue"], born=key["queue_born"]
+        )
+        positions = messages.filter(mask)["lookup_id"].to_numpy()
+        progress = before.progress.noting(_ranges(positions))
+        reached = reached.with_queue(
+            key["manager_id"], key["queue"], before._replace(progress=progress)
+        )
+    return _as_landed(fresh, now), reached
+
+
+def count_again(
+    summary: LandingSummary, messages: pa.Table, landed: list[bool], before: Reached
+) -> None:
+    """Count messages that the table has: again from the same position, or from another one."""
+    known = messages.append_column("again", pa.array(landed, pa.bool_())).filter(
+        pc.or_(pa.array(landed, pa.bool_()), pc.invert(_first_of_each(messages["id"])))
+    )
+    for row in known.select(
+        ["manager_id", "queue", "queue_born", "lookup_id", "again"]
+    ).to_pylist():
+        progress = before.birth(row["manager_id"], row["queue"], row["queue_born"]).progress
+        replayed = row["again"] and _has(progress, row["lookup_id"])
+        summary.replayed += replayed
+        summary.duplicates += not replayed
+
+
+def in_table_order(large: pa.Table, messages: pa.Table) -> pa.Table:
+    """Rows of both kinds in queue order."""
+    if not large.num_rows:
+        return messages
+    if not messages.num_rows:
+        return large
+    return pa.concat_tables([large, messages]).sort_by(_ORDER)
+
+
+def _first_of_each(ids: pa.ChunkedArray) -> pa.Array:
+    """For each id, whether it stands there for the first time."""
+    if pc.count_distinct(ids).as_py() == len(ids):
+        return pa.repeat(pa.scalar(value=True), len(ids))
+    first: dict[str, int] = {}
+    told = ids.to_pylist()
+    for at, each in enumerate(told):
+        first.setdefault(each, at)
+    return pa.array([first[each] == at for at, each in enumerate(told)], pa.bool_())
+
+
+def _has(progress: LandingProgress, position: int) -> bool:
+    return position <= progress.upto or any(
+        first <= position <= last for first, last in progress.beyond
+    )
+
+
+def _ranges(positions: np.ndarray[Any, Any]) -> list[Range]:
+    """The fewest ranges that hold exactly these positions, which rise."""
+    if not len(positions):
+        return []
+    gaps = np.flatnonzero(np.diff(positions) != 1)
+    firsts = positions[np.concatenate(([0], gaps + 1))]
+    lasts = positions[np.concatenate((gaps, [len(positions) - 1]))]
+    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
+def _as_landed(messages: pa.Table, now: datetime) -> pa.Table:
+    """The columns of the table; those of large messages alone are null."""
+    count = messages.num_rows
+    positions = messages["lookup_id"].to_numpy()
+    inner = pa.ListArray.from_arrays(
+        pa.array(np.arange(0, 2 * count + 1, 2), pa.int32()), pa.array(np.repeat(positions, 2))
+    )
+    told = {
+        "first_lookup_id": messages["lookup_id"],
+        "last_lookup_id": messages["lookup_id"],
+        "lookup_ranges": pa.ListArray.from_arrays(
+            pa.array(np.arange(count + 1), pa.int32()), inner
+        ),
+        "sequence_id": messages["id"],
+        "size": messages["body_size"],
+        "missing": pa.ListArray.from_arrays(
+            pa.array(np.zeros(count + 1), pa.int32()), pa.array([], pa.string())
+        ),
+        "state": pa.repeat("landed", count),
+        "landed_time": pa.repeat(pa.scalar(now, LANDED.field("landed_time").type), count),
+    }
+    columns = []
+    for field in LANDED:
+        if field.name in told:
+            column = told[field.name]
+        elif field.name in messages.column_names:
+            column = messages[field.name]
+        else:
+            column = pa.nulls(count, field.type)
+        columns.append(column.cast(field.type))
+    return pa.table(columns, schema=LANDED)

@@ -1,0 +1,83 @@
+"""The streams that a landing reads, by what it is to land, and what stays in the queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.errors import InvalidConfiguration
+from dray.model.limits import MIB
+from dray.spark.source.options import RANGES, read_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KINDS = ("auto", "large", "messages")
+"""The kinds of messages that a landing can be limited to."""
+_LARGE_PER_BATCH = 2_000
+_MESSAGES_PER_BATCH = 200_000
+_MESSAGE_BYTES_PER_BATCH = 256 * MIB
+"""Small messages of one micro-batch: the driver holds their bodies while it writes the commit."""
+
+
+class BatchLimits(NamedTuple):
+    """How much of each kind one micro-batch takes; without rows, what fits the kind."""
+
+    rows: int | None
+    bytes: int
+
+
+def streams(
+    spark: SparkSession,
+    contents: tuple[str, ...],
+    options: Mapping[str, str],
+    limits: BatchLimits,
+) -> DataFrame:
+    """The rows of all contents, each with its own offsets, in one query."""
+    from dray.spark.source.data_source import DraySource
+
+    spark.dataSource.register(DraySource)
+    found: DataFrame | None = None
+    for content in contents:
+        rows_max, bytes_max = _LARGE_PER_BATCH, limits.bytes
+        if content == RANGES:
+            rows_max = _MESSAGES_PER_BATCH
+            bytes_max = min(limits.bytes, _MESSAGE_BYTES_PER_BATCH)
+        told = {
+            "content": content,
+            "maxOffsetsPerTrigger": str(limits.rows or rows_max),
+            "maxBytesPerTrigger": str(bytes_max),
+            "minPartitions": str(2 * spark.sparkContext.defaultParallelism),
+            "markTaken": "true",
+        }
+        rows = spark.readStream.format("dray").options(**options, **told).load()
+        found = rows if found is None else found.union(rows)
+    assert found is not None
+    return found
+
+
+def contents_of(as_: str) -> tuple[str, ...]:
+    """The contents of `format("dray")` that make a landing; raises `InvalidConfiguration`."""
+    if as_ not in KINDS:
+        raise InvalidConfiguration(f"as_ is {as_!r}; it can be {' or '.join(KINDS)}")
+    return {"auto": ("large", RANGES), "large": ("large",), "messages": (RANGES,)}[as_]
+
+
+def what_is_left(url: str, queue: str, as_: str) -> Iterator[tuple[int, str]]:
+    """Say what is in the queues that this landing does not take, and how many messages it is."""
+    from dray.spark.source.catalogue import Catalogue
+
+    catalogue = Catalogue(read_options({"url": url, "queue": queue}))
+    try:
+        for place, large, plain, held in catalogue.what_stays():
+            where = f"queue {place.queue!r} at {place.url} has"
+            stay = "they stay there: land them with --as auto, or receive them"
+            if plain and as_ == "large":
+                yield plain, f"{where} {plain} messages that are not large; {stay}"
+            if large and as_ == "messages":
+                yield large, f"{where} {large} large messages; {stay}"
+            if held:
+                later = "land again when it has committed or aborted"
+                yield held, f"{where} {held} messages that a receiver holds; {later}"
+    finally:
+        catalogue.close()
