@@ -80,7 +80,7 @@ def take_express_messages_too(queue, taken=snapshots._taken):
 def speak_before_the_sync(self):
     self._begin_turn()
     self._ended(self._contents.turn)
-    sync = self._desk.store.begin_sync()
+    sync = self._harness.store.begin_sync()
     if sync is not None:
         self._syncs.append((self._contents.turn, sync))
 
