@@ -24,7 +24,8 @@ from dray.daemon.embedded import EmbeddedDaemon
 from tests.children import Child, in_child
 
 DOORS = ("tcp", "tls", "unix")
-MESSAGES = 1_000
+MESSAGES = 500
+"""Of each of four or five senders: thousands in all."""
 BEGUN = 10
 THREADS = 3
 PATIENCE_S = 60
