@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StorePoisoned
-from dray.store.reading import ReadOnlyDisk
+from dray.store.reading import ReadOnlyDisk, ReadOnlyFile
 from dray.store.real_disk import RealDisk
 from dray.testing.disk import CrashEffect, SimDisk
 
@@ -48,6 +48,17 @@ def test_the_name_of_each_folder_that_a_start_makes_is_synced_in_the_folder_abov
     synced.clear()
     RealDisk(tmp_path / "new" / "data").close()
     assert synced == [tmp_path / "new" / "data"]
+
+
+def test_a_file_to_read_that_has_descriptor_0_is_closed_once(monkeypatch):
+    """A program that closed its standard input opens the next file as descriptor 0."""
+    closed = []
+    file = ReadOnlyFile("p00000001.mq", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "close", closed.append)
+        file.close()
+        file.close()
+    assert closed == [0]
 
 
 def test_what_was_written_is_read(file):
