@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
-from dray.errors import DrayError
-from dray.spark import landing
+from dray.errors import DrayError, StoreLocked
 from dray.spark.failure import WORKER_TOO_SLOW
 from dray.spark.landing.landing import STARTS_MAX, Landing
 
@@ -84,7 +83,7 @@ def test_no_other_failure_is_tried_again(tmp_path):
 def test_a_failure_of_our_own_is_told_even_if_it_sounds_like_it(tmp_path):
     rows = Rows(slow(), None)
     job = Landing(tmp_path / "out", puller=None, settler=None)
-    job._failure = landing.StoreLocked("ours")
-    with pytest.raises(landing.StoreLocked):
+    job._failure = StoreLocked("ours")
+    with pytest.raises(StoreLocked):
         job.run(rows)
     assert len(rows.begun) == 1
