@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from pyarrow.parquet import read_table
 
 from dray.spark import settling
 from tests.spark import settle_and_die
@@ -169,4 +171,36 @@ def test_a_driver_killed_between_write_and_settle_sends_each_row_once(
     settle_and_die.start(spark, url, str(checkpoint)).awaitTermination()
 
     assert bodies(results) == Counter(f"ORDER {at}".encode() for at in range(COUNT))
+    assert orders.info().message_count == 0
+
+
+def test_the_recipe_for_parquet_has_each_message_once_in_what_its_manifests_name(
+    run_query, checkpoint, orders, tmp_path
+):
+    page = (Path(__file__).parents[2] / "docs/how-to/settle-what-a-query-reads.md").read_text()
+    (code,) = re.findall(r"```python\n((?:(?!```).)*def write_parquet.*?)```", page, re.DOTALL)
+    recipe: dict = {}
+    exec(code.replace('"orders/', f'"{tmp_path}/orders/'), recipe)  # noqa: S102 - the page's code
+    failed = []
+
+    def write(rows, batch_id):
+        if batch_id == 1 and not failed:
+            failed.append(batch_id)
+            rows.limit(3).write.parquet(f"{tmp_path}/orders/data/{batch_id}")
+            raise RuntimeError("this was half a batch")
+        recipe["write_parquet"](rows, batch_id)
+
+    with pytest.raises(Exception, match="half a batch"):
+        run_query(write, maxOffsetsPerTrigger="10")
+    run_query(write, maxOffsetsPerTrigger="10")
+    forget_last(checkpoint, "commits")
+    run_query(write, maxOffsetsPerTrigger="10")
+
+    named = [
+        Path(line)
+        for manifest in (tmp_path / "orders" / "manifests").iterdir()
+        for line in manifest.read_text().splitlines()
+    ]
+    found = Counter(row for path in named for row in read_table(path)["body"].to_pylist())
+    assert found == Counter(f"order {at}".encode() for at in range(COUNT))
     assert orders.info().message_count == 0
