@@ -15,13 +15,15 @@ stream once its receiver is fast, so it means: was ever accepted, which is what 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Final, NamedTuple
 
 import msgspec
 
-from dray.errors import ProtocolError
+from dray.errors import Misuse, ProtocolError
+from dray.model.limits import PEERS_MET_MAX, STREAMS_PER_PEER_MAX
 
 
 class StreamKey(NamedTuple):
@@ -127,6 +129,26 @@ class IncomingStreams:
             self._lives[key] = each.life
             self._positions[key] = Position(each.sequence_id, each.number)
             self._visits[key] = _Visits(each.reject_count, each.last_access)
+        self._by_source = Counter(key.source for key in self._positions)
+
+    def knows(self, key: StreamKey) -> bool:
+        """Whether anything of a stream was ever accepted."""
+        return key in self._positions
+
+    def check_room(self, key: StreamKey) -> None:
+        """Raise `Misuse` if too many streams are known to take another one."""
+        if key in self._positions:
+            return
+        if self._by_source[key.source] >= STREAMS_PER_PEER_MAX:
+            raise Misuse(
+                f"{STREAMS_PER_PEER_MAX} streams of this queue manager are known at the"
+                " destination; delete outgoing queues that nobody uses"
+            )
+        if key.source not in self._by_source and len(self._by_source) >= PEERS_MET_MAX:
+            raise Misuse(
+                f"{PEERS_MET_MAX} queue managers are known at the destination; it takes messages of"
+                " no further one"
+            )
 
     def position(self, key: StreamKey) -> Position:
         """The last accepted position, for the answer to OpenStream and for order acks."""
@@ -162,6 +184,8 @@ class IncomingStreams:
         """
         at = Position(sequence_id, number)
         assert at > self.position(key), f"{key} would go back from {self.position(key)} to {at}"
+        if key not in self._positions:
+            self._by_source[key.source] += 1
         self._positions[key] = at
         self._lives[key] = life or self._lives.get(key, 0)
         self._visits.setdefault(key, _Visits()).reject_count = 0

@@ -80,6 +80,10 @@ LOW_WATER_BYTES: Final = 64 * MIB
 """Free disk that new messages must leave: the log and two checkpoints of a million messages."""
 ROOM_LOOK_S: Final = 2.0
 """How often a full disk is looked at while a source waits for room on it."""
+STREAMS_PER_PEER_MAX: Final = 10_000
+"""Streams of one queue manager, each an outgoing queue there: 300 bytes each, for ever."""
+PEERS_MET_MAX: Final = 10_000
+"""Queue managers whose lives a destination keeps: 2 KB each, and more if they were copied."""
 MANAGER_ID_CHARACTERS: Final = 32
 """A queue manager's id: 128 random bits. Others keep it with all that they know of a manager."""
 MESSAGE_NUMBER_MAX: Final = (1 << 63) - 1

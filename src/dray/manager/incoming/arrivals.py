@@ -11,7 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dray.delivery.incoming import StreamKey
-from dray.errors import AccessDenied, DrayError, QueueNotFound, QuotaExceeded, StoreFull
+from dray.errors import (
+    AccessDenied,
+    DrayError,
+    ProtocolError,
+    QueueNotFound,
+    QuotaExceeded,
+    StoreFull,
+)
 from dray.manager.change.names import resolve
 from dray.manager.disk.placing import check_records
 from dray.manager.facts import Accepted
@@ -24,6 +31,7 @@ from dray.manager.peers.confirmations import tell_source
 from dray.manager.peers.waiting_for_room import Waiting
 from dray.manager.rights.streams import may_deliver, require_delivery
 from dray.model.classes import QueueKind
+from dray.model.limits import STREAMS_PER_PEER_MAX
 from dray.model.names import parse_queue_address
 from dray.wire.frames import (
     Data,
@@ -61,6 +69,8 @@ def handle_open_stream(
         if refusal is not None:
             context.answer(session, 0, refusal)
         return
+    if head.stream not in session.questions and len(session.questions) >= STREAMS_PER_PEER_MAX:
+        raise ProtocolError(f"a manager opens {STREAMS_PER_PEER_MAX} streams at most")
     # Streams do not lean on the line: one question may overtake another, and its answer counts.
     session.questions[head.stream] = max(head.question, session.questions.get(head.stream, 0))
     reopen(context, key)
@@ -131,9 +141,11 @@ def handle_data(
     numbers = [envelope.number for envelope in head.envelopes]
     incoming = context.state.incoming
     begin = incoming.admissible(key, head.sequence_id, head.previous, numbers)
-    incoming.visited(key, begin, context.now)
+    if incoming.knows(key):
+        incoming.visited(key, begin, context.now)
     if begin < len(numbers):
         try:
+            incoming.check_room(key)
             life = peers.meet(context, session, incoming.life(key))
             admit_new(context, queue, Arrival(key, head, headers, body, begin, life))
         except DrayError as error:
@@ -183,6 +195,11 @@ def handle_passed(context: Context, session: Session, _request_id: int, head: Pa
         return
     key = StreamKey(session.peer_id, head.stream)
     if not context.state.incoming.admissible(key, head.sequence_id, head.previous, [head.upto]):
+        try:
+            context.state.incoming.check_room(key)
+        except DrayError as error:
+            _refuse(context, session, head.stream, error)
+            return
         going = {(each.origin, each.transaction) for each in head.going}
         ended = [
             (number, route, transaction)

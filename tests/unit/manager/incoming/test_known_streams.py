@@ -1,0 +1,75 @@
+"""How many streams and managers a destination remembers, whoever calls and whatever it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.delivery.incoming import IncomingStreams, StreamKey
+from dray.errors import Misuse
+from dray.manager.events import CloseSession
+from dray.wire import frames
+from tests.unit.manager.conftest import Desk
+
+SEQUENCE = 7
+
+
+class Passing:
+    """A manager that leaves positions in streams and brings no message."""
+
+    def __init__(self, desk: Desk, letter: str, session: int) -> None:
+        self.desk, self.session = desk, session
+        self.source = desk.source(session, letter)
+
+    def is_ended_by(self, head: frames.Head) -> bool:
+        del self.desk.effects[:]
+        self.source.say(head)
+        return any(isinstance(each, CloseSession) for each in self.desk.effects)
+
+    def pass_over(self, stream: int) -> list[str]:
+        """Open a stream and record a position in it; gives why it was refused."""
+        self.source.say(frames.OpenStream(stream, "orders"))
+        heads = self.source.say(frames.Passed(stream, SEQUENCE, 0, 5))
+        return [head.error for head in heads if isinstance(head, frames.StreamRefused)]
+
+
+@pytest.fixture
+def small(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.setattr("dray.delivery.incoming.STREAMS_PER_PEER_MAX", 3)
+    monkeypatch.setattr("dray.delivery.incoming.PEERS_MET_MAX", 2)
+    desk.session().create("orders")
+    return desk
+
+
+def test_positions_of_one_source_are_bounded_and_known_streams_go_on(small: Desk) -> None:
+    """60 frames left 195 MiB on disk for ever."""
+    source = Passing(small, "b", 500)
+    assert [source.pass_over(stream) for stream in (1, 2, 3, 4)] == [[], [], [], ["misuse"]]
+    small.crash()
+    source = Passing(small, "b", 501)
+    source.source.say(frames.OpenStream(1, "orders"))
+    source.source.say(frames.Passed(1, SEQUENCE, 5, 9))
+    assert source.pass_over(5) == ["misuse"]
+
+
+def test_sources_are_bounded_and_one_takes_nothing_from_another(small: Desk) -> None:
+    sources = [Passing(small, letter, number) for number, letter in enumerate("bcd", 500)]
+    assert [source.pass_over(1) for source in sources] == [[], [], ["misuse"]]
+    assert sources[0].pass_over(2) == []
+
+
+def test_a_session_asks_about_a_bounded_number_of_streams(small: Desk, monkeypatch) -> None:
+    monkeypatch.setattr("dray.manager.incoming.arrivals.STREAMS_PER_PEER_MAX", 3)
+    source = Passing(small, "b", 500)
+    for stream in (1, 2, 3, 1):
+        assert not source.is_ended_by(frames.OpenStream(stream, "no"))
+    assert source.is_ended_by(frames.OpenStream(4, "no"))
+
+
+def test_a_checkpoint_brings_the_count_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dray.delivery.incoming.STREAMS_PER_PEER_MAX", 1)
+    streams = IncomingStreams()
+    streams.accepted(StreamKey("a", 1), SEQUENCE, 1)
+    again = IncomingStreams(streams.state())
+    again.check_room(StreamKey("a", 1))
+    with pytest.raises(Misuse, match="delete outgoing queues"):
+        again.check_room(StreamKey("a", 2))
