@@ -19,7 +19,7 @@ from dray.store.recovery.recovery import Replay
 from dray.store.store import Store
 from dray.store.syncing import Checkpoint, Sync
 from dray.testing.harness import RequestFailed
-from dray.testing.storage_workload import Workload
+from dray.testing.storage_syncs import StorageSyncs
 from dray.testing.torture import Tally, torture_seed
 from tests.crash.test_alarms import (
     leave_the_checkpoint_unsynced,
@@ -78,9 +78,9 @@ def take_express_messages_too(queue, taken=snapshots._taken):
 
 
 def speak_before_the_sync(self):
-    self._begin_turn()
-    self._ended(self._contents.turn)
-    sync = self._harness.store.begin_sync()
+    self.begin_turn()
+    self.ended(self._contents.turn)
+    sync = self._store.begin_sync()
     if sync is not None:
         self._syncs.append((self._contents.turn, sync))
 
@@ -112,7 +112,7 @@ def forget_the_last_position(packed):
         (IncomingStreams, "state", forget_streams),
         (Outcomes, "committed", forget_outcomes),
         (state, "unpack_lookups", forget_the_last_position),
-        (Workload, "_begin", speak_before_the_sync),
+        (StorageSyncs, "begin", speak_before_the_sync),
         (snapshots, "_taken", take_express_messages_too),
         (Ledger, "has_own_room", find_room_for_everything),
         (departures, "with_class", keep_its_old_class),

@@ -14,14 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from dray.errors import StoreFull
 from dray.machine import Tick
 from dray.model.classes import MessageClass
 from dray.model.ids import ManagerId, join_id
 from dray.model.queue import QueueOptions
-from dray.store.disk import File
-from dray.store.syncing import Checkpoint, Sync
-from dray.testing.disk import CrashEffect, Operation, SimDisk
+from dray.testing.disk import CrashEffect, SimDisk
 from dray.testing.harness import MANAGER_ID, ManagerHarness, RequestFailed, Seen, refused_exactly
 from dray.testing.promises import BrokenPromiseError
 from dray.testing.storage_consequences import (
@@ -46,16 +43,15 @@ from dray.testing.storage_consequences import (
 from dray.testing.storage_model import Contents, Gathered, Key
 from dray.testing.storage_peer import StoragePeer
 from dray.testing.storage_queries import Queries
-from dray.testing.storage_recording import BEGUN, ENDED, Recording
+from dray.testing.storage_recording import Recording
 from dray.testing.storage_records import Letters, sizes_and_crcs
+from dray.testing.storage_syncs import StorageSyncs
 from dray.wire import frames
 
 GUEST = "guest"
 """A queue that comes and goes."""
 GONE = "a queue that the transaction sent to or received from has been deleted"
 TIGHT_BYTES = 6_000
-CHECKPOINTS, SYNCS_END, CHECKPOINTS_END, FLUSHES = 0.08, 0.8, 0.4, 0.5
-"""How often in a turn a checkpoint begins, and what is under way ends."""
 GOES_ON, ABORTS, PREPARES = 0.15, 0.3, 0.45
 """Below these a transaction does more, aborts or is prepared; else it commits."""
 REJECTS = 0.1
@@ -83,16 +79,16 @@ class Workload:
         self._contents = Contents(recording.known, recording.first)
         self._open = self._contents.open
         self._follow = Consequences(self._contents)
-        self._syncs: list[tuple[int, Sync]] = []
-        self._checkpoint: tuple[int, Checkpoint] | None = None
-        self._flushing: list[File] = []
         recording.note_peer()
         self._contents.turn += 1
         recording.turns[self._contents.turn] = self._contents.frozen()
         self._harness = ManagerHarness(self._disk, recording.sizes)
         self._peer = StoragePeer(rng, self._harness, recording, self._contents, self._follow)
         self._queries = Queries(rng, self._harness, recording, self._follow)
-        self._begin()
+        self._syncs = StorageSyncs(
+            rng, self._harness, self._disk, recording, self._contents, self._peer
+        )
+        self._syncs.begin()
         self._client, first_number = self._welcomed()
         self._letters = Letters(rng, recording.known, first_number)
         self._numbers: dict[str, int] = {}
@@ -103,87 +99,18 @@ class Workload:
         for _ in range(turns):
             for _ in range(self._rng.randrange(4)):
                 self._act()
-            if self._checkpoint is None and (
-                self._harness.store.checkpoint_due or self._rng.random() < CHECKPOINTS
-            ):
-                self._begin_checkpoint()
-            self._begin()
-            self._go_on()
-        self._end_everything()
+            if self._syncs.wants_checkpoint:
+                self._syncs.begin_checkpoint()
+            self._syncs.begin()
+            self._syncs.go_on()
+        self._syncs.end_everything()
 
     def close(self) -> None:
         """End well, with or without a last checkpoint."""
-        self._begin_turn()
+        self._syncs.begin_turn()
         snapshot = self._harness.manager.snapshot() if self._rng.randrange(2) else None
         self._harness.store.close(snapshot)
-        self._ended(self._contents.turn)
-
-    # ------------------------------------------------------------------------------ the turn
-
-    def _mark(self, what: str, turn: int) -> None:
-        self._disk.record(Operation("mark", what, turn))
-
-    def _begin_turn(self) -> None:
-        """From here on the contents of now may be what a crash brings back."""
-        self._contents.turn += 1
-        self._recording.turns[self._contents.turn] = self._contents.frozen()
-        self._peer.gather(self._contents.turn)
-        self._mark(BEGUN, self._contents.turn)
-
-    def _ended(self, turn: int) -> None:
-        """Everything up to this turn is durable: now others may hear of it."""
-        self._mark(ENDED, turn)
-        self._peer.release(turn)
-
-    def _begin(self) -> None:
-        self._begin_turn()
-        try:
-            sync = self._harness.store.begin_sync()
-        except StoreFull:
-            if not self._harness.store.checkpoint_due:
-                raise BrokenPromiseError("the log is full and no checkpoint is due") from None
-            self._end_everything()
-            self._harness.store.checkpoint(self._harness.manager.snapshot())
-            sync = self._harness.store.begin_sync()
-        if sync is not None:
-            self._syncs.append((self._contents.turn, sync))
-
-    def _begin_checkpoint(self) -> None:
-        self._begin_turn()
-        checkpoint = self._harness.store.begin_checkpoint(self._harness.manager.snapshot())
-        if checkpoint is not None:
-            self._checkpoint = (self._contents.turn, checkpoint)
-
-    def _go_on(self) -> None:
-        """End a sync, a checkpoint or an early flush that is under way, or let it run on."""
-        if self._syncs and self._rng.random() < SYNCS_END:
-            self._end_sync(self._rng.randrange(len(self._syncs)))
-        if self._checkpoint and self._rng.random() < CHECKPOINTS_END:
-            self._end_checkpoint()
-        if self._rng.random() < FLUSHES:
-            for file in self._flushing:
-                file.sync()
-            self._harness.store.flushed(self._flushing)
-            self._flushing = self._harness.store.flush_hint()
-
-    def _end_sync(self, which: int) -> None:
-        turn, sync = self._syncs.pop(which)
-        sync.run()
-        self._harness.store.end_sync(sync)
-        self._ended(turn)
-
-    def _end_checkpoint(self) -> None:
-        assert self._checkpoint is not None
-        (turn, checkpoint), self._checkpoint = self._checkpoint, None
-        checkpoint.run()
-        self._harness.store.end_checkpoint(checkpoint)
-        self._ended(turn)
-
-    def _end_everything(self) -> None:
-        while self._syncs:
-            self._end_sync(0)
-        if self._checkpoint:
-            self._end_checkpoint()
+        self._syncs.ended(self._contents.turn)
 
     # --------------------------------------------------------------------------- what is done
 

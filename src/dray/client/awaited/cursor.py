@@ -16,8 +16,8 @@ from dray.forks import check_process, this_process
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from dray.client.awaited.joining import InTransaction
     from dray.client.awaited.reading import MessageReader
-    from dray.client.awaited.transaction import InTransaction
     from dray.model.message import Message
 
 

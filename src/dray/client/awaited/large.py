@@ -16,15 +16,11 @@ from typing import TYPE_CHECKING, Unpack
 import msgspec
 
 from dray.client.awaited.fragments import Origin
+from dray.client.awaited.joining import InTransaction, connection_in, transaction_of
 from dray.client.awaited.large_message import LargeMessage, open_found
 from dray.client.awaited.large_sending import Fragmentation, LargeSend, send_whole
 from dray.client.awaited.opening import Opening
-from dray.client.awaited.transaction import (
-    InTransaction,
-    Transaction,
-    connection_in,
-    transaction_of,
-)
+from dray.client.awaited.transaction import Transaction
 from dray.client.awaited.unreadable import Unreadable
 from dray.client.awaited.upload import ResumableSend
 from dray.client.calls.messages import (

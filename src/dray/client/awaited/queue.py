@@ -7,13 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from dray.client.awaited.cursor import Cursor
+from dray.client.awaited.joining import InTransaction, connection_in, part_in
 from dray.client.awaited.reading import MessageReader
-from dray.client.awaited.transaction import (
-    InTransaction,
-    Transaction,
-    connection_in,
-    part_in,
-)
+from dray.client.awaited.transaction import Transaction
 from dray.client.calls.messages import (
     ReceivedTransaction,
     Record,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from dray.client.awaited.transaction import InTransaction, part_in
+from dray.client.awaited.joining import InTransaction, part_in
 from dray.client.calls.messages import messages_in
 from dray.client.calls.requests import check_count, wait_for
 from dray.client.connections.claims import Claims, Doubt

@@ -10,27 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
+from dray.client.awaited.runs import Run
 from dray.client.calls.public_calls import public
 from dray.client.connections.session import same_error
 from dray.errors import (
     ConnectionLost,
     DrayError,
     InDoubt,
-    Misuse,
     ProtocolError,
     QueueNotFound,
     StorePoisoned,
     TransactionAborted,
     TransactionSequence,
-    TransactionUsage,
     WrongProcess,
 )
 from dray.forks import check_process, is_here, this_process
 from dray.model.classes import TransactionStatus
 from dray.model.ids import ManagerId, TransactionId, join_id
-from dray.model.limits import FRAME_BODY_BYTES_MAX, KIB, MIB
+from dray.model.limits import KIB
 from dray.wire.file_frames import SendFile
 from dray.wire.frames import (
     Abort,
@@ -39,7 +38,6 @@ from dray.wire.frames import (
     Done,
     Head,
     Prepare,
-    Send,
     SettlePrepared,
     StageForBatch,
     encode_frame,
@@ -50,13 +48,10 @@ if TYPE_CHECKING:
 
     from dray.client.calls.messages import Record
     from dray.client.connections.connection import Connection
-    from dray.client.connections.link import Link, QueueHandle
+    from dray.client.connections.link import Link
     from dray.client.connections.session import Pending
     from dray.model.message import Buffer
 
-_RUN_BYTES = MIB
-"""A run this long goes out: enough to fill a write, little enough to keep the disk busy."""
-_RUN_MESSAGES = 1_000
 _GATHER_BYTES_MAX = 256 * KIB
 """A longer record goes out at once, from the memory in which it is."""
 _INNER = frozenset(
@@ -77,57 +72,6 @@ _INNER = frozenset(
 """Methods that queues call in a transaction; programs do not need them."""
 
 
-class InTransaction(Protocol):
-    """A transaction as an argument of a call: blocking or awaited."""
-
-    @property
-    def awaited(self) -> Transaction:
-        """The awaited transaction behind it."""
-
-
-def transaction_of(given: InTransaction) -> Transaction:
-    """The transaction that was given to a call; raises `Misuse` if it is none."""
-    used: object = getattr(given, "awaited", None)
-    if not isinstance(used, Transaction):
-        raise Misuse(f"`transaction` must come from manager.transaction(), not be {given!r}")
-    return used
-
-
-def connection_in(given: InTransaction, handle: QueueHandle) -> Connection:
-    """The connection of a transaction in which a queue is used; raises `TransactionUsage`."""
-    used = transaction_of(given)
-    if used.link is not handle.link:
-        raise TransactionUsage(
-            f"the transaction belongs to another connection than {handle.name!r}; begin it on the"
-            " manager that gave the queue"
-        )
-    return used.connection()
-
-
-async def part_in(
-    given: InTransaction | None, handle: QueueHandle
-) -> tuple[Connection | None, int]:
-    """The connection and the number of a transaction that joins a request; None and 0 without."""
-    if given is None:
-        return None, 0
-    connection_in(given, handle)
-    return await given.awaited.join()
-
-
-class _Run:
-    """Sends to one queue that have not gone out yet."""
-
-    __slots__ = ("buffers", "bytes", "crcs", "guarded", "queue", "sizes")
-
-    def __init__(self, queue: int, *, guarded: bool) -> None:
-        self.queue = queue
-        self.guarded = guarded
-        self.buffers: list[Buffer] = []
-        self.sizes: list[int] = []
-        self.crcs: list[int] = []
-        self.bytes = 0
-
-
 @public(made_by="Manager.transaction", inner=_INNER)
 class Transaction:
     """A transaction. `async with` commits it on normal exit and aborts it on an exception."""
@@ -141,7 +85,7 @@ class Transaction:
         self.id = TransactionId(join_id(ManagerId(connection.manager_id), number))
         self._status = TransactionStatus.PENDING
         self._lock = link.runtime.lock()
-        self._run: _Run | None = None
+        self._run: Run | None = None
         self._sends = 0
         self._joined = False
         self._request_id = 0
@@ -275,22 +219,14 @@ class Transaction:
         """Gather records for a queue; raises what has doomed the transaction meanwhile."""
         async with self._alone():
             self._check_usable()
-            for head, body, size, crc in records:
+            for record in records:
                 run = self._run
-                if (
-                    run is None
-                    or run.queue != queue
-                    or run.guarded is not guarded
-                    or run.bytes + size > FRAME_BODY_BYTES_MAX
-                ):
+                if run is None or not run.takes(queue, record.size, guarded=guarded):
                     await self._flush()
                     self._check_usable()
-                    run = self._run = _Run(queue, guarded=guarded)
-                run.buffers += (head, body)
-                run.sizes.append(size)
-                run.crcs.append(crc)
-                run.bytes += size
-                if run.bytes >= _RUN_BYTES or len(run.sizes) >= _RUN_MESSAGES:
+                    run = self._run = Run(queue, guarded=guarded)
+                run.add(record)
+                if run.is_full:
                     await self._flush()
 
     async def send_large(self, queue: int, record: Record) -> None:
@@ -301,11 +237,8 @@ class Transaction:
         async with self._alone():
             self._check_usable()
             await self._flush()
-            run = self._run = _Run(queue, guarded=False)
-            run.buffers += (record.head, record.body)
-            run.sizes.append(record.size)
-            run.crcs.append(record.crc)
-            run.bytes = record.size
+            self._run = Run(queue, guarded=False)
+            self._run.add(record)
             await self._flush()
             self._check_usable()
 
@@ -409,7 +342,7 @@ class Transaction:
         if run is None:
             return []
         self._sends += 1
-        head = Send(run.queue, self._number, run.sizes, run.crcs, run.guarded)
+        head = run.head(self._number)
         return [encode_frame(head, self._listening(), run.bytes), *run.buffers]
 
     def _listening(self) -> int:

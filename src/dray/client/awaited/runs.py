@@ -1,0 +1,55 @@
+"""Runs: sends of a transaction to one queue, gathered until one frame carries them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dray.model.limits import FRAME_BODY_BYTES_MAX, MIB
+from dray.wire.frames import Send
+
+if TYPE_CHECKING:
+    from dray.client.calls.messages import Record
+    from dray.model.message import Buffer
+
+_RUN_BYTES = MIB
+"""A run this long goes out: enough to fill a write, little enough to keep the disk busy."""
+_RUN_MESSAGES = 1_000
+
+
+class Run:
+    """Sends to one queue that have not gone out yet."""
+
+    __slots__ = ("buffers", "bytes", "crcs", "guarded", "queue", "sizes")
+
+    def __init__(self, queue: int, *, guarded: bool) -> None:
+        """Begin without a send."""
+        self.queue = queue
+        self.guarded = guarded
+        self.buffers: list[Buffer] = []
+        self.sizes: list[int] = []
+        self.crcs: list[int] = []
+        self.bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it should go out now."""
+        return self.bytes >= _RUN_BYTES or len(self.sizes) >= _RUN_MESSAGES
+
+    def takes(self, queue: int, size: int, *, guarded: bool) -> bool:
+        """Whether a send to a queue can join it."""
+        return (
+            self.queue == queue
+            and self.guarded is guarded
+            and self.bytes + size <= FRAME_BODY_BYTES_MAX
+        )
+
+    def add(self, record: Record) -> None:
+        """Add a send."""
+        self.buffers += (record.head, record.body)
+        self.sizes.append(record.size)
+        self.crcs.append(record.crc)
+        self.bytes += record.size
+
+    def head(self, transaction: int) -> Send:
+        """The head of the frame that carries it; the body is `buffers`."""
+        return Send(self.queue, transaction, self.sizes, self.crcs, self.guarded)
