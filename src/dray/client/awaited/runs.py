@@ -16,7 +16,7 @@ _RUN_BYTES = MIB
 _RUN_MESSAGES = 1_000
 
 
-class Run:
+class SendRun:
     """Sends to one queue that have not gone out yet."""
 
     __slots__ = ("buffers", "bytes", "crcs", "guarded", "queue", "sizes")

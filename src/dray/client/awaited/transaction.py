@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Self
 
-from dray.client.awaited.runs import Run
+from dray.client.awaited.runs import SendRun
 from dray.client.calls.public_calls import public
 from dray.client.connections.session import same_error
 from dray.errors import (
@@ -85,7 +85,7 @@ class Transaction:
         self.id = TransactionId(join_id(ManagerId(connection.manager_id), number))
         self._status = TransactionStatus.PENDING
         self._lock = link.runtime.lock()
-        self._run: Run | None = None
+        self._run: SendRun | None = None
         self._sends = 0
         self._joined = False
         self._request_id = 0
@@ -224,7 +224,7 @@ class Transaction:
                 if run is None or not run.takes(queue, record.size, guarded=guarded):
                     await self._flush()
                     self._check_usable()
-                    run = self._run = Run(queue, guarded=guarded)
+                    run = self._run = SendRun(queue, guarded=guarded)
                 run.add(record)
                 if run.is_full:
                     await self._flush()
@@ -237,7 +237,7 @@ class Transaction:
         async with self._alone():
             self._check_usable()
             await self._flush()
-            self._run = Run(queue, guarded=False)
+            self._run = SendRun(queue, guarded=False)
             self._run.add(record)
             await self._flush()
             self._check_usable()
