@@ -2,4 +2,12 @@
 
 Room is left on the disk, and in the log for what one turn says. The text files of queues are
 written here as facts change the queues. Every room above asks here.
+
+Other rooms use these modules; the others are private to this room:
+
+    placing        where the records of a frame go
+    envelopes      what travels with a record
+    disk_room      room on the disk
+    log_room       room in the log
+    queue_files    paths and contents of the text files of queues
 """

@@ -2,4 +2,9 @@
 
 The turn hands on the frames of streams. The `peers` room has the parts that both ends share, and
 the sending half.
+
+Other rooms use these modules; the others are private to this room:
+
+    arrivals         frames with messages
+    end_of_stream    the frame that ends a stream
 """

@@ -1,1 +1,9 @@
-"""Which caller may have which frame decided: one table, and what its rows ask."""
+"""Which caller may have which frame decided: one table, and what its rows ask.
+
+Other rooms use these modules; the others are private to this room:
+
+    table      the right that each frame needs
+    queues     rights at queues
+    streams    rights of other managers
+    changes    what follows when other rules hold
+"""

@@ -1,0 +1,71 @@
+"""A room of the manager shows which of its modules are open; the others are private to it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src"
+MANAGER = SRC / "dray/manager"
+ROOMS = sorted(path.parent.name for path in MANAGER.glob("*/__init__.py"))
+
+
+def imported(source: str) -> set[str]:
+    """Every module that a file names in an import, also in a function or for types only."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def used_from_outside(room: str, modules: Iterable[str], files: Mapping[str, str]) -> set[str]:
+    """The modules of a room that files outside of it import."""
+    place = f"dray/manager/{room}/"
+    named = set().union(*(imported(text) for path, text in files.items() if place not in path))
+    return {each for each in modules if f"dray.manager.{room}.{each}" in named}
+
+
+def opened(docstring: str) -> set[str]:
+    """The modules that the docstring of a room says are open."""
+    _, _, rows = docstring.partition("Other rooms use these modules")
+    return set(re.findall(r"^ {4}(\w+) {2,}\w", rows, re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, str]:
+    return {path.as_posix(): path.read_text("utf-8") for path in SRC.rglob("*.py")}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_other_rooms_use_exactly_the_modules_that_a_room_opens(room, files):
+    modules = {path.stem for path in (MANAGER / room).glob("*.py")} - {"__init__"}
+    docstring = ast.get_docstring(
+        ast.parse((MANAGER / room / "__init__.py").read_text("utf-8")), clean=False
+    )
+    assert used_from_outside(room, modules, files) == opened(docstring or "")
+
+
+def test_every_room_is_looked_at():
+    assert set(ROOMS) >= {"requests", "peers", "change", "state", "queue"}
+
+
+def test_an_import_of_a_private_module_is_noticed():
+    docstring = "A room.\n\nOther rooms use these modules; ...:\n\n    queues    a queue\n"
+    files = {
+        "src/dray/manager/queue/queues.py": "from dray.manager.queue import packing\n",
+        "src/dray/manager/turn.py": (
+            "def f():\n    from dray.manager.queue.queues import Queue\n"
+            "if TYPE_CHECKING:\n    from dray.manager.queue.packing import pack\n"
+        ),
+    }
+    assert opened(docstring) == {"queues"}
+    assert used_from_outside("queue", ["queues", "packing"], files) == {"queues", "packing"}
+    files.pop("src/dray/manager/turn.py")
+    assert used_from_outside("queue", ["queues", "packing"], files) == set()
