@@ -364,6 +364,7 @@ def test_the_awaited_face_has_every_name_of_the_blocking_one():
                 "let_go",
                 "doom",
                 "leave",
+                "stage",
                 "undivided",
                 "under_way",
                 "bind",

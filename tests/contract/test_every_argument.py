@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 INNER = {
     "Transaction": {
         "connection", "doom", "join", "leave", "let_go", "say", "send", "send_large", "send_lent",
-        "undivided",
+        "stage", "undivided",
     },
     "LargeMessage": {"bind"},
 }  # fmt: skip

@@ -112,7 +112,7 @@ class FourParties(Net):
         super().__init__(path, "")
         self.plan = Plan()
         for host in HOSTS.values():
-            self.desks[host] = PartyDesk(path / host, host * 32)
+            self.desks[host] = PartyDesk(path / host, host)
         for desk in self.desks.values():
             desk.net = self
         for name in ("heavy", "statusq"):

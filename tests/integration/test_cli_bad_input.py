@@ -44,7 +44,8 @@ def test_a_missing_file_sends_nothing_of_the_others(manager, tmp_path, large):
 def test_a_file_that_cannot_be_read_is_named(manager, tmp_path, large):
     folder = tmp_path / "folder"
     folder.mkdir()
-    said = dray("send", "orders", folder, *large, url=manager.url)
+    (tmp_path / "good").write_bytes(b"good")
+    said = dray("send", "orders", tmp_path / "good", folder, *large, url=manager.url)
     assert str(folder) in said.assert_error("source-unreadable")
 
 

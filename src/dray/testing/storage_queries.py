@@ -43,9 +43,12 @@ class Queries:
         batch = last + 1 if last < 0 or self._rng.random() < STAGES_NEW else last
         transaction = Gathered(letters.number(), session, batch=(query, batch))
         self._recording.known.tried.append(transaction.number)
+        # Rows that are sent take room before they are staged.
+        self._contents.for_batches[transaction.number] = transaction
         for _ in range(self._rng.randrange(1, 3)):
             send_in(transaction)
         if not transaction.frames:
+            del self._contents.for_batches[transaction.number]
             return
         head = frames.StageForBatch(transaction.number, transaction.frames, query, batch)
         with refused_exactly(transaction.fails):
@@ -54,9 +57,8 @@ class Queries:
             if answer.committed != (batch == last):
                 raise BrokenPromiseError(f"batch {batch} of {query}, last {last}: {answer}")
         if transaction.fails or batch == last:
+            del self._contents.for_batches[transaction.number]
             self._follow.let_go(transaction)
-        else:
-            self._contents.for_batches[transaction.number] = transaction
 
     def commit(self, session: int, letters: Letters) -> None:
         """A driver commits some of what is staged for a batch; or the last batch, once more."""

@@ -129,7 +129,11 @@ def test_running_out_of_descriptors_delays_callers_and_loses_none(tmp_path, capl
         sock, address = listen_unix(str(tmp_path / "s"))
         notices = NoticeLog(loop, Timekeeper())
         listener = Listener(
-            loop, Exhausted(sock), address, accepted=accepted.set_result, notices=notices
+            loop,
+            Exhausted(sock),
+            address,
+            accepted=lambda sock, _: accepted.set_result(sock),
+            notices=notices,
         )
         with socket.socket(socket.AF_UNIX) as caller:
             caller.connect(str(tmp_path / "s"))

@@ -66,7 +66,7 @@ def test_the_trailer_counts_and_measures_what_the_header_could_not_know():
 def test_the_control_record_is_the_one_in_the_documentation():
     split = split_of(Message(label="blob", correlation_id="mine", app_specific=5))
     assert split.header().message.body == bytes.fromhex(
-        "9d 01 00 05 a4 6d696e65 a4 626c6f62 ff cd03e8 a6 626c616b6533 c400 c400 c0 c0 00"
+        "9e 01 00 05 a4 6d696e65 a4 626c6f62 ff cd03e8 a6 626c616b6533 c400 c400 c0 c0 00 c0"
     )
 
 
@@ -144,7 +144,7 @@ def test_a_control_record_from_the_future_is_refused(change):
 
 
 def test_a_control_record_may_grow_at_its_end():
-    values = [1, 0, 0, None, "", 0, 1, "sha256", b"", b"", None, None, 0, "later"]
+    values = [1, 0, 0, None, "", 0, 1, "sha256", b"", b"", None, None, 0, None, "later"]
     assert read_control(msgspec.msgpack.encode(values)).label == ""
 
 

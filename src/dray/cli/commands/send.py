@@ -162,7 +162,8 @@ def command(
     QUEUE is a queue of this queue manager, or dray://HOST:PORT/NAME for one elsewhere. If the only
     FILE is a directory, all files below it are sent (--large), each in a transaction of its own.
     """
-    if len(files) == 1 and not from_stdin and Path(files[0]).is_dir():
+    # A path that cannot be looked at is told of where it is opened.
+    if len(files) == 1 and not from_stdin and os.path.isdir(files[0]):  # noqa: PTH112
         if not large:
             raise click.UsageError("The files of a directory are sent as large messages: --large.")
         send_folder(settings, queue, Path(files[0]), folder)

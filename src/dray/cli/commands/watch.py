@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+import warnings
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -72,6 +73,8 @@ def command(
     """
     import dray.folders
 
+    # It watches a new folder twice when its parent is new as well, and warns of that.
+    warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"watchdog\.")
     logging.basicConfig(format="dray: %(message)s", level=logging.WARNING)
     stop = threading.Event()
 

@@ -298,9 +298,9 @@ class FileSource:
     def __init__(self, path: Path, *, follow_links: bool = True) -> None:
         """Open the file; raises `SourceUnreadable`, also for a symbolic link not to be followed."""
         self.path = path
-        flags = os.O_RDONLY | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW)
+        more = 0 if follow_links else os.O_NOFOLLOW
         try:
-            self._file = FileIO(os.open(path, flags))
+            self._file = FileIO(path, opener=lambda name, flags: os.open(name, flags | more))
         except OSError as error:
             raise unreadable(str(path), error) from error
         self.before = os.fstat(self._file.fileno())

@@ -8,6 +8,7 @@ from dray import errors
 from dray.manager.events import SessionClosed
 from dray.manager.queue.accounts import Account
 from dray.model import callers
+from dray.model.access import Access
 from dray.model.classes import Part
 from dray.model.limits import RESERVATION_UNUSED_S, UPLOAD_AGE_S_MAX, UPLOADS_MAX
 from dray.model.message import Message
@@ -274,7 +275,7 @@ def test_an_upload_whose_room_was_taken_meanwhile_is_told_at_the_part_that_does_
 
 
 def test_a_caller_sets_aside_half_of_what_is_free_however_many_uploads_it_begins(tmp_path) -> None:
-    desk = Desk(tmp_path / "data", quota=100_000)
+    desk = Desk(tmp_path / "data", quota=100_000, access=Access(is_open=True))
     owner = desk.session()
     queue = owner.create("heavy")
     stranger = desk.session(callers.Caller("user:mallory", address="process 7"))
