@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 20.0
 POLL_EVERY_S = 0.01
+_PORTS = 20_000
+"""Below the ports that the kernel takes for outgoing connections."""
 _ADDRESS = re.compile(r"dray://[^\s,;]+:(\d+)")
 _SAID = re.compile(r"dray: ([a-z-]+): (.+)")
 
@@ -57,7 +62,7 @@ class ManagerProcess:
 
     def start(self) -> None:
         """Start it and wait until it says that it listens; raises what it said if it ended."""
-        listen = f"127.0.0.1:{self.port}"
+        listen = f"127.0.0.1:{self.port or _own_port()}"
         command = [sys.executable, "-m", "dray.cli", "serve", "--data", str(self.data)]
         command += ["--listen", listen, "--name", self.name, *self._options]
         with self.log.open("ab") as log:
@@ -142,3 +147,14 @@ class ManagerProcess:
         if told and told[1] in every_error():
             return every_error()[told[1]](told[2])
         return DrayError(f"queue manager {self.name} ended before it was ready; see {self.log}")
+
+
+def _own_port() -> int:
+    """A free port that the kernel gives to no connection, so that it is free after a kill, too."""
+    first, _ = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("ascii").split()
+    highest = int(first)
+    while True:
+        port = random.randrange(max(1024, highest - _PORTS), highest)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
