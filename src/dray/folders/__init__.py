@@ -91,7 +91,6 @@ def send(
                 tree,
                 to,
                 ledger,
-                follow_links=follow_links,
                 files_per_transaction=batch,
                 changed=changed == "send",
                 clearing=_clearing(root, after),
@@ -150,7 +149,6 @@ def watch(
             tree,
             to,
             ledger,
-            follow_links=follow_links,
             files_per_transaction=batch,
             changed=changed == "send",
             clearing=_clearing(root, after, ready_suffix),
@@ -162,7 +160,6 @@ def watch(
             tree,
             sender,
             pace=pace,
-            ready_suffix=ready_suffix,
             stop=stop or threading.Event(),
             tell=told,
         )

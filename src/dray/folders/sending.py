@@ -81,7 +81,6 @@ class FolderSender:
         to: Destination,
         ledger: FolderLedger,
         *,
-        follow_links: bool = False,
         files_per_transaction: int | None = 1,
         changed: bool = True,
         clearing: Clearing | None = None,
@@ -94,7 +93,6 @@ class FolderSender:
         self._tree = tree
         self._to = to
         self._ledger = ledger
-        self._follow_links = follow_links
         self._files_per_transaction = files_per_transaction
         self._changed = changed
         self._clearing = clearing
@@ -173,7 +171,7 @@ class FolderSender:
 
     def _send_in(self, transaction: Transaction, file: FoundFile) -> MessageId:
         path = self._tree.root / file.path
-        source = FileSource(path, follow_links=self._follow_links)
+        source = FileSource(path, follow_links=self._tree.selection.follow_links)
         before = source.before
         if (before.st_size, before.st_mtime_ns, before.st_ino) != file.version:
             error = source.changed()

@@ -75,7 +75,7 @@ class Tree:
     def __init__(self, root: Path, selection: Selection) -> None:
         """Take the folder; it is read when it is walked."""
         self.root = root
-        self._selection = selection
+        self.selection = selection
         self._resolved = root.resolve()
 
     def walk(self, below: str = "") -> Iterator[FoundFile | LeftOut]:
@@ -88,7 +88,7 @@ class Tree:
 
     def look_at(self, path: str) -> FoundFile | LeftOut | None:
         """Look at one path; None if no file of that name is to be sent now."""
-        if not self._selection.takes(path):
+        if not self.selection.takes(path):
             return None
         if not is_plain_path(path):
             return LeftOut(path, "its path is longer than a file's may be")
@@ -108,7 +108,7 @@ class Tree:
             return None
         if not stat.S_ISREG(found.st_mode):
             return LeftOut(path, f"it is {_KINDS.get(stat.S_IFMT(found.st_mode), 'no file')}")
-        suffix = self._selection.ready_suffix
+        suffix = self.selection.ready_suffix
         if suffix and not os.path.lexists(f"{full}{suffix}"):
             return None
         return FoundFile(path, found.st_size, found.st_mtime_ns, found.st_ino, found.st_mode)
@@ -119,7 +119,7 @@ class Tree:
         full = self.root / folder
         try:
             here = full.stat()
-            if (here.st_dev, here.st_ino) in above or full.resolve() in self._selection.not_below:
+            if (here.st_dev, here.st_ino) in above or full.resolve() in self.selection.not_below:
                 return
             with os.scandir(full) as entries:
                 names = sorted((each.name, _is_folder(each)) for each in entries)
@@ -143,7 +143,7 @@ class Tree:
     def _enters(self, path: str) -> bool:
         """Whether a folder, or a link to one, is walked."""
         name = path.rpartition("/")[2]
-        selection = self._selection
+        selection = self.selection
         if name.startswith(OWN_PREFIX) or (name.startswith(".") and not selection.hidden):
             return False
         if selection.patterns.leave_out_folder(path):
@@ -153,7 +153,7 @@ class Tree:
 
     def _why_not_followed(self, link: Path) -> str:
         """Why a symbolic link is left out; "" if it is followed."""
-        if not self._selection.follow_links:
+        if not self.selection.follow_links:
             return "it is a symbolic link, and links are not followed"
         try:
             target = link.resolve(strict=True)

@@ -54,7 +54,6 @@ class FolderWatch:
         sender: FolderSender,
         *,
         pace: Pace,
-        ready_suffix: str = "",
         stop: threading.Event,
         tell: Tell,
     ) -> None:
@@ -62,7 +61,7 @@ class FolderWatch:
         self._tree = tree
         self._sender = sender
         self._pace = pace
-        self._suffix = ready_suffix
+        self._suffix = tree.selection.ready_suffix
         self._stop = stop
         self._tell = tell
         self._changed = threading.Event()

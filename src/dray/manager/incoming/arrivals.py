@@ -166,7 +166,7 @@ def handle_data(
 def _left_out(context: Context, session: Session, queue: StoredQueue, head: Data) -> Waiting:
     """Note messages of a frame that found no room: their source hears when there is room (R61)."""
     reached = context.state.incoming.position(StreamKey(session.peer_id, head.stream))
-    # Of a new sequence nothing has entered: the numbers of an earlier one do not count in it.
+    # Nothing of a new sequence has entered: the numbers of an earlier one do not count in it.
     upto = reached.number if reached.sequence_id == head.sequence_id else 0
     left = [envelope.length for envelope in head.envelopes if envelope.number > upto]
     return Waiting(session, head.stream, queue, left[0], sum(left))

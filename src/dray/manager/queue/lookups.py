@@ -135,7 +135,7 @@ class Lookup:
 
 
 class Sought(NamedTuple):
-    """What a receive looks for: where, and by which key."""
+    """The lookup and the key by which a receive searches."""
 
     lookup: Lookup
     key: int

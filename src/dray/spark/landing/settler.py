@@ -76,7 +76,7 @@ class ManagerSettler:
 
     def _settle(self, queue: Queue, url: str, reached: QueueReached) -> QueueReached:
         if reached.holed:
-            # What is removed by its sequence id has to be in the queue that was read, too.
+            # A message removed by its sequence id has to be in the queue that was read, too.
             queue.settle(reached.progress.upto, born=reached.born)
         for sequence_id in reached.holed:
             self._reject(self._managers.at(url), queue, sequence_id)
