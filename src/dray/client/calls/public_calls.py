@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
-from dray.client.calls.arguments import ExpectedValue, expected_of, made_by_dray
+from dray.client.calls.arguments import ExpectedValue, expected_of
+from dray.client.calls.value_checks import made_by_dray
 from dray.model.arguments import shown
 
 _Class = TypeVar("_Class", bound=type)
