@@ -1,56 +1,46 @@
 """One queue manager at work: its store, its turns, its callers and its links, in one loop.
 
-The server is driven from the loop's thread. It is started by `serve` (a process of its own, with
-signals and a line that says it is ready) or by `EmbeddedDaemon` (a thread of somebody else's).
+The loop's thread drives the server. `serve` (`process.py`) starts one in a process of its own,
+`EmbeddedDaemon` in a thread of another program.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
 import socket
 import ssl
-import sys
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Any, Protocol, assert_never
 
-import msgspec
-
-from dray.daemon.config import ServeOptions, check_named, listen_address
+from dray.daemon.config import ServeOptions, listen_address
 from dray.daemon.limits import (
-    HANDSHAKES_MAX,
-    HANDSHAKES_PER_HOST_MAX,
     HELLO_S,
     SESSIONS_OF_EMBEDDED_MIN,
     SESSIONS_SHARE,
     STOP_S,
 )
-from dray.daemon.logs import log_to_stderr
 from dray.daemon.notice_log import NoticeLog
 from dray.daemon.pacing.backlog import DiskBacklog
-from dray.daemon.pacing.time_slice import request_short_time_slice
 from dray.daemon.roles import Deciding
 from dray.daemon.sockets.addresses import own_addresses
-from dray.daemon.sockets.callers import caller_of, shown_address
-from dray.daemon.sockets.connection import FrameConnection, Surroundings
-from dray.daemon.sockets.descriptors import raise_limit, sessions_max
+from dray.daemon.sockets.callers import caller_of
+from dray.daemon.sockets.connection import FrameConnection
+from dray.daemon.sockets.descriptors import sessions_max
+from dray.daemon.sockets.handshakes import Handshakes
 from dray.daemon.sockets.links import DialledLinks
 from dray.daemon.sockets.listener import Listener, listen_tcp, listen_unix
 from dray.daemon.sockets.outbox import unpin_all
 from dray.daemon.sockets.places import Places
-from dray.daemon.sockets.plain_callers import begins_plainly, turn_away
-from dray.daemon.sockets.runtime_link import RuntimeLink
+from dray.daemon.sockets.surroundings import Surroundings
 from dray.daemon.timekeeper import Timekeeper, new_life, new_manager_key
 from dray.daemon.turns import Turns
 from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
-from dray.errors import DrayError, InvalidConfiguration, ProtocolError
+from dray.errors import DrayError, ProtocolError
 from dray.machine import Tick
 from dray.manager.dispatch import FROM_CALLERS
 from dray.manager.events import (
@@ -70,9 +60,8 @@ from dray.manager.events import (
 )
 from dray.manager.notices import NoticeKind
 from dray.manager.turn import QueueManager
-from dray.model.callers import ANYONE, NOBODY, Caller
+from dray.model.callers import ANYONE, Caller
 from dray.model.ids import ManagerId
-from dray.net.doors import runtime_link, socket_of
 from dray.net.tls import presenting, trusting
 from dray.net.tunnels import Tunnels
 from dray.store.disk import Disk
@@ -83,55 +72,6 @@ from dray.wire.frames import Hello, failure
 from dray.wire.stream import Frame
 
 _log = logging.getLogger(__name__)
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-def serve(options: ServeOptions, again: Callable[[], ServeOptions] | None = None) -> int:
-    """Run a queue manager until a signal ends it; give the exit status, 0.
-
-    At SIGHUP it follows the options that `again` gives. Without an address it listens on the
-    socket in the data directory, and links the account's runtime link to it. An error that keeps it
-    from starting or continuing is raised as a `DrayError`.
-    """
-    if not __debug__:
-        raise InvalidConfiguration(
-            "dray does not run with python -O: its assertions guard your messages"
-        )
-    check_named(options.data)
-    own_socket = socket_of(options.data) if not (options.listen or options.socket) else None
-    if own_socket is not None:
-        options = msgspec.structs.replace(options, socket=os.fspath(own_socket))
-    log_to_stderr(options.log_level)
-    raise_limit()
-    request_short_time_slice()
-    return asyncio.run(_serve(options, again or (lambda: options), own_socket))
-
-
-async def _serve(
-    options: ServeOptions, again: Callable[[], ServeOptions], own_socket: Path | None
-) -> int:
-    loop = asyncio.get_running_loop()
-    server = Server(loop, options)
-    signalled: asyncio.Future[int] = loop.create_future()
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, _note, signalled, number)
-    loop.add_signal_handler(signal.SIGHUP, server.follow, again)
-    link = None if own_socket is None else RuntimeLink(runtime_link(), own_socket)
-    sys.stdout.write(f"{server.describe()}\n")
-    sys.stdout.flush()
-    ends: set[asyncio.Future[Any]] = {server.ended, signalled}
-    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    if link is not None:
-        link.remove()
-    await server.stop()
-    if server.ended.done():
-        raise server.ended.result()
-    return 0
-
-
-def _note(signalled: asyncio.Future[int], number: int) -> None:
-    if not signalled.done():
-        signalled.set_result(number)
 
 
 class Serving(Deciding, Protocol):
@@ -189,11 +129,10 @@ class Server:
         self._all_gone = asyncio.Event()
         self._listeners: list[Listener] = []
         self._tunnels = Tunnels()
-        self._handshakes: Places[asyncio.Task[None]] = Places()
+        self._handshakes: Handshakes | None = None
         self._held: Places[FrameConnection] = Places()
         self._unheard: Places[FrameConnection] = Places()
         """Connections on which nothing was said yet."""
-        self._shown: ssl.SSLContext | None = None
         self._own: frozenset[Peer] = frozenset()
         self.ended: asyncio.Future[Exception] = loop.create_future()
         """Done when the daemon cannot go on, with the reason."""
@@ -246,8 +185,8 @@ class Server:
         """Use the access rules and certificates of other options, unless they make no sense."""
         try:
             options = again()
-            if self._shown is not None and options.tls_cert is not None:
-                self._shown = presenting(options.tls_cert, options.tls_key, options.tls_client_ca)
+            if self._handshakes is not None and options.tls_cert is not None:
+                self._handshakes.present(_shown(options, options.tls_cert))
             self._turns.deliver(AccessChanged(options.access_rules()))
         except DrayError as error:
             _log.error("the configuration was not read again, and the old one holds: %s", error)
@@ -297,40 +236,6 @@ class Server:
         if silent is not None:
             silent.abort("it said nothing while others came")
         return silent is not None
-
-    def _secure(self, sock: socket.socket, address: object) -> None:
-        """Shake hands before serving; in bounded time, and with a bounded number at once."""
-        place = Caller(NOBODY, address=shown_address(address)).place
-        crowded = self._handshakes.count(place) >= HANDSHAKES_PER_HOST_MAX
-        if crowded or len(self._handshakes) >= HANDSHAKES_MAX:
-            oldest = self._handshakes.oldest(place if crowded else None)
-            assert oldest is not None, "there are too many"
-            self._handshakes.discard(oldest)
-            oldest.cancel()
-        task = self._loop.create_task(self._shake_hands(sock, address))
-        self._handshakes.add(task, place)
-        task.add_done_callback(partial(self._shaken, sock))
-
-    def _shaken(self, sock: socket.socket, task: asyncio.Task[None]) -> None:
-        self._handshakes.discard(task)
-        if task.cancelled():
-            # Also if it had not begun, and so could not close it by itself.
-            sock.close()
-
-    async def _shake_hands(self, sock: socket.socket, address: object) -> None:
-        assert self._shown is not None, "only a listener with a certificate shakes hands"
-        try:
-            if await begins_plainly(sock):
-                await turn_away(sock)
-                return
-            inner = await self._tunnels.answer(sock, self._shown)
-        except OSError as error:
-            why = str(error) or "it hung up, or does not trust the certificate that it was shown"
-            stranger = Caller(NOBODY, address=shown_address(address))
-            told = f"a TLS handshake with {stranger.address} failed: {why}"
-            self._notices.say(NoticeKind.TLS_FAILED, stranger.place, told)
-        else:
-            self._accept(inner, address)
 
     def _give_up(self, connection: FrameConnection) -> None:
         self._silent.pop(connection, None)
@@ -434,8 +339,8 @@ class Server:
         for connection in list(self._numbers):
             connection.abort("the daemon stops")
         self._links.close()
-        for task in self._handshakes:
-            task.cancel()
+        if self._handshakes is not None:
+            self._handshakes.cancel()
         await self._tunnels.close()
         self._notices.stop()
         self._around.intake.close()
@@ -473,15 +378,22 @@ class Server:
         if options.listen is not None:
             host, port = listen_address(options.listen)
             if options.tls_cert is not None:
-                self._shown = presenting(options.tls_cert, options.tls_key, options.tls_client_ca)
+                self._handshakes = Handshakes(
+                    self._loop,
+                    self._tunnels,
+                    _shown(options, options.tls_cert),
+                    accepted=self._accept,
+                    notices=self._notices,
+                )
             sock, address = listen_tcp(host, port)
             self._own = own_addresses(host, sock, options.addresses)
             locked = options.tls_client_ca is not None
             if not (locked or ip_address(sock.getsockname()[0]).is_loopback):
                 _log.warning("%s is not authenticated: anyone who can connect can use it", address)
             accepted = self._accept
-            if self._shown is not None:
-                address, accepted = address.replace("dray://", "drays://", 1), self._secure
+            if self._handshakes is not None:
+                address = address.replace("dray://", "drays://", 1)
+                accepted = self._handshakes.begin
             self._listeners.append(
                 Listener(self._loop, sock, address, accepted=accepted, notices=self._notices)
             )
@@ -494,3 +406,8 @@ class Server:
     def _close_listeners(self) -> None:
         while self._listeners:
             self._listeners.pop().close()
+
+
+def _shown(options: ServeOptions, cert: str) -> ssl.SSLContext:
+    """The certificate that callers over TLS are shown."""
+    return presenting(cert, options.tls_key, options.tls_client_ca)

@@ -129,7 +129,7 @@ def connections(echo):
 def test_while_all_leave_much_unfetched_only_those_are_read_from_who_fetch(
     echo, wait_until, monkeypatch
 ):
-    monkeypatch.setattr("dray.daemon.sockets.connection.OUTBOX_TOTAL_BYTES_MAX", 2_000)
+    monkeypatch.setattr("dray.daemon.sockets.surroundings.OUTBOX_TOTAL_BYTES_MAX", 2_000)
     monkeypatch.setattr("dray.daemon.sockets.connection.OUTBOX_BYTES_WHILE_TIGHT", 500)
     with echo.client() as client, echo.client() as other:
         client.ask(frames.Send(0, 0, [], []), 1, b"x" * 20_000)

@@ -81,7 +81,7 @@ def command(
 ) -> int:
     """Run a queue manager, and print its addresses in one line when it is ready."""
     from dray.daemon.config import read_options
-    from dray.daemon.server import serve
+    from dray.daemon.process import serve
 
     read = partial(
         read_options,

@@ -19,7 +19,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Protocol
 
-from dray.daemon.files.copying import Copier, CopySource, FileRegion
+from dray.daemon.files.copying import CopySource, FileRegion
 from dray.daemon.files.lent_files import LentFiles
 from dray.daemon.limits import (
     ENOUGH_TO_READ_ON,
@@ -28,18 +28,12 @@ from dray.daemon.limits import (
     OUTBOX_BYTES_MAX,
     OUTBOX_BYTES_WHILE_TIGHT,
     OUTBOX_ITEMS_MAX,
-    OUTBOX_TOTAL_BYTES_MAX,
     READ_BYTES_PER_PASS,
-    READ_BYTES_WHILE_TIGHT,
     READ_FRAMES_PER_PASS,
-    SCRATCH_BYTES,
-    SPARE_BODIES_MAX,
 )
-from dray.daemon.notice_log import NoticeLog
-from dray.daemon.pacing.backlog import DiskBacklog
-from dray.daemon.sockets.intake import Intake
-from dray.daemon.sockets.outbox import RecordHeap, SocketOutbox, size_of, unpin_all
+from dray.daemon.sockets.outbox import SocketOutbox, size_of, unpin_all
 from dray.daemon.sockets.reasons import reason_of, uncopied
+from dray.daemon.sockets.surroundings import Surroundings
 from dray.daemon.sockets.tuning import tune
 from dray.errors import DrayError, ProtocolError
 from dray.forks import keep_from_children
@@ -49,7 +43,7 @@ from dray.model.callers import Caller
 from dray.net.tls import carries_files
 from dray.store.heap.heap import Extent
 from dray.wire.frames import Head, encode_frame, failure
-from dray.wire.stream import READ_BYTES, Frame, FrameStream
+from dray.wire.stream import Frame, FrameStream
 
 
 class _State(enum.Enum):
@@ -86,41 +80,6 @@ class Owner(Protocol):
     def overfull(self) -> bool:
         """Whether so much waits for the disk that nothing more should be read."""
         ...
-
-
-class Surroundings:
-    """State shared by the connections of one daemon; other daemons run in other threads."""
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        heap: RecordHeap,
-        backlog: DiskBacklog,
-        notices: NoticeLog,
-    ) -> None:
-        """Wait in `loop`, send from `heap`, take large bodies in as `backlog` says."""
-        self.loop = loop
-        self.heap = heap
-        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self.inlet = bytearray(READ_BYTES)
-        self.intake = Intake(loop, backlog)
-        self.copier = Copier(loop, backlog)
-        self.notices = notices
-        """Where what happens to connections is logged, each kind once a minute at the most."""
-        self.with_spare: dict[FrameConnection, None] = {}
-        """Connections that keep memory for their next large frame, longest unused first."""
-        self.unsent_bytes = 0
-        """Bytes in memory that wait in all connections to be fetched."""
-
-    @property
-    def is_tight(self) -> bool:
-        """Whether so much is unsent that who leaves its answers unfetched is not read from."""
-        return self.unsent_bytes > OUTBOX_TOTAL_BYTES_MAX
-
-    @property
-    def read_bytes(self) -> int:
-        """How much to read at a time, of small frames."""
-        return READ_BYTES_WHILE_TIGHT if self.is_tight else self.intake.read_bytes
 
 
 class FrameConnection:
@@ -392,18 +351,8 @@ class FrameConnection:
             return
         self._owner.frame_came(self, frame)
         if len(frame.body) > KEPT_BODY_BYTES_MIN and not frame.head.with_file:
-            self._keep(frame.body)
-
-    def _keep(self, body: memoryview) -> None:
-        """Use the memory of a large body again, on the few connections that had one lately."""
-        self._stream.give_back(body)
-        kept = self._around.with_spare
-        kept.pop(self, None)
-        kept[self] = None
-        if len(kept) > SPARE_BODIES_MAX:
-            oldest = next(iter(kept))
-            del kept[oldest]
-            oldest.forget_spare()
+            self._stream.give_back(frame.body)
+            self._around.spares.keep(self)
 
     def forget_spare(self) -> None:
         """Let go of memory that waits for the next large frame."""
@@ -474,7 +423,7 @@ class FrameConnection:
         self._write_if_wanted()
         if self._timer is not None:
             self._timer.cancel()
-        self._around.with_spare.pop(self, None)
+        self._around.spares.closed(self)
         self._around.intake.forget(self)
         self._outbox.drop()
         self._count_unsent()

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from dray.daemon.limits import DIAL_TIMEOUT_S, LINK_BUFFER_BYTES, LINK_SILENCE_MS, SHARE_BYTES_MIN
-from dray.daemon.sockets.connection import FrameConnection, Surroundings
+from dray.daemon.sockets.connection import FrameConnection
 from dray.daemon.sockets.outbox import Body, keep_unsent_below, unpin_all
 from dray.daemon.sockets.reasons import reason_of
+from dray.daemon.sockets.surroundings import Surroundings
 from dray.daemon.sockets.tuning import tune
 from dray.errors import InvalidConfiguration, ProtocolError
 from dray.forks import keep_from_children

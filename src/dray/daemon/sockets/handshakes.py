@@ -1,0 +1,81 @@
+"""TLS handshakes with callers: a bounded number at once, each in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from functools import partial
+
+from dray.daemon.limits import HANDSHAKES_MAX, HANDSHAKES_PER_HOST_MAX
+from dray.daemon.notice_log import NoticeLog
+from dray.daemon.sockets.callers import shown_address
+from dray.daemon.sockets.listener import Accepted
+from dray.daemon.sockets.places import Places
+from dray.daemon.sockets.plain_callers import begins_plainly, turn_away
+from dray.manager.notices import NoticeKind
+from dray.model.callers import NOBODY, Caller
+from dray.net.tunnels import Tunnels
+
+
+class Handshakes:
+    """The handshakes of a listener with a certificate."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        tunnels: Tunnels,
+        shown: ssl.SSLContext,
+        *,
+        accepted: Accepted,
+        notices: NoticeLog,
+    ) -> None:
+        """Show callers the certificate of `shown`; pass those that agree to `accepted`."""
+        self._loop = loop
+        self._tunnels = tunnels
+        self._shown = shown
+        self._accepted = accepted
+        self._notices = notices
+        self._tasks: Places[asyncio.Task[None]] = Places()
+
+    def present(self, shown: ssl.SSLContext) -> None:
+        """Show later callers another certificate."""
+        self._shown = shown
+
+    def begin(self, sock: socket.socket, address: object) -> None:
+        """Shake hands before serving; in bounded time, and with a bounded number at once."""
+        place = Caller(NOBODY, address=shown_address(address)).place
+        crowded = self._tasks.count(place) >= HANDSHAKES_PER_HOST_MAX
+        if crowded or len(self._tasks) >= HANDSHAKES_MAX:
+            oldest = self._tasks.oldest(place if crowded else None)
+            assert oldest is not None, "there are too many"
+            self._tasks.discard(oldest)
+            oldest.cancel()
+        task = self._loop.create_task(self._shake_hands(sock, address))
+        self._tasks.add(task, place)
+        task.add_done_callback(partial(self._shaken, sock))
+
+    def _shaken(self, sock: socket.socket, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            # Also if it had not begun, and so could not close it by itself.
+            sock.close()
+
+    async def _shake_hands(self, sock: socket.socket, address: object) -> None:
+        try:
+            if await begins_plainly(sock):
+                await turn_away(sock)
+                return
+            inner = await self._tunnels.answer(sock, self._shown)
+        except OSError as error:
+            why = str(error) or "it hung up, or does not trust the certificate that it was shown"
+            stranger = Caller(NOBODY, address=shown_address(address))
+            told = f"a TLS handshake with {stranger.address} failed: {why}"
+            self._notices.say(NoticeKind.TLS_FAILED, stranger.place, told)
+        else:
+            self._accepted(inner, address)
+
+    def cancel(self) -> None:
+        """End them all."""
+        for task in self._tasks:
+            task.cancel()

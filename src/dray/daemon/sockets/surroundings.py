@@ -1,0 +1,82 @@
+"""The loop, the heap and the bounds on memory that the connections of one daemon share."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from dray.daemon.files.copying import Copier
+from dray.daemon.limits import (
+    OUTBOX_TOTAL_BYTES_MAX,
+    READ_BYTES_WHILE_TIGHT,
+    SCRATCH_BYTES,
+    SPARE_BODIES_MAX,
+)
+from dray.daemon.notice_log import NoticeLog
+from dray.daemon.pacing.backlog import DiskBacklog
+from dray.daemon.sockets.intake import Intake
+from dray.daemon.sockets.outbox import RecordHeap
+from dray.wire.stream import READ_BYTES
+
+
+class Surroundings:
+    """State shared by the connections of one daemon; other daemons run in other threads."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        heap: RecordHeap,
+        backlog: DiskBacklog,
+        notices: NoticeLog,
+    ) -> None:
+        """Wait in `loop`, send from `heap`, take large bodies in as `backlog` says."""
+        self.loop = loop
+        self.heap = heap
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.inlet = bytearray(READ_BYTES)
+        self.intake = Intake(loop, backlog)
+        self.copier = Copier(loop, backlog)
+        self.notices = notices
+        """Where what happens to connections is logged, each kind once a minute at the most."""
+        self.spares = Spares()
+        self.unsent_bytes = 0
+        """Bytes in memory that wait in all connections to be fetched."""
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether so much is unsent that who leaves its answers unfetched is not read from."""
+        return self.unsent_bytes > OUTBOX_TOTAL_BYTES_MAX
+
+    @property
+    def read_bytes(self) -> int:
+        """How much to read at a time, of small frames."""
+        return READ_BYTES_WHILE_TIGHT if self.is_tight else self.intake.read_bytes
+
+
+class SpareKeeper(Protocol):
+    """A connection that keeps memory for its next large frame."""
+
+    def forget_spare(self) -> None:
+        """Let go of that memory."""
+        ...
+
+
+class Spares:
+    """The few connections that keep memory for a large frame: those that had one lately."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._kept: dict[SpareKeeper, None] = {}
+
+    def keep(self, connection: SpareKeeper) -> None:
+        """Let a connection keep memory, and the one that used its memory longest ago forget it."""
+        self._kept.pop(connection, None)
+        self._kept[connection] = None
+        if len(self._kept) > SPARE_BODIES_MAX:
+            oldest = next(iter(self._kept))
+            del self._kept[oldest]
+            oldest.forget_spare()
+
+    def closed(self, connection: SpareKeeper) -> None:
+        """A connection has ended."""
+        self._kept.pop(connection, None)
