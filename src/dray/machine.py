@@ -109,29 +109,39 @@ class Machine(Generic[S, Occurred, Wanted]):
 
     def __init__(self, state: S) -> None:
         """Begin in a state."""
-        self._enter(state)
+        self._stage = state
+        self._here = self._steps[state]
 
     @property
     def stage(self) -> S:
         """The state in which the machine is."""
         return self._stage
 
-    def _enter(self, state: S) -> None:
-        self._stage = state
-        self._here = self._steps[state]
-
     def handle(self, event: Occurred, now: float) -> list[Wanted]:
         """Take one event: run the first transition whose condition holds."""
-        for when, does, goal in self._here[type(event)]:
+        for when, does, goal, there in self._here[type(event)]:
             if when is None or when(self, event, now):
-                if goal is not None:
-                    self._enter(goal)  # type: ignore[arg-type]  # the table has states of one kind
-                return does(self, event, now)  # type: ignore[no-any-return]  # `on` has checked it
+                if there is not None:
+                    self._stage = goal  # type: ignore[assignment]  # states of one kind
+                    self._here = there
+                return [] if does is None else does(self, event, now)
         raise AssertionError("the last line of each state and event holds always")
 
 
-_Compiled = tuple[Callable[..., bool] | None, Callable[..., Any], enum.Enum | None]
-_Steps = dict[enum.Enum, dict[type, tuple[_Compiled, ...]]]
+class _Compiled(NamedTuple):
+    """One line for one state, so that `handle` looks up no state and calls nothing in vain."""
+
+    when: Callable[..., bool] | None
+    """None holds always."""
+    does: Callable[..., Any] | None
+    """None does nothing."""
+    goal: enum.Enum | None
+    there: _Lines | None
+    """The lines of the next state; None keeps the state."""
+
+
+_Lines = dict[type, tuple[_Compiled, ...]]
+_Steps = dict[enum.Enum, _Lines]
 
 
 def _compiled(table: Iterable[Transition], owner: type) -> _Steps:
@@ -149,14 +159,15 @@ def _compiled(table: Iterable[Transition], owner: type) -> _Steps:
             last = [line.when is always for line in lines]
             assert last.count(True) == 1, f"{state} on {event.__name__}: not one line holds always"
             assert last[-1], f"{state} on {event.__name__}: a line behind the last one"
-            by_event[event] = tuple(_step_of(line, state, owner) for line in lines)
+            by_event[event] = tuple(_compiled_line(line, state, owner, steps) for line in lines)
     return steps
 
 
-def _step_of(line: Transition, state: enum.Enum, owner: type) -> _Compiled:
+def _compiled_line(line: Transition, state: enum.Enum, owner: type, steps: _Steps) -> _Compiled:
     when = None if line.when is always else _of(owner, line.when)
+    does = None if line.does is nothing else _of(owner, line.does)
     goal = None if line.next is state else line.next
-    return when, _of(owner, line.does), goal
+    return _Compiled(when, does, goal, None if goal is None else steps[goal])
 
 
 def _of(owner: type, function: Callable[..., Any]) -> Callable[..., Any]:

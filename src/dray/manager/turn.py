@@ -214,7 +214,7 @@ class QueueManager:
         context = self._context
         subjects = self._subjects
         self._serve()
-        if context.disk_room.take_refusal():
+        if context.disk_room.was_refused and context.disk_room.take_refusal():
             self._compactor.room_was_refused()
         to_tell = context.follow_up.to_tell
         for key in to_tell:
@@ -223,7 +223,8 @@ class QueueManager:
         confirmations.tell_of_ends(subjects.sources)
         arrivals.tell_of_room(subjects.sources)
         arrivals.tell_of_new_queues(subjects.sources)
-        subjects.links.say_ends()
+        if context.state.stream_ends.news:
+            subjects.links.say_ends()
         sub_queues.drop_unused(context)
         repairs.ask(subjects.sources, subjects.holes)
 

@@ -65,7 +65,7 @@ class UntoldEnds:
 
     def is_due(self, now: float) -> bool:
         """Whether `take` may give anything."""
-        return bool(self._due) and now >= self._not_before
+        return now >= self._not_before if self._due else False
 
     def deadline(self) -> float | None:
         """When to tell what waits; None if nobody can be told anything."""

@@ -171,8 +171,10 @@ class Lookups:
 
     def deadline(self) -> float | None:
         """When one will have been unused for too long."""
-        oldest = next(iter(self._used.values()), None)
-        return None if oldest is None else oldest[1] + LOOKUP_UNUSED_S
+        if not self._used:
+            return None
+        _, used = next(iter(self._used.values()))
+        return used + LOOKUP_UNUSED_S
 
     def drop_unused(self, now: float) -> None:
         """Forget those for which nobody has asked for a while."""

@@ -35,8 +35,10 @@ class Waiters:
         lookups = self._context.lookups
         if lookups.unread:
             return self._context.now
-        waits = self._timeouts[0][0] if self._timeouts else None
-        return min((at for at in (waits, lookups.deadline()) if at is not None), default=None)
+        soonest = lookups.deadline()
+        if self._timeouts and (soonest is None or self._timeouts[0][0] < soonest):
+            return self._timeouts[0][0]
+        return soonest
 
     def note_last(self, number: int) -> None:
         """Look at a queue again when the wait is over that was begun there last, if one was."""
