@@ -14,11 +14,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
 import dray
 from dray.errors import ConnectionLost, InvalidConfiguration, StoreError
+from dray.spark.landing.streams import between_commits
 from dray.spark.managers import read_credentials
 from dray.spark.source.batch import BatchReader, FilteringReader
 from dray.spark.source.filters import EVERYTHING
 from dray.spark.source.offsets import QueueSpan, check_offsets
 from dray.spark.source.options import read_options
+from dray.spark.source.ranges import measure
 from dray.spark.source.reader import StreamReader
 
 in_spark = [pytest.mark.spark, pytest.mark.slow]
@@ -156,6 +158,55 @@ def test_a_micro_batch_waits_for_its_least_number_of_rows(stream, manager, order
 def test_a_micro_batch_waits_no_longer_than_its_greatest_delay(stream, manager, orders):
     reader = stream(minOffsetsPerTrigger="12", maxTriggerDelay="1ms")
     assert next_of(reader, {}) == json.loads(offsets_of(manager, orders, 10))
+
+
+def test_a_landing_that_follows_commits_at_once_and_then_every_so_often(
+    stream, manager, orders, monkeypatch
+):
+    monkeypatch.setattr("dray.spark.source.reader._LOOKS", 1e9)
+    reader = stream(commitEvery="1h", maxOffsetsPerTrigger="20", maxBytesPerTrigger="1MiB")
+    first = next_of(reader, {})
+    assert first == json.loads(offsets_of(manager, orders, 10))
+    orders.send_many([b"x"] * 9)
+    assert next_of(reader, first) == first
+    # Ten of twenty are enough, whenever the commit before was.
+    orders.send(b"x")
+    second = next_of(reader, first)
+    assert second == json.loads(offsets_of(manager, orders, 20))
+    orders.send(bytes(600_000))
+    third = next_of(reader, second)
+    assert third == json.loads(offsets_of(manager, orders, 21))
+    # One that lands what is there, and ends, does not wait.
+    orders.send(b"x")
+    assert next_of(reader, third) == third
+    reader.prepareForTriggerAvailableNow()
+    assert next_of(reader, third) == json.loads(offsets_of(manager, orders, 22))
+
+
+def test_what_waits_for_its_commit_is_not_measured_at_each_trigger(stream, orders, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "dray.spark.source.catalogue.measure",
+        lambda *given, **named: asked.append(given) or measure(*given, **named),
+    )
+    reader = stream(commitEvery="1h", maxOffsetsPerTrigger="100")
+    first = next_of(reader, {})
+    orders.send(b"x")
+    assert [next_of(reader, first) for _ in range(9)] == [first] * 9
+    assert len(asked) == 1
+
+
+def test_what_waits_for_its_commit_goes_when_the_time_is_over(stream, manager, orders):
+    reader = stream(commitEvery="1ms")
+    first = next_of(reader, {})
+    orders.send(b"x")
+    assert next_of(reader, first) == json.loads(offsets_of(manager, orders, 11))
+
+
+def test_an_idle_landing_does_not_end_before_its_last_commit():
+    assert between_commits(10.0, None) == 10.0
+    assert between_commits(10.0, 3.0) == 1.5
+    assert between_commits(0.0, 3.0) == 0.0
 
 
 def test_the_latest_offset_is_reported_beside_that_of_the_micro_batch(stream, manager, orders):

@@ -52,6 +52,14 @@ def command() -> None:
     "--batch", type=Size(), help=("Most payload bytes in one micro-batch  [default: 1GiB].")
 )
 @click.option(
+    "--commit-every",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    metavar="S",
+    help="With --follow: commit to the table every S seconds, and sooner if --batch is half full.",
+)
+@click.option(
     "--table",
     type=click.Choice(["parquet", "delta"]),
     default="parquet",
@@ -74,6 +82,7 @@ def land(
     follow: bool,
     idle: float | None,
     batch: int | None,
+    commit_every: float,
     table: str,
     accept_new_queue: bool,
 ) -> None:
@@ -94,6 +103,7 @@ def land(
             as_=as_,
             until=Until(follow=follow, idle_s=idle),
             bytes_per_batch=bytes_per_batch,
+            commit_every=commit_every,
             table=table,
             accept_new_queue=accept_new_queue,
             report=lambda so_far: shown.update(so_far.bytes),

@@ -191,6 +191,7 @@ _BY_NAME: Final = {
     "session": ExpectedValue("a session of Spark", checks.of_spark),
     "as_": _TEXT,
     "bytes_per_batch": _SIZE,
+    "commit_every": _DURATION,
     "accept_new_queue": _FLAG,
     "fail_on_data_loss": _FLAG,
     "rows_per_batch": ExpectedValue(

@@ -38,7 +38,14 @@ from dray.errors import (
 )
 from dray.model.sizes import size_in_bytes
 from dray.spark.failure import WORKER_TOO_SLOW, disk_told, plainly
-from dray.spark.landing.streams import BatchLimits, contents_of, streams, what_is_left
+from dray.spark.landing.streams import (
+    COMMIT_EVERY_S,
+    BatchLimits,
+    between_commits,
+    contents_of,
+    streams,
+    what_is_left,
+)
 from dray.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -112,6 +119,7 @@ def land(
     session: SparkSession | None = None,
     bytes_per_batch: int | str = BYTES_PER_BATCH,
     rows_per_batch: int | None = None,
+    commit_every: float = COMMIT_EVERY_S,
     fail_on_data_loss: bool = False,
     accept_new_queue: bool = False,
     table: str = TABLES[0],
@@ -130,7 +138,8 @@ def land(
     `fail_on_data_loss` it ends the landing with `MessageNotFound`. One that a receiver holds is
     waited for. With `accept_new_queue`, a queue that was deleted and made again since it was landed
     into `out` is landed from its first position. `table` is "parquet" or "delta", always the same
-    for one directory.
+    for one directory. A landing that follows a queue commits to the table every `commit_every`
+    seconds, and at once when a micro-batch has half of its limit; 0 commits what comes at once.
 
     Raises `StoreLocked` while another landing works there, `StoreFull` or `StoreError` for its
     disk, `QueueRecreated` for a queue that was made again and is not accepted, and the error of a
@@ -142,14 +151,14 @@ def land(
 
     directory = _directory(out, table)
     contents = contents_of(as_)
-
     options = {
         "url": url,
         "queue": queue,
         "failOnDataLoss": str(fail_on_data_loss).lower(),
         "acceptNewQueue": str(accept_new_queue).lower(),
     }
-    limits = BatchLimits(rows_per_batch, size_in_bytes(bytes_per_batch))
+    every_s = between_commits(commit_every, until.idle_s)
+    limits = BatchLimits(rows_per_batch, size_in_bytes(bytes_per_batch), every_s)
     settler = ManagerSettler()
     try:
         with _session(session) as spark:

@@ -20,11 +20,19 @@ _MESSAGE_BYTES_PER_BATCH = 256 * MIB
 """Small messages of one micro-batch: the driver holds their bodies while it writes the commit."""
 
 
+COMMIT_EVERY_S = 10.0
+"""Between two commits of a landing that follows a queue: few enough files, and rows soon enough."""
+
+
 class BatchLimits(NamedTuple):
-    """How much of each kind one micro-batch takes; without rows, what fits the kind."""
+    """How much of each kind one micro-batch takes; without rows, what fits the kind.
+
+    One that has less than half of that waits until `every_s` seconds after the one before.
+    """
 
     rows: int | None
     bytes: int
+    every_s: float = 0.0
 
 
 def streams(
@@ -50,10 +58,17 @@ def streams(
             "minPartitions": str(2 * spark.sparkContext.defaultParallelism),
             "markTaken": "true",
         }
+        if limits.every_s:
+            told["commitEvery"] = f"{max(1, round(limits.every_s * 1000))}ms"
         rows = spark.readStream.format("dray").options(**options, **told).load()
         found = rows if found is None else found.union(rows)
     assert found is not None
     return found
+
+
+def between_commits(seconds: float, idle_s: float | None) -> float:
+    """How long a micro-batch waits: not so long that an idle landing ends before it."""
+    return seconds if idle_s is None else min(seconds, idle_s / 2)
 
 
 def contents_of(as_: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import InvalidConfiguration, QueueNotFound, StoreError
 from dray.model.classes import QueueKind
@@ -35,6 +35,14 @@ if TYPE_CHECKING:
     from dray.wire.frames import LargeEntry
 
 logger = logging.getLogger(__name__)
+
+
+class Reach(NamedTuple):
+    """How far one queue can be read; with limits also how many messages and bytes that is."""
+
+    upto: int
+    messages: int = 0
+    bytes: int = 0
 
 
 class Catalogue:
@@ -141,8 +149,8 @@ class Catalogue:
         end, ends = start, ending or {}
         for place in self.places:
             last = position_in(ends, place.birth) if has_position(ends, place.birth) else None
-            upto = self.reach(place, position_in(start, place.birth), upto=last)
-            end = with_position(end, place.birth, upto)
+            reach = self.reach(place, position_in(start, place.birth), upto=last)
+            end = with_position(end, place.birth, reach.upto)
         return end
 
     def offsets_at(self, seconds: float) -> Offsets:
@@ -188,7 +196,7 @@ class Catalogue:
         bytes_max: int | None = None,
         upto: int | None = None,
         start: Offsets | None = None,
-    ) -> int:
+    ) -> Reach:
         """How far one queue can be read from a position, within limits and not beyond `upto`.
 
         It ends before the first message that a transaction holds. A single row is given even if it
@@ -198,7 +206,7 @@ class Catalogue:
         query read them: it raises `StoreError`, or warns.
         """
         if upto is not None and upto <= after:
-            return after
+            return Reach(after)
         measured = measure(
             self._managers.raw_queue(place.url, place.queue),
             after,
@@ -213,7 +221,11 @@ class Catalogue:
         if start is not None and self._options.content != RANGES:
             self._watch_gone(place, start, measured.gone)
         self._watch_claim(place, measured.held)
-        return measured.last or after
+        return Reach(
+            measured.last or after,
+            sum(each.messages for each in measured.pieces),
+            sum(each.size for each in measured.pieces),
+        )
 
     def cut(self, span: QueueSpan, pieces: int) -> list[QueueSpan]:
         """A range of messages in at most so many parts of about the same rows and bytes."""

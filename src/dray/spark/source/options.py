@@ -23,6 +23,8 @@
                            default only with failOnDataLoss=false
     claimTimeout           after how many seconds the query warns of a message that a receiver
                            holds, since it reads nothing behind that message
+    commitEvery            for landings: a micro-batch that is far from its limits waits until this
+                           long after the one before, as 10s
     markTaken              for landings: give a row, missing "taken", for each large message that
                            somebody took while it was read, instead of leaving it out
 
@@ -59,7 +61,7 @@ _KNOWN = (
     "url", "queue", "credentials", "content", "bodies", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "minOffsetsPerTrigger", "maxTriggerDelay",
     "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss",
-    "acceptNewQueue", "claimTimeout", "markTaken", "path",
+    "acceptNewQueue", "claimTimeout", "commitEvery", "markTaken", "path",
 )  # fmt: skip
 
 
@@ -86,6 +88,7 @@ class Options(NamedTuple):
     fail_on_data_loss: bool = True
     accept_new_queue: bool = False
     claim_timeout_s: float = CLAIM_TIMEOUT_S
+    commit_every_s: float = 0.0
     mark_taken: bool = False
     credentials: str | None = None
 
@@ -120,6 +123,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         fail_on_data_loss=fail_on_data_loss,
         accept_new_queue=accept_new_queue,
         claim_timeout_s=_number(by_key, "claimTimeout") or CLAIM_TIMEOUT_S,
+        commit_every_s=_duration(by_key, "commitEvery") or 0.0,
         mark_taken=_choice(by_key, "markTaken", ("false", "true")) == "true",
         credentials=by_key.get("credentials"),
     )

@@ -29,7 +29,7 @@ from pyspark.sql.streaming.datasource import (
 from dray.errors import InvalidConfiguration, MessageNotFound, QueueRecreated, StoreError
 from dray.spark.managers import Managers, patiently
 from dray.spark.schema import LARGE, batch_of
-from dray.spark.source.catalogue import Catalogue
+from dray.spark.source.catalogue import Catalogue, Reach
 from dray.spark.source.large import describe_large, describe_range, describe_taken
 from dray.spark.source.offsets import (
     Offsets,
@@ -48,6 +48,8 @@ from dray.spark.source.ranges import is_there, pages
 from dray.wire.frames import LargeEntry
 
 _ROWS_AT_ONCE = 256
+_LOOKS = 10
+"""Looks at the queue between two commits: measuring what waits costs the queue manager time."""
 _Result = TypeVar("_Result")
 
 
@@ -83,6 +85,11 @@ class Limits(NamedTuple):
 
     rows: int | None = None
     bytes: int | None = None
+
+    def are_used_up(self, reach: Reach) -> bool:
+        """Whether a range has as much as fits; half is enough, since it ends at a transaction."""
+        rows_full = self.rows is not None and 2 * reach.messages >= self.rows
+        return rows_full or (self.bytes is not None and 2 * reach.bytes >= self.bytes)
 
 
 class Reading:
@@ -247,6 +254,8 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._target: Offsets | None = None
         self._reached: Offsets = {}
         self._last_batch_at = time.monotonic()
+        self._is_full = False
+        self._next_commit_at = self._next_look_at = 0.0
 
     def initialOffset(self) -> Offsets:
         """Where a query begins that has no checkpoint."""
@@ -277,6 +286,8 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         """How far the next micro-batch reads."""
         _check_form(start)
+        if self._is_early() and time.monotonic() < self._next_look_at:
+            return start
         limits = _limits(limit, self.options)
         try:
             end = self.ask(lambda: self._next(start, limits))
@@ -284,12 +295,21 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
             self.catalogue.forget()
             # Refuses it in the words of the query, or begins the new queue where that is wanted.
             end = self.ask(lambda: self._next(start, limits))
-        if not isinstance(limit, ReadAllAvailable) and self._is_too_little(start, end):
+        if not isinstance(limit, ReadAllAvailable) and (
+            self._is_early() or self._is_too_little(start, end)
+        ):
             return start
         if end != start:
             self._last_batch_at = time.monotonic()
+            self._next_commit_at = self._last_batch_at + self.options.commit_every_s
         self._reached = end
         return end
+
+    def _is_early(self) -> bool:
+        """Whether a small micro-batch waits for more, so that each commit of a landing has much."""
+        return (
+            self._target is None and not self._is_full and time.monotonic() < self._next_commit_at
+        )
 
     def _is_too_little(self, start: Offsets, end: Offsets) -> bool:
         """Whether a micro-batch waits for more rows; with a target no more would ever come."""
@@ -305,19 +325,24 @@ class StreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self.check_nothing_lost(start)
         end = start
         places = self.catalogue.places
+        share = Limits(_share(limits.rows, len(places)), _share(limits.bytes, len(places)))
+        self._is_full = False
+        self._next_look_at = time.monotonic() + self.options.commit_every_s / _LOOKS
         for place in places:
             after = position_in(start, place.birth)
             target = None if self._target is None else position_in(self._target, place.birth)
-            upto = self.catalogue.reach(
+            reach = self.catalogue.reach(
                 place,
                 after,
-                rows_max=_share(limits.rows, len(places)),
-                bytes_max=_share(limits.bytes, len(places)),
+                rows_max=share.rows,
+                bytes_max=share.bytes,
                 upto=target,
                 start=start,
             )
-            if upto > after:
-                end = with_position(end, place.birth, upto, self.catalogue.gone(place.birth))
+            self._is_full |= share.are_used_up(reach)
+            if reach.upto > after:
+                gone = self.catalogue.gone(place.birth)
+                end = with_position(end, place.birth, reach.upto, gone)
         assert not went_back(start, end)
         return end
 
