@@ -146,9 +146,19 @@ class OutsideReceiver(Outside):
 
     def handle_next(self, handler, timeout=None):
         async def handle(message, transaction):
+            message = self._face.outside(message)
             await asyncio.to_thread(handler, message, Outside(self._face, transaction))
 
-        return self._face.wait(self._wrapped.handle_next(handle, timeout))
+        handled = self._face.wait(self._wrapped.handle_next(handle, timeout))
+        return handled._replace(message=self._face.outside(handled.message))
+
+    def run(self, handler, stop, **options):
+        async def handle(message, transaction):
+            message = self._face.outside(message)
+            await asyncio.to_thread(handler, message, Outside(self._face, transaction))
+
+        handle = handle if callable(handler) else handler
+        return self._face.wait(self._wrapped.run(handle, inside(stop), **options))
 
 
 def all_started() -> ThreadPoolExecutor:

@@ -153,7 +153,7 @@ def test_a_given_up_large_receive_gives_the_message_back(in_loop):
     async def act(manager, queue):
         await manager.create_queue("statusq", exist_ok=True)
         large = dray.aio.LargeMessageQueue(queue, fragment_size=200_000)
-        receiving = asyncio.create_task(large._receive(SelectFirst(), None, None, repair=False))
+        receiving = asyncio.create_task(large.take(SelectFirst(), None, None, repair=False))
         await waiting(queue, 5)
         receiving.cancel()
         with pytest.raises(asyncio.CancelledError):

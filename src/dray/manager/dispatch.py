@@ -18,11 +18,11 @@ from dray.manager.requests import (
     admin,
     backup,
     large_messages,
+    large_moving,
     moving,
     ranges,
     receiving,
     sending,
-    unreadable,
     uploads,
 )
 from dray.manager.rights import table
@@ -68,7 +68,7 @@ _TRANSACTIONS: _Table[transactions.Transactions] = {
     frames.Receive: receiving.handle_receive,
     frames.Settle: receiving.handle_settle,
     frames.PartDamaged: large_messages.handle_part_damaged,
-    frames.LargeUnreadable: unreadable.handle_unreadable,
+    frames.LargeMove: large_moving.handle_large_move,
     frames.UploadResume: uploads.handle_resume,
     frames.UploadMark: uploads.handle_mark,
     frames.UploadDrop: uploads.handle_drop,

@@ -296,7 +296,7 @@ class PurgePending(Fact, frozen=True, tag=34):
 
 
 class LargeMoved(Fact, frozen=True, tag=35):
-    """A large message that its receiver could not read has moved to a queue of the same family.
+    """A large message that its receiver held has moved, as a whole, to a queue of its family.
 
     Its parts keep their order and their place in the heap.
     """

@@ -33,6 +33,8 @@ ARCHIVE_PIECE_BYTES_MAX: Final = 5 * MIB
 """One record of the longest kind, or many with the places of each."""
 BATCH_MESSAGES_MAX: Final = 10_000
 """Messages in one frame; bounds what one turn can be asked to do."""
+WORKERS_MAX: Final = 64
+"""Messages that one receiver handles side by side; a queue manager gains nothing from more."""
 RANGE_RUNS_MAX: Final = 8_192
 """Steps of one measurement of a queue: 2 million messages in pages, and some 50 ms of a turn."""
 RANGE_LIMITS_TIMES: Final = 4

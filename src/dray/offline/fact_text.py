@@ -44,7 +44,7 @@ def tell(fact: AnyFact, state: State) -> str:
             positions = list(positions_in(fact.runs))
             return (
                 f"positions {_some(positions)} moved from {queue_name(state, fact.queue)} to"
-                f" {queue_name(state, fact.target)}, a large message that could not be read"
+                f" {queue_name(state, fact.target)}, a large message as a whole"
             )
         case _:
             fields = {

@@ -154,7 +154,7 @@ class _Teller:
         positions = list(positions_in(fact.runs))
         found = filter(None, map(self._state.queues.numbered(fact.queue).index.find, positions))
         tails = b"".join(map(tail_of, found))
-        yield from self._left_all(fact.queue, positions, "its receiver could not read it: left")
+        yield from self._left_all(fact.queue, positions, "its receiver moved it: left")
         yield from self._joined(fact.target, tails, "was moved to")
 
     def _joined(self, number: int, tails: bytes, how: str) -> Iterator[str]:

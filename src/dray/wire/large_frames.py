@@ -117,12 +117,12 @@ class PartDamaged(Head, frozen=True):
     lookup_id: int
 
 
-class LargeUnreadable(Head, frozen=True):
-    """Say that header or trailer of a large message that the caller holds mean nothing to it.
+class LargeMove(Head, frozen=True):
+    """Move a large message that the caller holds to another queue of its family, all of it at once.
 
-    `lookup_id` is the header's, `target` a sub-queue to which all of it is moved at once, whatever
-    becomes of the transaction; what `status_queue` says of it is taken back. Answered by Done: how
-    many parts were moved, 0 for a message that is not held.
+    It moves whatever becomes of the transaction. `lookup_id` is the header's; what `status_queue`
+    says of the message is taken back. `unreadable`: its header or trailer mean nothing to the
+    caller. Answered by Done: how many parts were moved, 0 for a message that is not held.
     """
 
     code = 57
@@ -130,6 +130,7 @@ class LargeUnreadable(Head, frozen=True):
     lookup_id: int
     target: int
     status_queue: int
+    unreadable: bool = False
 
 
 class Range(Head, frozen=True):

@@ -25,8 +25,8 @@ from dray.wire.frames import (
     Done,
     Envelope,
     LargeFound,
+    LargeMove,
     LargeReceive,
-    LargeUnreadable,
     ListQueues,
     PartAt,
     PartDamaged,
@@ -67,7 +67,7 @@ class Large:
         peer.on[ReadPart] = self.read
         # Whatever is damaged here was damaged on the way.
         peer.on[PartDamaged] = lambda visit, frame: visit.answer(frame, Done(0))
-        peer.on[LargeUnreadable] = lambda visit, frame: visit.answer(frame, Done(0))
+        peer.on[LargeMove] = lambda visit, frame: visit.answer(frame, Done(0))
 
     def envelope(self, at):
         return Envelope(at, len(self.records[at]), self.crcs[at], 1, 0, 0, 0)

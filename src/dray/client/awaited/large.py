@@ -9,6 +9,7 @@ becomes visible.
 from __future__ import annotations
 
 import time
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -31,6 +32,7 @@ from dray.client.calls.messages import (
 )
 from dray.client.calls.public_calls import public
 from dray.client.calls.requests import check_timeout, wait_for
+from dray.client.connections.link import QueueHandle
 from dray.client.files.progress import Progress
 from dray.client.files.sources import source_of
 from dray.client.files.steps import reached
@@ -75,7 +77,7 @@ if TYPE_CHECKING:
 PARAMETERS = LargeMessageParameters()
 
 
-@public()
+@public(inner=["beside", "status_queue_on", "take"])
 class LargeMessageQueue:
     """A transactional queue used for large messages only (S0-2, S0-3)."""
 
@@ -180,7 +182,7 @@ class LargeMessageQueue:
         copy. It has one if the message was sent with `use_dead_letter_queue`; otherwise the hole is
         raised at once, and the error says so.
         """
-        return Opening(lambda: self._receive(SelectFirst(), timeout, transaction, repair=repair))
+        return Opening(lambda: self.take(SelectFirst(), timeout, transaction, repair=repair))
 
     def receive_by_correlation_id(
         self,
@@ -195,7 +197,7 @@ class LargeMessageQueue:
         Raises `MessageNotFound` if there is none and `timeout` is 0 or not given.
         """
         return Opening(
-            lambda: self._receive(
+            lambda: self.take(
                 SelectByCorrelation(correlation_id), timeout, transaction, repair=repair
             )
         )
@@ -203,6 +205,12 @@ class LargeMessageQueue:
     def peek(self, timeout: float | None = None) -> Opening[LargeMessage]:
         """Look at the first complete large message; removes nothing, not even at a hole."""
         return Opening(lambda: self._peek(timeout))
+
+    def beside(self, name: str) -> LargeMessageQueue:
+        """Return the same for another queue, such as a sub-queue."""
+        found = copy(self)
+        found.handle = QueueHandle(self.handle.link, name)
+        return found
 
     async def _peek(self, timeout: float | None) -> LargeMessage:
         connection = await self.handle.link.connection()
@@ -242,7 +250,7 @@ class LargeMessageQueue:
         kind = await self.handle.digest_kind(connection)
         return asked._replace(cut=asked.cut._replace(digest_kind=kind))
 
-    async def _receive(
+    async def take(
         self,
         select: SelectLarge,
         timeout: float | None,
@@ -250,6 +258,7 @@ class LargeMessageQueue:
         *,
         repair: bool,
     ) -> LargeMessage:
+        """Receive the first large message that fits; raises as `receive` does."""
         check_timeout(timeout)
         own = await Transaction.begin(self.handle.link) if transaction is None else None
         used = own if transaction is None else transaction_of(transaction)
@@ -258,7 +267,7 @@ class LargeMessageQueue:
         try:
             while True:
                 await self._checked(connection_in(used, self.handle))
-                status_queue = await self._status_queue_on(connection_in(used, self.handle))
+                status_queue = await self.status_queue_on(connection_in(used, self.handle))
                 connection, number = await used.join()
                 head = LargeReceive(
                     0, number, timeout, select, status_queue=status_queue, repair=repair
@@ -296,7 +305,7 @@ class LargeMessageQueue:
         """
         async with await Transaction.begin(self.handle.link) as own:
             connection, number = await own.join()
-            status_queue = await self._status_queue_on(connection)
+            status_queue = await self.status_queue_on(connection)
             try:
                 await self.handle.call(
                     lambda queue: LargeReceive(
@@ -359,7 +368,7 @@ class LargeMessageQueue:
             connection.leave_once(OpenQueue(self._status_queue, for_status=True))
         return number
 
-    async def _status_queue_on(self, connection: Connection) -> int:
+    async def status_queue_on(self, connection: Connection) -> int:
         """Give the number of the status queue (S0-4); raises `StatusQueueMissing`."""
         name = self._status_queue
         opened = await connection.open_queue(name, for_status=True)

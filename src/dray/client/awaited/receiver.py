@@ -9,25 +9,52 @@ counts the attempts (aborts, and moves there and back), so no restart forgets th
 from __future__ import annotations
 
 import enum
+import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
+from dray.client.awaited.handled_messages import AnyMessage, handled_messages
+from dray.client.awaited.large_message import LargeMessage
+from dray.client.awaited.manager import Manager
 from dray.client.awaited.transaction import Transaction
 from dray.client.calls.public_calls import public
 from dray.client.calls.requests import check_timeout
-from dray.errors import DrayError, MessageNotFound, Misuse, ReceiveTimeout
+from dray.errors import (
+    ConnectionLost,
+    DrayError,
+    InDoubt,
+    LargeMessageError,
+    LargeMessageHole,
+    MessageNotFound,
+    Misuse,
+    ReceiveTimeout,
+    TransactionAborted,
+)
 from dray.model.classes import TransactionStatus
 
 if TYPE_CHECKING:
+    from dray.client.awaited.large import LargeMessageQueue
     from dray.client.awaited.queue import Queue
-    from dray.model.ids import MessageId
-    from dray.model.message import Message
 
-Handler = Callable[["Message", Transaction], object]
+Handler = Callable[[AnyMessage, Transaction], object]
 """Called with a message and its transaction; may be a coroutine function."""
 Then = Literal["reject", "move", "drop"]
 RETRY = "retry"
+BACKOFF_S: Final = (0.2, 30.0)
+"""The first and the longest pause while a queue manager is away."""
+_LISTEN_S: Final = 0.5
+"""A receiver that is to stop, or that has lost its connection, knows it within so long."""
+_DECIDED: Final = (TransactionStatus.COMMITTED, TransactionStatus.ABORTED)
+_log = logging.getLogger(__name__)
+
+
+class Stop(Protocol):
+    """Tells when to stop: a `threading.Event` or an `asyncio.Event`."""
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
 
 
 class Fate(enum.StrEnum):
@@ -43,7 +70,7 @@ class Fate(enum.StrEnum):
 class Handled(NamedTuple):
     """A message, its outcome, and the exception of the handler."""
 
-    message: Message
+    message: AnyMessage
     fate: Fate
     error: Exception | None = None
 
@@ -54,113 +81,285 @@ class Receiver:
 
     def __init__(
         self,
-        queue: Queue,
+        queue: Queue | LargeMessageQueue,
         *,
         retries: int = 5,
         retry_delay: float = 0.0,
         then: Then = "reject",
         poison: str = "poison",
+        reconnect: bool = False,
     ) -> None:
         """Retry a message `retries` times, `retry_delay` seconds apart.
 
         Then reject it (its sender finds it in its dead-letter queue), move it to the sub-queue
-        `poison`, or drop it. Raises `ValueError`.
+        `poison`, or drop it. A `LargeMessageQueue` gives large messages. With `reconnect` the
+        receiver waits while the queue manager is away, and goes on by itself. Raises `ValueError`.
         """
-        self._queue = queue
-        self._link = self._queue.handle.link
+        self._messages = handled_messages(queue)
+        self._link = self._messages.link
         self._retries = retries
         self._retry_delay = retry_delay
         self._then = then
         self._poison = poison
-        self._due: dict[MessageId, float] | None = None
+        self._reconnect = reconnect
+        self._away = False
+        self._due: dict[str, float] | None = None
 
     def __repr__(self) -> str:
-        return f"<Receiver of {self._queue.name}>"
+        return f"<Receiver of {self._messages.name}>"
 
     async def handle_next(self, handler: Handler, timeout: float | None = None) -> Handled:
         """Receive a message and call the handler; raises `ReceiveTimeout`.
 
         The result holds an exception of the handler. Errors that are not the fault of the message
-        (a lost connection, a quota, a commit in doubt) abort the transaction and are raised.
+        (a lost connection, a quota, a commit in doubt) abort the transaction and are raised. With
+        `reconnect` the call waits until these are over, for as long as `timeout` lasts.
         """
         check_timeout(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
+        if not self._reconnect:
+            return await self._handle_next(handler, deadline)
+        return await self._handle_patiently(handler, deadline, _NeverStop())
+
+    async def run(
+        self,
+        handler: Handler,
+        stop: Stop,
+        *,
+        workers: int = 1,
+        report: Callable[[Handled], object] | None = None,
+    ) -> int:
+        """Handle messages until `stop` is set, `workers` of them side by side; return how many.
+
+        `report` is called with each `Handled`. A message under way is handled to its end. The call
+        logs a warning for a large message that lacks parts or cannot be read, and goes on. Raises
+        as `handle_next` does; then the other workers end first.
+        """
+        run = _Run(stop)
+
+        async def work() -> int:
+            count = 0
+            try:
+                while not run.is_set():
+                    handled = await self._handle_or_wait(handler, run)
+                    if handled is not None:
+                        count += 1
+                        if report is not None:
+                            report(handled)
+            except BaseException:
+                run.end()
+                raise
+            return count
+
+        return sum(await self._link.runtime.together([work() for _ in range(workers)], run.end))
+
+    async def _handle_or_wait(self, handler: Handler, stop: Stop) -> Handled | None:
+        """Handle a message; None if there was none for a moment."""
+        try:
+            if self._reconnect:
+                return await self._handle_patiently(handler, None, stop)
+            return await self._handle_next(handler, time.monotonic() + _LISTEN_S)
+        except ReceiveTimeout:
+            return None
+        except LargeMessageError as error:
+            # The queue manager has rejected the message or moved it; if it cannot, a pause helps.
+            _log.warning("%s", error)
+            await self._pause(BACKOFF_S[0], None, stop)
+            return None
+
+    async def _handle_patiently(
+        self, handler: Handler, deadline: float | None, stop: Stop
+    ) -> Handled:
+        """Handle a message; wait while the queue manager is away. Raises `ReceiveTimeout`."""
+        pause = BACKOFF_S[0]
+        while True:
+            soon = time.monotonic() + _LISTEN_S
+            try:
+                handled = await self._handle_next(handler, _sooner(deadline, soon))
+            except ReceiveTimeout:
+                self._is_back()
+                if stop.is_set() or (deadline is not None and time.monotonic() >= deadline):
+                    raise
+                pause = BACKOFF_S[0]
+            except DrayError as error:
+                if not _passes(error):
+                    raise
+                self._is_away(error)
+                if not await self._pause(pause, deadline, stop):
+                    raise ReceiveTimeout(
+                        f"no message came in time, since the queue manager is away: {error}"
+                    ) from error
+                pause = min(2 * pause, BACKOFF_S[1])
+            else:
+                self._is_back()
+                return handled
+
+    async def _handle_next(self, handler: Handler, deadline: float | None) -> Handled:
         while True:
             due = await self._bring_back()
             wait = _sooner(_left(deadline), _left(due))
             transaction = await Transaction.begin(self._link)
             try:
-                message = await self._queue.receive(wait, transaction)
+                message = await self._messages.take(wait, transaction)
             except ReceiveTimeout:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise
                 continue
+            except BaseException:
+                if transaction.under_way:
+                    await transaction.abort()
+                raise
             return await self._handle(handler, message, transaction)
 
     async def _handle(
-        self, handler: Handler, message: Message, transaction: Transaction
+        self, handler: Handler, message: AnyMessage, transaction: Transaction
     ) -> Handled:
         try:
             async with transaction:
-                result = handler(message, transaction)
-                if isinstance(result, Awaitable):
-                    await result
+                try:
+                    result = handler(message, transaction)
+                    if isinstance(result, Awaitable):
+                        await result
+                finally:
+                    if isinstance(message, LargeMessage):
+                        await message.close()
+        except InDoubt:
+            if self._reconnect and await self._has_committed(transaction):
+                return Handled(message, Fate.DONE)
+            raise
         except Exception as error:
-            if isinstance(error, DrayError) and not isinstance(error, Misuse):
+            if isinstance(error, DrayError) and not isinstance(error, Misuse | LargeMessageError):
                 raise
             if transaction.status is TransactionStatus.COMMITTED:
                 return Handled(message, Fate.DONE, error)
             return Handled(message, await self._after_failure(message), error)
         return Handled(message, Fate.DONE)
 
-    async def _after_failure(self, message: Message) -> Fate:
-        tries = 1 + message.abort_count + message.move_count // 2
+    async def _has_committed(self, transaction: Transaction) -> bool:
+        """Ask until the queue manager knows how a transaction in doubt has ended."""
+        pause = BACKOFF_S[0]
+        while True:
+            try:
+                status = await Manager(self._link).outcome(transaction.id)
+            except ConnectionLost as error:
+                self._is_away(error)
+            else:
+                if status in _DECIDED:
+                    return status is TransactionStatus.COMMITTED
+                if status is TransactionStatus.UNKNOWN:
+                    # If it did not commit, its message comes again.
+                    return False
+            await self._pause(pause, None, _NeverStop())
+            pause = min(2 * pause, BACKOFF_S[1])
+
+    async def _after_failure(self, message: AnyMessage) -> Fate:
+        counts = message.said.header if isinstance(message, LargeMessage) else message
+        tries = 1 + counts.abort_count + counts.move_count // 2
         try:
             if tries > self._retries:
                 return await self._give_up(message)
             if self._retry_delay:
-                await self._queue.move(message, f"{self._queue.name};{RETRY}")
-                self._wait_for(message)
+                await self._messages.set_aside(message, f"{self._messages.name};{RETRY}")
+                self._wait_for(_id_of(message))
         except MessageNotFound:
             # Back in the queue it was another reader's to take, and to try.
             return Fate.RETRIED
+        except LargeMessageHole:
+            # A part was damaged where it lay; the rest was rejected as this was found.
+            return Fate.REJECTED
         return Fate.RETRIED
 
-    async def _give_up(self, message: Message) -> Fate:
+    async def _give_up(self, message: AnyMessage) -> Fate:
         if self._then == "move":
-            await self._queue.move(message, f"{self._queue.name};{self._poison}")
+            await self._messages.set_aside(message, f"{self._messages.name};{self._poison}")
             return Fate.MOVED
-        async with await Transaction.begin(self._link) as transaction:
-            await self._queue.receive_by_lookup_id(message.lookup_id or 0, transaction=transaction)
-            if self._then == "reject":
-                await self._queue.reject(message, transaction)
+        await self._messages.remove(message, reject=self._then == "reject")
         return Fate.REJECTED if self._then == "reject" else Fate.DROPPED
 
     async def _bring_back(self) -> float | None:
         """Move back messages whose delay is over; return when the next one is due."""
         if not self._retry_delay:
             return None
-        waiting = type(self._queue)(self._link, f"{self._queue.name};{RETRY}")
-        if self._due is None:
-            self._due = {}
+        name = f"{self._messages.name};{RETRY}"
+        waiting = self._due
+        if waiting is None:
             # Left there by one that has ended; when their delay began is not known.
-            async for message in waiting.messages():
-                self._wait_for(message)
-        for id, due in list(self._due.items()):
+            due = time.monotonic() + self._retry_delay
+            self._due = waiting = dict.fromkeys(await self._messages.ids(name), due)
+        for id, due in list(waiting.items()):
             if due > time.monotonic():
                 return due
-            del self._due[id]
+            if waiting.pop(id, None) is None:
+                # Another worker was first.
+                continue
             try:
-                await waiting.move(await waiting.peek_by_id(id), self._queue.name)
+                await self._messages.bring_back(id, name)
             except MessageNotFound:
                 # Another receiver of this queue was first.
                 continue
         return None
 
-    def _wait_for(self, message: Message) -> None:
-        assert message.id is not None
-        assert self._due is not None
-        self._due[message.id] = time.monotonic() + self._retry_delay
+    def _wait_for(self, id: str) -> None:
+        if self._due is not None:
+            self._due[id] = time.monotonic() + self._retry_delay
+
+    def _is_away(self, error: DrayError) -> None:
+        if not self._away:
+            self._away = True
+            _log.warning("receiving has stopped and goes on by itself: %s", error)
+        # Whether a message was moved to wait there is not known.
+        self._due = None
+
+    def _is_back(self) -> None:
+        if self._away:
+            self._away = False
+            _log.warning("receiving goes on")
+
+    async def _pause(self, pause_s: float, deadline: float | None, stop: Stop) -> bool:
+        """Wait; whether there is time for another attempt."""
+        until = time.monotonic() + pause_s
+        never: Future[None] = Future()
+        while (left := until - time.monotonic()) > 0:
+            if stop.is_set() or (deadline is not None and time.monotonic() >= deadline):
+                return False
+            await self._link.runtime.arrives(never, min(left, _LISTEN_S))
+        return True
+
+
+class _Run:
+    """Stops the workers of one run, at the caller's word or when one of them fails."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        self._ended = False
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        return self._ended or self._stop.is_set()
+
+    def end(self) -> None:
+        """Stop."""
+        self._ended = True
+
+
+class _NeverStop:
+    """Never tells to stop."""
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        return False
+
+
+def _passes(error: DrayError) -> bool:
+    """Whether an error is over when the queue manager is back, or has room again."""
+    away = isinstance(error, ConnectionLost | InDoubt | TransactionAborted)
+    return (error.retryable or away) and not isinstance(error, LargeMessageError | Misuse)
+
+
+def _id_of(message: AnyMessage) -> str:
+    found = message.sequence_id if isinstance(message, LargeMessage) else message.id
+    assert found is not None
+    return found
 
 
 def _left(until: float | None) -> float | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dray.errors import LargeMessageCorrupt, Misuse
 from dray.model.names import parse_queue_address
-from dray.wire.frames import Done, LargeUnreadable
+from dray.wire.frames import Done, LargeMove
 
 if TYPE_CHECKING:
     from dray.client.awaited.fragments import Origin
@@ -42,7 +42,8 @@ class Unreadable(Exception):  # noqa: N818 - what is raised to callers is `Large
         try:
             target = await origin.connection.open_queue(name)
             moved = await origin.connection.ask(
-                LargeUnreadable(origin.queue, self.header, target.number, status_queue), Done
+                LargeMove(origin.queue, self.header, target.number, status_queue, unreadable=True),
+                Done,
             )
         except Misuse as error:
             return f"it stays first in the queue, for it cannot be moved to {name!r}: {error}"

@@ -23,6 +23,7 @@ from dray.model.limits import (
     MESSAGE_NUMBER_MAX,
     PRIORITY_MAX,
     TIME_TO_LIVE_S_MAX,
+    WORKERS_MAX,
 )
 from dray.model.message import Message
 
@@ -154,6 +155,7 @@ _BY_NAME: Final = {
     "repair": _FLAG,
     "direct": _FLAG,
     "resume": _FLAG,
+    "reconnect": _FLAG,
     "sync": _FLAG,
     "consumers": _choice("one", "many"),
     "then": _choice("reject", "move", "drop"),
@@ -179,6 +181,10 @@ _BY_NAME: Final = {
         "dray.FileProperties with a relative path and no negative number", checks.file_properties
     ),
     "handler": ExpectedValue("a function", checks.function),
+    "stop": ExpectedValue("an event, such as threading.Event()", checks.event),
+    "workers": ExpectedValue(
+        f"a whole number from 1 to {WORKERS_MAX}", checks.whole(1, WORKERS_MAX)
+    ),
     "progress": _PROGRESS,
     # Bodies and formatters say what they are where they are taken apart.
     "body": _OWN_CHECK,
@@ -237,7 +243,7 @@ def expected_of(name: str, place: str, module: str) -> ExpectedValue | None:
     """The expectation for a parameter of the call `place` (`Queue.send`); None if unknown."""
     if name == "queue" and place in _MADE_OF_A_QUEUE:
         # Each face has queues of its own.
-        return _OF_QUEUE["dray.client.awaited." in module]
+        return _MADE_OF_A_QUEUE[place]["dray.client.awaited." in module]
     return _BY_PLACE.get(f"{place}.{name}") or _BY_NAME.get(name)
 
 
@@ -251,18 +257,25 @@ def checked_message(message: Message) -> Message:
     return msgspec.structs.replace(message, **changed) if changed else message
 
 
-_MADE_OF_A_QUEUE: Final = ("LargeMessageQueue.__init__", "Receiver.__init__")
-_OF_QUEUE: Final = [
-    ExpectedValue(
-        f"a queue of {face}, such as manager.queue('orders') gives",
-        checks.of_class("Queue", module),
-        TypeError,
-    )
-    for face, module in (
-        ("dray", "dray.client.blocking."),
-        ("dray.aio", "dray.client.awaited."),
-    )
-]
+_FACES: Final = (("dray", "dray.client.blocking."), ("dray.aio", "dray.client.awaited."))
+_MADE_OF_A_QUEUE: Final = {
+    "LargeMessageQueue.__init__": [
+        ExpectedValue(
+            f"a queue of {face}, such as manager.queue('orders') gives",
+            checks.of_class("Queue", module),
+            TypeError,
+        )
+        for face, module in _FACES
+    ],
+    "Receiver.__init__": [
+        ExpectedValue(
+            f"a queue of {face}, such as manager.queue('orders') gives, or a LargeMessageQueue",
+            checks.of_class(("Queue", "LargeMessageQueue"), module),
+            TypeError,
+        )
+        for face, module in _FACES
+    ],
+}
 _PROPERTY_DEFAULTS: Final = [
     (field.name, field.default)
     for field in msgspec.structs.fields(Message)

@@ -207,10 +207,17 @@ def made_by_dray(name: str, module: str) -> Callable[[type], bool]:
     return fits
 
 
-def of_class(name: str, module: str = "dray.client.") -> Callable[[object], object]:
-    """An object of a class of Dray's."""
-    fits = made_by_dray(name, module)
-    return lambda value: value if fits(type(value)) else UNFIT
+def of_class(
+    names: str | tuple[str, ...], module: str = "dray.client."
+) -> Callable[[object], object]:
+    """An object of a class of Dray's, or of one of several."""
+    fits = [made_by_dray(name, module) for name in ([names] if isinstance(names, str) else names)]
+    return lambda value: value if any(each(type(value)) for each in fits) else UNFIT
+
+
+def event(value: object) -> object:
+    """An event that somebody sets."""
+    return value if callable(getattr(type(value), "is_set", None)) else UNFIT
 
 
 def file_properties(value: object) -> object:

@@ -8,7 +8,7 @@ what cannot be undone is awaited to its end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -67,6 +67,24 @@ class LoopRuntime(Runtime):
             await _wait_out(task)
         _cancel_soon()
         return task.result()
+
+    async def together(
+        self, coroutines: Sequence[Coroutine[Any, Any, _Result]], give_up: Callable[[], object]
+    ) -> list[_Result]:
+        """See `Runtime`."""
+        running = [asyncio.ensure_future(each) for each in coroutines]
+        try:
+            await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+        except asyncio.CancelledError:
+            for each in running:
+                each.cancel()
+            raise
+        finally:
+            if not all(each.done() for each in running):
+                give_up()
+            for each in running:
+                await _wait_out(each)
+        return [each.result() for each in running]
 
     async def let_others(self) -> None:
         """See `Runtime`."""

@@ -8,7 +8,7 @@ in which asyncio waits. The wire is the same, and so is every decision.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
@@ -63,6 +63,15 @@ class Runtime(ABC):
     @abstractmethod
     async def to_its_end(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
         """Await what cannot be undone; a cancellation takes effect behind it."""
+
+    @abstractmethod
+    async def together(
+        self, coroutines: Sequence[Coroutine[Any, Any, _Result]], give_up: Callable[[], object]
+    ) -> list[_Result]:
+        """Await coroutines side by side; all have ended before this does.
+
+        If one raises, or this is interrupted, `give_up` is called, which has to end the others.
+        """
 
     @abstractmethod
     async def let_others(self) -> None:

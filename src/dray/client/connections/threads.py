@@ -7,7 +7,7 @@ instead. A coroutine therefore runs to its end in one step, and `run` is a plain
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -77,6 +77,21 @@ class BlockingRuntime(Runtime):
     async def to_its_end(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
         """See `Runtime`."""
         return await coroutine
+
+    async def together(
+        self, coroutines: Sequence[Coroutine[Any, Any, _Result]], give_up: Callable[[], object]
+    ) -> list[_Result]:
+        """See `Runtime`; a single one runs in the calling thread."""
+        if len(coroutines) == 1:
+            return [await coroutines[0]]
+        with futures.ThreadPoolExecutor(len(coroutines), "dray-worker") as workers:
+            running = [workers.submit(run, each) for each in coroutines]
+            try:
+                futures.wait(running, return_when=futures.FIRST_EXCEPTION)
+            finally:
+                if not all(each.done() for each in running):
+                    give_up()
+        return [each.result() for each in running]
 
     async def let_others(self) -> None:
         """See `Runtime`; other threads have theirs in any case."""

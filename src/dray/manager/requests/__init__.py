@@ -8,7 +8,7 @@ Other rooms use these modules; the others are private to this room:
     moving            moves between queues
     large_messages    large messages, by fragment
     uploads           large messages that come in parts
-    unreadable        large messages that a receiver cannot read
+    large_moving      large messages that move aside as a whole
     ranges            reads by position
     backup            a backup, and its records
     waiting           receives that wait for a message

@@ -225,10 +225,13 @@ def _receive(
         _status_queue(context, session, head.status_queue)
 
 
-def _unreadable(
-    context: Context, session: Session, head: frames.LargeUnreadable, body: memoryview
+def _move_large(
+    context: Context, session: Session, head: frames.LargeMove, body: memoryview
 ) -> None:
     _at(Verb.RECEIVE)(context, session, head, body)
+    target = context.state.queues.get(head.target)
+    if target is not None and not head.unreadable:
+        require(context, session, Verb.SEND, target)
     _status_queue(context, session, head.status_queue)
 
 
@@ -367,7 +370,7 @@ FOR_CLIENTS: Final[dict[type[frames.Head], Row]] = {
     frames.LargeList: _at(Verb.PEEK),
     frames.LargeReceive: _receive,
     frames.PartDamaged: _at(Verb.RECEIVE),
-    frames.LargeUnreadable: _unreadable,
+    frames.LargeMove: _move_large,
     frames.UploadBegin: _upload,
     frames.UploadMark: _mark,
     frames.UploadResume: _sequence,

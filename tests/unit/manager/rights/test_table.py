@@ -79,7 +79,7 @@ def test_a_caller_with_a_right_at_one_queue_has_nothing_at_another(tmp_path):
         frames.LargeReceive(secrets, 0, 0.0),
         frames.LargeReceive(secrets, 0, 0.0, peek=True),
         frames.LargeList(secrets, 0, 10),
-        frames.LargeUnreadable(secrets, at, orders, 0),
+        frames.LargeMove(secrets, at, orders, 0),
         frames.PartDamaged(secrets, at),
         frames.ReadPart(secrets, at, 0, 10),
         frames.MeasureRange(secrets, 0),

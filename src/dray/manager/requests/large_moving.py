@@ -1,9 +1,8 @@
-"""Large messages that their receiver cannot read: moved out of the way, whole and at once.
+"""Large messages that move aside as a whole, at the word of a receiver that holds them.
 
-Header or trailer came as they were sent and mean nothing to the receiver, a program that is older
-than the sender's. It holds the parts and says so; they move to a sub-queue, from which a program
-that can read them takes them. One fact tells of all parts by the runs of their positions, so it is
-shorter than that of their receipt, however many they are (docs/decisions/0152 and 0159).
+A receiver moves one that it cannot handle, or one of which header or trailer mean nothing to a
+program that is older than the sender's. One fact tells of all parts by the runs of their positions,
+so it is shorter than that of their receipt, however many they are (docs/decisions/0152 and 0159).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dray.manager.requests.statuses import take_back
 from dray.manager.transactions.transactions import opened_by
 from dray.model.classes import QueueKind
 from dray.model.ids import ManagerId, join_id
-from dray.wire.frames import Done, LargeUnreadable
+from dray.wire.frames import Done, LargeMove
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
     from dray.manager.transactions.transactions import Transactions
 
 
-def handle_unreadable(
-    transactions: Transactions, session: Session, request_id: int, head: LargeUnreadable
+def handle_large_move(
+    transactions: Transactions, session: Session, request_id: int, head: LargeMove
 ) -> None:
-    """Move a large message that its receiver cannot read out of the way, whole and at once."""
+    """Move a large message out of the transaction that holds it, whole and at once."""
     context = transactions.context
     queue = context.state.queues.numbered(head.queue)
     target = context.state.queues.numbered(head.target)
@@ -55,12 +54,13 @@ def handle_unreadable(
     queue.parts.dropped(assembly.key)
     take_back(context, owner, head.status_queue, assembly.key)
     _move(context, queue, lookup_ids, target)
-    sequence_id = join_id(ManagerId(assembly.key.source.hex()), assembly.key.sequence)
-    sentence = (
-        f"the receiver could not read large message {sequence_id}, which was moved to"
-        f" {target.name!r}; receive it from there with a newer program"
-    )
-    context.notices.add(NoticeKind.UNREADABLE_LARGE, queue.name, sentence)
+    if head.unreadable:
+        sequence_id = join_id(ManagerId(assembly.key.source.hex()), assembly.key.sequence)
+        sentence = (
+            f"the receiver could not read large message {sequence_id}, which was moved to"
+            f" {target.name!r}; receive it from there with a newer program"
+        )
+        context.notices.add(NoticeKind.UNREADABLE_LARGE, queue.name, sentence)
     context.answer(session, request_id, Done(len(lookup_ids)))
 
 

@@ -38,7 +38,7 @@ def test_what_its_receiver_cannot_read_is_moved_whole_and_stays_there(desk: Desk
     aside = caller.call(frames.OpenQueue("files;unreadable")).number
     taking = caller.number_for()
     found = take_large(caller, queue, taking, status_queue=statuses)
-    unreadable = frames.LargeUnreadable(queue, found.header.lookup_id, aside, statuses)
+    unreadable = frames.LargeMove(queue, found.header.lookup_id, aside, statuses, unreadable=True)
     for stranger in (other, desk.session()):
         assert stranger.call(unreadable) == frames.Done(0)
     assert caller.call(unreadable) == frames.Done(5)
@@ -61,7 +61,7 @@ def test_what_cannot_be_read_is_moved_to_a_sub_queue_of_its_own_queue_alone(desk
     queue, foreign = caller.create("files"), caller.create("others")
     for target in (queue, foreign):
         with pytest.raises(errors.Misuse):
-            caller.call(frames.LargeUnreadable(queue, 1, target, 0))
+            caller.call(frames.LargeMove(queue, 1, target, 0))
 
 
 def test_it_moves_though_a_fact_could_not_list_its_parts(
@@ -80,7 +80,7 @@ def test_it_moves_though_a_fact_could_not_list_its_parts(
     caller.commit(transaction, 3)
     header = take_large(caller, queue, taking).header.lookup_id
     aside = caller.call(frames.OpenQueue("files;unreadable")).number
-    assert caller.call(frames.LargeUnreadable(queue, header, aside, 0)) == frames.Done(parts)
+    assert caller.call(frames.LargeMove(queue, header, aside, 0)) == frames.Done(parts)
     caller.call(frames.Abort(taking))
     desk.crash()
     caller = desk.session()
@@ -111,7 +111,7 @@ def test_of_two_that_stand_among_each_other_one_moves_and_one_stays(desk: Desk) 
     found = take_large(caller, queue, taking)
     assert found.sequence == sequences[0]
     aside = caller.call(frames.OpenQueue("files;unreadable")).number
-    unreadable = frames.LargeUnreadable(queue, found.header.lookup_id, aside, 0)
+    unreadable = frames.LargeMove(queue, found.header.lookup_id, aside, 0, unreadable=True)
     assert caller.call(unreadable) == frames.Done(4)
     for _ in ("in this life", "in the next"):
         caller = desk.session()
@@ -131,16 +131,16 @@ def test_the_log_and_the_story_of_a_part_tell_where_it_went(desk: Desk) -> None:
     caller.commit(transaction, 3)
     header = take_large(caller, queue, caller.number_for()).header.lookup_id
     aside = caller.call(frames.OpenQueue("files;unreadable")).number
-    caller.call(frames.LargeUnreadable(queue, header, aside, 0))
+    caller.call(frames.LargeMove(queue, header, aside, 0))
     desk.store.close()
     facts = [fact for group in look_at_log(desk.path, 100) for fact in group.facts]
     assert (
         f"positions {header}, {header + 1}, {header + 2} moved from 'files' to 'files;unreadable',"
-        " a large message that could not be read"
+        " a large message as a whole"
     ) in facts
     story = tell_story(desk.path, f"{desk.manager_id}\\{sequence}")
     told = [each.what for each in story.happened]
-    assert told[-2] == f"its receiver could not read it: left 'files', position {header}"
+    assert told[-2] == f"its receiver moved it: left 'files', position {header}"
     assert told[-1].startswith("was moved to 'files;unreadable' at position ")
     assert [each.queue for each in story.now] == ["files;unreadable"]
 
