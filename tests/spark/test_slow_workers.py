@@ -7,7 +7,8 @@ from pyspark.errors import PySparkException
 
 from dray.errors import DrayError, StoreLocked
 from dray.spark.failure import WORKER_TOO_SLOW
-from dray.spark.landing.landing import STARTS_MAX, Landing
+from dray.spark.landing.landing import Landing
+from dray.spark.landing.query import AT_ONCE, STARTS_MAX, LandingQuery
 
 SLOW = f"[STREAM_FAILED] Query [id = 1] terminated with exception: {WORKER_TOO_SLOW}. SQLSTATE: X"
 
@@ -35,8 +36,10 @@ class Rows:
         self.queries = [Query(end) for end in ends]
         self.begun: list[Query] = []
         self.writeStream = self
+        self.on_start = lambda _rows: None
 
-    def foreachBatch(self, _land):  # noqa: N802 - Spark's name
+    def foreachBatch(self, land):  # noqa: N802 - Spark's name
+        self.land = land
         return self
 
     def option(self, _name, _value):
@@ -47,6 +50,7 @@ class Rows:
 
     def start(self):
         self.begun.append(self.queries.pop(0))
+        self.on_start(self)
         return self.begun[-1]
 
 
@@ -82,8 +86,15 @@ def test_no_other_failure_is_tried_again(tmp_path):
 
 def test_a_failure_of_our_own_is_told_even_if_it_sounds_like_it(tmp_path):
     rows = Rows(slow(), None)
-    job = Landing(tmp_path / "out", puller=None, settler=None)
-    job._failure = StoreLocked("ours")
+
+    def refuse(_batch):
+        raise StoreLocked("ours")
+
+    def land_one(rows):
+        with pytest.raises(StoreLocked):
+            rows.land(None, 1)
+
+    rows.on_start = land_one
     with pytest.raises(StoreLocked):
-        job.run(rows)
+        LandingQuery(rows, refuse, tmp_path, AT_ONCE).run()
     assert len(rows.begun) == 1

@@ -7,7 +7,8 @@ manager straight into files. Heavy bytes cross no shuffle and never have to fit 
 from dray.spark.auditing.audit import audit
 from dray.spark.auditing.report import AuditReport
 from dray.spark.java import Java, find_java
-from dray.spark.landing.landing import BYTES_PER_BATCH, Until, land
+from dray.spark.landing.landing import BYTES_PER_BATCH, land
+from dray.spark.landing.query import Until
 from dray.spark.landing.summary import HoleLanded, LandingSummary
 from dray.spark.payloads import open_payload
 from dray.spark.session import spark_session

@@ -17,19 +17,15 @@ from __future__ import annotations
 import fcntl
 import logging
 import re
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dray.client.calls.public_calls import checked
 from dray.errors import (
-    DrayError,
     InvalidConfiguration,
     MessageNotFound,
     QueueRecreated,
@@ -37,7 +33,8 @@ from dray.errors import (
     StoreLocked,
 )
 from dray.model.sizes import size_in_bytes
-from dray.spark.failure import WORKER_TOO_SLOW, disk_told, plainly
+from dray.spark.failure import disk_told
+from dray.spark.landing.query import AT_ONCE, LandingQuery, Until
 from dray.spark.landing.streams import (
     COMMIT_EVERY_S,
     BatchLimits,
@@ -51,7 +48,6 @@ from dray.spark.session import spark_session
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from dray.spark.landing.batch import Examined, QueueKey
     from dray.spark.landing.delta import DeltaLandedTable
@@ -65,10 +61,6 @@ BYTES_PER_BATCH = "1GiB"
 """Payload of one micro-batch: enough that Spark's own second or two a batch hardly shows. A crash
 does not repeat it all, since payloads that are in place are kept."""
 TABLES = ("parquet", "delta")
-STARTS_MAX = 5
-"""Queries begun for one landing while workers are too slow for Spark, which waits 10 s for each."""
-_POLL_SECONDS = 0.2
-_TRIGGER_INTERVAL = "500 milliseconds"
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
@@ -92,20 +84,6 @@ class QueueSettler(Protocol):
     def close(self) -> None:
         """Let go of connections."""
         ...
-
-
-class Until(NamedTuple):
-    """When a landing ends. By default: when all that was there at the start is landed.
-
-    With `follow`, it goes on until `stop` is set or nothing has come for `idle_s` seconds.
-    """
-
-    follow: bool = False
-    idle_s: float | None = None
-    stop: threading.Event | None = None
-
-
-AT_ONCE = Until()
 
 
 @checked
@@ -213,10 +191,6 @@ class Landing:
         self._kind = table
         self._checkpoint = checkpoint
         self._table: LandedTable | DeltaLandedTable | None = None
-        self._failure: Exception | None = None
-        self._busy = False
-        self._has_waited = False
-        self._last_rows_at = 0.0
         self._started_at = 0.0
 
     def run(self, rows: DataFrame, until: Until = AT_ONCE) -> LandingSummary:
@@ -224,7 +198,7 @@ class Landing:
         from dray.spark.landing.messages import remove_ranges
         from dray.spark.landing.payload import remove_partials
 
-        self._started_at = self._last_rows_at = time.monotonic()
+        self._started_at = time.monotonic()
         with disk_told(self.out):
             self.payloads.mkdir(parents=True, exist_ok=True)
             self._ranges.mkdir(parents=True, exist_ok=True)
@@ -233,10 +207,8 @@ class Landing:
                 remove_partials(self.payloads)
                 remove_ranges(self._ranges)
                 self._table = self._open_table()
-            # What was begun is taken up where it is: a start again neither loses nor repeats.
-            for left in reversed(range(STARTS_MAX)):
-                if self._run_query(rows, until, last=not left):
-                    break
+            checkpoint = self.out / "_dray" / self._checkpoint
+            LandingQuery(rows, self._land_batch, checkpoint, until).run()
         self.summary.seconds = time.monotonic() - self._started_at
         return self.summary
 
@@ -248,72 +220,6 @@ class Landing:
         from dray.spark.landing.table import LandedTable
 
         return LandedTable(self.summary.table_directory)
-
-    def _run_query(self, rows: DataFrame, until: Until, *, last: bool) -> bool:
-        """Run one query to its end; false if it ended for want of a worker that called in time."""
-        query = self._start(rows, until)
-        try:
-            self._await(query, until)
-        except DrayError as error:
-            if last or self._failure is not None or WORKER_TOO_SLOW not in str(error.__cause__):
-                raise
-            logger.warning("a Python worker of Spark took too long to start; once more")
-            return False
-        finally:
-            query.stop()
-        return True
-
-    def _start(self, rows: DataFrame, until: Until) -> StreamingQuery:
-        writer = rows.writeStream.foreachBatch(self._land).option(
-            "checkpointLocation", str(self.out / "_dray" / self._checkpoint)
-        )
-        if until.follow:
-            return writer.trigger(processingTime=_TRIGGER_INTERVAL).start()
-        return writer.trigger(availableNow=True).start()
-
-    def _await(self, query: StreamingQuery, until: Until) -> None:
-        from pyspark.errors import PySparkException
-
-        with _interrupts_noted() as interrupted:
-            try:
-                # Spark takes fractions of a second, though its annotation says whole ones.
-                while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
-                    self._watch(query)
-                    if interrupted.is_set() or (until.follow and self._is_over(until)):
-                        query.stop()
-            except (PySparkException, DrayError) as error:
-                # The signal went to Spark's processes too, which may fail of it.
-                if not interrupted.is_set():
-                    told = plainly(self._failure or error)
-                    raise told from (None if told is error else error)
-        if interrupted.is_set():
-            raise KeyboardInterrupt
-
-    def _watch(self, query: StreamingQuery) -> None:
-        """Count as idle only while Spark has looked for rows and found none; it starts slowly."""
-        status = query.status
-        self._has_waited = self._has_waited or status["message"].startswith("Waiting")
-        if self._busy or status["isDataAvailable"] or not self._has_waited:
-            self._last_rows_at = time.monotonic()
-
-    def _is_over(self, until: Until) -> bool:
-        if until.stop is not None and until.stop.is_set():
-            return True
-        idle_s = time.monotonic() - self._last_rows_at
-        return until.idle_s is not None and not self._busy and idle_s > until.idle_s
-
-    def _land(self, rows: DataFrame, batch_id: int) -> None:
-        """One micro-batch, in the driver; what it raises ends the query."""
-        self._busy = True
-        try:
-            self._land_batch(rows)
-        except Exception as error:
-            # Spark gives only its text back; `_await` raises the error itself.
-            self._failure = error
-            raise
-        finally:
-            self._busy = False
-        logger.debug("batch %d landed, %d files so far", batch_id, self.summary.files)
 
     def _land_batch(self, rows: DataFrame) -> None:
         import pyarrow.compute as pc
@@ -417,8 +323,7 @@ class Landing:
         summary.out_of_order += examined.out_of_order
         summary.taken += examined.taken
         summary.holes.extend(examined.holes)
-        self._last_rows_at = time.monotonic()
-        summary.seconds = self._last_rows_at - self._started_at
+        summary.seconds = time.monotonic() - self._started_at
         if self._report is not None:
             self._report(summary)
 
@@ -452,26 +357,6 @@ def _session(given: SparkSession | None) -> Iterator[SparkSession]:
         return
     with spark_session(name="dray land") as started:
         yield started
-
-
-@contextmanager
-def _interrupts_noted() -> Iterator[threading.Event]:
-    """Note ^C instead of being torn out of a call into Java by it; the second one does that."""
-    interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupted
-        return
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if interrupted.is_set():
-            signal.default_int_handler(number, frame)
-        interrupted.set()
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield interrupted
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

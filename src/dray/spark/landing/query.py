@@ -1,0 +1,156 @@
+"""The streaming query of one landing: how it begins, who watches it, when it ends."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.errors import DrayError
+from dray.spark.failure import WORKER_TOO_SLOW, plainly
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+logger = logging.getLogger(__name__)
+
+STARTS_MAX = 5
+"""Queries begun for one landing while workers are too slow for Spark, which waits 10 s for each."""
+_POLL_SECONDS = 0.2
+_TRIGGER_INTERVAL = "500 milliseconds"
+
+
+class Until(NamedTuple):
+    """When a landing ends. By default: when all that was there at the start is landed.
+
+    With `follow`, it goes on until `stop` is set or nothing has come for `idle_s` seconds.
+    """
+
+    follow: bool = False
+    idle_s: float | None = None
+    stop: threading.Event | None = None
+
+
+AT_ONCE = Until()
+
+
+class LandingQuery:
+    """Hands the micro-batches of streaming rows to one function, in the driver."""
+
+    def __init__(
+        self,
+        rows: DataFrame,
+        land_batch: Callable[[DataFrame], None],
+        checkpoint: Path,
+        until: Until,
+    ) -> None:
+        """Begin nothing yet."""
+        self._rows = rows
+        self._land_batch = land_batch
+        self._checkpoint = checkpoint
+        self._until = until
+        self._failure: Exception | None = None
+        self._busy = False
+        self._has_waited = False
+        self._last_rows_at = time.monotonic()
+
+    def run(self) -> None:
+        """Run to the end that `until` says; a start again neither loses nor repeats a batch."""
+        for left in reversed(range(STARTS_MAX)):
+            if self._run_once(last=not left):
+                return
+
+    def _run_once(self, *, last: bool) -> bool:
+        """Run one query to its end; false if it ended for want of a worker that called in time."""
+        query = self._start()
+        try:
+            self._await(query)
+        except DrayError as error:
+            if last or self._failure is not None or WORKER_TOO_SLOW not in str(error.__cause__):
+                raise
+            logger.warning("a Python worker of Spark took too long to start; once more")
+            return False
+        finally:
+            query.stop()
+        return True
+
+    def _start(self) -> StreamingQuery:
+        writer = self._rows.writeStream.foreachBatch(self._land).option(
+            "checkpointLocation", str(self._checkpoint)
+        )
+        if self._until.follow:
+            return writer.trigger(processingTime=_TRIGGER_INTERVAL).start()
+        return writer.trigger(availableNow=True).start()
+
+    def _await(self, query: StreamingQuery) -> None:
+        from pyspark.errors import PySparkException
+
+        with _interrupts_noted() as interrupted:
+            try:
+                # Spark takes fractions of a second, though its annotation says whole ones.
+                while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
+                    self._watch(query)
+                    if interrupted.is_set() or (self._until.follow and self._is_over()):
+                        query.stop()
+            except (PySparkException, DrayError) as error:
+                # The signal went to Spark's processes too, which may fail of it.
+                if not interrupted.is_set():
+                    told = plainly(self._failure or error)
+                    raise told from (None if told is error else error)
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+
+    def _watch(self, query: StreamingQuery) -> None:
+        """Count as idle only while Spark has looked for rows and found none; it starts slowly."""
+        status = query.status
+        self._has_waited = self._has_waited or status["message"].startswith("Waiting")
+        if self._busy or status["isDataAvailable"] or not self._has_waited:
+            self._last_rows_at = time.monotonic()
+
+    def _is_over(self) -> bool:
+        stop, idle_s = self._until.stop, self._until.idle_s
+        if stop is not None and stop.is_set():
+            return True
+        idle = time.monotonic() - self._last_rows_at
+        return idle_s is not None and not self._busy and idle > idle_s
+
+    def _land(self, rows: DataFrame, batch_id: int) -> None:
+        """One micro-batch, in the driver; what it raises ends the query."""
+        self._busy = True
+        try:
+            self._land_batch(rows)
+        except Exception as error:
+            # Spark gives only its text back; `_await` raises the error itself.
+            self._failure = error
+            raise
+        finally:
+            self._last_rows_at = time.monotonic()
+            self._busy = False
+        logger.debug("batch %d landed", batch_id)
+
+
+@contextmanager
+def _interrupts_noted() -> Iterator[threading.Event]:
+    """Note ^C instead of being torn out of a call into Java by it; the second one does that."""
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if interrupted.is_set():
+            signal.default_int_handler(number, frame)
+        interrupted.set()
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
