@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from dray.errors import StoreFull, StorePoisoned
+from dray.store.checkpoints import StoreCheckpoints
 from dray.store.counters import StoreCounters
 from dray.store.decisions import LOG_NAME, Act
 from dray.store.disk import Disk, File, ReadableBuffer
@@ -35,16 +36,15 @@ from dray.store.limits import (
     LOG_BYTES_MIN,
     SECTOR_BYTES,
 )
-from dray.store.log.checkpoint import Mark, Snapshots
+from dray.store.log.checkpoint import Snapshots
 from dray.store.log.group import SEAL, DirtyRange
 from dray.store.log.qmlog import Log
-from dray.store.log.schedule import CheckpointSchedule
 from dray.store.lqs import QueueFiles
 from dray.store.recovery.opening import StoreOpening
 from dray.store.recovery.pairs import Pairs
 from dray.store.recovery.recovery import Load, RecoveryReport
 from dray.store.recovery.survey import survey
-from dray.store.syncing import Checkpoint, Draft, LiveMap, Sync, SyncReached
+from dray.store.syncing import Checkpoint, Sync, SyncReached
 
 
 class Store:
@@ -79,14 +79,13 @@ class Store:
         self._witness: File
         self._opened_files: list[File] = []
         self._pairs = Pairs(self._disk)
-        self._checkpoint: Checkpoint | None = None
-        self._schedule = CheckpointSchedule()
+        self._checkpoints: StoreCheckpoints
         self._releases = Releases(self._heap)
         self._handed_out: dict[str, Capture] = {}
         self._facts_durable = 0
         self._marked_at = -1
         self._open = False
-        self._syncs = self._groups = self._checkpoints = 0
+        self._syncs = self._groups = 0
 
     # ------------------------------------------------------------------------------- opening
 
@@ -114,8 +113,8 @@ class Store:
         self._log, self._witness, self.report = opening.run(load)
         self._facts_durable = self._log.next_fact
         self._marked_at = self._log.head
-        self._schedule.opened(
-            self._pairs.newest.lsn, self._log, wanted=opening.checkpoint_is_wanted
+        self._checkpoints = StoreCheckpoints(
+            self._pairs, self._heap, self._log, wanted=opening.checkpoint_is_wanted
         )
         self._open = True
         return self.report
@@ -143,8 +142,7 @@ class Store:
 
         So that it has it also when somebody else has filled the disk. Raises StoreFull.
         """
-        growth = self._schedule.growth(self._log, fact_bytes)
-        self._pairs.have_room(self._pairs.newest.length + growth)
+        self._checkpoints.have_room(fact_bytes)
 
     def release(self, extent: Extent) -> None:
         """The state no longer names `extent`, as of the facts appended up to the next sync."""
@@ -283,7 +281,7 @@ class Store:
         """
         if self._log.pending and not self._log.fits(self._heap.dirty_files):
             return True
-        return self._checkpoint is None and self._schedule.is_due(self._log)
+        return self._checkpoints.is_due
 
     def begin_checkpoint(self, snapshots: Snapshots | Iterable[bytes]) -> Checkpoint | None:
         """A checkpoint of the owner's state, as of the facts appended so far; None if one runs.
@@ -292,42 +290,19 @@ class Store:
         `run`, in its thread, so they must not change with what comes after this call. Raises
         StorePoisoned. A full disk refuses the checkpoint, not the store: `Checkpoint.refused`.
         """
-        if self._checkpoint is not None:
+        if self._checkpoints.under_way:
             return None
         self._health.check()
-        *writers, map_file = self._pairs.writers()
-        halves = snapshots if isinstance(snapshots, Snapshots) else Snapshots(snapshots)
-        drafts = [Draft(*each) for each in zip(writers, halves, strict=True)]
-        generation = self._pairs.next_generation()
-        live_map = LiveMap(map_file, generation, self._heap.live_blocks())
+        draft = self._checkpoints.draft(snapshots)
         if self._log.pending and self._log.fits(self._heap.dirty_files):
             self._write_group(self._heap.dirty_ranges())
-        mark = Mark(
-            "",
-            generation=generation,
-            lsn=self._log.head,
-            facts=self._log.facts_appended,
-            capacity=self._log.capacity,
-            length=0,
-            epoch=self._log.epoch,
-            waiting=self._log.pending,
-        )
-        self._schedule.begun(self._log)
-        self._checkpoint = Checkpoint(self._captured(), drafts, mark, live_map)
-        return self._checkpoint
+        return self._checkpoints.begin(draft, self._captured())
 
     def end_checkpoint(self, checkpoint: Checkpoint) -> None:
         """The checkpoint is durable: the log before the older one of the pairs is free."""
         assert checkpoint.done, "a checkpoint must run before it ends"
         self.end_sync(checkpoint.sync)
-        self._checkpoint = None
-        if checkpoint.refused is not None:
-            self._schedule.refused(self._log)
-            return
-        self._pairs.written(checkpoint.marks)
-        self._log.tail = self._pairs.tail
-        self._schedule.written(self._pairs.newest.lsn, self._log)
-        self._checkpoints += 1
+        self._checkpoints.end(checkpoint)
 
     def checkpoint(self, snapshots: Snapshots | Iterable[bytes]) -> None:
         """Write a checkpoint here and now. Raises StoreFull, StorePoisoned."""
@@ -337,7 +312,7 @@ class Store:
             checkpoint.run()
         except BaseException:
             # The owner could not say what its state is; the pair in use stands as it was.
-            self._checkpoint = None
+            self._checkpoints.give_up()
             raise
         self.end_checkpoint(checkpoint)
         if checkpoint.refused is not None:
@@ -401,7 +376,7 @@ class Store:
             groups=self._groups,
             heap_bytes=self._heap.bytes_written,
             log_bytes=self._log.bytes_written,
-            checkpoints=self._checkpoints,
+            checkpoints=self._checkpoints.written,
             heap_files=self._heap.files,
             free_heap_files=self._heap.free_files,
             express_memory=express_memory,
@@ -436,7 +411,7 @@ class Store:
         """
         try:
             if self._open and self._health.failure is None:
-                if snapshots is not None and self._checkpoint is None:
+                if snapshots is not None and not self._checkpoints.under_way:
                     self.checkpoint(snapshots)
                 self.sync()
                 self.seal()

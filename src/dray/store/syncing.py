@@ -139,13 +139,13 @@ class LiveMap:
     def __init__(self, file: File, generation: int, blocks: Mapping[int, bytes]) -> None:
         """Write the map of a generation over `file`; by heap file, the live `blocks` of now."""
         self._file = file
-        self._generation = generation
+        self.generation = generation
         self._blocks = blocks
 
     def write(self) -> None:
         """Write and sync it. A disk too full for it does without."""
         try:
-            self._file.write(encode_map(self._generation, self._blocks), 0)
+            self._file.write(encode_map(self.generation, self._blocks), 0)
         except StoreFull:
             return
         self._file.sync()
