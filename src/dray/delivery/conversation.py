@@ -13,7 +13,6 @@ from the first message that is not acknowledged. A deadline does the same on one
 from __future__ import annotations
 
 import enum
-from collections import deque
 
 from dray.delivery.durable import DurableStream
 from dray.delivery.events import (
@@ -35,6 +34,7 @@ from dray.delivery.events import (
     StreamCounters,
     Transmit,
 )
+from dray.delivery.flight import Flight
 from dray.delivery.frame_size import FrameSize
 from dray.delivery.judgement import (
     Judgement,
@@ -48,7 +48,6 @@ from dray.delivery.lineage import Past
 from dray.delivery.refusal import RefusalNote
 from dray.delivery.sequences import renewed_sequence_id
 from dray.machine import Machine, Tick
-from dray.model.limits import WINDOW_FRAMES_MIN
 
 
 class ConversationState(enum.Enum):
@@ -82,8 +81,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         self._settings = settings or DeliverySettings()
         self._paused = False
         self._confirmed = self._doubtful = 0
-        self._flight: deque[tuple[int, int]] = deque()
-        self._flight_bytes = 0
+        self._flight = Flight(self._settings)
         self._frame_size = FrameSize(self._settings.frame_bytes_untried, self._settings.frame_bytes)
         self._passed = 0
         self._question = 0
@@ -235,10 +233,8 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
     def take_order_ack(self, peer: PeerState | Refused, now: float) -> list[Effect]:
         """OrderAcked; begin the resend schedule anew, and fill the window."""
         self._confirmed = upto = self.base + peer.upto
-        in_flight = self._flight_bytes
         self.refusals.acknowledged()
-        self._leave_flight(upto)
-        self._frame_size.acknowledged(in_flight - self._flight_bytes, now)
+        self._frame_size.acknowledged(self._leave_flight(upto), now)
         self._resend_index = 0
         self._resend_at = None
         self._probing = self._probing and bool(self._flight)
@@ -310,45 +306,21 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         """Fill the window: send what it has room for, in as few frames as their bounds allow."""
         if self._paused or (self._probing and self._flight):
             return []
-        settings, flight = self._settings, self._flight
-        messages_left = settings.window_messages - len(flight)
-        bytes_left = settings.window_bytes - self._flight_bytes
-        previous = flight[-1][0] - self.base if flight else 0
+        flight = self._flight
         if not flight:
             self._frame_size.sending(now)
+        after = flight.last or self._position()
+        previous = flight.last - self.base if flight else 0
+        frames, more = flight.fill(
+            self._backlog, after, self._frame_size.bytes, one_frame=self._probing
+        )
         effects: list[Effect] = []
-        frame: list[int] = []
-        frame_left = self._frame_size.bytes
-        # Each frame has an ack of its own: a window that is full would for ever refill by as little
-        # as the shortest frame of its beginning.
-        worth_a_frame = min(frame_left, settings.window_bytes // WINDOW_FRAMES_MIN)
-        more = False
-        for each in self._backlog.after(flight[-1][0] if flight else self._position()):
-            lookup_id, length = each
-            # A message larger than the window travels alone.
-            if flight and (messages_left <= 0 or length > bytes_left):
-                more = True
-                break
-            if frame and (length > frame_left or len(frame) >= settings.frame_messages):
-                if self._probing:
-                    more = True
-                    break
-                effects.append(Transmit(self.sequence_id, previous, frame, self.base))
-                previous, frame, frame_left = frame[-1] - self.base, [], self._frame_size.bytes
-            if flight and not frame and bytes_left < worth_a_frame:
-                more = True
-                break
-            frame.append(lookup_id)
-            frame_left -= length
-            flight.append(each)
-            messages_left -= 1
-            bytes_left -= length
-        if frame:
+        for frame in frames:
             effects.append(Transmit(self.sequence_id, previous, frame, self.base))
+            previous = frame[-1] - self.base
         if flight:
-            self._doubtful = max(self._doubtful, flight[-1][0])
+            self._doubtful = max(self._doubtful, flight.last)
             self._past = self._past.sent()
-        self._flight_bytes = settings.window_bytes - bytes_left
         if not more:
             effects += self._pass_over()
         if (flight or self._passed) and self._resend_at is None:
@@ -435,7 +407,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
 
     def _pass_over(self) -> list[Effect]:
         """Let the peer know that what was admitted behind all that was sent has gone."""
-        sent = self._flight[-1][0] if self._flight else self._position()
+        sent = self._flight.last or self._position()
         last = self.last - self.untaken
         if last <= max(sent, self._passed):
             return []
@@ -443,17 +415,17 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         previous = max(0, sent - self.base) if self._flight else 0
         return [PassOver(self.sequence_id, previous, last - self.base)]
 
-    def _leave_flight(self, upto: int) -> None:
+    def _leave_flight(self, upto: int) -> int:
+        """Take out what the peer has; gives how many bytes that were."""
         if self._passed <= upto:
             self._passed = 0
-        while self._flight and self._flight[0][0] <= upto:
-            self._flight_bytes -= self._flight.popleft()[1]
+        return self._flight.acknowledged(upto)
 
     def _forget_flight(self) -> None:
-        self._flight.clear()
+        self._flight.forget()
         # What the owner could not note at once is told anew.
         self._confirmed = self.floor
-        self._flight_bytes = self._passed = 0
+        self._passed = 0
         self._resend_at = None
 
     def _arm(self, now: float) -> None:

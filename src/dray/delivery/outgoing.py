@@ -190,16 +190,16 @@ class OutgoingStream(Conversation):
     @property
     def in_flight(self) -> tuple[int, int]:
         """Messages and bytes sent and not yet acknowledged on this connection."""
-        return len(self._flight), self._flight_bytes
+        return len(self._flight), self._flight.bytes
 
     @property
     def sent_upto(self) -> int:
         """Lookup id up to which messages may have been sent and are not acknowledged."""
-        return self._flight[-1][0] if self._flight else max(self._doubtful, self.floor)
+        return self._flight.last or max(self._doubtful, self.floor)
 
     def is_in_flight(self, lookup_id: int) -> bool:
         """Whether a message was sent on this connection and its order ack has not come."""
-        return bool(self._flight) and self._flight[0][0] <= lookup_id <= self._flight[-1][0]
+        return bool(self._flight) and self._flight.first <= lookup_id <= self._flight.last
 
     def may_be_delivered(self, lookup_id: int) -> bool:
         """Whether the peer may have accepted a message that it has not acknowledged."""
