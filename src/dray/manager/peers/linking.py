@@ -61,6 +61,10 @@ class PeerLink:
         else:
             self.history.append(LinkChange(str(state), reason, now, now))
 
+    def may_be_dialled(self, now: float) -> bool:
+        """Whether it is down, and the time to try again has come."""
+        return self.state is LinkState.DOWN and self.dial_at <= now
+
     def delivery_of(self, queue: StoredQueue) -> DeliveryInfo:
         """How the delivery of a queue over this link stands."""
         stream, route = queue.stream, queue.route

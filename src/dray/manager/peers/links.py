@@ -9,8 +9,7 @@ on it; this module finds the queues, the records and the facts, and decides when
     connected    nothing within 10 seconds       down, with a HangUp: dialled again later
     any          LinkDown, or nonsense came      down: streams are told, the next dial waits
 
-Nothing here visits every queue: a link knows the queues that lead to its peer and those that have
-something to send, and the deadlines of streams stand in a heap (`stream_timers.py`).
+`peer_links.py` has the links, the queues that lead to each, and the time when it is dialled.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from dray.errors import AccessDenied, QueueNotFound, in_one_line
 from dray.machine import Tick
 from dray.manager.change.departures import delivered
 from dray.manager.context import MICROSECONDS
-from dray.manager.events import Dial, HangUp, LinkSend, Peer
+from dray.manager.events import HangUp, LinkSend, Peer
 from dray.manager.facts import (
     Delivered,
     EndForgotten,
@@ -58,8 +57,8 @@ from dray.manager.peers.linking import (
     older_copy,
     refused_for_a_copy,
 )
+from dray.manager.peers.peer_links import PeerLinks
 from dray.manager.peers.repairs import answer
-from dray.manager.peers.stream_timers import StreamTimers
 from dray.manager.peers.transmission import data, passed
 from dray.manager.queue.index import lookup_id_of
 from dray.manager.transactions.transactions import take
@@ -112,14 +111,9 @@ class Links:
         self.context = context
         self._strangers = strangers
         self._relay = relay
-        self._links: dict[Peer, PeerLink] = {}
+        self._links = PeerLinks(context, relay)
         self._suspicious = False
         """Whether a peer has refused something, which may have been a damaged message."""
-        self._timers = StreamTimers(context.state.queues)
-        for queue in context.state.queues.outgoing():
-            self._look_at(queue)
-        for end in context.state.stream_ends:
-            self._link(end.peer)
 
     def steer(self, queue: StoredQueue, event: StreamEvent) -> None:
         """Give an event to an outgoing queue's stream and do what it decides."""
@@ -131,13 +125,13 @@ class Links:
                 case Open(question):
                     remote = queue.route.remote_queue
                     head = OpenStream(queue.number, remote, question, *stream.heard)
-                    self._say_proven(self._link(queue.route.peer), head)
+                    self._say_proven(self._links.to(queue.route.peer), head)
                 case Transmit() | PassOver():
                     self._send(queue, effect)
                 case OrderAcked():
                     if not self._delivered(queue, effect.upto):
                         # The peer says it again when it is asked again.
-                        link = self._link(queue.route.peer)
+                        link = self._links.to(queue.route.peer)
                         self._hang_up(link, "it has taken more than the log can note at once")
                         return
                 case Renewed(sequence_id, judged):
@@ -154,15 +148,15 @@ class Links:
                     self._notice(_BEHIND, queue, behind(queue.route.peer, upto))
                 case _:
                     assert_never(effect)
-        link = self._look_at(queue)
+        link = self._links.note(queue)
         if stream.wants_link:
-            self._want(link)
+            self._links.dial(link)
 
     def grown(self, queue: StoredQueue) -> None:
         """Something joined an outgoing queue; one that is new to its link is told of the link."""
         if queue.route is None:
             return
-        link = self._link(queue.route.peer)
+        link = self._links.to(queue.route.peer)
         if link.state is LinkState.WELCOMED and queue.number not in link.told:
             link.told.add(queue.number)
             self.steer(queue, LinkReady(link.past))
@@ -171,19 +165,19 @@ class Links:
 
     def hello(self, peer: Peer) -> Hello:
         """The first frame on a new connection to a peer."""
-        link = self._link(peer)
+        link = self._links.to(peer)
         link.once, link.key = self.context.connection_number(), None
         return possession.hello(self.context, link.once)
 
     def up(self, peer: Peer) -> None:
         """The connection was made; the Welcome is still to come."""
-        link = self._link(peer)
+        link = self._links.to(peer)
         link.changed(LinkState.CONNECTED, "", self.context.now)
         link.welcome_by = self.context.now + WELCOME_TIMEOUT_S
 
     def down(self, peer: Peer, reason: str, jitter: float | None = None) -> None:
         """The connection failed or ended: nothing is lost, all is tried again later."""
-        link = self._link(peer)
+        link = self._links.to(peer)
         link.jitter = link.jitter if jitter is None else jitter
         if link.state is LinkState.DOWN:
             return
@@ -191,13 +185,13 @@ class Links:
         link.told.clear()
         self._relay.down(peer)
         link.dial_at = link.backoff.failed(self.context.now, link.jitter)
-        for queue in self._leading_to(link):
+        for queue in self._links.leading_to(link):
             self.context.awaiting.order_acks.pop(queue.number, None)
             self.steer(queue, LinkLost())
 
     def frame(self, peer: Peer, frame: Frame) -> None:
         """Take what a peer says on a link that this manager dialled."""
-        link = self._link(peer)
+        link = self._links.to(peer)
         match frame.head:
             case Welcome():
                 self._welcomed(link, frame.head)
@@ -234,7 +228,7 @@ class Links:
         link.key = possession.key_of_answerer(context, link.once, welcome)
         shown = link.key is not None
         why = peers.stranger_at(self._strangers, peer, welcome, shown=shown)
-        for queue in self._leading_to(link):
+        for queue in self._links.leading_to(link):
             if queue.stream is not None:
                 queue.stream.held = bool(why)
         if why:
@@ -244,7 +238,7 @@ class Links:
         link.changed(LinkState.WELCOMED, "", context.now)
         link.backoff.succeeded()
         self._relay.up(peer)
-        for queue in self._leading_to(link):
+        for queue in self._links.leading_to(link):
             link.told.add(queue.number)
             self.steer(queue, LinkReady(link.past))
         self._say_ends(link, context.state.stream_ends.of(peer))
@@ -252,88 +246,35 @@ class Links:
     def tick(self) -> None:
         """Dial what is due, give up on who does not answer, let streams look at their timers."""
         now = self.context.now
-        for queue in self._timers.due(now):
+        for queue in self._links.due_streams():
             self.steer(queue, Tick())
-        for peer in self._relay.wanted():
-            self._link(peer)
         self._forget_old_ends()
-        for link in list(self._links.values()):
+        for link in self._links.all():
             if link.state is LinkState.CONNECTED and link.welcome_by <= now:
                 sentence = f"it did not answer our Hello within {WELCOME_TIMEOUT_S:g} seconds"
                 self._hang_up(link, sentence)
-            elif link.state is LinkState.DOWN and link.dial_at <= now and self._wanted(link):
-                self._want(link)
+            elif (
+                link.state is LinkState.DOWN and link.dial_at <= now and self._links.is_wanted(link)
+            ):
+                self._links.dial(link)
 
     def say_ends(self) -> None:
         """Tell of streams that ended in this turn, to whom is connected; others when they are."""
         stream_ends = self.context.state.stream_ends
         for end in stream_ends.take_news():
-            link = self._link(end.peer)
+            link = self._links.to(end.peer)
             if link.state is LinkState.WELCOMED:
                 self._say_ends(link, [end.stream])
 
     def deadline(self) -> float | None:
         """When the next attempt or resend is due."""
-        for peer in self._relay.wanted():
-            self._link(peer)
-        soonest = self._timers.soonest()
-        for link in self._links.values():
-            state = link.state
-            if state is LinkState.WELCOMED:
-                continue
-            if state is LinkState.CONNECTED:
-                at = link.welcome_by
-            elif state is LinkState.DOWN and self._wanted(link):
-                at = link.dial_at
-            else:
-                continue
-            soonest = at if soonest is None else min(soonest, at)
-        return soonest
+        return self._links.deadline()
 
     def delivery_of(self, queue: StoredQueue) -> DeliveryInfo | None:
         """How the delivery of an outgoing queue stands, for those who look."""
         if queue.route is None:
             return None
-        return self._link(queue.route.peer).delivery_of(queue)
-
-    def _look_at(self, queue: StoredQueue) -> PeerLink:
-        """Note what a queue wants now: a link, and to be looked at again."""
-        assert queue.route is not None, "an outgoing queue has a route"
-        assert queue.stream is not None, "an outgoing queue has a stream"
-        link = self._link(queue.route.peer)
-        link.queues.add(queue.number)
-        if queue.stream.wants_link:
-            link.wanting[queue.number] = None
-        else:
-            link.wanting.pop(queue.number, None)
-        self._timers.note(queue.number, queue.stream.deadline())
-        return link
-
-    def _link(self, peer: Peer) -> PeerLink:
-        link = self._links.get(peer)
-        if link is None:
-            link = self._links[peer] = PeerLink(peer, self.context.config.reconnect_delay_s)
-        return link
-
-    def _want(self, link: PeerLink) -> None:
-        if link.state is LinkState.DOWN and link.dial_at <= self.context.now:
-            link.state = LinkState.DIALLED
-            self.context.effects.append(Dial(link.peer))
-
-    def _wanted(self, link: PeerLink) -> bool:
-        """Whether a queue has something to send there; messages also leave by other ways.
-
-        Or whether a file transfer goes that way, or the peer is to be told that a stream has ended.
-        """
-        if self._relay.wants(link.peer) or self.context.state.stream_ends.wants(link.peer):
-            return True
-        while link.wanting:
-            number = next(iter(link.wanting))
-            queue = self.context.state.queues.get(number)
-            if queue is not None and queue.stream is not None and queue.stream.wants_link:
-                return True
-            del link.wanting[number]
-        return False
+        return self._links.to(queue.route.peer).delivery_of(queue)
 
     def _say_ends(self, link: PeerLink, streams: list[int]) -> None:
         """Tell a peer of streams that have ended."""
@@ -359,17 +300,6 @@ class Links:
             )
             context.notices.add(NoticeKind.END_UNTOLD, f"{old.host}:{old.port}", sentence)
             context.record(EndForgotten(old.stream))
-
-    def _leading_to(self, link: PeerLink) -> list[StoredQueue]:
-        """The queues that lead to a peer, in the order of their numbers."""
-        found = []
-        for number in sorted(link.queues):
-            queue = self.context.state.queues.get(number)
-            if queue is None:
-                link.queues.discard(number)
-            else:
-                found.append(queue)
-        return found
 
     def _stated(self, peer: Peer, state: StreamState) -> None:
         queue = self._of_peer(peer, state.stream)
