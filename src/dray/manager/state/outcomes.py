@@ -1,17 +1,29 @@
-"""Which transactions have committed: what `Manager.outcome` can vouch for (S2-3).
+"""Which transactions and batches have committed: what `Manager.outcome` can vouch for (S2-3).
 
 A bounded number is remembered, the oldest commit is forgotten first. A forgotten transaction must
 never be called aborted, for a client would do it again. Numbers are leased in ranges and a client
 uses its range upwards, so of each range the highest forgotten number is kept: up to it nothing is
 certain any more, above it whatever is not remembered did not commit. After a restore the same holds
 for every number that was leased before it.
+
+Of each query of Spark the last batches are remembered: by these a batch is known that comes again.
+The query's checkpoint can replay the last two at most. A bounded number of queries is remembered;
+the query whose last commit is the oldest is forgotten first (docs/explanation/batches.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dray.model.limits import NUMBERS_LEASED, TRANSACTIONS_REMEMBERED
+import msgspec
+
+from dray.manager.facts import BatchCommitted
+from dray.model.limits import (
+    BATCHES_REMEMBERED,
+    NUMBERS_LEASED,
+    QUERIES_REMEMBERED,
+    TRANSACTIONS_REMEMBERED,
+)
 
 
 class Outcomes:
@@ -64,6 +76,42 @@ class Outcomes:
         if len(self._forgotten) > TRANSACTIONS_REMEMBERED:
             # Ranges are leased upwards: of the lowest one nobody is left to ask.
             del self._forgotten[min(self._forgotten)]
+
+
+class BatchOutcome(msgspec.Struct, array_like=True, frozen=True):
+    """One committed batch: the digest and number of its messages, and their transaction."""
+
+    batch: int
+    digest: bytes
+    messages: int
+    transaction: int
+    when_us: int
+
+
+class BatchOutcomes:
+    """The outcomes of all queries, in the order of their last commits."""
+
+    def __init__(self, known: Iterable[tuple[str, list[BatchOutcome]]] = ()) -> None:
+        """Begin with what a checkpoint knew."""
+        self._queries = {query: list(outcomes) for query, outcomes in known}
+
+    def of(self, query: str) -> list[BatchOutcome]:
+        """The remembered batches of a query, the oldest first."""
+        return self._queries.get(query, [])
+
+    def add(self, fact: BatchCommitted) -> None:
+        """A batch was committed."""
+        outcomes = self._queries.pop(fact.query, [])
+        outcomes.append(
+            BatchOutcome(fact.batch, fact.digest, fact.messages, fact.transaction, fact.when_us)
+        )
+        self._queries[fact.query] = outcomes[-BATCHES_REMEMBERED:]
+        if len(self._queries) > QUERIES_REMEMBERED:
+            del self._queries[next(iter(self._queries))]
+
+    def state(self) -> list[tuple[str, list[BatchOutcome]]]:
+        """Everything, for a checkpoint."""
+        return [(query, list(outcomes)) for query, outcomes in self._queries.items()]
 
 
 def _range_of(number: int) -> int:

@@ -23,10 +23,9 @@ from dray.manager.queue.arrival_routes import ArrivalRoute, ArrivalRoutes
 from dray.manager.queue.index import ENTRY_BYTES, entries_in, expiries_in, is_express_entry
 from dray.manager.queue.queues import IndexBacklog, StoredQueue
 from dray.manager.queue.truncated_transactions import TruncatedTransactions
-from dray.manager.state.batch_outcomes import BatchOutcome, BatchOutcomes
 from dray.manager.state.chunked_encoding import array_head, bytes_head, encode
 from dray.manager.state.identity import IdentitySnapshot
-from dray.manager.state.outcomes import Outcomes
+from dray.manager.state.outcomes import BatchOutcome, BatchOutcomes, Outcomes
 from dray.manager.state.stream_ends import StreamEnd
 from dray.manager.state.unfinished import Upload
 from dray.store.log.checkpoint import Snapshots

@@ -8,7 +8,7 @@ gives the state again. The state of incoming streams is a half of its own (`sequ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import msgspec
@@ -50,34 +50,22 @@ from dray.manager.facts import (
     StreamDiverged,
     StreamEnded,
     StreamRenewed,
-    positions_in,
     unpack_lookups,
 )
 from dray.manager.queue.accounts import Account
 from dray.manager.queue.arrival_routes import ArrivalRoutes
 from dray.manager.queue.index import (
-    TAIL_BYTES,
     claims_in,
-    expiries_in,
-    extent_of,
     extents_of,
-    lookup_id_of,
-    moved,
     place_in,
     place_of,
-    places_in,
-    runs_in,
     split_tails,
-    tail_of,
-    unpack_places,
 )
-from dray.manager.queue.queues import IndexBacklog, QueueTable, Route, StoredQueue
+from dray.manager.queue.queues import IndexBacklog, Route, StoredQueue
 from dray.manager.queue.system import FIRST_USER_QUEUE, ORDER_QUEUE
-from dray.manager.state.batch_outcomes import BatchOutcomes
-from dray.manager.state.expiries import Expiries
 from dray.manager.state.identity import StoreIdentity
-from dray.manager.state.ledger import Ledger
-from dray.manager.state.outcomes import Outcomes
+from dray.manager.state.outcomes import BatchOutcomes, Outcomes
+from dray.manager.state.queue_contents import QueueContents
 from dray.manager.state.sequences import Sequences
 from dray.manager.state.stream_ends import StreamEnd, StreamEnds
 from dray.manager.state.unfinished import Uploads
@@ -92,11 +80,12 @@ NUMBERS_PER_MICROSECOND = 1 << 10
 more than any manager gives out."""
 
 
-class State:
+class State(QueueContents):
     """Everything about a manager that survives a crash."""
 
     def __init__(self, delivery: DeliverySettings) -> None:
         """Begin with nothing, not even a name."""
+        super().__init__()
         self.delivery = delivery
         self.manager_id = ""
         self.name = ""
@@ -104,7 +93,6 @@ class State:
         self.next_queue = FIRST_USER_QUEUE
         self.positions_from = 1
         """Where the positions of a new queue begin: above those of all that were deleted."""
-        self.queues = QueueTable()
         self.arrival_routes = ArrivalRoutes()
         self.sequences = Sequences()
         self.heard: dict[int, int] = {}
@@ -116,14 +104,10 @@ class State:
         """For deleted outgoing queues: the destinations to be told."""
         self.identity = StoreIdentity()
         self.outcomes = Outcomes()
-        self.ledger = Ledger()
-        self.expiries = Expiries()
         self.quotas_set: QuotaSet | None = None
         """The manager's quotas, once they were set while it ran."""
         self.queue_files_kept = False
         """Whether every queue has its file, or had it once."""
-        self.released: Callable[[Extent], None] = _let_go
-        """Called with the place of every record that leaves the state."""
 
     def apply(self, fact: AnyFact) -> None:
         """Make a fact true."""
@@ -148,21 +132,6 @@ class State:
         """Confirmations that the sources of incoming streams are still to be told."""
         return self.sequences.outbox
 
-    def put_aside(self, unreadable: frozenset[Extent]) -> None:
-        """Keep messages whose records cannot be read out of everyone's way, in this life.
-
-        So is one that stayed behind in an outgoing queue whose successors were delivered in an
-        earlier life without it: it comes too late for its stream.
-        """
-        for queue in self.queues:
-            floor = queue.stream.floor if queue.stream is not None else 0
-            first = queue.index.first()
-            if first is None or not (unreadable or lookup_id_of(first) <= floor):
-                continue
-            for packed in list(queue.index.available()):
-                if lookup_id_of(packed) <= floor or extent_of(tail_of(packed)) in unreadable:
-                    queue.index.put_aside(packed)
-
     def has_committed(self, transaction: int) -> bool:
         """Whether a transaction is among the remembered ones that committed."""
         return transaction in self.outcomes
@@ -175,16 +144,6 @@ class State:
             for _, tails in prepared.sends:
                 yield from map(place_of, split_tails(tails))
         yield from self.uploads.live()
-
-    def admit_express(self, queue: StoredQueue, tails: bytes, first: int) -> None:
-        """Express messages join a queue, in this life only, from a reserved position on."""
-        self._enter(queue, tails, first)
-
-    def drop_express(
-        self, queue: StoredQueue, lookup_ids: Iterable[int], keep: frozenset[Extent] = frozenset()
-    ) -> None:
-        """Express messages leave a queue; their records are given up, but for those to `keep`."""
-        self._drop(queue, lookup_ids, keep)
 
     def _set_quota(self, fact: QuotaSet) -> None:
         if fact.number == 0:
@@ -313,104 +272,22 @@ class State:
         for queue in self.queues:
             queue.next_lookup_id = max(queue.next_lookup_id, fact.when_us)
 
-    def _admit(self, queue: StoredQueue, tails: bytes, when_us: int) -> None:
-        first = queue.next_lookup_id
-        queue.next_lookup_id = self._enter(queue, tails, first)
-        if queue.stream is not None and queue.next_lookup_id > first:
-            queue.stream.admitted(first, queue.next_lookup_id - 1, when_us)
-
-    def _reserve_positions(self, fact: PositionsReserved) -> None:
-        """Pass over positions; a stream counts them as taken, for what takes them is in no fact."""
-        queue = self.queues.get(fact.queue)
-        if queue is not None and fact.upto > queue.next_lookup_id:
-            first, queue.next_lookup_id = queue.next_lookup_id, fact.upto
-            if queue.stream is not None:
-                queue.stream.admitted(first, fact.upto - 1, fact.when_us)
-
-    def _enter(self, queue: StoredQueue, tails: bytes, first: int) -> int:
-        """Put messages into a queue from a position on; gives the position behind the last."""
-        before = queue.index.byte_count
-        entries = queue.index.add_run(tails, first)
-        for expires_us, lookup_id in expiries_in(entries):
-            self.expiries.add(expires_us, queue.number, lookup_id)
-        self.ledger.stored[queue.account] += queue.index.byte_count - before
-        return first + len(tails) // TAIL_BYTES
-
-    def _relocate(self, fact: Relocated) -> None:
-        queue = self.queues.get(fact.queue)
-        places = unpack_places(fact.places)
-        for lookup_id, place in zip(unpack_lookups(fact.lookups), places, strict=True):
-            old = queue.index.relocate(lookup_id, place) if queue is not None else None
-            self.released(place if old is None else old)
-
     def _abort_prepared(self, fact: PreparedAborted) -> None:
         prepared = self.prepared.pop(fact.transaction, None)
         if prepared is not None:
             for _, tails in prepared.sends:
                 self._release_all(tails)
 
-    def _release_all(self, tails: bytes) -> None:
-        for extent in extents_of(tails):
-            self.released(extent)
-
-    def _purge_later(self, fact: PurgePending) -> None:
-        queue = self.queues.get(fact.queue)
-        if queue is not None:
-            queue.purge_pending.update(unpack_lookups(fact.lookups))
-
-    def _move_large(self, fact: LargeMoved) -> None:
-        queue, target = self.queues.numbered(fact.queue), self.queues.numbered(fact.target)
-        positions = list(positions_in(fact.runs))
-        found = filter(None, map(queue.index.find, positions))
-        tails = b"".join([moved(tail_of(packed)) for packed in found])
-        self._drop(queue, positions, frozenset(extents_of(tails)))
-        self._admit(target, tails, fact.when_us)
-
-    def _put_back(self, fact: PutBack) -> None:
-        queue = self.queues.get(fact.queue)
-        if queue is not None:
-            for lookup_id in unpack_lookups(fact.lookups):
-                queue.index.count_abort(lookup_id)
-
     def _apply_delivered(self, fact: Delivered) -> None:
         queue = self.queues.get(fact.queue)
         if queue is None:
             return
-        before = queue.index.byte_count
-        for lookup_id in unpack_lookups(fact.stayed):
-            # Of an earlier life; in this one they are put aside already.
-            unread = queue.index.find(lookup_id)
-            if unread is not None:
-                queue.index.put_aside(unread)
-        gone = queue.index.take_upto(fact.upto)
-        self.ledger.stored[queue.account] += queue.index.byte_count - before
-        if fact.awaiting:
-            keep = frozenset(extents_of(fact.awaiting))
-            places = [place for place in places_in(gone) if place not in keep]
-        else:
-            places = runs_in(gone)
-        for place in places:
-            self.released(place)
+        self._take_delivered(queue, fact)
         if fact.awaiting:
             self._admit(self.queues.numbered(ORDER_QUEUE), fact.awaiting, fact.when_us)
         if queue.stream is not None:
             queue.stream.acknowledged(fact.upto)
             queue.truncated_transactions.heard(fact.upto)
-
-    def _drop(self, queue: StoredQueue, lookup_ids: Iterable[int], keep: frozenset[Extent]) -> None:
-        """Take messages out of a queue, and their records out of the heap unless they are kept."""
-        before = queue.index.byte_count
-        for lookup_id in lookup_ids:
-            queue.purge_pending.discard(lookup_id)
-            entry = queue.index.remove(lookup_id)
-            if entry is None:
-                continue
-            queue.note_gone(entry)
-            if queue.stream is not None:
-                queue.truncated_transactions.left(entry)
-            if (extent := place_in(entry)[0]) not in keep:
-                self.released(extent)
-        self.ledger.stored[queue.account] += queue.index.byte_count - before
 
     def create(self, fact: QueueCreated) -> StoredQueue:
         """Make a queue; it holds nothing yet."""
@@ -467,11 +344,11 @@ class State:
         EndForgotten: _forget_end,
         Restored: _apply_restored,
         Committed: _apply_committed,
-        PutBack: _put_back,
-        Relocated: _relocate,
-        PurgePending: _purge_later,
-        LargeMoved: _move_large,
-        PositionsReserved: _reserve_positions,
+        PutBack: QueueContents.put_back,
+        Relocated: QueueContents.relocate,
+        PurgePending: QueueContents.purge_later,
+        LargeMoved: QueueContents.move_large,
+        PositionsReserved: QueueContents.reserve_positions,
         Accepted: _accept,
         Delivered: _apply_delivered,
         Prepared: _prepare,
@@ -479,7 +356,3 @@ class State:
         BatchCommitted: _commit_batch,
         PreparedAborted: _abort_prepared,
     }
-
-
-def _let_go(_extent: Extent) -> None:
-    """In replay nothing is freed: what is alive at its end decides."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.queue.staged import Staged
     from dray.manager.session import Session
-    from dray.manager.state.batch_outcomes import BatchOutcome
+    from dray.manager.state.outcomes import BatchOutcome
     from dray.manager.transactions.open_transaction import OpenTransaction
     from dray.manager.transactions.transactions import Transactions
 

@@ -241,7 +241,7 @@ def test_a_batch_that_does_not_fit_the_log_is_refused_and_stays_staged(desk: Des
 def test_the_query_that_committed_least_recently_is_forgotten_first(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dray.manager.state.batch_outcomes.QUERIES_REMEMBERED", 2)
+    monkeypatch.setattr("dray.manager.state.outcomes.QUERIES_REMEMBERED", 2)
     jobs = [Job(desk, f"query {at}") for at in range(3)]
     for job in (jobs[0], jobs[1]):
         job.commit()
