@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from dray.errors import every_error
 
-MODULE_LINES_MAX = 500
+MODULE_LINES_MAX = 450
 FUNCTION_LINES_MAX = 70
 ROOM_MODULES_MAX = 12
 FORBIDDEN_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "misc", "base"})

@@ -15,7 +15,7 @@ def lines_of_function(count: int) -> str:
 
 
 SAMPLES = [
-    (ratchets.long_module, "a.py", "x = 1\n" * 501, "x = 1\n" * 500),
+    (ratchets.long_module, "a.py", "x = 1\n" * 451, "x = 1\n" * 450),
     (ratchets.long_functions, "a.py", lines_of_function(71), lines_of_function(70)),
     (ratchets.long_functions, "a.py", f"async {lines_of_function(71)}", "async def short(): ..."),
     (ratchets.missing_docstring, "a.py", "x = 1\n", '"""What it is for."""\n'),
