@@ -31,6 +31,7 @@ NAMES = (
     "storage_depth",
     "storage_reopen",
     "peers",
+    "spark",
 )
 INTERRUPTED = 130
 """The exit status of a shell's command that ^C has ended."""

@@ -26,6 +26,7 @@ import msgspec
 import dray
 from benches.peer_clients import nats_get, nats_put, rabbitmq_receive, rabbitmq_send
 from benches.processes import CLIENT_WITHIN_S, peak, reset_peak
+from benches.spark_clients import land_in_turn
 from dray.client.awaited import transfers
 from dray.client.transfer import accepting
 from dray.client.transfer.direct import connect, listen_at
@@ -367,6 +368,7 @@ CLIENTS: dict[str, Callable[..., dict[str, Any]]] = {
         plain_receive,
         offer_file,
         accept_file,
+        land_in_turn,
     )
 }
 

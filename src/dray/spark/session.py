@@ -8,6 +8,7 @@ Set before the first session of a process, with the reason:
     master local[2,3]     two tasks at a time, each tried three times (`local[2]` never tries again)
     noDataMicroBatches    off, or a run over what is available would not end by itself
     log4j2                our own file: next to nothing, since what ends a query is raised
+    daemon.module         workers are forked from a process that has imported what they need
     socketTimeout         two minutes for Spark and a worker to make themselves known, not 15
                           seconds: on a busy machine a query would fail by chance
     TieredStopAtLevel=1   payload does not pass through the JVM, so that compiling its code well
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 MASTER = "local[2,3]"
 DRIVER_MEMORY = "1g"
 WORKER_STARTS_WITHIN_S = 120
+WORKER_DAEMON = "dray.spark_workers"
 
 
 def require_spark() -> None:
@@ -103,6 +105,7 @@ def _settings(scratch: Path, log_settings: Path) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": java_options,
+        "spark.python.daemon.module": WORKER_DAEMON,
         "spark.python.authenticate.socketTimeout": f"{WORKER_STARTS_WITHIN_S}s",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),

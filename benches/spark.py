@@ -1,0 +1,77 @@
+"""Landings in one Spark session, in processor seconds of all its processes and the queue manager.
+
+Every round starts a session with Dray's worker daemon and one with Spark's own, in turns.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from benches.processes import client
+from benches.results import Result
+from dray.spark.session import WORKER_DAEMON
+from dray.testing.processes import ManagerProcess
+
+MESSAGE_BYTES = 16 << 20
+BATCH_MESSAGES = 16
+FURTHER_BATCHES = 3
+_MODULE = "spark.python.daemon.module"
+_DAEMONS = {"Dray's daemon": WORKER_DAEMON, "Spark's daemon": "pyspark.daemon"}
+_SIZES = {
+    "first": [MESSAGE_BYTES] * BATCH_MESSAGES,
+    "single": [MESSAGE_BYTES],
+    "single-auto": [MESSAGE_BYTES],
+    "longer": [MESSAGE_BYTES] * BATCH_MESSAGES * FURTHER_BATCHES,
+}
+
+
+def run(folder: Path, _size: int, rounds: int) -> list[Result]:
+    """Measure; the sizes are those of the bars, whatever size is asked for."""
+    told: dict[str, list[dict[str, dict[str, float]]]] = {name: [] for name in _DAEMONS}
+    loads = []
+    for turn in range(rounds):
+        for name, module in _DAEMONS.items():
+            work = folder / f"round-{turn}-{module}"
+            work.mkdir()
+            with ManagerProcess("source", work, ["--quota", "64GiB"]) as manager:
+                told[name].append(
+                    client(
+                        "land_in_turn",
+                        url=manager.url,
+                        manager=manager.pid,
+                        out=str(work / "landed"),
+                        config={_MODULE: module},
+                        sizes=_SIZES,
+                    )
+                )
+            loads.append(os.getloadavg()[0])
+    load = f"load {min(loads):.1f} to {max(loads):.1f}"
+    return [result for name, each in told.items() for result in _results(name, each, load)]
+
+
+def _results(daemon: str, told: list[dict[str, dict[str, float]]], load: str) -> list[Result]:
+    barred = daemon == next(iter(_DAEMONS))
+
+    def result(what: str, spent: list[float], bar: float | None = None, note: str = "") -> Result:
+        kept = bar if barred else None
+        return Result(f"{what}, {daemon}", "CPU s", spent, bar=kept, note=note)
+
+    def of(kind: str, name: str) -> list[float]:
+        return [each[kind][name] for each in told]
+
+    wall = sorted(of("seconds", "first"))[len(told) // 2]
+    single, longer = of("spent", "single"), of("spent", "longer")
+    further = [
+        (long - short) / (FURTHER_BATCHES - 1 / BATCH_MESSAGES)
+        for long, short in zip(longer, single, strict=True)
+    ]
+    asked = [each * 1000 for each in of("spent", "latestOffset")]
+    return [
+        result("session, first SQL and Python job", of("spent", "session"), note=load),
+        result("first landing, 256 MiB", of("spent", "first"), 6.0, f"{wall:.1f} s of wall"),
+        result("another landing, 1 message", single, 1.5),
+        result("the same, for both kinds of messages", of("spent", "single-auto")),
+        result("each further 256 MiB", further, 0.5),
+        Result(f"latestOffset, {daemon}", "CPU ms", asked, bar=2.0 if barred else None),
+    ]

@@ -1,0 +1,68 @@
+"""Workers of Spark are forked from a process that has imported what they need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def told_by_two_workers(spark, folder):
+    """What two workers that run at one time tell of themselves and of their daemon."""
+
+    def tell(batches):
+        import json
+        import os
+        import sys
+        import time
+
+        before = sorted(sys.modules)
+
+        import numpy as np
+
+        # Two tasks that wait for each other have a worker each.
+        Path(folder, str(os.getpid())).touch()
+        until = time.monotonic() + 60
+        while len(list(Path(folder).iterdir())) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        daemon = Path("/proc", str(os.getppid()))
+        told = {
+            "pid": os.getpid(),
+            "modules": before,
+            "drawn": np.random.random(),  # noqa: NPY002 - what UDFs draw by default
+            "daemon": (daemon / "cmdline").read_text().split("\0"),
+            "threads": len(list((daemon / "task").iterdir())),
+        }
+        for _ in batches:
+            pass
+        yield pa.RecordBatch.from_pydict({"told": [json.dumps(told)]})
+
+    import json
+
+    rows = spark.range(2, numPartitions=2).mapInArrow(tell, "told string").collect()
+    return [json.loads(row.told) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def workers(spark, tmp_path_factory):
+    return told_by_two_workers(spark, str(tmp_path_factory.mktemp("workers")))
+
+
+def test_a_worker_begins_with_pandas_arrow_and_dray_imported(workers):
+    for each in workers:
+        assert {"pandas", "pyarrow", "dray.spark.source.data_source"} <= set(each["modules"])
+        assert "dray.spark_workers" in each["daemon"]
+
+
+def test_the_daemon_has_one_thread_when_it_forks(workers):
+    """A fork copies the locks of other threads, and nobody is left to release them."""
+    assert [each["threads"] for each in workers] == [1, 1]
+
+
+def test_two_workers_draw_different_numbers(workers):
+    first, second = workers
+    assert first["pid"] != second["pid"]
+    assert first["drawn"] != second["drawn"]
