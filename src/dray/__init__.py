@@ -174,9 +174,9 @@ def open(  # noqa: A001 - the name of the public face; `dray.open` reads as what
 ) -> Manager:
     """Run a queue manager in this process over a data directory; closing it stops it cleanly.
 
-    Sizes are bytes or text such as "8GiB", None is no limit. With `listen="host:port"` others can
-    connect, too. Raises `StoreLocked` if the directory belongs to a live process,
-    `InvalidConfiguration` for an option that is none.
+    Sizes are bytes or text such as "8GiB", None is no limit. With `socket="path"` or
+    `listen="host:port"` others can connect, too. Raises `StoreLocked` if the directory belongs to a
+    live process, `InvalidConfiguration` for an option that is none.
     """
     from dray.embedded import open_embedded
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from dray.model.backup import BackupReport
 
-_SET_BY_DOOR = frozenset({"data", "socket"})
-
 
 class EmbeddedDialer:
     """Connects to a daemon in this process."""
@@ -66,9 +64,8 @@ async def open_awaited(path: str | Path, **config: Any) -> AwaitedManager:  # no
 def _started(path: str | Path, config: dict[str, Any]) -> tuple[EmbeddedDialer, EmbeddedDaemon]:
     data = str(path)
     check_named(data)
-    wrong = sorted(_SET_BY_DOOR & config.keys())
-    if wrong:
-        raise InvalidConfiguration(f"dray.open takes no option {wrong[0]!r}")
+    if "data" in config:
+        raise InvalidConfiguration("dray.open takes no option 'data'; give its path instead")
     unlimited = {name: "unlimited" for name in ("quota", "journal_quota") if config[name] is None}
     daemon = EmbeddedDaemon(data, read_options(data=data, **{**config, **unlimited}))
     daemon.start()

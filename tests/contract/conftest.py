@@ -30,7 +30,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     path = tmp_path_factory.mktemp("manager")
     daemon = EmbeddedDaemon(
         path / "data",
-        ServeOptions(data="", listen="127.0.0.1:0", socket=str(path / "dray.sock")),
+        ServeOptions(data="", listen="127.0.0.1:0", open=True, socket=str(path / "dray.sock")),
     )
     daemon.start()
     tcp, unix = sorted(daemon.addresses, key=lambda address: "unix" in address)

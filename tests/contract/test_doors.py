@@ -78,11 +78,13 @@ def test_a_backup_is_restored_into_a_new_directory(face, tmp_path):
 
 
 def test_an_embedded_queue_manager_can_listen_too(face, tmp_path):
-    with face.open(tmp_path / "data", listen="127.0.0.1:0", quota=None) as manager:
+    with face.open(tmp_path / "data", listen="127.0.0.1:0", open=True, quota=None) as manager:
         assert manager.info().quota is None
 
 
-@pytest.mark.parametrize("option", [{"unknown": 1}, {"socket": "x"}, {"quota": "many"}])
+@pytest.mark.parametrize(
+    "option", [{"unknown": 1}, {"data": "x"}, {"socket": "a\0b"}, {"quota": "x"}]
+)
 def test_an_option_that_is_none_is_refused(face, tmp_path, option):
     with pytest.raises(dray.InvalidConfiguration):
         face.open(tmp_path / "data", **option)

@@ -44,10 +44,10 @@ def addresses(tmp_path_factory):
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(shown)
     plain = EmbeddedDaemon(
         path / "data",
-        read_options(data="", listen="127.0.0.1:0", socket=str(path / "dray.sock")),
+        read_options(data="", listen="127.0.0.1:0", open=True, socket=str(path / "dray.sock")),
     )
     secure = EmbeddedDaemon(
-        path / "secure", read_options(data="", listen="127.0.0.1:0", tls_cert=str(shown))
+        path / "secure", read_options(data="", listen="127.0.0.1:0", open=True, tls_cert=str(shown))
     )
     plain.start()
     secure.start()

@@ -145,7 +145,7 @@ def test_end_of_a_child_leaves_the_store_locked_for_its_parent(face, data):
 
 
 def test_store_can_be_opened_again_while_a_child_lives_on(face, data):
-    with face.open(data, listen="127.0.0.1:0") as manager:
+    with face.open(data, listen="127.0.0.1:0", open=True) as manager:
         manager.create_queue("orders").send(b"one")
         child = Child(signal.pause)
     try:
@@ -158,12 +158,12 @@ def test_store_can_be_opened_again_while_a_child_lives_on(face, data):
 
 
 def test_address_is_free_again_while_a_child_lives_on(data):
-    with dray.open(data, listen="127.0.0.1:0") as manager:
+    with dray.open(data, listen="127.0.0.1:0", open=True) as manager:
         address = listening_at(manager)
         child = Child(signal.pause)
     try:
         with (
-            dray.open(data, listen=address.removeprefix("dray://")),
+            dray.open(data, listen=address, open=True.removeprefix("dray://")),
             dray.connect(address) as again,
         ):
             again.info()
@@ -174,7 +174,7 @@ def test_address_is_free_again_while_a_child_lives_on(data):
 
 
 def test_child_connects_to_the_address_at_which_its_parent_listens(data):
-    with dray.open(data, listen="127.0.0.1:0") as manager:
+    with dray.open(data, listen="127.0.0.1:0", open=True) as manager:
         queue = manager.create_queue("orders")
         address = listening_at(manager)
 

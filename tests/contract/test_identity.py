@@ -18,7 +18,7 @@ DEAD = "system$;deadxact"
 @pytest.fixture
 def destination(tmp_path):
     """A queue manager elsewhere, with a queue `orders`; its address."""
-    options = ServeOptions(data="", listen="127.0.0.1:0")
+    options = ServeOptions(data="", listen="127.0.0.1:0", open=True)
     daemon = EmbeddedDaemon(tmp_path / "destination", options)
     daemon.start()
     (address,) = daemon.addresses

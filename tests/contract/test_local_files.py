@@ -160,7 +160,7 @@ def test_many_threads_share_a_connection_for_their_files(face, manager, make_que
 
 @pytest.fixture
 def daemon(tmp_path):
-    options = ServeOptions(data="", listen="127.0.0.1:0", socket=str(tmp_path / "s"))
+    options = ServeOptions(data="", listen="127.0.0.1:0", open=True, socket=str(tmp_path / "s"))
     daemon = EmbeddedDaemon(tmp_path / "data", options)
     daemon.start()
     yield daemon

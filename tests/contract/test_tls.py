@@ -44,7 +44,7 @@ def served(authority, tmp_path):
     def serve(name="localhost", listen="127.0.0.1:0", by=None, **options):
         file = tmp_path / f"{len(running)}.pem"
         (by or authority).issue_cert(name).private_key_and_cert_chain_pem.write_to_path(file)
-        options = read_options(data="", listen=listen, tls_cert=str(file), **options)
+        options = read_options(data="", listen=listen, open=True, tls_cert=str(file), **options)
         daemon = EmbeddedDaemon(tmp_path / f"data{len(running)}", options)
         daemon.start()
         running.append(daemon)
@@ -105,7 +105,9 @@ def test_who_speaks_no_tls_is_told_to_write_drays_and_keeps_nobody_else_out(face
 
 
 def test_who_speaks_tls_to_a_port_without_it_is_told_to_write_dray(face, tmp_path, ca):
-    daemon = EmbeddedDaemon(tmp_path / "plain", read_options(data="", listen="127.0.0.1:0"))
+    daemon = EmbeddedDaemon(
+        tmp_path / "plain", read_options(data="", listen="127.0.0.1:0", open=True)
+    )
     daemon.start()
     address = daemon.addresses[0].replace("dray://127.0.0.1", "drays://localhost")
     try:
@@ -136,7 +138,7 @@ def test_what_makes_no_sense_is_refused(face, ca, tmp_path):
     with pytest.raises(dray.InvalidConfiguration, match="trusted"):
         face.connect("drays://localhost:1", ca=tmp_path / "none.pem")
     with pytest.raises(dray.InvalidConfiguration, match="no certificate"):
-        face.open(tmp_path / "data", listen="127.0.0.1:0", tls_cert=str(ca))
+        face.open(tmp_path / "data", listen="127.0.0.1:0", open=True, tls_cert=str(ca))
     with pytest.raises(dray.InvalidConfiguration, match="tls_cert"):
         face.open(tmp_path / "data", tls_key=str(ca))
 
@@ -253,7 +255,7 @@ def test_files_that_make_no_sense_together_are_refused(face, ca, shown, tmp_path
     with pytest.raises(dray.InvalidConfiguration, match="trusted"):
         face.open(
             tmp_path / "data", listen="127.0.0.1:0", tls_cert=str(cert), tls_key=str(key),
-            tls_client_ca=str(tmp_path / "none.pem"),
+            open=True, tls_client_ca=str(tmp_path / "none.pem"),
         )  # fmt: skip
 
 

@@ -20,7 +20,6 @@ from tools.check_docs import FENCE
 from tools.write_reference import REFERENCE, command_line_page, errors_page
 
 HOUSE = Path(__file__).resolve().parent.parent.parent
-SERVE = "dray serve --data queues\n"
 SECOND = "127.0.0.1:7341"
 PAGES = ["README.md", "docs/tutorials/first-messages.md"]
 BLOCK_WITHIN_S = 200
@@ -202,14 +201,14 @@ def test_the_tutorial_works_after_the_readme_in_the_same_directory(reader):
     for page in PAGES:
         reader.types(page)
         for block in blocks(page, "python"):
-            _run([sys.executable, "-c", block], reader.folder, _environment())
+            _run([sys.executable, "-c", block], reader.folder, _environment(reader.folder))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_a_page_works(page, tmp_path):
     for block in blocks(page, "python"):
-        _run([sys.executable, "-c", block], tmp_path, _environment())
+        _run([sys.executable, "-c", block], tmp_path, _environment(tmp_path))
 
 
 class Reader:
@@ -217,7 +216,7 @@ class Reader:
 
     def __init__(self, folder):
         self.folder = folder
-        self._environment = _environment()
+        self._environment = _environment(folder)
         self._managers = {}
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -253,14 +252,11 @@ class Reader:
                 stderr=log,
             )
 
-        def address():
+        def ready():
             assert process.poll() is None, said.read_text()
-            found = re.search(r"dray://\S+", said.read_text())
-            return found and found[0]
+            return " ready at " in said.read_text()
 
-        url = until(address, READY_WITHIN_S)
-        if block == SERVE:
-            self._environment["DRAY_URL"] = url
+        until(ready, READY_WITHIN_S)
 
 
 def _run(command, folder, environment):
@@ -276,7 +272,7 @@ def _run(command, folder, environment):
     assert done.returncode == 0, f"{command[-1]}\n{done.stdout}\n{done.stderr}"
 
 
-def _environment():
+def _environment(folder):
     beside = Path(sys.executable).parent
     path = f"{beside}{os.pathsep}{os.environ['PATH']}"
-    return os.environ | {"PATH": path, "DRAY_LISTEN": "127.0.0.1:0"}
+    return os.environ | {"PATH": path, "XDG_RUNTIME_DIR": str(folder)}

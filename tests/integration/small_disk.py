@@ -15,7 +15,7 @@ _SCRIPT = """
 set -e
 mkdir -p "$1"
 mount -t tmpfs -o size=128m none "$1"
-exec "$2" -m dray.cli serve --data "$1/data" --config "$3" --listen 127.0.0.1:0
+exec "$2" -m dray.cli serve --data "$1/data" --config "$3" --open --listen 127.0.0.1:0
 """
 
 

@@ -26,7 +26,7 @@ class Daemon:
     """A manager in a process of its own."""
 
     def __init__(self, data: Path, listen: str = "127.0.0.1:0") -> None:
-        command = [*DRAY, "serve", "--data", str(data), "--listen", listen]
+        command = [*DRAY, "serve", "--data", str(data), "--open", "--listen", listen]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().split()[-1]

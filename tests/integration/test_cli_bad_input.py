@@ -155,14 +155,14 @@ def test_an_address_that_cannot_be_is_explained():
 
 def test_a_port_in_use_is_told_and_the_first_goes_on(manager, tmp_path):
     other = tmp_path / "other"
-    said = dray("serve", "--data", other, "--listen", f"127.0.0.1:{manager.port}")
+    said = dray("serve", "--data", other, "--open", "--listen", f"127.0.0.1:{manager.port}")
     assert str(manager.port) in said.assert_error("address-in-use")
     assert count(manager, "orders") == 0
 
 
 def test_a_data_directory_of_a_live_process_is_told_and_the_first_goes_on(manager):
     dray("send", "orders", "-", url=manager.url, stdin=b"kept").assert_good()
-    said = dray("serve", "--data", manager.data, "--listen", "127.0.0.1:0")
+    said = dray("serve", "--data", manager.data, "--open", "--listen", "127.0.0.1:0")
     assert str(manager.data) in said.assert_error("store-locked")
     assert dray("receive", "orders", url=manager.url).assert_good().out == "kept"
 
@@ -212,7 +212,7 @@ def test_a_truncated_log_refuses_to_start_and_leaves_everything_as_it_is(manager
 
 def _serve_until_it_says(data):
     """How a queue manager ended on a data directory, or None if it began to serve."""
-    with started("serve", "--data", data, "--listen", "127.0.0.1:0") as process:
+    with started("serve", "--data", data, "--open", "--listen", "127.0.0.1:0") as process:
         first = process.stdout.readline()
         if first:
             process.terminate()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import grp
+import os
 import re
 import signal
 import socket
+import stat
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,7 +50,7 @@ def serving(folder, *lines):
     """Run `dray serve --config FILE` in a folder, on a file with these lines, until it is ready."""
     folder.mkdir(exist_ok=True)
     keys = {line.partition(" =")[0] for line in lines}
-    usual = {"data": 'data = "queues"', "listen": 'listen = "127.0.0.1:0"'}
+    usual = {"data": 'data = "queues"', "listen": 'listen = "127.0.0.1:0"', "open": "open = true"}
     if "socket" in keys:
         del usual["listen"]
     given = [*(line for key, line in usual.items() if key not in keys), *lines]
@@ -106,6 +109,13 @@ def check_listen(folder):
         assert here.ready.endswith(f" ready at dray://{address}\n")
 
 
+def check_socket_group(folder):
+    group = grp.getgrgid(os.getegid()).gr_name
+    with serving(folder, 'socket = "s"', f'socket_group = "{group}"'):
+        found = (folder / "s").stat()
+        assert (found.st_gid, stat.S_IMODE(found.st_mode)) == (os.getegid(), 0o660)
+
+
 def check_socket(folder):
     with serving(folder, 'socket = "s"') as here:
         assert here.ready.endswith(f" ready at dray+unix://{folder / 's'}\n")
@@ -133,14 +143,17 @@ def check_low_water(folder):
 
 
 def check_open(folder):
-    refused = pytest.raises(dray.AccessDenied, match="anyone may not do anything here")
-    with serving(folder, "open = false") as here, refused:
-        here.connect()
+    with serving(folder, "open = true") as here, here.connect() as connected:
+        assert connected.create_queue("orders").name == "orders"
+    (folder / "dray.toml").write_text('data = "queues"\nlisten = "127.0.0.1:0"\n')
+    said = command("serve", "--config", "dray.toml", cwd=folder)
+    assert "would be let in" in said.assert_error("invalid-configuration")
 
 
 def check_access(folder):
-    rule = '[[access]]\nwho = ["anyone"]\nqueues = ["orders"]\nmay = ["manage"]'
-    with serving(folder, "open = false", rule) as here, here.connect() as connected:
+    rule = '[[access]]\nwho = ["user:ada"]\nqueues = ["orders"]\nmay = ["send"]'
+    other = '[[access]]\nwho = ["anyone"]\nqueues = ["orders"]\nmay = ["manage"]'
+    with serving(folder, "open = true", rule, other) as here, here.connect() as connected:
         queue = connected.create_queue("orders")
         with pytest.raises(dray.AccessDenied, match="anyone may not send at"):
             queue.send(b"1")
@@ -276,6 +289,7 @@ CHECKS = {
     "data": check_data,
     "listen": check_listen,
     "socket": check_socket,
+    "socket_group": check_socket_group,
     "name": check_name,
     "open": check_open,
     "access": check_access,

@@ -19,7 +19,7 @@ CALLERS = 20
 def crowded(tmp_path):
     """A daemon that may serve twenty callers."""
     command = f'ulimit -n {DESCRIPTORS_KEPT + CALLERS}; exec "$@"'
-    serve = ["serve", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
+    serve = ["serve", "--data", str(tmp_path / "data"), "--open", "--listen", "127.0.0.1:0"]
     process = subprocess.Popen(
         ["sh", "-c", command, "sh", *COMMAND, *serve],
         stdout=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -26,7 +27,7 @@ READY = re.compile(
 @contextmanager
 def serving(data, *more, listen="127.0.0.1:0"):
     """A manager in a process of its own, and its address once it is ready."""
-    with started("serve", "--data", data, "--listen", listen, *more) as process:
+    with started("serve", "--data", data, "--open", "--listen", listen, *more) as process:
         line = process.stdout.readline().decode()
         ready = READY.fullmatch(line)
         assert ready, (line, process.stderr.read() if not line else "")
@@ -41,7 +42,7 @@ def test_it_says_once_that_it_is_ready_and_where(tmp_path):
     path = tmp_path / "dray.sock"
     with started(
         "serve", "--data", tmp_path / "d", "--name", "source",
-        "--listen", "127.0.0.1:0", "--socket", path,
+        "--open", "--listen", "127.0.0.1:0", "--socket", path,
     ) as process:  # fmt: skip
         ready = READY.fullmatch(process.stdout.readline().decode())
         assert ready
@@ -52,7 +53,9 @@ def test_it_says_once_that_it_is_ready_and_where(tmp_path):
                 assert manager.info().id == ready[2]
         process.send_signal(signal.SIGTERM)
         said = finish(process)
-    assert (said.status, said.out, said.err) == (0, "", "")
+    assert (said.status, said.out) == (0, "")
+    (warning,) = said.err.splitlines()
+    assert json.loads(warning)["kind"] == "open"
     assert not path.exists()
 
 
@@ -71,15 +74,15 @@ def test_a_signal_stops_it_cleanly_with_clients_connected(tmp_path, number):
 
 def test_a_directory_in_use_is_refused_in_one_line(tmp_path):
     with serving(tmp_path / "d"):
-        dray_command("serve", "--data", tmp_path / "d", "--listen", "127.0.0.1:0").assert_error(
-            "store-locked"
-        )
+        dray_command(
+            "serve", "--data", tmp_path / "d", "--open", "--listen", "127.0.0.1:0"
+        ).assert_error("store-locked")
 
 
 def test_a_port_in_use_is_refused_in_one_line(tmp_path):
     with serving(tmp_path / "d") as (_, address):
         listen = address.removeprefix("dray://")
-        said = dray_command("serve", "--data", tmp_path / "e", "--listen", listen)
+        said = dray_command("serve", "--data", tmp_path / "e", "--open", "--listen", listen)
         assert listen in said.assert_error("address-in-use")
 
 
@@ -163,7 +166,7 @@ def test_messages_pass_between_two_managers_once_and_in_order_while_both_are_kil
 def test_a_failing_disk_ends_it_with_the_status_of_the_error(tmp_path):
     """We let strace make every fdatasync fail from some point on."""
     data = tmp_path / "d"
-    command = [*COMMAND, "serve", "--data", str(data), "--listen", "127.0.0.1:0"]
+    command = [*COMMAND, "serve", "--data", str(data), "--open", "--listen", "127.0.0.1:0"]
     try:
         process = subprocess.Popen(
             ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync",

@@ -31,7 +31,14 @@ class House:
     def start(self) -> None:
         self.process = self._stack.enter_context(
             started(
-                "serve", "--data", self._folder, "--listen", self.listen, "--config", self._config
+                "serve",
+                "--data",
+                self._folder,
+                "--open",
+                "--listen",
+                self.listen,
+                "--config",
+                self._config,
             )
         )
         line = self.process.stdout.readline().decode()

@@ -39,7 +39,9 @@ def open_to_others(folder: Path) -> dict[str, str]:
 @pytest.mark.usefixtures("_no_umask")
 def test_a_neighbour_can_open_no_file_of_a_store_or_a_backup(tmp_path):
     data, copy, moved = tmp_path / "data", tmp_path / "copy", tmp_path / "moved"
-    options = ServeOptions(data="", listen="127.0.0.1:0", socket=str(tmp_path / "dray.sock"))
+    options = ServeOptions(
+        data="", listen="127.0.0.1:0", open=True, socket=str(tmp_path / "dray.sock")
+    )
     daemon = EmbeddedDaemon(data, options)
     daemon.start()
     try:

@@ -33,7 +33,9 @@ FRAGMENT = 64 << 10
 def stage(tmp_path, monkeypatch):
     """Two queue managers; the queue is at the second, and the first reaches it."""
     monkeypatch.setenv("DRAY_TRANSFERS", str(tmp_path / "transfers"))
-    daemon = EmbeddedDaemon(tmp_path / "there", ServeOptions(data="", listen="127.0.0.1:0"))
+    daemon = EmbeddedDaemon(
+        tmp_path / "there", ServeOptions(data="", listen="127.0.0.1:0", open=True)
+    )
     daemon.start()
     (address,) = daemon.addresses
     with dray.connect(address) as there, dray.open(tmp_path / "here") as here:

@@ -40,6 +40,7 @@ def manager(tmp_path, monkeypatch):
     options = ServeOptions(
         data="",
         listen="127.0.0.1:0",
+        open=True,
         socket=str(tmp_path / "dray.sock"),
         tls_cert=str(tmp_path / "shown.pem"),
     )

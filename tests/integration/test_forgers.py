@@ -82,7 +82,7 @@ def test_a_client_that_calls_under_the_id_of_a_source_makes_no_message_disappear
 
 
 def serving(path: Path, **options: str) -> EmbeddedDaemon:
-    daemon = EmbeddedDaemon(path, read_options(data="", listen="127.0.0.1:0", **options))
+    daemon = EmbeddedDaemon(path, read_options(data="", listen="127.0.0.1:0", open=True, **options))
     daemon.start()
     return daemon
 

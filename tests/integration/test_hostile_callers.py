@@ -31,7 +31,9 @@ PAUSES = 5.0
 
 @pytest.fixture
 def daemon(tmp_path):
-    options = ServeOptions(data="", listen="127.0.0.1:0", socket=str(tmp_path / "dray.sock"))
+    options = ServeOptions(
+        data="", listen="127.0.0.1:0", open=True, socket=str(tmp_path / "dray.sock")
+    )
     daemon = EmbeddedDaemon(tmp_path / "data", options)
     daemon.start()
     yield daemon

@@ -164,7 +164,10 @@ def test_a_damaged_fragment_is_fetched_again_from_the_manager_that_sent_it(tmp_p
     data = tmp_path / "destination"
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-    with dray.open(data, listen=address) as manager, dray.open(tmp_path / "source") as source:
+    with (
+        dray.open(data, listen=address, open=True) as manager,
+        dray.open(tmp_path / "source") as source,
+    ):
         manager.create_queue("statusq")
         large = dray.LargeMessageQueue(manager.create_queue("heavy"))
         leading = source.queue(f"dray://{address}/heavy")

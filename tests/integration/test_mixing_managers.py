@@ -20,7 +20,7 @@ def address():
 
 @pytest.fixture
 def destination(tmp_path, address):
-    with dray.open(tmp_path / "destination", listen=address) as manager:
+    with dray.open(tmp_path / "destination", listen=address, open=True) as manager:
         manager.create_queue("statusq")
         manager.create_queue("shared")
         yield manager

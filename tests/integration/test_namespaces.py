@@ -75,7 +75,7 @@ class Host:
     def start(self):
         command = [sys.executable, "-m", "dray.cli", "serve", "--socket", str(self.socket)]
         command += ["--data", str(self._folder / self.place.address), "--name", self.place.address]
-        command += ["--listen", f"{self.place.address}:{PORT}"]
+        command += ["--open", "--listen", f"{self.place.address}:{PORT}"]
         with (self._folder / f"{self.place.address}.log").open("wb") as log:
             self._process = subprocess.Popen(self.place.command(command), stdout=log, stderr=log)
         deadline = time.monotonic() + READY_WITHIN_S

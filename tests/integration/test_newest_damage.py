@@ -39,7 +39,7 @@ def killed_after(data: Path, bodies: list[bytes], *, copy_after: int = -1) -> No
 
     When so many were answered, `data` is copied to its neighbour `older`.
     """
-    with started("serve", "--data", data, "--listen", "127.0.0.1:0") as process:
+    with started("serve", "--data", data, "--open", "--listen", "127.0.0.1:0") as process:
         with dray.connect(url_of(process)) as manager:
             queue = manager.create_queue("orders", exist_ok=True)
             for number, body in enumerate(bodies, 1):
@@ -69,7 +69,7 @@ def place_of(data: Path, body: bytes) -> tuple[Path, int]:
 def what_a_start_gives(data: Path) -> tuple[list[bytes], int, str]:
     """The bodies that can be received, how many messages are in quarantine, and what was said."""
     received: list[bytes] = []
-    with started("serve", "--data", data, "--listen", "127.0.0.1:0") as process:
+    with started("serve", "--data", data, "--open", "--listen", "127.0.0.1:0") as process:
         with dray.connect(url_of(process)) as manager:
             queue = manager.queue("orders")
             while True:
@@ -112,7 +112,7 @@ def test_older_files_put_back_within_a_second_of_the_last_commit_are_refused(tmp
     for pattern in OLDER_FILES[which]:
         for path in (tmp_path / "older/storage").glob(pattern):
             shutil.copy(path, data / "storage")
-    refused = command("serve", "--data", data, "--listen", "127.0.0.1:0")
+    refused = command("serve", "--data", data, "--open", "--listen", "127.0.0.1:0")
     assert refused.status == 42
     assert "Event 2079: QMLog" in refused.err
     assert "older than the other files" in refused.err
@@ -153,7 +153,7 @@ def test_no_bit_of_what_is_newest_flips_without_a_word(tmp_path, seed, went_thro
     refused = "Event 20" in checked.out
     if refused:
         assert checked.status == 42
-        started_again = command("serve", "--data", data, "--listen", "127.0.0.1:0")
+        started_again = command("serve", "--data", data, "--open", "--listen", "127.0.0.1:0")
         assert started_again.status == 42
         return
     received, aside, said = what_a_start_gives(data)

@@ -19,7 +19,7 @@ DEAD = "system$;deadxact"
 
 @contextmanager
 def serving(data, *more):
-    with started("serve", "--data", data, "--listen", "127.0.0.1:0", *more) as process:
+    with started("serve", "--data", data, "--open", "--listen", "127.0.0.1:0", *more) as process:
         yield process, process.stdout.readline().split()[-1].decode()
 
 

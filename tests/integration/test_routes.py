@@ -18,8 +18,8 @@ def free_address() -> str:
 def test_a_message_goes_over_the_manager_that_its_route_names(tmp_path):
     goal_at, middle_at = free_address(), free_address()
     with (
-        dray.open(tmp_path / "goal", listen=goal_at) as goal,
-        dray.open(tmp_path / "middle", listen=middle_at) as middle,
+        dray.open(tmp_path / "goal", listen=goal_at, open=True) as goal,
+        dray.open(tmp_path / "middle", listen=middle_at, open=True) as middle,
         dray.open(tmp_path / "source", routes={goal_at: middle_at}) as source,
     ):
         orders = goal.create_queue("orders")

@@ -17,7 +17,7 @@ def test_large_messages_for_another_manager_need_a_status_queue_there_only(tmp_p
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     with (
-        dray.open(tmp_path / "destination", listen=address) as destination,
+        dray.open(tmp_path / "destination", listen=address, open=True) as destination,
         dray.open(tmp_path / "source") as source,
     ):
         destination.create_queue("heavy")

@@ -22,7 +22,7 @@ ADMIN, ORDERS = "lqs/00000002.29d6f4b6", "lqs/00000010.8774014b"
 @contextmanager
 def serving(data, *, kill=False, alarms=0):
     """A manager in a process of its own; stopped, or killed, with the block."""
-    with started("serve", "--data", data, "--listen", "127.0.0.1:0") as process:
+    with started("serve", "--data", data, "--open", "--listen", "127.0.0.1:0") as process:
         ready = re.search(r" ready at (\S+)\n", process.stdout.readline().decode())
         assert ready, process.stderr.read()
         yield ready[1]
@@ -109,7 +109,9 @@ def test_a_changed_audit_is_refused(data):
 
 def test_a_missing_file_of_an_internal_queue_is_refused_by_event_and_can_be_rebuilt(data):
     (data / "storage" / ADMIN).unlink()
-    line = command("serve", "--data", data, "--listen", "127.0.0.1:0").assert_error("store-corrupt")
+    line = command("serve", "--data", data, "--open", "--listen", "127.0.0.1:0").assert_error(
+        "store-corrupt"
+    )
     assert "Event 2020" in line
     assert ADMIN in line
     said = command("storage", "rebuild", "--data", data).assert_good()
@@ -123,7 +125,7 @@ def test_checkpoints_that_are_gone_are_refused_by_event_and_can_be_rebuilt(data)
     names = ("MQTrans.lg1", "MQTrans.lg2")
     for name in names:
         (data / "storage" / name).unlink()
-    refused = command("serve", "--data", data, "--listen", "127.0.0.1:0")
+    refused = command("serve", "--data", data, "--open", "--listen", "127.0.0.1:0")
     assert f"Event 2064: {' and '.join(names)}" in refused.assert_error("store-corrupt")
     said = command("storage", "rebuild", "--data", data, "--json").assert_good()
     assert said.value["missing"] == list(names)
@@ -144,7 +146,9 @@ def test_a_store_is_moved_and_goes_on_where_it_is(data, tmp_path):
     new = tmp_path / "far" / "new"
     said = command("storage", "move", "--data", data, new).assert_good()
     assert "moved" in said.out
-    line = command("serve", "--data", data, "--listen", "127.0.0.1:0").assert_error("store-moved")
+    line = command("serve", "--data", data, "--open", "--listen", "127.0.0.1:0").assert_error(
+        "store-moved"
+    )
     assert str(new) in line
     with serving(new) as url:
         assert_kept(url)
@@ -180,7 +184,7 @@ def test_a_killed_move_leaves_exactly_one_store(data, tmp_path):
             process.kill()
         moved = mark.exists()
         home, other = (new, data) if moved else (data, new)
-        refused = command("serve", "--data", other, "--listen", "127.0.0.1:0")
+        refused = command("serve", "--data", other, "--open", "--listen", "127.0.0.1:0")
         refused.assert_error("store-moved")
         with serving(home) as url:
             assert_kept(url)
@@ -196,7 +200,7 @@ def test_a_store_that_is_gone_after_a_crash_is_no_place_for_a_new_one(tmp_path):
     with serving(data, kill=True) as url, dray.connect(url) as manager:
         manager.create_queue("orders").send(b"kept")
     (data / "storage").rename(tmp_path / "elsewhere")
-    refused = command("serve", "--data", data, "--listen", "127.0.0.1:0")
+    refused = command("serve", "--data", data, "--open", "--listen", "127.0.0.1:0")
     assert refused.status == 42
     assert "Event 2076: QMLog is missing, like every other file" in refused.err
     shutil.rmtree(data / "storage")

@@ -38,7 +38,7 @@ class Daemon:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "dray.cli", "serve", "--data", str(self.directory)]
-        command += ["--listen", self.url.removeprefix("dray://")]
+        command += ["--open", "--listen", self.url.removeprefix("dray://")]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         ready = self.process.stdout.readline()

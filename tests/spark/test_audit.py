@@ -29,7 +29,7 @@ def url(tmp_path_factory):
 
     with socket.create_server(("127.0.0.1", 0)) as probe:
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    with dray.open(tmp_path_factory.mktemp("manager"), listen=address) as manager:
+    with dray.open(tmp_path_factory.mktemp("manager"), listen=address, open=True) as manager:
         manager.create_queue("parcels", journal=True)
         yield f"dray://{address}"
 

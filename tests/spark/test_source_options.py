@@ -36,7 +36,7 @@ def url():
 @pytest.fixture
 def manager(url, tmp_path):
     """A queue manager in this process, which starts sooner than a daemon."""
-    with dray.open(tmp_path / "manager", listen=url.removeprefix("dray://")) as opened:
+    with dray.open(tmp_path / "manager", listen=url.removeprefix("dray://"), open=True) as opened:
         yield opened
 
 
@@ -308,7 +308,7 @@ def test_a_manager_that_has_answered_is_waited_for(stream, manager, orders, tmp_
     manager.close()
     with ThreadPoolExecutor(1) as pool:
         planned = pool.submit(next_of, reader, first)
-        with dray.open(tmp_path / "manager", listen=url.removeprefix("dray://")):
+        with dray.open(tmp_path / "manager", listen=url.removeprefix("dray://"), open=True):
             assert planned.result() != first
 
 

@@ -98,6 +98,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     data: str
     listen: str | None = None
     socket: str | None = None
+    socket_group: str | None = None
     name: str | None = None
     quota: Size | None = QUOTA_BYTES_DEFAULT
     journal_quota: Size | None = QUOTA_BYTES_DEFAULT
@@ -118,7 +119,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     express_memory: Size = EXPRESS_BYTES
     log_level: str = "warning"
     audit: bool = True
-    open: bool = True
+    open: bool = False
     access: tuple[AccessOption, ...] = ()
 
     def __post_init__(self) -> None:
@@ -152,6 +153,11 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
             raise InvalidConfiguration(f"log_level must be one of {', '.join(_LEVELS)}")
         if self.listen is not None:
             listen_address(self.listen)
+        if self.socket_group is not None and self.socket is None:
+            raise InvalidConfiguration(
+                "socket_group needs `socket`: only the owner can reach a socket in the data"
+                " directory; name a path that the group can reach"
+            )
 
     def _check_tls(self) -> None:
         if self.tls_key is not None and self.tls_cert is None:

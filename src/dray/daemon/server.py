@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
-from ipaddress import ip_address
 from typing import Any, Protocol, assert_never
 
 from dray.daemon.config import ServeOptions, listen_address
@@ -37,6 +36,7 @@ from dray.daemon.sockets.listener import Listener, listen_tcp, listen_unix
 from dray.daemon.sockets.outbox import unpin_all
 from dray.daemon.sockets.places import Places
 from dray.daemon.sockets.surroundings import Surroundings
+from dray.daemon.sockets.tcp_door import check_tcp_door, what_open_means
 from dray.daemon.timekeeper import Timekeeper, new_life, new_manager_key
 from dray.daemon.turns import Turns
 from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
@@ -60,7 +60,7 @@ from dray.manager.events import (
 )
 from dray.manager.notices import NoticeKind
 from dray.manager.turn import QueueManager
-from dray.model.callers import ANYONE, Caller
+from dray.model.callers import ANYONE, NOBODY, Caller
 from dray.model.ids import ManagerId
 from dray.net.tls import presenting, trusting
 from dray.net.tunnels import Tunnels
@@ -134,6 +134,8 @@ class Server:
         self._unheard: Places[FrameConnection] = Places()
         """Connections on which nothing was said yet."""
         self._own: frozenset[Peer] = frozenset()
+        self._tcp_address: tuple[str, int] | None = None
+        self._unproven = ANYONE if options.open else NOBODY
         self.ended: asyncio.Future[Exception] = loop.create_future()
         """Done when the daemon cannot go on, with the reason."""
         clock = Timekeeper()
@@ -185,8 +187,11 @@ class Server:
         """Use the access rules and certificates of other options, unless they make no sense."""
         try:
             options = again()
+            if self._tcp_address is not None:
+                check_tcp_door(options, self._tcp_address)
             if self._handshakes is not None and options.tls_cert is not None:
                 self._handshakes.present(_shown(options, options.tls_cert))
+            self._unproven = ANYONE if options.open else NOBODY
             self._turns.deliver(AccessChanged(options.access_rules()))
         except DrayError as error:
             _log.error("the configuration was not read again, and the old one holds: %s", error)
@@ -200,7 +205,7 @@ class Server:
 
     def _accept(self, sock: socket.socket, address: object) -> None:
         """Serve a connection that came from `address`."""
-        self.adopt(sock, caller_of(sock, address, unproven=ANYONE))
+        self.adopt(sock, caller_of(sock, address, unproven=self._unproven))
 
     def adopt(self, sock: socket.socket, caller: Caller) -> None:
         """Serve a connection from `caller`."""
@@ -386,10 +391,8 @@ class Server:
                     notices=self._notices,
                 )
             sock, address = listen_tcp(host, port)
+            self._tcp_address = sock.getsockname()
             self._own = own_addresses(host, sock, options.addresses)
-            locked = options.tls_client_ca is not None
-            if not (locked or ip_address(sock.getsockname()[0]).is_loopback):
-                _log.warning("%s is not authenticated: anyone who can connect can use it", address)
             accepted = self._accept
             if self._handshakes is not None:
                 address = address.replace("dray://", "drays://", 1)
@@ -397,11 +400,16 @@ class Server:
             self._listeners.append(
                 Listener(self._loop, sock, address, accepted=accepted, notices=self._notices)
             )
+            # Nothing is accepted before the loop's next pass.
+            check_tcp_door(options, self._tcp_address)
         if options.socket is not None:
-            sock, address = listen_unix(options.socket)
+            sock, address = listen_unix(options.socket, options.socket_group)
             self._listeners.append(
                 Listener(self._loop, sock, address, accepted=self._accept, notices=self._notices)
             )
+        if options.open and self._listeners:
+            where = " and ".join(self.addresses)
+            self._notices.say(NoticeKind.OPEN, where, what_open_means(where))
 
     def _close_listeners(self) -> None:
         while self._listeners:

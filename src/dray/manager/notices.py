@@ -43,6 +43,7 @@ class NoticeKind(enum.StrEnum):
     LINK_UP = "link-up"
     NOT_KEPT = "not-kept-until-confirmed"
     OLDER_COPY = "older-copy"
+    OPEN = "open"
     OTHER_COPY = "other-copy"
     OTHER_MANAGER = "other-manager-at-address"
     QUEUE_FILE = "queue-file"

@@ -28,12 +28,15 @@ STOP_WITHIN_S = 20.0
 POLL_EVERY_S = 0.01
 _PORTS = 20_000
 """Below the ports that the kernel takes for outgoing connections."""
-_ADDRESS = re.compile(r"dray://[^\s,;]+:(\d+)")
+_READY = re.compile(r" ready at dray://[^\s,;]+:(\d+)")
 _SAID = re.compile(r"dray: ([a-z-]+): (.+)")
 
 
 class ManagerProcess:
-    """One queue manager, `dray serve`, on a loopback port that stays the same across restarts."""
+    """One queue manager, `dray serve`, on a loopback port that stays the same across restarts.
+
+    It is open: everyone on this machine can use it.
+    """
 
     def __init__(self, name: str, folder: Path, options: Sequence[str] = ()) -> None:
         """Say what it is called and where its data and its log go; `start` starts it."""
@@ -64,7 +67,7 @@ class ManagerProcess:
         """Start it and wait until it says that it listens; raises what it said if it ended."""
         listen = f"127.0.0.1:{self.port or _own_port()}"
         command = [sys.executable, "-m", "dray.cli", "serve", "--data", str(self.data)]
-        command += ["--listen", listen, "--name", self.name, *self._options]
+        command += ["--listen", listen, "--open", "--name", self.name, *self._options]
         with self.log.open("ab") as log:
             said_before = log.tell()
             try:
@@ -124,7 +127,7 @@ class ManagerProcess:
         while True:
             ended = self._process.poll() is not None
             said = self._said_since(said_before)
-            ready = _ADDRESS.search(said)
+            ready = _READY.search(said)
             if ready and not ended:
                 return int(ready[1])
             if ended:

@@ -63,7 +63,7 @@ class EchoDaemon:
 
 @pytest.fixture
 def echo(tmp_path) -> Iterator[EchoDaemon]:
-    daemon = EchoDaemon(tmp_path / "data", listen="127.0.0.1:0")
+    daemon = EchoDaemon(tmp_path / "data", listen="127.0.0.1:0", open=True)
     yield daemon
     daemon.stop()
 

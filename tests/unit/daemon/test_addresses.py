@@ -33,7 +33,7 @@ def test_on_every_address_it_is_the_name_of_the_machine_too():
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_what_is_sent_to_its_own_address_is_in_its_queue_at_once(tmp_path, host):
-    daemon = EmbeddedDaemon(tmp_path, read_options(data="", listen="127.0.0.1:0"))
+    daemon = EmbeddedDaemon(tmp_path, read_options(data="", listen="127.0.0.1:0", open=True))
     daemon.start()
     try:
         (address,) = daemon.addresses

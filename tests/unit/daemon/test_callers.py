@@ -103,6 +103,7 @@ def test_log_lines_about_a_connection_name_caller_and_address(tmp_path, caplog):
     options = read_options(
         data="",
         listen="127.0.0.1:0",
+        open=True,
         tls_cert=str(tmp_path / "localhost"),
         tls_client_ca=str(tmp_path / "ca.pem"),
     )

@@ -182,7 +182,7 @@ def test_small_frames_go_out_at_once_on_tcp():
 
 def test_large_answers_pass_through_both_kinds_of_socket(echo_daemon, tmp_path):
     record = bytes(range(256)) * (4 << 12)
-    with echo_daemon("d", listen="127.0.0.1:0", socket=str(tmp_path / "s")) as echo:
+    with echo_daemon("d", listen="127.0.0.1:0", open=True, socket=str(tmp_path / "s")) as echo:
         clients = [connected(address) for address in echo.daemon.addresses]
         clients[0].ask(frames.Send(0, 0, [], []), 1, record)
         for client in clients:

@@ -57,10 +57,10 @@ def test_a_directory_in_use_is_refused_in_the_callers_thread(tmp_path):
 
 
 def test_an_address_in_use_leaves_the_directory_free(tmp_path):
-    first = EmbeddedDaemon(tmp_path / "1", read_options(data="", listen="127.0.0.1:0"))
+    first = EmbeddedDaemon(tmp_path / "1", read_options(data="", listen="127.0.0.1:0", open=True))
     first.start()
     port = first.addresses[0].rpartition(":")[2]
-    taken = read_options(data="", listen=f"127.0.0.1:{port}")
+    taken = read_options(data="", listen=f"127.0.0.1:{port}", open=True)
     with pytest.raises(AddressInUse):
         EmbeddedDaemon(tmp_path / "2", taken).start()
     first.stop()

@@ -48,6 +48,13 @@ from dray.cli.sizes import Size
     help="Accept only clients that present a certificate signed by one of these authorities.",
 )
 @click.option(
+    "--open",
+    "is_open",
+    is_flag=True,
+    default=None,
+    help="Let everyone in who can connect, with each right that no rule restricts: no protection.",
+)
+@click.option(
     "--config",
     metavar="FILE.toml",
     help=("Read these options and more from a file; the command line overrides it."),
@@ -73,6 +80,7 @@ def command(
     tls_key: str | None,
     tls_ca: str | None,
     tls_client_ca: str | None,
+    is_open: bool | None,
     config: str | None,
     name: str | None,
     quota: int | None,
@@ -93,6 +101,7 @@ def command(
         tls_key=tls_key,
         tls_ca=tls_ca,
         tls_client_ca=tls_client_ca,
+        open=is_open,
         name=name,
         quota=quota,
         journal_quota=journal_quota,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import grp
 import os
 import socket
 import stat
@@ -20,8 +21,10 @@ from dray.daemon.notice_log import NoticeLog
 from dray.errors import AddressInUse, InvalidConfiguration
 from dray.forks import keep_from_children
 from dray.manager.notices import NoticeKind
+from dray.model.arguments import shown
 
 _OWNER_ONLY = 0o600
+_OWNER_AND_GROUP = 0o660
 
 Accepted = Callable[[socket.socket, object], None]
 """Takes over a connection, and the address that it comes from."""
@@ -108,29 +111,45 @@ def listen_tcp(host: str, port: int) -> tuple[socket.socket, str]:
     return sock, f"dray://{shown}:{bound}"
 
 
-def listen_unix(path: str) -> tuple[socket.socket, str]:
-    """Listen on a socket file that only its owner may open; give socket and `dray+unix://` address.
+def listen_unix(path: str, group: str | None = None) -> tuple[socket.socket, str]:
+    """Listen on a socket file; give the socket and its `dray+unix://` address.
 
-    A file that a dead process left is replaced. Raises `AddressInUse` if someone answers on it.
+    Only its owner and the members of `group` may open the file. A file that a dead process left is
+    replaced. Raises `AddressInUse` if someone answers on it, and `InvalidConfiguration`.
     """
+    if "\0" in path:
+        raise InvalidConfiguration("a path has no zero bytes; choose another --socket")
     where = Path(path).absolute()
     if len(os.fsencode(where)) > UNIX_PATH_BYTES_MAX:
         raise InvalidConfiguration(
-            f"the path {where} is too long for a Unix socket, which takes {UNIX_PATH_BYTES_MAX}"
-            " bytes; choose a shorter --socket"
+            f"the path {shown(str(where))} is too long for a Unix socket, which takes"
+            f" {UNIX_PATH_BYTES_MAX} bytes; choose a shorter --socket"
         )
+    number = None if group is None else _group_number(group)
     _clear(where)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     keep_from_children(sock)
     try:
         sock.bind(str(where))
-        # Nobody can connect between these two lines: a socket that does not listen refuses.
+        # Nobody can connect before the last of these lines: a socket that does not listen refuses.
         where.chmod(_OWNER_ONLY)
+        if number is not None:
+            os.chown(where, -1, number, follow_symlinks=False)
+            where.chmod(_OWNER_AND_GROUP)
         sock.listen(CALLERS_UNACCEPTED_MAX)
     except OSError as error:
         sock.close()
         raise InvalidConfiguration(f"cannot listen on {where}: {error.strerror}") from error
     return sock, f"dray+unix://{where}"
+
+
+def _group_number(name: str) -> int:
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError as error:
+        raise InvalidConfiguration(
+            f"socket_group: this machine has no group {name!r}; name one of `getent group`"
+        ) from error
 
 
 def _clear(where: Path) -> None:
