@@ -72,6 +72,7 @@ from dray.model.classes import Acknowledge, MessageClass, TransactionStatus
 from dray.model.files import FileProperties
 from dray.model.message import Message
 from dray.model.queue import ManagerInfo, PeerInfo, QueueInfo
+from dray.model.queued import QueuedMessage, Wholeness
 from dray.model.transfer import TransferState, TransferStatus
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ __all__ = [
     "QueueInfo",
     "QueueNotFound",
     "QueueRecreated",
+    "QueuedMessage",
     "QuotaExceeded",
     "ReceiveTimeout",
     "ReceivedTransaction",
@@ -154,6 +156,7 @@ __all__ = [
     "TransferState",
     "TransferStatus",
     "TransferTimeout",
+    "Wholeness",
     "WrongProcess",
     "__version__",
     "connect",

@@ -37,7 +37,8 @@ INNER = {
 }  # fmt: skip
 """What only Dray's own modules call; no page names them."""
 RESULTS = {
-    "Fate", "Handled", "ManagerInfo", "PeerInfo", "QueueInfo", "ReceivedTransaction",
+    "Fate", "Handled", "ManagerInfo", "PeerInfo", "QueueInfo", "QueuedMessage",
+    "ReceivedTransaction",
     "TransferStatus",
 }  # fmt: skip
 """What calls give; nobody makes one to give it to a call."""
@@ -164,7 +165,7 @@ class World:
             "max_messages": 1, "seconds": 0, "buffer": bytearray(5), "offset": 0,
             "handler": lambda *_: None, "transaction": self.finished, "url": "dray://127.0.0.1:1",
             "archive": self.file, "queue": self.queue, "timeout": 0,
-            "address": "dray://127.0.0.1:1", "stop": self.stopped,
+            "address": "dray://127.0.0.1:1", "stop": self.stopped, "ids": [self.finished.id],
         }  # fmt: skip
         if call == "Manager.backup":
             return self.folder / "backup"

@@ -61,7 +61,10 @@ class Desk:
         self.first = self.queue.peek(0)
         self.queue.move(self.first.lookup_id + 4, "orders;side")
         self.large = face.LargeMessageQueue(manager.queue("large"), fragment_size=1000)
-        self.large.send([b"x" * 5000], correlation_id="c")
+        self.sequence_id = self.large.send([b"x" * 5000], correlation_id="c")
+        manager.create_queue("other")
+        manager.create_queue("doomed").send(b"dead", use_dead_letter_queue=True)
+        manager.delete_queue("doomed")
         self.cursor = self.queue.cursor()
         self.transaction = manager.transaction()
         self.queue.send(b"in one", transaction=self.transaction)
@@ -111,6 +114,24 @@ CALLS = {
     "Manager.discard_outgoing": Call(
         lambda desk: desk.manager.discard_outgoing(OUTGOING), said.ResolveOutgoing, retryable=False
     ),
+    "Manager.move": Call(
+        lambda desk: desk.manager.move("orders", "other"), said.MoveMessages, DOUBT, retryable=False
+    ),
+    "Manager.dead_letters": Call(lambda desk: desk.manager.dead_letters(), said.ReadRange),
+    "Manager.retry_dead_letters": Call(
+        lambda desk: desk.manager.retry_dead_letters(to="orders"),
+        said.MoveMessages,
+        DOUBT,
+        retryable=False,
+    ),
+    "Manager.drop_dead_letters": Call(
+        lambda desk: desk.manager.drop_dead_letters(
+            [each.id for each in desk.manager.dead_letters()]
+        ),
+        said.MoveMessages,
+        DOUBT,
+        retryable=False,
+    ),
     "Manager.set_quota": Call(lambda desk: desk.manager.set_quota("orders", "1GiB"), said.SetQuota),
     "Manager.backup": Call(lambda desk: desk.manager.backup(desk.target()), backup_frames.Backup),
     "Queue.send": Call(lambda desk: desk.queue.send(b"x"), said.Send, DOUBT, retryable=False),
@@ -142,6 +163,7 @@ CALLS = {
     ),
     "Queue.peek_range": Call(lambda desk: desk.queue.peek_range(), said.Receive),
     "Queue.messages": Call(lambda desk: list(desk.queue.messages()), said.Receive),
+    "Queue.contents": Call(lambda desk: list(desk.queue.contents()), said.ReadRange),
     "Queue.settle": Call(lambda desk: desk.queue.settle(desk.first.lookup_id), said.Settle),
     "Queue.move": Call(
         lambda desk: desk.queue.move(desk.first, "orders;side"), said.Move, retryable=False
@@ -177,6 +199,9 @@ CALLS = {
         lambda desk: desk.large.receive_by_correlation_id("c", 5).close(), said.LargeReceive
     ),
     "LargeMessageQueue.peek": Call(lambda desk: desk.large.peek(0).close(), said.LargeReceive),
+    "LargeMessageQueue.peek_by_id": Call(
+        lambda desk: desk.large.peek_by_id(desk.sequence_id).close(), said.LargeReceive
+    ),
     "LargeMessageQueue.unfinished": Call(lambda desk: desk.large.unfinished(), said.ListUploads),
     "LargeMessageQueue.drop_unfinished": Call(
         lambda desk: desk.large.drop_unfinished(desk.prepared), said.UploadDrop, retryable=False

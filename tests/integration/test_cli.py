@@ -108,13 +108,11 @@ def test_dead_letters_are_shown_with_the_reason(manager, url):
     with manager.connect() as connected:
         connected.queue("doomed").send(b"lost", label="lost", use_dead_letter_queue=True)
         connected.delete_queue("doomed")
-    listed = dray("deadletter", "list", "--json", url=url).assert_good().value
-    counts = {line["name"]: line["message_count"] for line in listed}
-    assert counts == {"system$;deadletter": 0, "system$;deadxact": 1}
-    assert "system$;deadxact" in dray("deadletter", "list", url=url).assert_good().out
-    shown = dray("deadletter", "show", "--json", url=url).assert_good().value
-    assert (shown["label"], shown["message_class"]) == ("lost", "NACK_Q_DELETED")
-    assert "NACK_Q_DELETED" in dray("deadletter", "show", url=url).assert_good().out
+    (shown,) = dray("deadletter", "list", "--json", url=url).assert_good().value
+    assert (shown["queue"], shown["label"]) == ("system$;deadxact", "lost")
+    assert shown["message_class"] == "NACK_Q_DELETED"
+    listed = dray("deadletter", "list", url=url).assert_good().out
+    assert "its queue was deleted with it" in listed
 
 
 def test_a_large_file_comes_back_the_same(url, tmp_path):

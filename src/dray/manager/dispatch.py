@@ -63,6 +63,7 @@ _TRANSACTIONS: _Table[transactions.Transactions] = {
     frames.Prepare: prepared.handle_prepare,
     frames.SettlePrepared: prepared.handle_settle_prepared,
     frames.Move: moving.handle_move,
+    frames.MoveMessages: moving.handle_move_messages,
     frames.Reject: moving.handle_reject,
     frames.ReceiveTransaction: moving.handle_receive_transaction,
     frames.Receive: receiving.handle_receive,

@@ -35,6 +35,11 @@ BATCH_MESSAGES_MAX: Final = 10_000
 """Messages in one frame; bounds what one turn can be asked to do."""
 WORKERS_MAX: Final = 64
 """Messages that one receiver handles side by side; a queue manager gains nothing from more."""
+IDS_MAX: Final = 1_000_000
+"""Ids that one call takes: some 100 MB of the caller's own memory."""
+MOVED_AT_ONCE_MAX: Final = 1_000
+"""Messages that one request moves to another queue: their facts take 80 KB of the log, and a
+transaction of them is small for its receiver. A large message counts as one."""
 RANGE_RUNS_MAX: Final = 8_192
 """Steps of one measurement of a queue: 2 million messages in pages, and some 50 ms of a turn."""
 RANGE_LIMITS_TIMES: Final = 4

@@ -68,6 +68,7 @@ from dray.wire.message_frames import (
     ListPrepared,
     Messages,
     Move,
+    MoveMessages,
     Outcome,
     OutcomeIs,
     Prepare,

@@ -174,6 +174,22 @@ class Move(Head, frozen=True):
     message_id: str = ""
 
 
+class MoveMessages(Head, frozen=True):
+    """Move messages to any queue of this manager at once, all or none. Answered by Done.
+
+    The position of a part stands for its whole large message. A message of a journal or dead-letter
+    queue joins the target as if it were sent now, for an outgoing queue to be delivered. `target` 0
+    drops messages of such a queue. `number` is one of the client's, whose outcome can be asked for.
+    Done counts a large message once.
+    """
+
+    code = 49
+    queue: int
+    lookup_ids: list[int]
+    target: int
+    number: int
+
+
 class Reject(Head, frozen=True):
     """Mark a message that the transaction has received as rejected. Answered by Done.
 

@@ -1,42 +1,225 @@
-"""`dray deadletter`: messages that were not delivered or received, and why."""
+"""`dray deadletter`: messages that were not delivered or received, why, and what to do then."""
 
 from __future__ import annotations
 
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
+from dray.cli.asking import asks, make_sure
 from dray.cli.groups import CommandGroup
-from dray.cli.messages import look_at, print_messages
-from dray.cli.output import print_json, print_table, size_text
+from dray.cli.ids import MessageIdText
+from dray.cli.labels import file_name, numbered
+from dray.cli.moving import counted, moved
+from dray.cli.output import print_json, print_record, print_table, size_text, time_text
+from dray.cli.progress import progress
+from dray.cli.queued import row_of, values_of
 from dray.cli.settings import Settings, takes_most, takes_url_and_json
-from dray.model.names import DEAD_LETTER_QUEUES
+from dray.errors import DrayError, MessageNotFound
+from dray.model.sizes import human_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dray.cli.moving import Ids
+    from dray.client.blocking.manager import Manager
+    from dray.model.queued import QueuedMessage
+
+_ids = click.argument("ids", metavar="[ID]...", nargs=-1, type=MessageIdText())
+_all = click.option("--all", "every", is_flag=True, help="All dead letters.")
 
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """Look at the two dead-letter queues: one for plain, one for transactional messages."""
+    """Look at dead letters, send them again, save or drop them.
+
+    A dead letter is a message that was not delivered or received in time, or was refused. A large
+    message is one dead letter.
+    """
 
 
 @command.command(name="list")
+@takes_most("dead letters to list", 20)
 @takes_url_and_json
 @click.pass_obj
-def list_queues(settings: Settings) -> None:
-    """List both dead-letter queues and their contents."""
+def list_letters(settings: Settings, most: int) -> None:
+    """List the first dead letters, where each was sent and why it is one."""
     with settings.connect() as manager:
-        found = [manager.queue(name).info() for name in DEAD_LETTER_QUEUES]
+        letters = manager.dead_letters()
     if settings.as_json:
-        told = ("name", "message_count", "byte_count")
-        print_json([{name: getattr(info, name) for name in told} for info in found])
+        print_json([values_of(each) for each in islice(letters, most)])
         return
-    rows = ([info.name, str(info.message_count), size_text(info.byte_count)] for info in found)
-    print_table(["queue", "messages ", "size "], rows)
+    columns = ["id", "label", "size ", "sent", "to", "reason"]
+    print_table(columns, (_row(each) for each in islice(letters, most)))
+    if len(letters) > most:
+        click.echo(f"{counted(len(letters) - most)} more; --max lists them")
 
 
 @command.command()
-@takes_most("messages to list", 20)
+@click.argument("message_id", metavar="ID", type=MessageIdText())
 @takes_url_and_json
 @click.pass_obj
-def show(settings: Settings, most: int) -> None:
-    """List the first messages of both dead-letter queues, each with its reason."""
+def show(settings: Settings, message_id: str) -> None:
+    """Show everything that is known of the dead letter ID."""
     with settings.connect() as manager:
-        lines = look_at(manager, DEAD_LETTER_QUEUES, most)
-    print_messages(lines, as_json=settings.as_json, reasons=True)
+        letter = _find(manager, message_id)
+    if settings.as_json:
+        print_json(values_of(letter))
+    else:
+        print_record(row_of(letter))
+
+
+@command.command()
+@_ids
+@_all
+@click.option("--to", metavar="QUEUE", help="Send them there  [default: where each was sent].")
+@takes_url_and_json
+@click.pass_obj
+def retry(settings: Settings, ids: tuple[str, ...], *, every: bool, to: str | None) -> int:
+    """Send dead letters again: those with these IDs, or all.
+
+    Each leaves the dead letters in the same transaction in which it joins the other queue, so it is
+    never lost and never there twice. It keeps its id, and its times to live begin anew. One that
+    cannot be sent stays, with an error; the others are sent.
+    """
+    _check_chosen(ids, every=every)
+    with settings.connect() as manager:
+        letters = _chosen(manager, ids, every=every)
+
+    def act(manager: Manager, ids: Ids) -> int:
+        return manager.retry_dead_letters(ids, to)
+
+    sent, status = 0, 0
+    for destination, group in _by_destination(letters, to).items():
+        try:
+            sent += moved(settings, group, act, _letter_ids)
+        except DrayError as error:
+            status = status or error.exit_status
+            where = destination or "no queue that is known"
+            click.echo(f"dray: {error.code}: {counted(len(group))} for {where}: {error}", err=True)
+    if settings.as_json:
+        print_json({"retried": sent, "chosen": len(letters)})
+    else:
+        click.echo(f"sent {counted(sent)} again")
+    return status
+
+
+@command.command()
+@_ids
+@_all
+@asks
+@takes_url_and_json
+@click.pass_obj
+def drop(settings: Settings, ids: tuple[str, ...], *, every: bool, yes: bool) -> None:
+    """Drop dead letters for good: those with these IDs, or all."""
+    _check_chosen(ids, every=every)
+    with settings.connect() as manager:
+        letters = _chosen(manager, ids, every=every)
+    size = sum(each.size for each in letters)
+    if letters:
+        make_sure(f"drop {counted(len(letters))} with {human_size(size)} for good", yes=yes)
+
+    def act(manager: Manager, ids: Ids) -> int:
+        return manager.drop_dead_letters(ids or ())
+
+    count = moved(settings, [each.id for each in letters], act, _letter_ids)
+    if settings.as_json:
+        print_json({"dropped": count, "bytes": size})
+    else:
+        click.echo(f"dropped {counted(count)}, {human_size(size)}")
+
+
+@command.command()
+@click.argument("message_id", metavar="ID", type=MessageIdText())
+@click.option(
+    "--to", "folder", metavar="DIR", required=True, type=Path, help="Directory of the new file."
+)
+@takes_url_and_json
+@click.pass_obj
+def save(settings: Settings, message_id: str, *, folder: Path) -> None:
+    """Write the body of the dead letter ID to a new file in DIR; the dead letter stays.
+
+    The file is named after the label, made safe. It never replaces another file.
+    """
+    with settings.connect() as manager:
+        letter = _find(manager, message_id)
+        path = _save(manager, letter, folder)
+    if settings.as_json:
+        print_json({"id": letter.id, "path": str(path), "size": letter.size})
+    else:
+        click.echo(f"saved {path} ({human_size(letter.size)})")
+
+
+def _save(manager: Manager, letter: QueuedMessage, folder: Path) -> Path:
+    import dray
+    from dray.cli.placing import directory, write_new
+
+    name = file_name(letter.label, f"message-{letter.id.rpartition(chr(92))[2]}")
+    path = _free(directory(str(folder)), name)
+    queue = manager.queue(letter.queue, raw=True)
+    if not letter.parts:
+        write_new(path, queue.peek_by_lookup_id(letter.lookup_id).body, sync=True)
+        return path
+    with (
+        dray.LargeMessageQueue(queue).peek_by_id(letter.id) as message,
+        progress(f"saving {name}", message.size) as shown,
+    ):
+        return message.save_to(path, shown.update)
+
+
+def _free(folder: Path, name: str) -> Path:
+    count = 1
+    while (path := folder / numbered(name, count)).exists():
+        count += 1
+    return path
+
+
+def _check_chosen(ids: Sequence[str], *, every: bool) -> None:
+    if bool(ids) == every:
+        raise click.UsageError("Give the ids of dead letters, or --all.")
+
+
+def _chosen(manager: Manager, ids: Sequence[str], *, every: bool) -> list[QueuedMessage]:
+    letters = manager.dead_letters()
+    if every:
+        return letters
+    found = {each.id: each for each in letters}
+    for id in ids:
+        if id not in found:
+            raise _not_there(id)
+    return [found[id] for id in dict.fromkeys(ids)]  # type: ignore[index]
+
+
+def _find(manager: Manager, id: str) -> QueuedMessage:
+    for letter in manager.dead_letters():
+        if letter.id == id:
+            return letter
+    raise _not_there(id)
+
+
+def _not_there(id: str) -> MessageNotFound:
+    return MessageNotFound(f"there is no dead letter {id!r}; `dray deadletter list` shows them")
+
+
+def _letter_ids(manager: Manager) -> Iterable[str]:
+    return (each.id for each in manager.dead_letters())
+
+
+def _by_destination(letters: list[QueuedMessage], to: str | None) -> dict[str | None, list[str]]:
+    groups: dict[str | None, list[str]] = {}
+    for each in letters:
+        groups.setdefault(to or each.destination, []).append(each.id)
+    return groups
+
+
+def _row(letter: QueuedMessage) -> list[str]:
+    return [
+        letter.id,
+        letter.label,
+        size_text(letter.size),
+        time_text(letter.sent_time),
+        letter.destination or "",
+        letter.reason,
+    ]

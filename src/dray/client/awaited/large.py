@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from dray.client.formatters import Encoder
 
 PARAMETERS = LargeMessageParameters()
+FIRST = SelectFirst()
 
 
 @public(inner=["beside", "status_queue_on", "take"])
@@ -206,16 +207,20 @@ class LargeMessageQueue:
         """Look at the first complete large message; removes nothing, not even at a hole."""
         return Opening(lambda: self._peek(timeout))
 
+    def peek_by_id(self, sequence_id: str) -> Opening[LargeMessage]:
+        """Look at the large message with that id; raises `MessageNotFound`, `LargeMessageHole`."""
+        return Opening(lambda: self._peek(0.0, SelectBySequence(sequence_id)))
+
     def beside(self, name: str) -> LargeMessageQueue:
         """Return the same for another queue, such as a sub-queue."""
         found = copy(self)
         found.handle = QueueHandle(self.handle.link, name)
         return found
 
-    async def _peek(self, timeout: float | None) -> LargeMessage:
+    async def _peek(self, timeout: float | None, select: SelectLarge = FIRST) -> LargeMessage:
         connection = await self.handle.link.connection()
         try:
-            return await self._find(connection, LargeReceive(0, 0, timeout, peek=True))
+            return await self._find(connection, LargeReceive(0, 0, timeout, select, peek=True))
         except Unreadable as unreadable:
             raise unreadable.told("it stays in the queue") from unreadable
 

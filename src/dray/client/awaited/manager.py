@@ -6,6 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from dray.client.awaited.backup import back_up
+from dray.client.awaited.moving import (
+    dead_letters_of,
+    drop_letters,
+    move_messages,
+    retry_letters,
+)
 from dray.client.awaited.offers import OfferRequest
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.queue import Queue
@@ -50,13 +56,14 @@ from dray.wire.frames import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import EllipsisType, TracebackType
     from typing import BinaryIO
 
     from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
     from dray.client.transfer.board import Told
     from dray.model.backup import BackupReport
+    from dray.model.queued import QueuedMessage
     from dray.model.transfer import TransferStatus
 
 
@@ -188,6 +195,37 @@ class Manager:
     async def forget_peer(self, address: str) -> None:
         """Forget the known queue manager at an address; deliver to the next that answers there."""
         await self._link.ask(ForgetPeer(address), Done)
+
+    async def move(self, source: str, target: str, ids: Iterable[str] | None = None) -> int:
+        """Move the messages of these ids, or all, to another queue; return their number.
+
+        A large message moves whole and counts as one; its `id` is its sequence id. The queue
+        manager moves up to 1,000 messages in one transaction, and no body passes through this
+        program. `target` may be a queue of another queue manager: the messages are sent there. A
+        message keeps its id. Raises `MessageNotFound`, `QueueNotFound`, `QuotaExceeded`,
+        `LargeMessageHole`; a lost answer raises `InDoubt`, which `outcome` settles.
+        """
+        return await move_messages(self._link, source, str(parse_queue_address(target)), ids)
+
+    async def dead_letters(self) -> list[QueuedMessage]:
+        """All dead letters without their bodies, a large message as one; `reason` says why."""
+        return await dead_letters_of(self._link)
+
+    async def retry_dead_letters(
+        self, ids: Iterable[str] | None = None, to: str | None = None
+    ) -> int:
+        """Send the dead letters of these ids again, or all; return their number.
+
+        Each goes to the queue that it was sent to, or to the queue `to`. It leaves the dead letters
+        in the transaction in which it joins the other queue, and its times to live begin anew. See
+        `move`. Raises `Misuse` if a dead letter does not say where it was sent.
+        """
+        queue = None if to is None else str(parse_queue_address(to))
+        return await retry_letters(self._link, ids, queue)
+
+    async def drop_dead_letters(self, ids: Iterable[str]) -> int:
+        """Drop the dead letters of these ids for good; return their number. See `move`."""
+        return await drop_letters(self._link, ids)
 
     async def accept_outgoing(self, outgoing: str) -> int:
         """Deliver all messages of a diverged outgoing queue; return their number.

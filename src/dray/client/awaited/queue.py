@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
+from dray.client.awaited.contents import contents_of
 from dray.client.awaited.cursor import Cursor
 from dray.client.awaited.joining import InTransaction, connection_in, part_in
 from dray.client.awaited.reading import MessageReader
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from dray.client.connections.connection import Connection
     from dray.model.message import Buffer, Message
     from dray.model.queue import QueueInfo
+    from dray.model.queued import QueuedMessage
     from dray.wire.frames import Envelope, Head
 
 _PAGE_MESSAGES = 1_000
@@ -231,6 +234,16 @@ class Queue:
                     yield message
                 left -= len(page)
                 after = page[-1].lookup_id or 0
+
+    async def contents(self, after: int = 0) -> AsyncGenerator[QueuedMessage, None]:
+        """Iterate over what is in the queue behind a position, without bodies; removes nothing.
+
+        A large message is one, which says whether it is whole, in flight or has a hole. The order
+        is that of positions. Messages that a transaction holds are among them.
+        """
+        async with aclosing(contents_of(self.handle, after)) as found:
+            async for each in found:
+                yield each
 
     async def peek_range(
         self,

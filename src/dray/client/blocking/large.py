@@ -60,3 +60,4 @@ class LargeMessageQueue(Face[AwaitedLargeMessageQueue]):
         LargeMessage, AwaitedLargeMessageQueue.receive_by_correlation_id
     )
     peek = blocking_as(LargeMessage, AwaitedLargeMessageQueue.peek)
+    peek_by_id = blocking_as(LargeMessage, AwaitedLargeMessageQueue.peek_by_id)

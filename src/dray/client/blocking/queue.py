@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from dray.model.message import Message
+    from dray.model.queued import QueuedMessage
 
 
 @public(made_by="Queue.cursor")
@@ -82,6 +83,14 @@ class Queue(Face[AwaitedQueue]):
     def messages(self) -> Iterator[Message]:
         """Iterate over the messages now in the queue, in receiving order; removes nothing."""
         return iterate(self.awaited.messages())
+
+    def contents(self, after: int = 0) -> Iterator[QueuedMessage]:
+        """Iterate over what is in the queue behind a position, without bodies; removes nothing.
+
+        A large message is one, which says whether it is whole, in flight or has a hole. The order
+        is that of positions. Messages that a transaction holds are among them.
+        """
+        return iterate(self.awaited.contents(after))
 
     def cursor(self) -> Cursor:
         """Return a cursor, which goes through the queue message by message."""

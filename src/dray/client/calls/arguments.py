@@ -19,6 +19,7 @@ from dray.model.limits import (
     APP_SPECIFIC_MAX,
     APP_SPECIFIC_MIN,
     CORRELATION_ID_CHARACTERS_MAX,
+    IDS_MAX,
     LABEL_CHARACTERS_MAX,
     MESSAGE_NUMBER_MAX,
     PRIORITY_MAX,
@@ -117,6 +118,7 @@ _BY_NAME: Final = {
     "outgoing": _NAME,
     "status_queue": _NAME,
     "id": _TEXT,
+    "ids": ExpectedValue(f"an iterable of at most {IDS_MAX} ids", checks.ids, TypeError),
     "transaction_id": _TEXT,
     "sequence_id": _TEXT,
     "transfer_id": _TEXT,
@@ -233,6 +235,7 @@ _BY_PLACE: Final = {
         "a path, or a file open for writing bytes", checks.path_or_file("write")
     ),
     "Manager.set_quota.queue": _NAME,
+    "Manager.move.target": _NAME,
     "Queue.move.target": _NAME,
     "LargeMessageQueue.send.resume": _PATH,
 }

@@ -20,6 +20,7 @@ from dray.model.limits import (
     ACKNOWLEDGE_MAX,
     ARGUMENT_CHARACTERS_MAX,
     HOST_CHARACTERS_MAX,
+    IDS_MAX,
     MESSAGE_NUMBER_MAX,
     PATH_BYTES_MAX,
 )
@@ -174,6 +175,23 @@ def iterable(value: object) -> object:
         return iter(cast("Iterable[object]", value))
     except Exception:  # noqa: BLE001 - whatever the caller's own `__iter__` raises
         return UNFIT
+
+
+def ids(value: object) -> object:
+    """Ids in an iterable, as a list."""
+    found = iterable(value)
+    if found is UNFIT:
+        return found
+    taken: list[object] = []
+    try:
+        for each in cast("Iterable[object]", found):
+            plain = text()(each)
+            if plain is UNFIT or len(taken) == IDS_MAX:
+                return UNFIT
+            taken.append(plain)
+    except Exception:  # noqa: BLE001 - whatever the caller's own iterator raises
+        return UNFIT
+    return taken
 
 
 def mapping(value: object) -> object:

@@ -61,6 +61,17 @@ def send_in_doubt(transaction_id: str, count: int, error: DrayError) -> InDoubt:
     )
 
 
+def move_in_doubt(transaction_id: str, count: int, done: int, error: DrayError) -> InDoubt:
+    """The error for a move of `count` messages under an id; `done` were moved before it."""
+    return InDoubt(
+        f"the answer to the move {transaction_id} was lost ({error}); before you move again, ask"
+        " Manager.outcome() or `dray transaction outcome` for its outcome",
+        transaction_id=transaction_id,
+        count=count,
+        done=done,
+    )
+
+
 def sent_in_part(error: DrayError, sent: int) -> DrayError:
     """The error that ended a send piece by piece, of which the first messages were sent."""
     done = "1 message before it was" if sent == 1 else f"{sent} messages before it were"

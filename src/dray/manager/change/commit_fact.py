@@ -88,8 +88,14 @@ class CommitFact:
         self._leaving.append((queue, lookup_ids))
 
     def move(self, queue: StoredQueue, lookup_ids: list[int], target: StoredQueue) -> None:
-        """Messages change to another queue of the same family."""
+        """Messages change to another queue as they are."""
         tails = [moved(tail_of(packed)) for packed in entries_at(queue, lookup_ids)]
+        self.move_as(queue, lookup_ids, target, tails)
+
+    def move_as(
+        self, queue: StoredQueue, lookup_ids: list[int], target: StoredQueue, tails: list[bytes]
+    ) -> None:
+        """Messages change to another queue, with other tails."""
         self._leaving.append((queue, lookup_ids))
         lasting = [tail for tail in tails if not is_express(tail)]
         self._moving.append((target, target.next_lookup_id, lasting))

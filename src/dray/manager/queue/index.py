@@ -76,6 +76,9 @@ _TRANSACTIONS_IN_ENTRIES = struct.Struct(
 _EXPIRES_IN_ENTRIES = struct.Struct(
     f"<{KEY_BYTES + _EXPIRES_AT}xQ{TAIL_BYTES - _EXPIRES_AT - _EXPIRES.size}x"
 )
+_TRANSACTION_FIELD = 5
+_KIND_FIELD = 13
+"""In an unpacked tail: the places of the transaction and of the kind."""
 _COUNT_MAX = 255
 _PRIORITY_TOP = 7
 _TWO_BITS = 3
@@ -267,6 +270,26 @@ def as_group(tail: bytes) -> bytes:
     packed[_CLASS_AT - 1] = MARK_FIRST | MARK_LAST
     packed[_COUNTS_AT:] = _COUNTS.pack(0, 0)
     return with_class(bytes(packed), 0)
+
+
+def sent_anew(
+    tail: bytes, *, transaction: int, when_us: int, expires_us: int, following: int, ordinal: int
+) -> bytes:
+    """The tail of a message that was kept somewhere, as one that a transaction sends now.
+
+    It is the `ordinal`-th of a transaction of which `following` more come; transaction 0 is none.
+    """
+    fields = list(_TAIL.unpack(tail))
+    marks = MARK_FIRST * (ordinal == 1) | MARK_LAST * (following == 0) if transaction else 0
+    kind = fields[_KIND_FIELD]
+    if transaction:
+        kind &= ~(_THREE_BITS << _PRIORITY_AT)
+    places = min(ordinal, ORDINAL_MAX) | min(following, FOLLOWING_MAX) << ORDINAL_BITS
+    fields[_TRANSACTION_FIELD:] = [
+        transaction, when_us, when_us, expires_us, 0, places if transaction else 0, marks, 0, kind,
+        0, 0,
+    ]  # fmt: skip
+    return _TAIL.pack(*fields)
 
 
 def pack_place(extent: Extent) -> bytes:

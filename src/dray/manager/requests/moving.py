@@ -4,30 +4,51 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dray.errors import LargeMessageMixing, MessageNotFound, Misuse, TransactionUsage
+from dray.errors import (
+    AccessDenied,
+    LargeMessageHole,
+    LargeMessageMixing,
+    MessageNotFound,
+    Misuse,
+    NotTransactional,
+    TransactionUsage,
+)
 from dray.manager.change.commit_fact import CommitFact, forget_parts
-from dray.manager.change.departures import entries_at
+from dray.manager.change.departures import entries_at, record_of
 from dray.manager.disk.envelopes import bodies_in, envelopes_in
 from dray.manager.queue.costs import MOVED_BYTES, REJECTED_BYTES, cost_of_receiving
-from dray.manager.queue.index import unpack
+from dray.manager.queue.index import Entry, moved, sent_anew, tail_of, unpack
 from dray.manager.queue.part_records import part_seen
 from dray.manager.requests.receiving import check_may_take, check_transaction, hold_singles, wait
+from dray.manager.requests.sending import expires_us
 from dray.manager.session import Waiter
-from dray.manager.transactions.mixing import check_plain_receive
+from dray.manager.transactions.mixing import check_plain_receive, check_plain_send
 from dray.manager.transactions.open_transaction import OpenTransaction
-from dray.manager.transactions.transactions import hold_part, open_transaction
-from dray.model.classes import Part
-from dray.model.ids import split_id
+from dray.manager.transactions.transactions import check_not_barred, hold_part, open_transaction
+from dray.model.classes import Part, QueueKind
+from dray.model.ids import ManagerId, join_id, split_id
 from dray.model.limits import FRAME_BODY_BYTES_MAX
-from dray.wire.frames import MARK_LAST, Done, Move, ReceiveTransaction, Reject, TransactionMessages
-from dray.wire.record import HEADER_BYTES, read_header
+from dray.model.names import SYSTEM
+from dray.wire.frames import (
+    MARK_LAST,
+    Done,
+    Move,
+    MoveMessages,
+    ReceiveTransaction,
+    Reject,
+    TransactionMessages,
+)
+from dray.wire.record import FLAG_TIMED, HEADER_BYTES, read_header
 
 if TYPE_CHECKING:
+    from dray.large.join import Assembly, SequenceKey
     from dray.manager.context import Context
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
     from dray.manager.transactions.transactions import Transactions
 
+_KEEPERS = (QueueKind.SYSTEM, QueueKind.JOURNAL)
+"""Queues of messages that have ended already: what leaves them for another queue is sent anew."""
 _LOOKED_AT_MAX = 10_000
 """Messages among which the rest of a transaction is looked for that was truncated: some ms."""
 
@@ -65,6 +86,158 @@ def handle_move(transactions: Transactions, session: Session, request_id: int, h
         queue.index.hold(packed, owner.number)
         owner.moves.setdefault((queue.number, target.number), []).append(head.lookup_id)
     context.answer(session, request_id, Done(1))
+
+
+def handle_move_messages(
+    transactions: Transactions, session: Session, request_id: int, head: MoveMessages
+) -> None:
+    """Move messages to another queue, or drop kept ones, all in one fact."""
+    context = transactions.context
+    check_not_barred(transactions, head.number)
+    queue = context.state.queues.numbered(head.queue)
+    check_may_take(queue)
+    target = context.state.queues.numbered(head.target) if head.target else None
+    is_kept = queue.kind in _KEEPERS
+    if target is None and not is_kept:
+        raise Misuse(f"{queue.name!r} keeps no ended messages; receive or purge what is in it")
+    found = _Chosen(context, queue, head.lookup_ids)
+    if len(found.lookup_ids) * MOVED_BYTES > context.log_room.fact_bytes_max:
+        raise Misuse("so many messages do not fit the log, which is small; move fewer at a time")
+    fact = CommitFact(context, head.number)
+    if target is None:
+        fact.drop(queue, found.lookup_ids)
+    else:
+        _check_target(context, found, target)
+        tails = _moved_tails(context, found, target, head.number)
+        fact.move_as(queue, found.lookup_ids, target, tails)
+    for key in found.large:
+        queue.parts.dropped(key)
+    fact.record()
+    context.touch(queue)
+    context.answer(session, request_id, Done(found.count))
+
+
+class _Chosen:
+    """Messages of a queue that are to leave it, with all parts of the large ones among them."""
+
+    def __init__(self, context: Context, queue: StoredQueue, positions: list[int]) -> None:
+        self.queue = queue
+        self.entries: list[Entry] = []
+        self.packed: list[bytes] = []
+        self.large: dict[SequenceKey, Assembly] = {}
+        self.count = 0
+        for position in dict.fromkeys(positions):
+            packed = _free_at(queue, position)
+            entry = unpack(packed)
+            if entry.part == Part.PLAIN:
+                self._add([packed])
+                continue
+            key = part_seen(context.store, entry).key
+            assembly = queue.parts.get(key)
+            if assembly is None or not assembly.decided or assembly.held:
+                raise MessageNotFound(
+                    f"the large message at position {position} of {queue.name!r} is not all there"
+                    " yet, or a receiver has it; try again later"
+                )
+            if key not in self.large:
+                self.large[key] = assembly
+                self._add([_free_at(queue, each) for each in assembly.lookup_ids()])
+
+    @property
+    def lookup_ids(self) -> list[int]:
+        """Their positions."""
+        return [entry.lookup_id for entry in self.entries]
+
+    def _add(self, packed: list[bytes]) -> None:
+        self.packed += packed
+        self.entries += map(unpack, packed)
+        self.count += 1
+
+
+def _free_at(queue: StoredQueue, position: int) -> bytes:
+    packed = queue.index.find(position)
+    if packed is None:
+        raise MessageNotFound(f"no message at position {position} of {queue.name!r} is free")
+    return packed
+
+
+def _moved_tails(context: Context, found: _Chosen, target: StoredQueue, number: int) -> list[bytes]:
+    """The tails with which messages join another queue."""
+    queue = found.queue
+    is_alike = queue.options.transactional == target.options.transactional
+    if queue.kind not in _KEEPERS and not target.outgoing and is_alike:
+        return [moved(tail_of(packed)) for packed in found.packed]
+    transaction = number if target.options.transactional else 0
+    last = len(found.entries)
+    return [
+        sent_anew(
+            tail_of(packed),
+            transaction=transaction,
+            when_us=context.now_us,
+            expires_us=_expires_anew(context, entry, target),
+            ordinal=ordinal,
+            following=last - ordinal,
+        )
+        for ordinal, (packed, entry) in enumerate(
+            zip(found.packed, found.entries, strict=True), start=1
+        )
+    ]
+
+
+def _check_target(context: Context, found: _Chosen, target: StoredQueue) -> None:
+    """Raise if the messages may not join a queue, or have no room there."""
+    queue = found.queue
+    if target is queue or target.kind in _KEEPERS or target.name.startswith(SYSTEM):
+        raise AccessDenied(
+            f"no message moves from {queue.name!r} to {target.name!r}; name another queue of users"
+        )
+    if len(found.large) < found.count:
+        check_plain_send(target)
+    for key, assembly in found.large.items():
+        sequence_id = join_id(ManagerId(key.source.hex()), key.sequence)
+        if not assembly.whole:
+            missing = list(assembly.missing())
+            raise LargeMessageHole(
+                f"large message {sequence_id} in {queue.name!r} lacks parts: {missing}; it cannot"
+                " be moved",
+                sequence_id=sequence_id,
+                missing=missing,
+            )
+        if not target.options.transactional:
+            raise NotTransactional(
+                f"queue {target.name!r} is not transactional; large messages need one that is",
+                queue=target.name,
+            )
+        if target.parts.get(key) is not None:
+            raise Misuse(f"large message {sequence_id} is in {target.name!r} already")
+    if target.outgoing:
+        _check_are_own(context, found)
+    size = sum(entry.length for entry in found.entries)
+    is_alike = target.account is queue.account
+    if target.counted is not queue.counted and not (
+        is_alike and context.ledger.has_own_room(target, size)
+    ):
+        context.ledger.check(target, size)
+
+
+def _check_are_own(context: Context, found: _Chosen) -> None:
+    """The numbers of messages of other managers mean nothing to the next one."""
+    for entry in found.entries:
+        header = read_header(context.store.read(entry.extent, length=HEADER_BYTES))
+        if entry.route or header.source != context.own_messages.source:
+            raise Misuse(
+                f"the message at position {entry.lookup_id} of {found.queue.name!r} was sent at"
+                " another queue manager; move it to a queue of this one, or receive and send it"
+            )
+
+
+def _expires_anew(context: Context, entry: Entry, target: StoredQueue) -> int:
+    """When a message expires that is sent now once more."""
+    header, _ = record_of(context.store, entry)
+    if not header.flags & FLAG_TIMED:
+        return 0
+    record = context.store.read(entry.extent, length=HEADER_BYTES + header.properties_bytes)
+    return expires_us(header, memoryview(record), 0, context.now_us, reaching=target.outgoing)
 
 
 def handle_reject(

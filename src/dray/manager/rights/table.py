@@ -252,6 +252,16 @@ def _move(context: Context, session: Session, head: frames.Move, body: memoryvie
         _own_number(context, session, head.transaction)
 
 
+def _move_messages(
+    context: Context, session: Session, head: frames.MoveMessages, body: memoryview
+) -> None:
+    _at(Verb.RECEIVE)(context, session, head, body)
+    target = context.state.queues.get(head.target)
+    if target is not None:
+        require(context, session, Verb.SEND, target)
+    _own_number(context, session, head.number)
+
+
 def _taking(context: Context, session: Session, head: _Taking, body: memoryview) -> None:
     _at(Verb.RECEIVE)(context, session, head, body)
     if head.transaction:
@@ -362,6 +372,7 @@ FOR_CLIENTS: Final[dict[type[frames.Head], Row]] = {
     frames.ReceiveTransaction: _taking,
     frames.Settle: _taking,
     frames.Move: _move,
+    frames.MoveMessages: _move_messages,
     frames.Reject: _taking,
     frames.ReadPart: _at(Verb.PEEK),
     file_frames.CopyPart: _at(Verb.PEEK),

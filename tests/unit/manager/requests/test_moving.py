@@ -89,6 +89,40 @@ def test_a_message_moves_only_within_its_family_and_nobody_sends_to_a_sub_queue(
         caller.send(caller.open("orders;retry"), *text("b"))
 
 
+def test_messages_move_to_any_queue_all_or_none(desk: Desk) -> None:
+    caller = desk.session()
+    queue, other = caller.create("orders"), caller.create("other")
+    caller.send(queue, *text("a", "b"))
+    first, second = lookups(caller, queue)
+    with pytest.raises(errors.MessageNotFound):
+        caller.call(frames.MoveMessages(queue, [first, second + 1], other, caller.number_for()))
+    number = caller.number_for()
+    moved = caller.call(frames.MoveMessages(queue, [second, first, first], other, number))
+    assert isinstance(moved, frames.Done)
+    assert moved.count == 2
+    assert (bodies(caller, queue), bodies(caller, other)) == ([], [b"b", b"a"])
+    desk.crash()
+    caller = desk.session()
+    assert bodies(caller, caller.open("other")) == [b"b", b"a"]
+
+
+def test_only_kept_messages_are_dropped_and_none_moves_to_the_system(desk: Desk) -> None:
+    caller = desk.session()
+    queue = caller.create("orders", journal=True)
+    caller.send(queue, *text("a"))
+    at = lookups(caller, queue)
+    with pytest.raises(errors.Misuse, match="keeps no ended messages"):
+        caller.call(frames.MoveMessages(queue, at, 0, caller.number_for()))
+    system = caller.open("system$;deadxact")
+    with pytest.raises(errors.AccessDenied):
+        caller.call(frames.MoveMessages(queue, at, system, caller.number_for()))
+    caller.receive(queue)
+    journal = caller.open("orders;journal")
+    dropping = frames.MoveMessages(journal, lookups(caller, journal), 0, caller.number_for())
+    caller.call(dropping)
+    assert bodies(caller, journal) == []
+
+
 def test_a_whole_transaction_is_received_once_its_last_message_is_there(desk: Desk) -> None:
     caller = desk.session()
     queue = caller.create("orders")

@@ -87,6 +87,7 @@ def test_a_caller_with_a_right_at_one_queue_has_nothing_at_another(tmp_path):
         frames.Settle(secrets, at, 0),
         frames.Reject(secrets, at, ada.number_for()),
         frames.Move(secrets, at, orders, 0),
+        frames.MoveMessages(secrets, [at], orders, ada.number_for()),
         frames.Reserve(secrets, ada.number_for(), 10),
         frames.UploadBegin(secrets, ada.number_for(), 10, b""),
         frames.ListUploads(secrets),

@@ -1,0 +1,44 @@
+"""`dray move`: messages from one queue to another, by the queue manager, at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dray.cli.ids import MessageIdText
+from dray.cli.moving import counted, moved
+from dray.cli.output import print_json
+from dray.cli.settings import Settings, takes_url_and_json
+
+if TYPE_CHECKING:
+    from dray.cli.moving import Ids
+    from dray.client.blocking.manager import Manager
+
+
+@click.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.argument("ids", metavar="[ID]...", nargs=-1, type=MessageIdText())
+@takes_url_and_json
+@click.pass_obj
+def command(settings: Settings, source: str, target: str, ids: tuple[str, ...]) -> None:
+    """Move the messages with these IDs, or all messages, from one queue to another.
+
+    FROM may be a queue, a sub-queue such as orders;poison, a journal such as orders;journal or a
+    dead-letter queue. TO may also be a queue of another queue manager. A message keeps its id; a
+    large message moves whole. Each 1,000 messages move in one transaction, and their bytes stay
+    where they are.
+    """
+
+    def move(manager: Manager, ids: Ids) -> int:
+        return manager.move(source, target, ids)
+
+    def still_there(manager: Manager) -> list[str]:
+        return [str(each.id) for each in manager.queue(source).contents()]
+
+    count = moved(settings, list(ids) or None, move, still_there)
+    if settings.as_json:
+        print_json({"from": source, "to": target, "moved": count})
+    else:
+        click.echo(f"moved {counted(count)} from {source} to {target}")
