@@ -6,9 +6,12 @@ Timings say little on a shared machine; processor time says how much work was do
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -89,3 +92,17 @@ def _processes() -> Iterable[tuple[int, list[str]]]:
             except (FileNotFoundError, ProcessLookupError):
                 continue
             yield int(each.name), text.rpartition(")")[2].split()
+
+
+def _main() -> int:
+    """Run a command, and say at its end what it and all that it started have spent."""
+    with subprocess.Popen(sys.argv[1:]) as process, ProcessorTime([process.pid]) as watched:
+        while process.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_EVERY_S)
+        print(f"{watched.seconds:.1f} processor seconds: {' '.join(sys.argv[1:])}")
+    return process.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

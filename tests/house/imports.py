@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
+from tests.house.parsed import nodes
+
 
 def imports(sources: Mapping[str, str]) -> dict[str, set[str]]:
     """For each path (`dray/wire/head.py`) the paths among `sources` that it imports."""
@@ -40,7 +42,7 @@ def module_name(path: str) -> str:
 
 
 def _imported_names(path: str, source: str, modules: Mapping[str, str]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -38,9 +38,14 @@ LATER_NAMES = {
 }
 """Attribute or imported name: the version that brought it."""
 
+_LATER_WORDS = [*LATER_ARGUMENTS, *((name,) for name in LATER_NAMES)]
+"""Words of which a source has all of a row, or none of the features."""
+
 
 def later_patches(path: str, source: str) -> Iterator[str]:
     """A feature of a later 3.11.x is missing where 3.11.0 is promised."""
+    if not any(all(word in source for word in words) for words in _LATER_WORDS):
+        return
     for node in ast.walk(ast.parse(source)):
         for name, version in _later_in(node):
             yield f"{path}:{node.lineno}: {name} came with Python {version}"

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from dray.errors import every_error
+from tests.house.parsed import module, nodes
 
 MODULE_LINES_MAX = 450
 FUNCTION_LINES_MAX = 70
@@ -74,7 +75,7 @@ def crowded_rooms(paths: list[str]) -> Iterator[str]:
 
 def long_functions(path: str, source: str) -> Iterator[str]:
     """A function longer than the wall tells more than one story."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, Function):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > FUNCTION_LINES_MAX:
@@ -83,7 +84,7 @@ def long_functions(path: str, source: str) -> Iterator[str]:
 
 def missing_docstring(path: str, source: str) -> Iterator[str]:
     """A module opens with what it is for."""
-    if not ast.get_docstring(ast.parse(source)):
+    if not ast.get_docstring(module(source)):
         yield f"{path}: does not say what it is for"
 
 
@@ -98,7 +99,7 @@ def prints(path: str, source: str) -> Iterator[str]:
     """A library does not talk to the terminal of the program it is in."""
     if is_allowed(path, PRINT_ALLOWED):
         return
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "print":
             yield f"{path}:{node.lineno}: prints"
 
@@ -107,7 +108,7 @@ def clock_and_chance(path: str, source: str) -> Iterator[str]:
     """Only the timekeeper reads the clock or draws randomness."""
     if is_allowed(path, CLOCK_AND_CHANCE_ALLOWED):
         return
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         match node:
             case ast.Import(names=names):
                 used = {alias.name for alias in names} & CLOCK_AND_CHANCE
@@ -125,7 +126,7 @@ def bounds_without_reason(path: str, source: str) -> Iterator[str]:
     """A bound says beside it where it comes from; units may stand together."""
     if PurePosixPath(path).name != "limits.py":
         return
-    body = ast.parse(source).body
+    body = module(source).body
     for node, follower in zip(body, [*body[1:], None], strict=True):
         told = isinstance(follower, ast.Expr) and isinstance(follower.value, ast.Constant)
         if isinstance(node, ast.AnnAssign) and not told:
@@ -136,7 +137,7 @@ def bounds_without_reason(path: str, source: str) -> Iterator[str]:
 
 def full_stops(path: str, source: str) -> Iterator[str]:
     """The sentence of an error is put into others, so it ends without a full stop."""
-    for function in ast.walk(ast.parse(source)):
+    for function in nodes(source):
         if not isinstance(function, Function):
             continue
         texts = {
@@ -154,7 +155,7 @@ def full_stops(path: str, source: str) -> Iterator[str]:
 
 def turned_sentences(path: str, source: str) -> Iterator[str]:
     """A docstring says who does what: subject, verb, object."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             text = " ".join(str(node.value.value).split())
             for found in TURNED.finditer(text):

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.house.parsed import nodes
+
 SRC = Path(__file__).parents[2] / "src"
 
 BOTH_FACES = frozenset(
@@ -30,7 +32,7 @@ def class_names(sources: Mapping[str, str]) -> dict[str, list[str]]:
     """For each name of a class, also of one inside another or in a function, where it is."""
     found = defaultdict(list)
     for path, source in sorted(sources.items()):
-        for node in ast.walk(ast.parse(source)):
+        for node in nodes(source):
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(path)
     return found

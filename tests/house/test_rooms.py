@@ -5,30 +5,34 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.house.parsed import nodes
 
 SRC = Path(__file__).parents[2] / "src"
 MANAGER = SRC / "dray/manager"
 ROOMS = sorted(path.parent.name for path in MANAGER.glob("*/__init__.py"))
 
 
-def imported(source: str) -> set[str]:
+@cache
+def imported(source: str) -> frozenset[str]:
     """Every module that a file names in an import, also in a function or for types only."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+    return frozenset(found)
 
 
 def used_from_outside(room: str, modules: Iterable[str], files: Mapping[str, str]) -> set[str]:
     """The modules of a room that files outside of it import."""
     place = f"dray/manager/{room}/"
-    named = set().union(*(imported(text) for path, text in files.items() if place not in path))
+    named = set[str]().union(*(imported(text) for path, text in files.items() if place not in path))
     return {each for each in modules if f"dray.manager.{room}.{each}" in named}
 
 
