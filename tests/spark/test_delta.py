@@ -28,7 +28,7 @@ def test_rows_and_progress_are_there_after_opening_again(tmp_path):
 
     again = DeltaLandedTable(tmp_path)
 
-    assert again.reached == Reached(REACHED.queues, commits=1)
+    assert again.reached == Reached(REACHED.queues, 1, {"m": ((1, 2),)})
     assert again.already_landed(pa.array(["m\\2", "m\\4"])) == [True, False]
     assert again.read()["sequence_id"].to_pylist() == ["m\\1", "m\\2"]
     again.commit(rows("m\\3"), REACHED)
@@ -85,7 +85,7 @@ def test_commits_of_other_programs_are_no_hindrance(tmp_path):
 
     again = DeltaLandedTable(tmp_path)
 
-    assert again.reached == Reached(REACHED.queues, commits=1)
+    assert again.reached == Reached(REACHED.queues, 1, {"m": ((1, 1),)})
     again.commit(rows("m\\2"), REACHED)
     assert DeltaLandedTable(tmp_path).read().num_rows == 3
 

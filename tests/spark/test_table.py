@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dray.errors import StoreCorrupt, StoreLocked
+from dray.spark.landing.generations import make_table
 from dray.spark.landing.table import LandedTable, QueueReached, Reached, TransactionReached
 from dray.spark.positions import LandingProgress
 from dray.spark.schema import LANDED
@@ -18,25 +19,32 @@ REACHED = Reached().with_queue(
 )
 
 
+@pytest.fixture
+def directory(tmp_path):
+    """An empty table, behind its link."""
+    make_table(tmp_path / "table")
+    return tmp_path / "table"
+
+
 def rows(*sequence_ids):
     return pa.Table.from_pylist(
         [{"sequence_id": each, "state": "landed"} for each in sequence_ids], schema=LANDED
     )
 
 
-def test_rows_and_progress_are_there_after_opening_again(tmp_path):
-    LandedTable(tmp_path).commit(rows("m\\1", "m\\2"), REACHED)
+def test_rows_and_progress_are_there_after_opening_again(directory):
+    LandedTable(directory).commit(rows("m\\1", "m\\2"), REACHED)
 
-    again = LandedTable(tmp_path)
+    again = LandedTable(directory)
 
-    assert again.reached == Reached(REACHED.queues, commits=1)
+    assert again.reached == Reached(REACHED.queues, 1, {"m": ((1, 2),)})
     assert again.reached.queue("m", "q") == REACHED.queue("m", "q")
     assert again.already_landed(pa.array(["m\\2", "m\\4"])) == [True, False]
     assert again.read()["sequence_id"].to_pylist() == ["m\\1", "m\\2"]
 
 
-def test_what_a_commit_added_is_known_at_once(tmp_path):
-    table = LandedTable(tmp_path)
+def test_what_a_commit_added_is_known_at_once(directory):
+    table = LandedTable(directory)
     assert table.already_landed(pa.chunked_array([["m\\1"]])) == [False]
 
     table.commit(rows("m\\1"), REACHED)
@@ -44,50 +52,50 @@ def test_what_a_commit_added_is_known_at_once(tmp_path):
     assert table.already_landed(pa.chunked_array([["m\\1"]])) == [True]
 
 
-def test_two_writers_cannot_make_the_same_commit(tmp_path):
-    one, two = LandedTable(tmp_path), LandedTable(tmp_path)
+def test_two_writers_cannot_make_the_same_commit(directory):
+    one, two = LandedTable(directory), LandedTable(directory)
     one.commit(rows("m\\1"), Reached())
 
     with pytest.raises(StoreLocked):
         two.commit(rows("m\\1"), Reached())
 
-    assert LandedTable(tmp_path).read().num_rows == 1
-    assert len(list(tmp_path.iterdir())) == 1
+    assert LandedTable(directory).read().num_rows == 1
+    assert len(list(directory.iterdir())) == 1
 
 
-def test_what_a_crash_left_half_written_is_no_commit(tmp_path):
-    LandedTable(tmp_path).commit(rows("m\\1"), Reached())
-    (tmp_path / ".landed-000000000002.parquet.ab.partial").write_bytes(b"half")
+def test_what_a_crash_left_half_written_is_no_commit(directory):
+    LandedTable(directory).commit(rows("m\\1"), Reached())
+    (directory / ".landed-000000000002.parquet.ab.partial").write_bytes(b"half")
 
-    table = LandedTable(tmp_path)
+    table = LandedTable(directory)
 
     assert table.reached.commits == 1
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(directory.iterdir())) == 1
 
 
-def test_any_parquet_reader_can_read_it(tmp_path):
-    table = LandedTable(tmp_path)
+def test_any_parquet_reader_can_read_it(directory):
+    table = LandedTable(directory)
     table.commit(rows("m\\1"), REACHED)
     table.commit(rows("m\\2"), REACHED)
 
-    assert pq.read_table(tmp_path)["sequence_id"].to_pylist() == ["m\\1", "m\\2"]
+    assert pq.read_table(directory)["sequence_id"].to_pylist() == ["m\\1", "m\\2"]
 
 
 @pytest.mark.parametrize("content", [b"", b"no parquet"])
-def test_a_damaged_commit_is_named(tmp_path, content):
-    (tmp_path / "landed-000000000001.parquet").write_bytes(content)
+def test_a_damaged_commit_is_named(directory, content):
+    (directory / "landed-000000000001.parquet").write_bytes(content)
 
     with pytest.raises(StoreCorrupt) as caught:
-        LandedTable(tmp_path)
+        LandedTable(directory)
 
     assert "landed-000000000001.parquet" in caught.value.file
 
 
-def test_a_file_that_is_not_ours_is_named(tmp_path):
-    pq.write_table(pa.table({"a": [1]}), tmp_path / "landed-000000000001.parquet")
+def test_a_file_that_is_not_ours_is_named(directory):
+    pq.write_table(pa.table({"a": [1]}), directory / "landed-000000000001.parquet")
 
     with pytest.raises(StoreCorrupt):
-        LandedTable(tmp_path)
+        LandedTable(directory)
 
 
 def test_a_queue_that_was_made_again_has_landed_nothing():
@@ -95,5 +103,5 @@ def test_a_queue_that_was_made_again_has_landed_nothing():
     assert REACHED.birth("m", "q", 4) == QueueReached(born=4)
 
 
-def test_an_empty_table_has_no_rows(tmp_path):
-    assert LandedTable(tmp_path / "new").read().num_rows == 0
+def test_an_empty_table_has_no_rows(directory):
+    assert LandedTable(directory).read().num_rows == 0

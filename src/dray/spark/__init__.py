@@ -7,6 +7,7 @@ manager straight into files. Heavy bytes cross no shuffle and never have to fit 
 from dray.spark.auditing.audit import audit
 from dray.spark.auditing.report import AuditReport
 from dray.spark.java import Java, find_java
+from dray.spark.landing.compact import FILE_SIZE, CompactionSummary, compact
 from dray.spark.landing.landing import BYTES_PER_BATCH, land
 from dray.spark.landing.query import Until
 from dray.spark.landing.summary import HoleLanded, LandingSummary
@@ -16,12 +17,15 @@ from dray.spark.settle_batches import settling
 
 __all__ = [
     "BYTES_PER_BATCH",
+    "FILE_SIZE",
     "AuditReport",
+    "CompactionSummary",
     "HoleLanded",
     "Java",
     "LandingSummary",
     "Until",
     "audit",
+    "compact",
     "find_java",
     "land",
     "open_payload",

@@ -1,4 +1,4 @@
-"""`dray spark`: land large messages with Spark, as files and a table, and audit them."""
+"""`dray spark`: land messages with Spark, as files and a table, compact it, and audit them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json, print_record
 from dray.cli.progress import progress
-from dray.cli.settings import Settings, takes_url_and_json
+from dray.cli.settings import Settings, takes_json, takes_url_and_json
 from dray.cli.sizes import Size
 from dray.errors import StoreCorrupt
 from dray.model.sizes import human_size, size_in_bytes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """Land messages with Spark, and audit them."""
+    """Land messages with Spark, compact their table, and audit them."""
 
 
 @command.command()
@@ -112,6 +112,34 @@ def land(
         print_json(summary)
     else:
         _print(summary)
+
+
+@command.command()
+@click.argument("directory", metavar="DIR")
+@click.option("--size", type=Size(), help="Size of a joined file  [default: 256MiB].")
+@takes_json
+@click.pass_obj
+def compact(settings: Settings, directory: str, *, size: int | None) -> None:
+    """Join the small files of the table below DIR, a directory that `dray spark land` wrote.
+
+    A landing and readers may work meanwhile. After a crash, run the same command again.
+    """
+    from dray.spark import FILE_SIZE
+    from dray.spark import compact as compact_table
+
+    summary = compact_table(directory, file_size=FILE_SIZE if size is None else size)
+    if settings.as_json:
+        print_json(summary)
+        return
+    print_record(
+        {
+            "files": f"{summary.files_before} before, {summary.files_after} now",
+            "bytes": (
+                f"{human_size(summary.bytes_before)} before, {human_size(summary.bytes_after)} now"
+            ),
+            "table": str(summary.table_directory),
+        }
+    )
 
 
 @command.command()

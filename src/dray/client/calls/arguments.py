@@ -200,6 +200,7 @@ _BY_NAME: Final = {
     "as_": _TEXT,
     "bytes_per_batch": _SIZE,
     "commit_every": _DURATION,
+    "file_size": _SIZE,
     "accept_new_queue": _FLAG,
     "fail_on_data_loss": _FLAG,
     "rows_per_batch": ExpectedValue(

@@ -87,7 +87,8 @@ def landed_rows(spark: SparkSession, sources: AuditSources) -> DataFrame:
 def _files_of(table: Path) -> list[str]:
     """The files of a table; beside those of a Delta table there may be some of no commit."""
     if not (table / "_delta_log").exists():
-        return [str(table)]
+        # One generation, should somebody compact the table meanwhile.
+        return [str(table.resolve())]
     from deltalake import DeltaTable
 
     return DeltaTable(str(table)).file_uris()

@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from dray.errors import InvalidConfiguration, StoreCorrupt, StoreLocked
 from dray.fsync import sync_folder
+from dray.spark.landing.generations import commits_locked
+from dray.spark.landing.landed_ids import LandedIds, with_ids
 from dray.spark.landing.table import COMMITS, Reached
 from dray.spark.schema import LANDED
 
@@ -58,23 +60,27 @@ class DeltaLandedTable:
         self.directory = directory
         self._table: DeltaTable | None = None
         self.reached = Reached()
-        self._known: pa.ChunkedArray = pa.chunked_array([], type=pa.string())
         if DeltaTable.is_deltatable(str(directory)):
             self._table = DeltaTable(str(directory))
             self.reached = self._read_reached()
-            self._known = self._table.to_pyarrow_table(columns=["sequence_id"])["sequence_id"]
+        self._ids = LandedIds(self._files)
 
-    def already_landed(self, sequence_ids: pa.Array) -> list[bool]:
+    def already_landed(self, sequence_ids: pa.Array | pa.ChunkedArray) -> list[bool]:
         """For each sequence id, whether its row is in the table."""
-        return pc.is_in(sequence_ids, value_set=self._known.cast(pa.string())).to_pylist()
+        return self._ids.have(self.reached.ids, sequence_ids)
 
     def commit(self, rows: pa.Table, reached: Reached) -> None:
         """Add rows and progress, durably; raises `StoreLocked` if somebody else writes here too."""
+        with commits_locked(self.directory):
+            self._commit(rows, reached)
+
+    def _commit(self, rows: pa.Table, reached: Reached) -> None:
         from deltalake import CommitProperties, Transaction, write_deltalake
         from deltalake.exceptions import DeltaError
 
         number = self.reached.commits + 1
-        reached = Reached(reached.queues, number)
+        ids = with_ids(self.reached.ids, rows["sequence_id"])
+        reached = replace(reached, commits=number, ids=ids)
         if self._table is not None:
             self._table.update_incremental()
             if (self._table.transaction_version(_APPLICATION) or 0) >= number:
@@ -96,17 +102,23 @@ class DeltaLandedTable:
             raise self._locked() from error
         self._sync()
         self.reached = reached
-        self._known = pa.chunked_array([*self._known.chunks, *rows["sequence_id"].chunks])
 
     def settled(self, reached: Reached) -> None:
         """Remember what was settled; the next commit makes that durable, too."""
-        self.reached = Reached(reached.queues, self.reached.commits)
+        self.reached = replace(self.reached, queues=reached.queues)
 
     def read(self) -> pa.Table:
         """All rows."""
         if self._table is None:
             return LANDED.empty_table()
         return self._table.to_pyarrow_table().select(LANDED.names).cast(LANDED)
+
+    def _files(self) -> list[Path]:
+        """The files of the newest version; those of an older one may have been removed."""
+        if self._table is None:
+            return []
+        self._table.update_incremental()
+        return _paths_of(self._table)
 
     def _read_reached(self) -> Reached:
         """How far the last commit of a landing had come; other programs may have written since."""
@@ -127,22 +139,49 @@ class DeltaLandedTable:
         )
 
     def _sync(self) -> None:
-        """Sync the newest commit: its files, its entry in the log, and their names."""
         from deltalake import DeltaTable
 
         self._table = DeltaTable(str(self.directory))
-        log = self.directory / "_delta_log"
-        entry = log / f"{self._table.version():020}.json"
-        actions = [json.loads(line) for line in entry.read_text().splitlines()]
-        added = [self.directory / each["add"]["path"] for each in actions if "add" in each]
-        for path in [*added, entry]:
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-        sync_folder(self.directory)
-        sync_folder(log)
+        _sync_newest(self._table, self.directory)
 
     def _locked(self) -> StoreLocked:
         return StoreLocked(
             f"another program has committed to {self.directory}; let only one at a time land into a"
             " directory"
         )
+
+
+def optimize(directory: Path, file_size: int) -> None:
+    """Join the small files of a Delta table, durably; commits of a landing wait meanwhile."""
+    from deltalake import DeltaTable
+
+    with commits_locked(directory):
+        table = DeltaTable(str(directory))
+        before = table.version()
+        table.optimize.compact(target_size=file_size)
+        if table.version() != before:
+            _sync_newest(table, directory)
+
+
+def files_of(directory: Path) -> list[Path]:
+    """The files of the newest version of a Delta table."""
+    from deltalake import DeltaTable
+
+    return _paths_of(DeltaTable(str(directory)))
+
+
+def _paths_of(table: DeltaTable) -> list[Path]:
+    return [Path(uri.removeprefix("file://")) for uri in table.file_uris()]
+
+
+def _sync_newest(table: DeltaTable, directory: Path) -> None:
+    """Sync the newest commit: its files, its entry in the log, and their names."""
+    log = directory / "_delta_log"
+    entry = log / f"{table.version():020}.json"
+    actions = [json.loads(line) for line in entry.read_text().splitlines()]
+    added = [directory / each["add"]["path"] for each in actions if "add" in each]
+    for path in [*added, entry]:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    sync_folder(directory)
+    sync_folder(log)

@@ -1,11 +1,13 @@
-"""The table of what was landed: Parquet files that are each one commit, numbered without a gap.
+"""The table of what was landed: Parquet files that are commits, numbered without a gap.
 
-    table/landed-000000000001.parquet     rows of one commit; in its footer, how far it has come
-    table/landed-000000000002.parquet
+    table/landed-000000000001-000000000008.parquet   eight commits that a compaction has joined
+    table/landed-000000000009.parquet                rows of one commit; in its footer, how far
+                                                     landing has come
 
 A file is written beside its place, synced, and linked to the next number, which fails if that
 number is taken. So a commit is there whole or not at all, rows and progress together, and two
 writers cannot both make the same one. Any Parquet reader may read the directory at any time.
+`table` is a link (`generations.py`), so that a compaction can replace many files at once.
 
 Sequence ids decide what has been landed, never Spark's batch ids: a checkpoint that lost its last
 entry plans a batch of the same number over another range, and skipping it would lose messages.
@@ -14,25 +16,31 @@ entry plans a batch of the same number over another range, and skipping it would
 from __future__ import annotations
 
 import os
+import re
 import secrets
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from dray.errors import InvalidConfiguration, StoreCorrupt, StoreLocked
 from dray.fsync import sync_folder
+from dray.spark.landing.generations import commits_locked, make_table
+from dray.spark.landing.landed_ids import Cover, LandedIds, with_ids
 from dray.spark.landing.payload import PARTIAL_SUFFIX, remove_partials
-from dray.spark.positions import LandingProgress
+from dray.spark.positions import LandingProgress, Range
 from dray.spark.schema import LANDED
 
-_FOOTER_KEY = b"dray.landing"
-COMMITS = "landed-*.parquet"
+FOOTER_KEY = b"dray.landing"
+PREFIX, SUFFIX = "landed-", ".parquet"
+COMMITS = f"{PREFIX}*{SUFFIX}"
 """The names of commits."""
+_NAME = re.compile(rf"{PREFIX}(\d{{12}})(?:-(\d{{12}}))?\{SUFFIX}")
 
 
 class TransactionReached(NamedTuple):
@@ -61,10 +69,11 @@ class QueueReached(NamedTuple):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """How far landing has come: `queues` by manager id and queue name."""
+    """How far landing has come: `queues` by manager id and queue name, `ids` by source."""
 
     queues: dict[str, dict[str, QueueReached]] = {}
     commits: int = 0
+    ids: Cover = {}
 
     def queue(self, manager_id: str, queue: str) -> QueueReached:
         """How far it has come in one queue."""
@@ -78,7 +87,7 @@ class Reached(msgspec.Struct, frozen=True):
     def with_queue(self, manager_id: str, queue: str, reached: QueueReached) -> Reached:
         """The same, with one queue further on."""
         queues = {**self.queues, manager_id: {**self.queues.get(manager_id, {}), queue: reached}}
-        return Reached(queues, self.commits)
+        return replace(self, queues=queues)
 
 
 class LandedTable:
@@ -86,7 +95,7 @@ class LandedTable:
 
     def __init__(self, directory: Path) -> None:
         """Open the table in `directory`, made if need be; raises `StoreError`, `StoreCorrupt`."""
-        directory.mkdir(parents=True, exist_ok=True)
+        make_table(directory)
         if (directory / "_delta_log").exists():
             raise InvalidConfiguration(
                 f"{directory} is a Delta table; land with table='delta' (--table delta), or into"
@@ -94,63 +103,91 @@ class LandedTable:
             )
         remove_partials(directory)
         self.directory = directory
-        paths = sorted(directory.glob(COMMITS))
-        self.reached = _read_footer(paths[-1]) if paths else Reached()
-        self._known = _read_ids(paths)
+        paths = commits_in(directory)
+        self.reached = read_footer(paths[-1]) if paths else Reached()
+        self._ids = LandedIds(lambda: commits_in(directory))
 
-    def already_landed(self, sequence_ids: pa.Array) -> list[bool]:
+    def already_landed(self, sequence_ids: pa.Array | pa.ChunkedArray) -> list[bool]:
         """For each sequence id, whether its row is in the table."""
-        return pc.is_in(sequence_ids, value_set=self._known).to_pylist()
+        return self._ids.have(self.reached.ids, sequence_ids)
 
     def commit(self, rows: pa.Table, reached: Reached) -> Path:
         """Add rows and progress, durably; raises `StoreLocked` if somebody else writes here too."""
         number = self.reached.commits + 1
-        reached = Reached(reached.queues, number)
-        path = self.directory / f"landed-{number:012}.parquet"
-        partial = self.directory / f".{path.name}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}"
-        footer = {_FOOTER_KEY: msgspec.json.encode(reached)}
-        try:
-            with partial.open("xb") as file:
-                pq.write_table(rows.cast(LANDED).replace_schema_metadata(footer), file)
-                file.flush()
-                os.fsync(file.fileno())
-            path.hardlink_to(partial)
-        except FileExistsError as error:
-            raise StoreLocked(
-                f"another landing has written {path}; let only one at a time land into a directory"
-            ) from error
-        finally:
-            partial.unlink(missing_ok=True)
-        sync_folder(self.directory)
+        ids = with_ids(self.reached.ids, rows["sequence_id"])
+        reached = replace(reached, commits=number, ids=ids)
+        with commits_locked(self.directory):
+            paths = commits_in(self.directory)
+            if (numbers_of(paths[-1])[1] if paths else 0) >= number:
+                raise _locked(self.directory)
+            path = self.directory.resolve() / f"{PREFIX}{number:012}{SUFFIX}"
+            footer = {FOOTER_KEY: msgspec.json.encode(reached)}
+            write_durably(path, lambda file: _write(rows, footer, file))
         self.reached = reached
-        self._known = pa.chunked_array([*self._known.chunks, *rows["sequence_id"].chunks])
         return path
 
     def settled(self, reached: Reached) -> None:
         """Remember what was settled; the next commit makes that durable, too."""
-        self.reached = Reached(reached.queues, self.reached.commits)
+        self.reached = replace(self.reached, queues=reached.queues)
 
     def read(self) -> pa.Table:
         """All rows."""
-        paths = sorted(self.directory.glob(COMMITS))
-        return ds.dataset([str(path) for path in paths], schema=LANDED).to_table()
+        return ds.dataset([str(path) for path in commits_in(self.directory)], LANDED).to_table()
 
 
-def _read_footer(path: Path) -> Reached:
+def commits_in(directory: Path) -> list[Path]:
+    """The files of a table in the order of their commits, in the generation of this moment."""
+    return sorted(directory.resolve().glob(COMMITS))
+
+
+def numbers_of(path: Path) -> Range:
+    """The first and the last commit that a file holds; raises `StoreCorrupt`."""
+    found = _NAME.fullmatch(path.name)
+    if found is None:
+        raise _foreign(path, "its name has no number of a commit")
+    return int(found[1]), int(found[2] or found[1])
+
+
+def write_durably(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Make a file with what `write` writes, whole or not at all; raises `StoreLocked`."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}")
+    try:
+        with partial.open("xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        path.hardlink_to(partial)
+    except FileExistsError as error:
+        raise _locked(path.parent) from error
+    finally:
+        partial.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def _write(rows: pa.Table, footer: dict[bytes, bytes], file: BinaryIO) -> None:
+    pq.write_table(rows.cast(LANDED).replace_schema_metadata(footer), file)
+
+
+def _locked(directory: Path) -> StoreLocked:
+    return StoreLocked(
+        f"another landing has committed to {directory}; let only one at a time land into a"
+        " directory"
+    )
+
+
+def read_footer(path: Path) -> Reached:
+    """How far landing had come with a commit; raises `StoreCorrupt`."""
     try:
         metadata = pq.read_schema(path).metadata or {}
-        return msgspec.json.decode(metadata[_FOOTER_KEY], type=Reached)
+        return msgspec.json.decode(metadata[FOOTER_KEY], type=Reached)
     except (pa.ArrowException, KeyError, msgspec.MsgspecError) as error:
-        raise StoreCorrupt(
-            f"{path} is no commit of a landing: {error}; move it away if it is not Dray's,"
-            " else restore it",
-            event=0,
-            file=str(path),
-        ) from error
+        raise _foreign(path, error) from error
 
 
-def _read_ids(paths: list[Path]) -> pa.ChunkedArray:
-    if not paths:
-        return pa.chunked_array([], type=pa.string())
-    dataset = ds.dataset([str(path) for path in paths], schema=LANDED)
-    return dataset.to_table(columns=["sequence_id"])["sequence_id"]
+def _foreign(path: Path, why: Exception | str) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"{path} is no commit of a landing: {why}; move it away if it is not Dray's, else restore"
+        " it",
+        event=0,
+        file=str(path),
+    )

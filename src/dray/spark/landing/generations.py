@@ -1,0 +1,92 @@
+"""Where the files of a table are: behind a link, so that many of them change at once.
+
+    table -> _dray/table-000002     what readers read
+    _dray/table-000001              before the last compaction; kept until the next one
+    _dray/table-000003.partial      a compaction at work, or one that was killed
+    _dray/commit.lock               held for each commit, and while a compaction changes the link
+
+A reader that follows the link once (`os.path.realpath`) reads one generation from its first file to
+its last. A Delta table is a directory without a link; its commits take the same lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dray.errors import InvalidConfiguration
+from dray.fsync import sync_folder
+
+_PREFIX, _PARTIAL = "table-", ".partial"
+_HOME = "_dray"
+
+
+def make_table(table: Path) -> None:
+    """Make an empty first generation, and the link, if they are missing."""
+    if table.exists():
+        return
+    home = _home_of(table)
+    complete = [each for each in home.glob(f"{_PREFIX}*") if not each.name.endswith(_PARTIAL)]
+    newest = max(complete, key=_number, default=home / f"{_PREFIX}{1:06}")
+    newest.mkdir(exist_ok=True)
+    sync_folder(home)
+    _point(table, newest)
+
+
+def begin_generation(table: Path) -> Path:
+    """A directory for the next generation, which nobody reads yet; removes all but the present one.
+
+    Raises `InvalidConfiguration` if the table is no link, such as a copy of one.
+    """
+    if not table.is_symlink():
+        raise InvalidConfiguration(
+            f"{table} is no link into {_HOME}, as a landing makes it; move the directory to"
+            f" {_home_of(table) / _PREFIX}{1:06}, and the next landing makes the link"
+        )
+    home, number = _home_of(table), _number(table.resolve())
+    for path in home.glob(f"{_PREFIX}*"):
+        if path.name.endswith(_PARTIAL) or _number(path) != number:
+            shutil.rmtree(path)
+    begun = home / f"{_PREFIX}{number + 1:06}{_PARTIAL}"
+    begun.mkdir()
+    return begun
+
+
+def publish(table: Path, begun: Path) -> None:
+    """Let readers read a generation from now on; it is complete, and its files are synced."""
+    home, complete = begun.parent, begun.with_name(begun.name.removesuffix(_PARTIAL))
+    sync_folder(begun)
+    begun.rename(complete)
+    sync_folder(home)
+    _point(table, complete)
+
+
+@contextmanager
+def commits_locked(table: Path) -> Iterator[None]:
+    """Keep every other commit out of a table; the kernel lets go when this process dies."""
+    with (_home_of(table) / "commit.lock").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _point(table: Path, generation: Path) -> None:
+    """Change the link in one step, durably."""
+    link = generation.with_name(f"{table.name}.link")
+    link.unlink(missing_ok=True)
+    # The link lies in the directory above that in which it is made.
+    link.symlink_to(Path(_HOME) / generation.name)
+    link.replace(table)
+    sync_folder(table.parent)
+
+
+def _home_of(table: Path) -> Path:
+    home = table.parent / _HOME
+    home.mkdir(parents=True, exist_ok=True)
+    return home
+
+
+def _number(generation: Path) -> int:
+    return int(generation.name.removeprefix(_PREFIX).removesuffix(_PARTIAL))
