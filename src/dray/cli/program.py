@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "serve": "Run a queue manager until it is told to stop.",
     "config": "Check a file of options.",
     "access": "Explain what a caller may do.",
+    "cert": "Make an authority, and certificates for mutual TLS.",
     "queue": "Create, list, show, delete and purge queues.",
     "send": "Send files or standard input to a queue, in one transaction.",
     "watch": "Send each file that appears in a folder, once, until told to stop.",

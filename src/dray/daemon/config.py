@@ -173,6 +173,13 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
         """The rules of access."""
         return Access([each.rule() for each in self.access], is_open=self.open)
 
+    def accepting(self, managers: tuple[str, ...]) -> ServeOptions:
+        """These options, and a rule by which these callers may deliver to every queue."""
+        if not managers:
+            return self
+        rule = AccessOption(who=managers, may=(Verb.DELIVER,), queues=("*",))
+        return msgspec.structs.replace(self, access=(*self.access, rule))
+
     @property
     def log_size(self) -> int:
         """Bytes of QMLog, in whole sectors."""

@@ -28,6 +28,7 @@ from dray.daemon.pacing.backlog import DiskBacklog
 from dray.daemon.roles import Deciding
 from dray.daemon.sockets.addresses import own_addresses
 from dray.daemon.sockets.callers import caller_of
+from dray.daemon.sockets.certificate_ends import CertificateEnds
 from dray.daemon.sockets.connection import FrameConnection
 from dray.daemon.sockets.descriptors import sessions_max
 from dray.daemon.sockets.handshakes import Handshakes
@@ -140,6 +141,7 @@ class Server:
         """Done when the daemon cannot go on, with the reason."""
         clock = Timekeeper()
         self._notices = NoticeLog(loop, clock)
+        self._certificate_ends = CertificateEnds(loop, clock, self._notices)
         disk = (open_disk or partial(_real_disk, options))(options.data)
         self._store = Store(
             disk,
@@ -191,6 +193,7 @@ class Server:
                 check_tcp_door(options, self._tcp_address)
             if self._handshakes is not None and options.tls_cert is not None:
                 self._handshakes.present(_shown(options, options.tls_cert))
+                self._certificate_ends.watch([options.tls_cert, options.tls_client_ca])
             self._unproven = ANYONE if options.open else NOBODY
             self._turns.deliver(AccessChanged(options.access_rules()))
         except DrayError as error:
@@ -347,6 +350,7 @@ class Server:
         if self._handshakes is not None:
             self._handshakes.cancel()
         await self._tunnels.close()
+        self._certificate_ends.stop()
         self._notices.stop()
         self._around.intake.close()
         with suppress(TimeoutError):
@@ -402,6 +406,7 @@ class Server:
             )
             # Nothing is accepted before the loop's next pass.
             check_tcp_door(options, self._tcp_address)
+            self._certificate_ends.watch([options.tls_cert, options.tls_client_ca])
         if options.socket is not None:
             sock, address = listen_unix(options.socket, options.socket_group)
             self._listeners.append(

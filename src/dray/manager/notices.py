@@ -22,6 +22,7 @@ class NoticeKind(enum.StrEnum):
     ACKNOWLEDGMENT_LOST = "acknowledgment-lost"
     ANSWER_UNSENT = "answer-unsent"
     AT_START = "at-start"
+    CERTIFICATE_ENDS = "certificate-ends"
     CONNECTION_ENDED = "connection-ended"
     CONNECTION_REFUSED = "connection-refused"
     CONNECTION_WAITS = "connection-waits"

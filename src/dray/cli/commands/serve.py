@@ -55,6 +55,13 @@ from dray.cli.sizes import Size
     help="Let everyone in who can connect, with each right that no rule restricts: no protection.",
 )
 @click.option(
+    "--peer",
+    "peers",
+    multiple=True,
+    metavar="WHO",
+    help="Queue manager that may deliver to every queue here, such as cert:NAME; may be repeated.",
+)
+@click.option(
     "--config",
     metavar="FILE.toml",
     help=("Read these options and more from a file; the command line overrides it."),
@@ -81,6 +88,7 @@ def command(
     tls_ca: str | None,
     tls_client_ca: str | None,
     is_open: bool | None,
+    peers: tuple[str, ...],
     config: str | None,
     name: str | None,
     quota: int | None,
@@ -88,10 +96,10 @@ def command(
     low_water: int | None,
 ) -> int:
     """Run a queue manager, and print its addresses in one line when it is ready."""
-    from dray.daemon.config import read_options
+    from dray.daemon.config import ServeOptions, read_options
     from dray.daemon.process import serve
 
-    read = partial(
+    read_all = partial(
         read_options,
         config,
         data=data,
@@ -107,4 +115,8 @@ def command(
         journal_quota=journal_quota,
         low_water=low_water,
     )
+
+    def read() -> ServeOptions:
+        return read_all().accepting(peers)
+
     return serve(read(), read)
