@@ -410,7 +410,9 @@ signal.pause()
 
 
 @pytest.mark.slow
-def test_child_that_lives_on_does_not_hold_what_its_killed_parent_had_received(address, queue):
+def test_child_that_incarnations_on_does_not_hold_what_its_killed_parent_had_received(
+    address, queue
+):
     queue.send(b"one")
     command = [sys.executable, "-c", KILLED_PARENT, address["url"], queue.name]
     with subprocess.Popen(

@@ -121,7 +121,7 @@ def test_a_store_without_this_defence_is_caught(monkeypatch, owner, name, broken
         look_everywhere()
 
 
-def test_a_life_that_reuses_its_epoch_is_caught(monkeypatch):
+def test_a_epoch_that_reuses_its_epoch_is_caught(monkeypatch):
     whole_chain = LogReader.chain
 
     def forgetful_chain(self, start, known_facts, epoch, **how):

@@ -33,7 +33,7 @@ from tests.crash.test_alarms import (
 pytestmark = pytest.mark.slow
 STATES_MAX = 12_000
 POINTS_APART = 20
-"""A few looks at each of many lives find what a few whole ones may never come to."""
+"""A few looks at each of many epochs find what a few whole ones may never come to."""
 
 
 def look_everywhere() -> None:

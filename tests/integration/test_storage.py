@@ -195,7 +195,7 @@ def test_a_killed_move_leaves_exactly_one_store(data, tmp_path):
 
 
 def test_a_store_that_is_gone_after_a_crash_is_no_place_for_a_new_one(tmp_path):
-    """As when its disk was not mounted at a boot; from the very first life on."""
+    """As when its disk was not mounted at a boot; from the very first run on."""
     data = tmp_path / "d"
     with serving(data, kill=True) as url, dray.connect(url) as manager:
         manager.create_queue("orders").send(b"kept")

@@ -17,9 +17,9 @@ def run(folder, kills, seed):
     process = ManagerProcess("torture", folder)
     try:
         loop = KillLoop(process, seed, tally)
-        lives = loop.lives()
+        runs = loop.runs()
         while tally.kills < kills:
-            next(lives)
+            next(runs)
         loop.finish()
     finally:
         process.kill()

@@ -39,7 +39,7 @@ def test_each_sentence_is_logged_once_a_minute_with_a_count_however_often_it_is_
             until(lambda url=url: pair.source.outgoing(url) == ("connected", 0))
         make_strange(pair, places)
         diverge(pair, urls[:DIVERGED])
-        for life in range(2):
+        for run in range(2):
             for url in urls:
                 pair.source.send(url, b"waits")
             for url in urls[:DIVERGED]:
@@ -48,7 +48,7 @@ def test_each_sentence_is_logged_once_a_minute_with_a_count_however_often_it_is_
                 until(lambda url=url: pair.source.outgoing(url)[0] == "need-validation")
             begun = len(pair.source.log())
             until(lambda begun=begun: told_twice(pair.source, begun), within_s=200.0)
-            if not life:
+            if not run:
                 pair.source.process.kill()
                 went_through["kills"] += 1
                 pair.source.process.start()

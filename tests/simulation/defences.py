@@ -41,10 +41,10 @@ class TrustsWhatIsKnown(OutgoingStream):
         return Judgement(Standing.FITS) if known else super()._verdict(peer)
 
 
-class MarksNoLife(OutgoingStream):
-    """Does not know how far it had come when a life began."""
+class MarksNoIncarnation(OutgoingStream):
+    """Does not know how far it had come when an incarnation began."""
 
-    def life_began(self, _life):
+    def incarnation_began(self, _incarnation):
         pass
 
 
@@ -63,7 +63,7 @@ class CountsNewMessagesAsOld(OutgoingStream):
 
 
 class HealsUnsaid(OutgoingStream):
-    """Takes a life that it cannot place for an earlier one of its own."""
+    """Takes an incarnation that it cannot place for an earlier one of its own."""
 
     def _verdict(self, peer):
         found = super()._verdict(peer)

@@ -10,7 +10,7 @@ from dray.testing.promises import BrokenPromiseError
 from tests.simulation.defences import (
     CountsNewMessagesAsOld,
     HealsUnsaid,
-    MarksNoLife,
+    MarksNoIncarnation,
     SendsTheWholeCopy,
     TrustsEveryPosition,
     TrustsWhatIsKnown,
@@ -52,7 +52,7 @@ def test_two_copies_that_send_to_a_destination_put_back_double_nothing():
     ("canary", "least"),
     [
         (Canary(outgoing=TrustsEveryPosition), 20),
-        (Canary(outgoing=MarksNoLife), 20),
+        (Canary(outgoing=MarksNoIncarnation), 20),
         (Canary(outgoing=SendsTheWholeCopy), 20),
         (Canary(outgoing=CountsNewMessagesAsOld), 20),
         (Canary(outgoing=HealsUnsaid), 1),
@@ -61,7 +61,7 @@ def test_two_copies_that_send_to_a_destination_put_back_double_nothing():
     ],
     ids=[
         "trusts every position",
-        "marks no life",
+        "marks no incarnation",
         "sends the whole copy",
         "counts new messages as old",
         "heals unsaid",

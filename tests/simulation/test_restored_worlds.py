@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.defences import (
     CountsNewMessagesAsOld,
-    MarksNoLife,
+    MarksNoIncarnation,
     SendsTheWholeCopy,
     TrustsEveryPosition,
     enough_notice,
@@ -37,7 +37,7 @@ def test_a_restore_in_the_middle_of_traffic_duplicates_nothing_and_loses_only_wh
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "defence", [TrustsEveryPosition, MarksNoLife, SendsTheWholeCopy, CountsNewMessagesAsOld]
+    "defence", [TrustsEveryPosition, MarksNoIncarnation, SendsTheWholeCopy, CountsNewMessagesAsOld]
 )
 def test_worlds_notice_when_a_defence_of_restoring_is_out(defence):
     canary = Canary(outgoing=defence)

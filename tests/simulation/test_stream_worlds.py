@@ -22,9 +22,9 @@ class AcceptsEverything(IncomingStreams):
     def admissible(self, *_frame):
         return 0
 
-    def accepted(self, key, sequence_id, number, life=0):
+    def accepted(self, key, sequence_id, number, incarnation=0):
         self._positions[key] = Position()
-        super().accepted(key, sequence_id, number, life)
+        super().accepted(key, sequence_id, number, incarnation)
 
 
 class IgnoresGaps(IncomingStreams):

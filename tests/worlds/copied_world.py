@@ -62,8 +62,8 @@ class CopiedWorld(StreamWorld):
         """In which branch of its source's past each message was sent; each copy begins one."""
         for node in self.nodes.values():
             # Whoever meets a node for the first time takes any manager for it.
-            node.life.known = {peer: peer for peer in node.peers}
-            node.disk = NodeDisk(node.life.snapshot(), ())
+            node.run.known = {peer: peer for peer in node.peers}
+            node.disk = NodeDisk(node.run.snapshot(), ())
 
     def run(self) -> str:
         """Live through the troubles, with copies among them."""
@@ -178,7 +178,7 @@ class CopiedWorld(StreamWorld):
         """A copy may lose what it did not hold; where a person decided, messages may come twice."""
         self.expired |= self._forgiven
         for source, peer in STREAMS:
-            inbox = self.nodes[peer].life.inbox
+            inbox = self.nodes[peer].run.inbox
             got = inbox.get(source, [])
             if (source, peer) in self._twice:
                 got = list(dict.fromkeys(sorted(got)))
@@ -202,7 +202,7 @@ class CopiedWorld(StreamWorld):
 
     def _resolve(self, node: Node, peer: str) -> None:
         def decide() -> list[tuple[Link, Head, bytes]]:
-            if node.life.streams[peer].divergence is None:
+            if node.run.streams[peer].divergence is None:
                 return []
             self._twice.add((node.name, peer))
             node.append("resolved", peer)
@@ -232,7 +232,7 @@ class CopiedWorld(StreamWorld):
             if each.up:
                 each.kill()
         if stays is twin:
-            self._forgive_received(node, twin.life.inbox)
+            self._forgive_received(node, twin.run.inbox)
             self._branch[node] = self._branch[twin]
             node.disk = twin.disk
             self._look_at(node)
@@ -243,7 +243,7 @@ class CopiedWorld(StreamWorld):
 
     def _copy_of(self, node: Node) -> _Copy:
         told = {pair: len(bodies) for pair, bodies in self.told.items()}
-        return _Copy(node.disk, node.life.snapshot(), told)
+        return _Copy(node.disk, node.run.snapshot(), told)
 
     def _forgive_fact(self, lost: tuple[Any, ...]) -> None:
         """Clients may miss the messages of a fact that is lost."""
@@ -264,7 +264,7 @@ class CopiedWorld(StreamWorld):
         self._forgive_received(node, inbox_of(copy.snapshot))
 
     def _forgive_received(self, node: Node, inbox: dict[str, list[bytes]]) -> None:
-        for source, had in node.life.inbox.items():
+        for source, had in node.run.inbox.items():
             kept = set(inbox.get(source, []))
             self._forgiven.update(each for each in had if each not in kept)
 
@@ -276,7 +276,7 @@ def _is_up(node: Node) -> bool:
 
 def _waiting(node: Node) -> set[bytes]:
     """What the outgoing queues of a node hold."""
-    return {body for queue in node.life.queues.values() for body in queue.bodies.values()}
+    return {body for queue in node.run.queues.values() for body in queue.bodies.values()}
 
 
 if __name__ == "__main__":

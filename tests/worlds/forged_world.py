@@ -1,10 +1,10 @@
 """Seeded worlds with a forger: the worlds of `world.py`, and one that speaks under any id.
 
-The forger knows all that is public, and more: ids, public keys, lives, numbers of streams and their
-sequences. It has connections of its own. It holds no manager's key but one that nobody knows. As a
-caller it says that it is one of the managers, and then that messages do not come, that streams have
-ended, and that confirmations were taken. At the address of a manager that is down it says that it
-is that manager, and acknowledges all that it is sent.
+The forger knows all that is public, and more: ids, public keys, incarnations, numbers of streams
+and their sequences. It has connections of its own. It holds no manager's key but one that nobody
+knows. As a caller it says that it is one of the managers, and then that messages do not come, that
+streams have ended, and that confirmations were taken. At the address of a manager that is down it
+says that it is that manager, and acknowledges all that it is sent.
 
     python -m tests.worlds.forged_world SEED
 """
@@ -18,7 +18,7 @@ from dray.delivery.keys import KEY_BYTES, ONCE_BYTES, ManagerKey
 from dray.manager.events import Peer
 from dray.manager.notices import Notice, NoticeKind
 from dray.manager.peers.possession import with_proof
-from dray.model.ids import Life
+from dray.model.ids import Incarnation
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.stream import Frame
@@ -84,11 +84,13 @@ class Forger:
         once = self.rng.randbytes(ONCE_BYTES)
         self._calls[link] = named, once
         victim.accept(link)
-        lives = list(look_into(named.manager).state.identity.lives)
+        incarnations = list(look_into(named.manager).state.identity.incarnations)
         if self.rng.random() < 0.5:
-            lives.append(Life(lives[-1].number + (1 << 32), lives[-1].age + 100))
+            incarnations.append(
+                Incarnation(incarnations[-1].number + (1 << 32), incarnations[-1].age + 100)
+            )
         key = self.own if self.rng.random() < OWN_NAME else ManagerKey(named.key)
-        hello = frames.Hello("manager", key.id, "forger", lives[-64:], key.public, once)
+        hello = frames.Hello("manager", key.id, "forger", incarnations[-64:], key.public, once)
         link.send(self, hello, 1)
 
     def _speak(self, link: Link, welcome: frames.Welcome) -> None:

@@ -205,8 +205,8 @@ class ManagerProducer:
             administration_queue=world.administration_queue(self._manager, told_at),
             use_dead_letter_queue=_DEAD_LETTERS[int(rng.random() * len(_DEAD_LETTERS))],
             use_journal_queue=rng.random() < 0.3,
-            time_to_reach_queue=_life(rng, life_s_max) if rng.random() < timed else None,
-            time_to_be_received=_life(rng, life_s_max) if rng.random() < timed else None,
+            time_to_reach_queue=_time_to_live(rng, life_s_max) if rng.random() < timed else None,
+            time_to_be_received=_time_to_live(rng, life_s_max) if rng.random() < timed else None,
         )
         number = client.number()
         head, body = encode_record(message, bytes.fromhex(client.manager_id), number)
@@ -384,7 +384,7 @@ class Taker:
         self._world.doubts -= 1
 
 
-def _life(rng: random.Random, longest_s: float) -> float:
+def _time_to_live(rng: random.Random, longest_s: float) -> float:
     """A limit of time: short ones as likely as long ones."""
     return math.exp(rng.uniform(math.log(LIFE_S_MIN), math.log(longest_s)))
 

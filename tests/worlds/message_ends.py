@@ -123,9 +123,9 @@ class MessageEnds:
         """A message lies in a dead-letter queue."""
         asked = self._of(message_id)
         self.dead.setdefault(message_id, []).append((where, why))
-        lives = self._lives(asked)
+        times = self._times_to_live(asked)
         timeouts = (MessageClass.NACK_RECEIVE_TIMEOUT, MessageClass.NACK_REACH_QUEUE_TIMEOUT)
-        early = lives and when < asked.when + min(lives) - _CLOCK_TOLERANCE_S
+        early = times and when < asked.when + min(times) - _CLOCK_TOLERANCE_S
         if why in timeouts and early and not self.clocks_jump:
             raise BrokenPromiseError(f"{message_id} expired before its time")
 
@@ -250,7 +250,7 @@ class MessageEnds:
         causes = set()
         if asked.message.time_to_be_received is not None:
             causes.add(MessageClass.NACK_RECEIVE_TIMEOUT)
-        if asked.remote and self._lives(asked):
+        if asked.remote and self._times_to_live(asked):
             causes.add(MessageClass.NACK_REACH_QUEUE_TIMEOUT)
         if asked.place in self.purged:
             causes.add(MessageClass.NACK_Q_PURGED)
@@ -272,8 +272,8 @@ class MessageEnds:
             self._check_refused_dead(message_id, asked, end)
             return
         if IN_DOUBT in [why for _, why in dead]:
-            lives = self._lives(asked) or self._is_abandoned(asked)
-            if not asked.remote or not lives:
+            times = self._times_to_live(asked) or self._is_abandoned(asked)
+            if not asked.remote or not times:
                 raise BrokenPromiseError(f"{message_id} cannot be in doubt")
         elif dead and end == RECEIVED:
             raise BrokenPromiseError(f"{message_id} was received and is in {dead}")
@@ -300,7 +300,7 @@ class MessageEnds:
         if not unasked or dead:
             return
         causes = {end} if end is not None else self._causes(asked)
-        timed = self._lives(asked)  # Perhaps its time was over before its source heard.
+        timed = self._times_to_live(asked)  # Perhaps its time was over before its source heard.
         if causes <= _REFUSALS and not (timed or self._is_abandoned(asked)):
             raise BrokenPromiseError(f"{message_id} was refused, and is no dead letter")
 
@@ -335,7 +335,7 @@ class MessageEnds:
             if journaled:
                 raise BrokenPromiseError(f"{message_id} is in {journaled}, it should not be")
             return
-        doubtful = asked.remote and (self._lives(asked) or self._is_abandoned(asked))
+        doubtful = asked.remote and (self._times_to_live(asked) or self._is_abandoned(asked))
         if len(journaled) != 1 and not (doubtful and not journaled):
             raise BrokenPromiseError(f"{message_id} was received; journals: {journaled}")
 
@@ -350,12 +350,12 @@ class MessageEnds:
         return asked
 
     @staticmethod
-    def _lives(asked: Asked) -> list[float]:
+    def _times_to_live(asked: Asked) -> list[float]:
         message = asked.message
-        lives = [message.time_to_be_received]
+        times = [message.time_to_be_received]
         if asked.remote:
-            lives.append(message.time_to_reach_queue)
-        return [each for each in lives if each is not None]
+            times.append(message.time_to_reach_queue)
+        return [each for each in times if each is not None]
 
 
 def _wanted_end(asked: Acknowledge, end: MessageClass) -> bool:

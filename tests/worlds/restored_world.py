@@ -53,12 +53,12 @@ class RestoredWorld(StreamWorld):
         """Take a backup between two turns."""
         if node.up:
             told = {pair: len(bodies) for pair, bodies in self.told.items()}
-            self._backups[node.name].append(_Backup(node.life.snapshot(), told))
+            self._backups[node.name].append(_Backup(node.run.snapshot(), told))
 
     def restore(self, node: Node) -> None:
         """Lose a node with its disk, and put one of its backups in its place.
 
-        What was backed up later belongs to a life that never was.
+        What was backed up later belongs to an incarnation that never was.
         """
         backups = self._backups[node.name]
         if not node.up or not backups or not self.troubled:
@@ -85,7 +85,7 @@ class RestoredWorld(StreamWorld):
             if source == node.name:
                 self._forgiven.update(self.told[source, peer][backup.told[source, peer] :])
             if peer == node.name:
-                had = node.life.inbox.get(source, [])
+                had = node.run.inbox.get(source, [])
                 self._forgiven.update(had[len(inbox.get(source, [])) :])
 
 

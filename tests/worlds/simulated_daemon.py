@@ -131,7 +131,7 @@ class SimDaemon:
         self.key = world.rng.randbytes(KEY_BYTES)
         self.manager_id = ManagerKey(self.key).id
         self.disk = SimDisk(world.rng)
-        self.life = 0
+        self.run = 0
         self.up = False
         self.restarts = -1
         self.skew_s = 0.0
@@ -186,7 +186,7 @@ class SimDaemon:
         world.schedule.happened("kill", self.name, power)
         world.schedule.struck["power cut" if power else "kill"] += 1
         self.up = False
-        self.life += 1
+        self.run += 1
         self.disk = self.disk.crash() if power else self.disk.kill()
         for link in (*self._sessions.values(), *self._peers.values()):
             link.cut(dead=self)
@@ -204,7 +204,7 @@ class SimDaemon:
         return ManagerConfig(
             manager_id=self.manager_id,
             key=self.key,
-            life=self.world.rng.getrandbits(32) | 1,
+            incarnation=self.world.rng.getrandbits(32) | 1,
             name=self.name,
             quota=QUOTA_BYTES if self.world.tight else None,
             resend_schedule_s=(0.3, 0.3, 1.0),
@@ -406,11 +406,11 @@ class SimDaemon:
             self.deliver(Tick())
 
     def _later(self, delay_s: float, action: Callable[..., None], *what: object) -> None:
-        """Do something later, unless this life has ended by then."""
-        self.world.schedule.after(delay_s, partial(self._in_life, self.life, action, *what))
+        """Do something later, unless this run has ended by then."""
+        self.world.schedule.after(delay_s, partial(self._in_run, self.run, action, *what))
 
-    def _in_life(self, life: int, action: Callable[..., None], *what: object) -> None:
-        if self.up and self.life == life:
+    def _in_run(self, run: int, action: Callable[..., None], *what: object) -> None:
+        if self.up and self.run == run:
             action(*what)
 
 

@@ -31,9 +31,9 @@ from dray.delivery.events import (
     Transmit,
 )
 from dray.delivery.incoming import IncomingSnapshot, IncomingStreams, StreamKey
-from dray.delivery.lineage import Past, lineage_of, met_with, next_life
+from dray.delivery.lineage import Past, lineage_of, met_with, next_incarnation
 from dray.delivery.outgoing import OutgoingStream
-from dray.model.ids import Life
+from dray.model.ids import Incarnation
 from dray.testing.promises import BrokenPromiseError
 from dray.wire.frames import Data, Envelope, Head, OpenStream, Passed, StreamRefused, StreamState
 from dray.wire.stream import Frame
@@ -76,10 +76,10 @@ class _Queue:
 class _Stored(msgspec.Struct, array_like=True):
     """A node's checkpoint, through bytes, as a manager's would be."""
 
-    lives: list[Life]
+    incarnations: list[Incarnation]
     age: int
     sent_in: dict[str, int]
-    met: dict[str, list[list[Life]]]
+    met: dict[str, list[list[Incarnation]]]
     known: dict[str, str]
     outgoing: list[StreamSnapshot]
     queues: list[tuple[dict[int, bytes], int]]
@@ -92,14 +92,14 @@ def inbox_of(snapshot: bytes) -> dict[str, list[bytes]]:
     return msgspec.msgpack.decode(snapshot, type=_Stored).inbox
 
 
-class _Life:
+class _NodeRun:
     """What a node knows between two kills; all of it comes from facts."""
 
     def __init__(self, peers: list[str], canary: Canary, stored: _Stored | None) -> None:
-        self.lives: list[Life] = stored.lives if stored else []
+        self.incarnations: list[Incarnation] = stored.incarnations if stored else []
         self.age = stored.age if stored else 0
         self.sent_in: dict[str, int] = stored.sent_in if stored else {}
-        self.met: dict[str, list[list[Life]]] = stored.met if stored else {}
+        self.met: dict[str, list[list[Incarnation]]] = stored.met if stored else {}
         self.known: dict[str, str] = stored.known if stored else {}
         """The id of the manager that was met at each address."""
         self.incoming = canary.incoming(stored.incoming if stored else ())
@@ -135,23 +135,23 @@ class _Life:
             case ("restored", when_us):
                 for queue in self.queues.values():
                     queue.last = max(queue.last, when_us)
-            case ("accepted", key, sequence_id, number, life, bodies):
-                self.incoming.accepted(key, sequence_id, number, life)
+            case ("accepted", key, sequence_id, number, incarnation, bodies):
+                self.incoming.accepted(key, sequence_id, number, incarnation)
                 self.inbox.setdefault(key.source, []).extend(bodies)
             case _:
                 self.apply_to_identity(fact)
 
     def apply_to_identity(self, fact: tuple[Any, ...]) -> None:
-        """Make a fact true that is about lives and copies."""
+        """Make a fact true that is about incarnations and copies."""
         match fact:
             case ("began", number, age):
-                self.lives.append(Life(number, age))
+                self.incarnations.append(Incarnation(number, age))
                 for stream in self.streams.values():
-                    stream.life_began(number)
-            case ("sends", peer, life):
-                self.sent_in[peer] = life
-            case ("met", source, lives):
-                self.met[source] = met_with(self.met.get(source, ()), lives)
+                    stream.incarnation_began(number)
+            case ("sends", peer, incarnation):
+                self.sent_in[peer] = incarnation
+            case ("met", source, incarnations):
+                self.met[source] = met_with(self.met.get(source, ()), incarnations)
             case ("found", peer, manager_id):
                 self.known[peer] = manager_id
             case ("diverged", peer, sequence_id, upto):
@@ -162,7 +162,7 @@ class _Life:
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(
             _Stored(
-                self.lives,
+                self.incarnations,
                 self.age,
                 self.sent_in,
                 self.met,
@@ -222,7 +222,7 @@ class NodeWorld(Protocol):
 
 
 class Node:
-    """One machine: a disk, a life, links."""
+    """One machine: a disk, an incarnation, links."""
 
     def __init__(self, name: str, world: NodeWorld, disk: NodeDisk | None = None) -> None:
         """Begin with a disk; without one it is empty."""
@@ -256,20 +256,20 @@ class Node:
         if self.gone or self.up:
             return
         stored = msgspec.msgpack.decode(self.checkpoint, type=_Stored) if self.checkpoint else None
-        self.life = _Life(self.peers, self.world.canary, stored)
+        self.run = _NodeRun(self.peers, self.world.canary, stored)
         for fact in self.synced:
-            self.life.apply(fact)
+            self.run.apply(fact)
         drawn = self.world.rng.getrandbits(32) | 1
-        self.append("began", *next_life(self.life.lives, drawn, self.life.age))
+        self.append("began", *next_incarnation(self.run.incarnations, drawn, self.run.age))
         self.synced += self.dirty
         self.dirty.clear()
         self.up = True
         self.dialled: dict[str, Link] = {}
         self.links: list[Link] = []
-        self.callers: dict[Link, list[Life]] = {}
+        self.callers: dict[Link, list[Incarnation]] = {}
         self.questions: dict[tuple[Link, StreamKey], int] = {}
         """The last question heard of each stream."""
-        """The lives that the source at the other end of a link has said."""
+        """The incarnations that the source at the other end of a link has said."""
         self.newest: dict[str, Link] = {}
         """The link on which each source has opened its stream last."""
         self.backoffs = {peer: Backoff(1.0) for peer in self.peers}
@@ -304,26 +304,26 @@ class Node:
         self.dialled[peer] = link
         self.links.append(link)
         listener.links.append(link)
-        listener.callers[link] = list(self.life.lives)
-        past = Past(tuple(self.life.lives), self.life.sent_in.get(peer, 0))
+        listener.callers[link] = list(self.run.incarnations)
+        past = Past(tuple(self.run.incarnations), self.run.sent_in.get(peer, 0))
         met = listener.manager_id
 
         def decide() -> list[tuple[Link, Head, bytes]]:
-            if self.life.known.get(peer) != met:
+            if self.run.known.get(peer) != met:
                 self.append("found", peer, met)
             return self.outgoing(peer, LinkReady(past))
 
         self.turn(decide)
 
     def dial_later(self, peer: str) -> None:
-        """Try again after a pause, unless this life has ended by then."""
-        now, life = self.world.schedule.now, self.life
+        """Try again after a pause, unless this incarnation has ended by then."""
+        now, run = self.world.schedule.now, self.run
         at = self.backoffs[peer].failed(now)
-        self.world.schedule.after(at - now, lambda: self.dial(peer) if self.life is life else None)
+        self.world.schedule.after(at - now, lambda: self.dial(peer) if self.run is run else None)
 
     def is_stranger(self, peer: str, listener: Node) -> bool:
         """Whether another manager answers where this one has met one; it is sent nothing."""
-        known = self.life.known.get(peer, listener.manager_id)
+        known = self.run.known.get(peer, listener.manager_id)
         return known != listener.manager_id and not self.world.canary.sends_to_strangers
 
     def broken(self, link: Link) -> None:
@@ -353,13 +353,13 @@ class Node:
             self.synced += self.dirty
             self.dirty.clear()
             if world.unlucky(0.05):
-                self.checkpoint, self.synced = self.life.snapshot(), []
+                self.checkpoint, self.synced = self.run.snapshot(), []
             if world.unlucky(world.chances.kill):
                 self.kill()
                 return
         if not world.canary.speak_first:
             self.speak(sayings)
-        for peer, stream in self.life.streams.items():
+        for peer, stream in self.run.streams.items():
             world.remind(self, peer, stream)
 
     def speak(self, sayings: list[tuple[Link, Head, bytes]]) -> None:
@@ -370,7 +370,7 @@ class Node:
     def append(self, *fact: Any) -> None:
         """Decide a fact: true at once in memory, durable by the next sync."""
         self.dirty.append(fact)
-        self.life.apply(fact)
+        self.run.apply(fact)
 
     def expire(self, peer: str, lookup_id: int) -> list[tuple[Link, Head, bytes]]:
         """Let the time of one message run out."""
@@ -379,7 +379,7 @@ class Node:
 
     def outgoing(self, peer: str, event: Event) -> list[tuple[Link, Head, bytes]]:
         """Give an event to one outgoing stream and carry out its effects."""
-        stream = self.life.streams[peer]
+        stream = self.run.streams[peer]
         sayings = []
         for effect in stream.handle(event, self.world.schedule.now):
             saying = self.effect(peer, stream, effect)
@@ -402,7 +402,7 @@ class Node:
                 self.append("renewed", peer, sequence_id, judged)
             case Transmit(sequence_id, previous, lookup_ids, base):
                 self.sends_to(peer)
-                bodies = [self.life.queues[peer].bodies[each] for each in lookup_ids]
+                bodies = [self.run.queues[peer].bodies[each] for each in lookup_ids]
                 envelopes = [
                     Envelope(each, len(body), 0, 0, 0, 0, 0, number=each - base)
                     for each, body in zip(lookup_ids, bodies, strict=True)
@@ -417,10 +417,10 @@ class Node:
         return None
 
     def sends_to(self, peer: str) -> None:
-        """Note that this life sends to a peer."""
-        life = self.life.lives[-1].number
-        if self.life.sent_in.get(peer) != life:
-            self.append("sends", peer, life)
+        """Note that this incarnation sends to a peer."""
+        incarnation = self.run.incarnations[-1].number
+        if self.run.sent_in.get(peer) != incarnation:
+            self.append("sends", peer, incarnation)
 
     def frame(self, link: Link, frame: Frame) -> list[tuple[Link, Head, bytes]]:
         """Answer one frame of a peer."""
@@ -452,7 +452,9 @@ class Node:
                     return self.not_open(link, StreamKey(other.name, head.stream))
                 return [(link, self.passed(link, StreamKey(other.name, head.stream), head), b"")]
             case StreamState():
-                said = PeerState(head.sequence_id, head.upto, head.question, head.life, head.met)
+                said = PeerState(
+                    head.sequence_id, head.upto, head.question, head.incarnation, head.met
+                )
                 return self.outgoing(other.name, said)
             case StreamRefused():
                 return self.outgoing(other.name, Refused(head.sentence, question=head.question))
@@ -484,37 +486,39 @@ class Node:
     def data(self, link: Link, key: StreamKey, head: Data, frame: Frame) -> StreamState:
         """Let in what the predicate lets in, in one fact with the position; say where we are."""
         numbers = [each.number for each in head.envelopes]
-        start = self.life.incoming.admissible(key, head.sequence_id, head.previous, numbers)
+        start = self.run.incoming.admissible(key, head.sequence_id, head.previous, numbers)
         bodies, at = [], 0
         for each in head.envelopes:
             bodies.append(bytes(frame.body[at : at + each.length]))
             at += each.length
-        self.life.incoming.visited(key, start, self.world.schedule.now)
+        self.run.incoming.visited(key, start, self.world.schedule.now)
         if start < len(numbers):
-            life = self.meet(key, link)
-            self.append("accepted", key, head.sequence_id, numbers[-1], life, bodies[start:])
+            incarnation = self.meet(key, link)
+            self.append("accepted", key, head.sequence_id, numbers[-1], incarnation, bodies[start:])
         return self.position(link, key)
 
     def passed(self, link: Link, key: StreamKey, head: Passed) -> StreamState:
         """Let the position go on over what has gone."""
-        if not self.life.incoming.admissible(key, head.sequence_id, head.previous, [head.upto]):
+        if not self.run.incoming.admissible(key, head.sequence_id, head.previous, [head.upto]):
             self.append("accepted", key, head.sequence_id, head.upto, self.meet(key, link), [])
         return self.position(link, key)
 
     def meet(self, key: StreamKey, link: Link) -> int:
-        """Note the life of the source that sends."""
-        lives = self.callers[link]
-        if lives not in self.life.met.get(key.source, ()):
-            self.append("met", key.source, lives)
-        return lives[-1].number
+        """Note the incarnation of the source that sends."""
+        incarnations = self.callers[link]
+        if incarnations not in self.run.met.get(key.source, ()):
+            self.append("met", key.source, incarnations)
+        return incarnations[-1].number
 
     def position(self, link: Link, key: StreamKey) -> StreamState:
         """The order ack of a stream."""
-        incoming = self.life.incoming
-        position, life = incoming.position(key), incoming.life(key)
+        incoming = self.run.incoming
+        position, incarnation = incoming.position(key), incoming.incarnation(key)
         # A frame of a link that was cut may come late: its answer reaches nobody.
         ours = self.callers.get(link, [])
-        lives = () if any(each.number == life for each in ours) else ours
-        met = lineage_of(self.life.met.get(key.source, ()), life, lives)
+        incarnations = () if any(each.number == incarnation for each in ours) else ours
+        met = lineage_of(self.run.met.get(key.source, ()), incarnation, incarnations)
         question = self.questions.get((link, key), 0)
-        return StreamState(key.stream, *position, question=question, life=life, met=met)
+        return StreamState(
+            key.stream, *position, question=question, incarnation=incarnation, met=met
+        )

@@ -98,10 +98,10 @@ class StreamWorld:
         journal = self.submitted[node.name, peer]
         bodies = [f"{node.name}{peer}{len(journal) + n:06}".encode() for n in range(count)]
         journal += bodies
-        life = node.life
+        incarnation = node.run
 
         def decide() -> list[tuple[Link, Head, bytes]]:
-            first = life.queues[peer].last + 1
+            first = incarnation.queues[peer].last + 1
             node.append("admitted", peer, first, int(self.schedule.now * 1e6), bodies)
             return node.outgoing(peer, Grown())
 
@@ -113,10 +113,10 @@ class StreamWorld:
         node = self.nodes[source]
         if not node.up:
             return
-        waiting = [*node.life.queues[peer].bodies]
+        waiting = [*node.run.queues[peer].bodies]
         if waiting and self.unlucky(self.chances.expire):
             lookup_id = self.rng.choice(waiting)
-            self.expired.add(node.life.queues[peer].bodies[lookup_id])
+            self.expired.add(node.run.queues[peer].bodies[lookup_id])
             node.turn(lambda: node.expire(peer, lookup_id))
         if self.unlucky(self.chances.pause):
             node.turn(lambda: node.outgoing(peer, Paused()))
@@ -161,7 +161,7 @@ class StreamWorld:
     def check(self) -> None:
         """Hold every stream against what its clients were told."""
         for source, peer in STREAMS:
-            got = self.nodes[peer].life.inbox.get(source, [])
+            got = self.nodes[peer].run.inbox.get(source, [])
             where = f"seed {self.seed}, {source} to {peer}"
             if len(set(got)) != len(got):
                 raise BrokenPromiseError(f"{where}: delivered twice")
@@ -173,7 +173,7 @@ class StreamWorld:
             lost = [body for body in self.told[source, peer] if body not in delivered]
             if lost:
                 raise BrokenPromiseError(f"{where}: promised and never delivered: {lost[:3]}")
-            if self.nodes[source].life.queues[peer].bodies:
+            if self.nodes[source].run.queues[peer].bodies:
                 raise BrokenPromiseError(f"{where}: messages are left in the outgoing queue")
 
 

@@ -166,7 +166,7 @@ class TransferWorld:
             if at is not None and at <= self.now:
                 self._give_consumer(end, Tick())
 
-    # ----------------------------------------------------------------------------------- lives
+    # ----------------------------------------------------------------------------------- runs
 
     def _start_producer(self) -> None:
         discovery = Discovery(many=self.many, until=self._discovery_until)

@@ -199,15 +199,15 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
                 " every message would be refused; choose a smaller value"
             )
 
-    def manager_config(self, key: bytes, life: int) -> ManagerConfig:
+    def manager_config(self, key: bytes, incarnation: int) -> ManagerConfig:
         """The configuration of the manager; `key` is for a new data directory.
 
-        `life` is random, too: it tells this start from one of a copy of the data directory.
+        `incarnation` is random, too: it tells this start from one of a copy of the data directory.
         """
         return ManagerConfig(
             manager_id=ManagerKey(key).id,
             key=key,
-            life=life,
+            incarnation=incarnation,
             name=self.name or socket.gethostname(),
             version=importlib.metadata.version("dray"),
             pid=os.getpid(),

@@ -38,7 +38,7 @@ from dray.daemon.sockets.outbox import unpin_all
 from dray.daemon.sockets.places import Places
 from dray.daemon.sockets.surroundings import Surroundings
 from dray.daemon.sockets.tcp_door import check_tcp_door, what_open_means
-from dray.daemon.timekeeper import Timekeeper, new_life, new_manager_key
+from dray.daemon.timekeeper import Timekeeper, new_incarnation, new_manager_key
 from dray.daemon.turns import Turns
 from dray.daemon.watcher import AuditedDisk, UnwatchedDisk
 from dray.errors import DrayError, ProtocolError
@@ -150,7 +150,7 @@ class Server:
             express_bytes=options.express_bytes,
         )
         try:
-            config = options.manager_config(new_manager_key(), new_life())
+            config = options.manager_config(new_manager_key(), new_incarnation())
             self._manager = load(self._store, config, clock.now())
             if isinstance(disk, AuditedDisk):
                 disk.store_is_there()

@@ -40,6 +40,6 @@ def draw_jitter() -> float:
     return 0.5 + uuid.uuid4().int / (1 << 129)
 
 
-def new_life() -> int:
-    """Draw what tells the life of a store that begins now from those of its copies; never 0."""
+def new_incarnation() -> int:
+    """Draw a number that no copy of the store draws at its start; never 0."""
     return (uuid.uuid4().int & 0xFFFF_FFFF) or 1

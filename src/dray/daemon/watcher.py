@@ -148,7 +148,7 @@ class AuditedDisk(RealDisk):
                 raise StoreError(sentence, directory=str(self.path)) from error
 
     def had_store(self) -> bool:
-        """Whether the manifest told so when this life began."""
+        """Whether the manifest told so when this run began."""
         return self._guard is not None and self._guard.had_store
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class UnwatchedDisk(RealDisk):
             raise StoreError(sentence, directory=str(self.path)) from error
 
     def had_store(self) -> bool:
-        """Whether an audit's manifest told so when this life began."""
+        """Whether an audit's manifest told so when this run began."""
         return self._had_store
 
 
@@ -198,7 +198,7 @@ class Guard:
         self._strangers: dict[str, FileMark] = {}
         self._store = False
         self.had_store = False
-        """Whether the manifest told of a store when this life began."""
+        """Whether the manifest told of a store when this run began."""
         self._noting = threading.Lock()
         self._drained = threading.Event()
         self._observer: BaseObserver | None = None

@@ -100,8 +100,8 @@ class Outbox(Generic[Told]):
     def came_from_backup(self, ordinal: int) -> None:
         """Apply the fact that all of this is an old copy: no ordinal is given twice.
 
-        Waiting confirmations are told again; the source may have heard them in the life that was
-        undone.
+        Waiting confirmations are told again; the source may have heard them in the incarnation that
+        was undone.
         """
         for key, first in self._first.items():
             self._first[key] = max(first, ordinal)

@@ -37,9 +37,9 @@ from dray.delivery.events import (
 from dray.delivery.flight import Flight
 from dray.delivery.frame_size import FrameSize
 from dray.delivery.judgement import (
+    IncarnationMark,
     Judgement,
     KnownPositions,
-    LifeMark,
     PeerPosition,
     Standing,
     judge,
@@ -383,15 +383,15 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
         return [*effects, self._renewal(peer, now)]
 
     def _verdict(self, peer: PeerState | Refused) -> Judgement:
-        present = LifeMark(0, self.last, self.sequence_id, self.base)
+        present = IncarnationMark(0, self.last, self.sequence_id, self.base)
         past = self._past._replace(met=peer.met)
-        position = PeerPosition(peer.sequence_id, peer.upto, peer.life)
+        position = PeerPosition(peer.sequence_id, peer.upto, peer.incarnation)
         known = KnownPositions(self.heard, self.judged, self.floor)
         return judge(position, past, self.marks, present, known=known)
 
     def _renewal(self, peer: PeerState | Refused, now: float) -> Renewed:
         sequence_id = renewed_sequence_id(self.sequence_id, peer.sequence_id, int(now))
-        return Renewed(sequence_id, PeerPosition(peer.sequence_id, peer.upto, peer.life))
+        return Renewed(sequence_id, PeerPosition(peer.sequence_id, peer.upto, peer.incarnation))
 
     def _confirms(self, peer: PeerState | Refused) -> bool:
         """Whether a StreamState is of this sequence, in bounds and new (R36, KB 830639)."""

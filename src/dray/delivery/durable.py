@@ -3,15 +3,15 @@
 Sequence id, base, the last admitted and the last acknowledged lookup id. A message's number is its
 lookup id less the base, so it cannot differ after a restart. A sequence begins when a message is
 admitted while none is unacknowledged; its id is above every earlier one and at least the time of
-day. Beside them stands what judges a peer's position (`judgement.py`): a mark for each life of the
-store, the position that the peer has acknowledged, and whether the stream has diverged.
+day. Beside them stands what judges a peer's position (`judgement.py`): a mark for each incarnation
+of the store, the position that the peer has acknowledged, and whether the stream has diverged.
 """
 
 from __future__ import annotations
 
 from dray.delivery.events import StreamSnapshot
-from dray.delivery.judgement import NOWHERE, LifeMark, PeerPosition
-from dray.delivery.lineage import LIVES_KEPT
+from dray.delivery.judgement import NOWHERE, IncarnationMark, PeerPosition
+from dray.delivery.lineage import INCARNATIONS_KEPT
 from dray.delivery.sequences import next_sequence_id
 
 
@@ -25,7 +25,7 @@ class DurableStream:
         self.sequence_id = self.base = self.last = self.floor = 0
         self.heard = 0, 0
         """The highest position that the peer has acknowledged: sequence id and number."""
-        self.marks: list[LifeMark] = []
+        self.marks: list[IncarnationMark] = []
         self.judged = NOWHERE
         """The peer's position after which the present sequence was begun anew."""
         self.divergence: tuple[int, int] | None = None
@@ -72,11 +72,11 @@ class DurableStream:
             self.heard = self.sequence_id, upto - self.base
         self.floor = max(self.floor, upto)
 
-    def life_began(self, life: int) -> None:
-        """Apply the fact that a life of the store begins: mark how far the stream has come."""
-        mark = LifeMark(life, self.last, self.sequence_id, self.base)
+    def incarnation_began(self, incarnation: int) -> None:
+        """Apply the fact of a new incarnation of the store: mark how far the stream has come."""
+        mark = IncarnationMark(incarnation, self.last, self.sequence_id, self.base)
         if self.last and (not self.marks or self.marks[-1][1:] != mark[1:]):
-            self.marks = [*self.marks, mark][-LIVES_KEPT:]
+            self.marks = [*self.marks, mark][-INCARNATIONS_KEPT:]
 
     def diverge(self, sequence_id: int, upto: int) -> None:
         """Apply the fact that the peer took messages from a copy of this store."""

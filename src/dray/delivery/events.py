@@ -8,10 +8,10 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from dray.delivery.judgement import NOWHERE, LifeMark, PeerPosition
+from dray.delivery.judgement import NOWHERE, IncarnationMark, PeerPosition
 from dray.delivery.lineage import Past
 from dray.machine import Tick
-from dray.model.ids import Life
+from dray.model.ids import Incarnation
 from dray.model.limits import (
     BATCH_MESSAGES_MAX,
     FRAME_BODY_BYTES_MAX,
@@ -45,7 +45,7 @@ class DeliverySettings(NamedTuple):
 
 
 class LinkReady(NamedTuple):
-    """The peer has welcomed this manager; `past` tells the lives of our store."""
+    """The peer has welcomed this manager; `past` tells the incarnations of our store."""
 
     past: Past = Past()
 
@@ -57,16 +57,16 @@ class LinkLost(NamedTuple):
 class PeerState(NamedTuple):
     """A StreamState frame: what the peer has accepted of this stream, durably.
 
-    `question` is that of the last Open that the peer had heard. `life` is the life of this store in
-    which the peer accepted the last message; 0 if it never accepted one. `met` are all lives of the
-    copy that sent it, if that is another one.
+    `question` is that of the last Open that the peer had heard. `incarnation` is the incarnation of
+    this store in which the peer accepted the last message; 0 if it never accepted one. `met` are
+    all incarnations of the copy that sent it, if that is another one.
     """
 
     sequence_id: int
     upto: int
     question: int = 0
-    life: int = 0
-    met: Sequence[Life] = ()
+    incarnation: int = 0
+    met: Sequence[Incarnation] = ()
 
 
 class Refused(NamedTuple):
@@ -81,8 +81,8 @@ class Refused(NamedTuple):
     question: int = 0
     code: str = ""
     final: bool = False
-    life: int = 0
-    met: Sequence[Life] = ()
+    incarnation: int = 0
+    met: Sequence[Incarnation] = ()
 
 
 class Invited(NamedTuple):
@@ -194,9 +194,10 @@ class StreamSnapshot(msgspec.Struct, array_like=True, frozen=True):
     """The durable part, for a checkpoint. `last` and `acknowledged` are lookup ids.
 
     `heard` is the highest position that the peer has acknowledged: sequence id and number.
-    `marks` has an entry for each life in which the stream had come further than in the one before.
-    `judged` is the peer's position after which the sequence was begun anew, `divergence` the one
-    that did not fit. `anew` tells that a person has decided and the next sequence is to begin.
+    `marks` has an entry for each incarnation in which the stream had come further than in the one
+    before. `judged` is the peer's position after which the sequence was begun anew, `divergence`
+    the one that did not fit. `anew` tells that a person has decided and the next sequence is to
+    begin.
     """
 
     stream: int
@@ -206,7 +207,7 @@ class StreamSnapshot(msgspec.Struct, array_like=True, frozen=True):
     last: int = 0
     acknowledged: int = 0
     heard: tuple[int, int] = (0, 0)
-    marks: list[LifeMark] = []
+    marks: list[IncarnationMark] = []
     judged: PeerPosition = NOWHERE
     divergence: tuple[int, int] | None = None
     anew: bool = False

@@ -49,8 +49,8 @@ class IncomingSnapshot(msgspec.Struct, array_like=True, frozen=True):
     number: int
     reject_count: int = 0
     last_access: float = 0.0
-    life: int = 0
-    """The life of the source that sent the message accepted last."""
+    incarnation: int = 0
+    """The incarnation of the source that sent the message accepted last."""
 
 
 class _Visits:
@@ -123,10 +123,10 @@ class IncomingStreams:
         """Begin with what a checkpoint knew."""
         self._positions: dict[StreamKey, Position] = {}
         self._visits: dict[StreamKey, _Visits] = {}
-        self._lives: dict[StreamKey, int] = {}
+        self._incarnations: dict[StreamKey, int] = {}
         for each in snapshots:
             key = StreamKey(each.source, each.stream)
-            self._lives[key] = each.life
+            self._incarnations[key] = each.incarnation
             self._positions[key] = Position(each.sequence_id, each.number)
             self._visits[key] = _Visits(each.reject_count, each.last_access)
         self._by_source = Counter(key.source for key in self._positions)
@@ -154,9 +154,9 @@ class IncomingStreams:
         """The last accepted position, for the answer to OpenStream and for order acks."""
         return self._positions.get(key, Position())
 
-    def life(self, key: StreamKey) -> int:
-        """The life of the source that sent the message accepted last; 0 before the first."""
-        return self._lives.get(key, 0)
+    def incarnation(self, key: StreamKey) -> int:
+        """The incarnation of the source that sent the message accepted last; 0 before the first."""
+        return self._incarnations.get(key, 0)
 
     def admissible(
         self, key: StreamKey, sequence_id: int, previous: int, numbers: Sequence[int]
@@ -177,17 +177,17 @@ class IncomingStreams:
             previous = number
         return len(numbers)
 
-    def accepted(self, key: StreamKey, sequence_id: int, number: int, life: int = 0) -> None:
+    def accepted(self, key: StreamKey, sequence_id: int, number: int, incarnation: int = 0) -> None:
         """Apply the fact that admitted all up to a message. A stream only moves forward.
 
-        `life` is the source's, 0 if it is the same as before.
+        `incarnation` is the source's, 0 if it is the same as before.
         """
         at = Position(sequence_id, number)
         assert at > self.position(key), f"{key} would go back from {self.position(key)} to {at}"
         if key not in self._positions:
             self._by_source[key.source] += 1
         self._positions[key] = at
-        self._lives[key] = life or self._lives.get(key, 0)
+        self._incarnations[key] = incarnation or self._incarnations.get(key, 0)
         self._visits.setdefault(key, _Visits()).reject_count = 0
 
     def visited(self, key: StreamKey, rejected: int, now: float) -> None:
@@ -199,7 +199,9 @@ class IncomingStreams:
     def state(self) -> list[IncomingSnapshot]:
         """Everything, for a checkpoint."""
         return [
-            IncomingSnapshot(*key, *at, visits.reject_count, visits.last_access, self._lives[key])
+            IncomingSnapshot(
+                *key, *at, visits.reject_count, visits.last_access, self._incarnations[key]
+            )
             for key, at in self._positions.items()
             for visits in (self._visits[key],)
         ]

@@ -2,21 +2,21 @@
 
 A store may be an old copy: put back, restored, cloned, or without its last commit. Then the peer
 has numbers that new messages would get again, and its order ack would cover messages that it never
-saw. The peer says in which life of this store it accepted its position (`lineage.py`); the stream
-keeps a mark of how far it had come when each life began.
+saw. The peer says in which incarnation of this store it accepted its position (`lineage.py`); the
+stream keeps a mark of how far it had come when each incarnation began.
 
-    the peer's position     the peer accepted it in         it
-    not beyond the mark     an earlier life                 fits: it counts, the sequence goes on
-    beyond the mark         an earlier life                 older copy: it has all up to the mark
-    not beyond our last     the present life                fits
-    beyond our last         the present life                diverged
-    known already           the life of then, or of ours    fits
-    known already           a life of another copy          fits, if nothing that both hold waits
-    any                     a life of another copy          older copy, if the copy has all our past
-                                                            of then; else diverged
+    the peer's position    the peer accepted it in    it
+    not beyond the mark    an earlier incarnation     fits: it counts, the sequence goes on
+    beyond the mark        an earlier incarnation     older copy: it has all up to the mark
+    not beyond our last    the present incarnation    fits
+    beyond our last        the present incarnation    diverged
+    known already          that of then, or ours      fits
+    known already          one of another copy        fits, if nothing that both hold waits
+    any                    one of another copy        older copy, if the copy has all our past
+                                                      of then; else diverged
 
-The mark is that of the first life of which the peer has nothing, so a message that joined the
-stream since is certain to be new to the peer.
+The mark is that of the first incarnation of which the peer has nothing, so a message that joined
+the stream since is certain to be new to the peer.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from dray.delivery.lineage import Past
 from dray.delivery.sequences import numbers_are_lookup_ids
 
 
-class LifeMark(NamedTuple):
-    """How far a stream had come when a life of its store began. `last` is a lookup id."""
+class IncarnationMark(NamedTuple):
+    """How far a stream had come when an incarnation of its store began. `last` is a lookup id."""
 
-    life: int
+    incarnation: int
     last: int
     sequence_id: int
     base: int
@@ -54,11 +54,11 @@ class Judgement(NamedTuple):
 
 
 class PeerPosition(NamedTuple):
-    """A peer's position: sequence id and number, and in which life of ours it was accepted."""
+    """A peer's position: sequence id and number, and in which incarnation of ours it got there."""
 
     sequence_id: int
     number: int
-    life: int
+    incarnation: int
 
 
 NOWHERE = PeerPosition(0, 0, 0)
@@ -83,20 +83,20 @@ _DIVERGED = Judgement(Standing.DIVERGED)
 def judge(
     position: PeerPosition,
     past: Past,
-    marks: Sequence[LifeMark],
-    present: LifeMark,
+    marks: Sequence[IncarnationMark],
+    present: IncarnationMark,
     *,
     known: KnownPositions = NOTHING,
 ) -> Judgement:
     """Judge the position with which a peer answers when a stream is opened."""
     if _is_known(position, past, marks, known):
         return _FITS
-    since = past.unsent_since(position.life)
+    since = past.unsent_since(position.incarnation)
     if since is None:
         return _DIVERGED
     mark = _mark_of(since, marks) if since else present
     if (position.sequence_id, position.number) <= (mark.sequence_id, mark.last - mark.base):
-        if past.lived(position.life):
+        if past.includes(position.incarnation):
             return _FITS
         same = position.sequence_id == mark.sequence_id
         return Judgement(Standing.OLDER_COPY, mark.base + position.number if same else 0)
@@ -110,27 +110,27 @@ def judge(
 
 
 def _is_known(
-    position: PeerPosition, past: Past, marks: Sequence[LifeMark], known: KnownPositions
+    position: PeerPosition, past: Past, marks: Sequence[IncarnationMark], known: KnownPositions
 ) -> bool:
     """Whether the peer has stated the position before, and has nothing that waits here.
 
-    At or below a position that it reached in our lives the peer has accepted nothing since, or has
-    forgotten it. A copy of this store may have sent it the same messages after it forgot them. That
-    cannot be if all that the copy shares with us is acknowledged: the present sequence, in which
-    all the rest goes, is above the position.
+    At or below a position that it reached in our incarnations the peer has accepted nothing since,
+    or has forgotten it. A copy of this store may have sent it the same messages after it forgot
+    them. That cannot be if all that the copy shares with us is acknowledged: the present sequence,
+    in which all the rest goes, is above the position.
     """
     at = (position.sequence_id, position.number)
-    if past.lived(position.life):
+    if past.includes(position.incarnation):
         return at <= max(known.heard, known.judged[:2])
     if at > known.judged[:2]:
         return False
-    if position.life == known.judged.life:
+    if position.incarnation == known.judged.incarnation:
         return True
-    own = past.parted_from(position.life)
+    own = past.parted_from(position.incarnation)
     return own is not None and _mark_of(own.number, marks).last <= known.acknowledged
 
 
-def _mark_of(life: int, marks: Sequence[LifeMark]) -> LifeMark:
-    """How far the stream had come when a life began; nowhere, if it carried nothing before."""
-    earlier = [each for each in marks if each.life <= life]
-    return earlier[-1] if earlier else LifeMark(life, 0, 0, 0)
+def _mark_of(incarnation: int, marks: Sequence[IncarnationMark]) -> IncarnationMark:
+    """How far the stream had come when an incarnation began; nowhere if it had carried nothing."""
+    earlier = [each for each in marks if each.incarnation <= incarnation]
+    return earlier[-1] if earlier else IncarnationMark(incarnation, 0, 0, 0)

@@ -50,9 +50,9 @@ class ManagerKey:
         """The id of the manager whose key it is."""
         return id_of(self.public)
 
-    def once(self, life: int, count: int) -> bytes:
-        """The number for the `count`-th connection of a life: nobody can foresee it."""
-        said = b"connection" + life.to_bytes(8, "little") + count.to_bytes(8, "little")
+    def once(self, incarnation: int, count: int) -> bytes:
+        """The number for the `count`-th connection of an incarnation: nobody can foresee it."""
+        said = b"connection" + incarnation.to_bytes(8, "little") + count.to_bytes(8, "little")
         return _keyed(self.private, said)[:ONCE_BYTES]
 
     def calling(self, once: bytes, answerer: bytes, answerer_once: bytes) -> ConnectionKey | None:

@@ -1,18 +1,18 @@
-"""Which past a store has: its lives in order, and where the pasts of two copies part.
+"""Which past a store has: its incarnations in order, and where the pasts of two copies part.
 
-Every start of a queue manager over its store begins a *life*, durably, before it says a word. A
-life's number is the ordinal of the start above a random half, so two copies of one store that are
-both started have different lives from then on. Beside the number stands how many facts the store
-held when the life began: its age.
+Every start of a queue manager over its store begins an *incarnation*, durably, before it says a
+word. An incarnation's number is the ordinal of the start above a random half, so two copies of one
+store that are both started have different incarnations from then on. Beside the number stands how
+many facts the store held when the incarnation began: its age.
 
-    ours  1  2  3  5          the lives of this store
-    met   1  2  3  4          the lives of the store that the peer last took messages from
-                ^ the last life that both know: there one of them was copied
+    ours  1  2  3  5          the incarnations of this store
+    met   1  2  3  4          the incarnations of the store that the peer last took messages from
+                ^ the last incarnation that both know: there one of them was copied
 
-A peer remembers, for each stream, in which life of the source it accepted the last message. From
-that the source computes `Past.unsent_since`: its first life of which the peer can have nothing.
-Everything that joined the stream after that life began is certain to be new to the peer. Where
-nothing is certain the answer is None, and a person decides.
+A peer remembers, for each stream, in which incarnation of the source it accepted the last message.
+From that the source computes `Past.unsent_since`: its first incarnation of which the peer can have
+nothing. Everything that joined the stream after that incarnation began is certain to be new to the
+peer. Where nothing is certain the answer is None, and a person decides.
 """
 
 from __future__ import annotations
@@ -20,38 +20,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from dray.model.ids import Life
+from dray.model.ids import Incarnation
 
-LIVES_KEPT: Final = 64
-"""Lives a manager and its peers remember of one store: a Hello stays below 2 KiB."""
+INCARNATIONS_KEPT: Final = 64
+"""Incarnations a manager and its peers remember of one store: a Hello stays below 2 KiB."""
 COPIES_KEPT: Final = 8
-"""Copies of one store whose lives a destination remembers."""
+"""Copies of one store whose incarnations a destination remembers."""
 _RANDOM_BITS: Final = 32
 
 
-def next_life(lives: Sequence[Life], drawn: int, age: int) -> Life:
-    """The life that begins now; `drawn` is random, so that no copy of the store begins the same."""
-    ordinal = max((each.number >> _RANDOM_BITS for each in lives), default=0) + 1
-    return Life(ordinal << _RANDOM_BITS | drawn % (1 << _RANDOM_BITS), age)
+def next_incarnation(incarnations: Sequence[Incarnation], drawn: int, age: int) -> Incarnation:
+    """The incarnation that begins now; `drawn` is random, so that a copy begins another one."""
+    ordinal = max((each.number >> _RANDOM_BITS for each in incarnations), default=0) + 1
+    return Incarnation(ordinal << _RANDOM_BITS | drawn % (1 << _RANDOM_BITS), age)
 
 
-def met_with(copies: Sequence[list[Life]], lives: list[Life]) -> list[list[Life]]:
-    """The copies of one store that a destination has met, with one that sends in a new life.
+def met_with(
+    copies: Sequence[list[Incarnation]], incarnations: list[Incarnation]
+) -> list[list[Incarnation]]:
+    """The copies of one store that a destination has met, with one that sends in a new incarnation.
 
-    A copy from which that life descends is no other copy.
+    A copy from which that incarnation descends is no other copy.
     """
-    numbers = {each.number for each in lives}
+    numbers = {each.number for each in incarnations}
     others = [each for each in copies if each[-1].number not in numbers]
-    return [*others, lives][-COPIES_KEPT:]
+    return [*others, incarnations][-COPIES_KEPT:]
 
 
-def lineage_of(copies: Sequence[list[Life]], life: int, ours: Sequence[Life] = ()) -> list[Life]:
-    """The lives of the copy that has lived a life; empty if none of them has.
+def lineage_of(
+    copies: Sequence[list[Incarnation]], incarnation: int, ours: Sequence[Incarnation] = ()
+) -> list[Incarnation]:
+    """The incarnations of the copy that had a given one; empty if none of them had it.
 
-    Also empty if a further copy has lived a life of `ours` after that copy parted from them: it may
-    have sent what is sent again now, so nothing is certain.
+    Also empty if a further copy had an incarnation of `ours` after that copy parted from
+    them: it may have sent what is sent again now, so nothing is certain.
     """
-    found = (each for each in reversed(copies) if any(life == known.number for known in each))
+    found = (
+        each for each in reversed(copies) if any(incarnation == known.number for known in each)
+    )
     lineage = next(found, [])
     since = {each.number for each in ours} - {each.number for each in lineage}
     further = {known.number for each in copies for known in each}
@@ -61,25 +67,25 @@ def lineage_of(copies: Sequence[list[Life]], life: int, ours: Sequence[Life] = (
 class Past(NamedTuple):
     """The past of a source, and of the copy that its peer took messages from."""
 
-    ours: Sequence[Life] = ()
+    ours: Sequence[Incarnation] = ()
     sent_in: int = 0
-    """The last life of ours in which we sent the peer anything."""
-    met: Sequence[Life] = ()
-    """The lives of that copy, where it has lived others than we."""
+    """The last incarnation of ours in which we sent the peer anything."""
+    met: Sequence[Incarnation] = ()
+    """The incarnations of that copy, where it had others than we."""
 
     def sent(self) -> Past:
-        """The same, and the present life has sent the peer something."""
+        """The same, and the present incarnation has sent the peer something."""
         return self._replace(sent_in=self.ours[-1].number) if self.ours else self
 
-    def lived(self, life: int) -> bool:
-        """Whether a life is one of ours; 0 is nobody's, and no other copy's either."""
-        return not life or any(each.number == life for each in self.ours)
+    def includes(self, incarnation: int) -> bool:
+        """Whether an incarnation is one of ours; 0 is nobody's, and no other copy's either."""
+        return not incarnation or any(each.number == incarnation for each in self.ours)
 
     def unsent_since(self, accepted_in: int) -> int | None:
-        """The first life of ours of which a peer has nothing whose last message is of a life.
+        """Our first incarnation of which a peer has nothing; it has a message of `accepted_in`.
 
-        0 if that is our present life. None if it cannot be known: then the peer may have taken
-        messages from a copy of this store, and nothing it says may count as an order ack.
+        0 if that is our present incarnation. None if it cannot be known: then the peer may have
+        taken messages from a copy of this store, and nothing it says may count as an order ack.
         """
         numbers = [each.number for each in self.ours]
         if not accepted_in:
@@ -88,16 +94,17 @@ class Past(NamedTuple):
             return next(iter(numbers[numbers.index(accepted_in) + 1 :]), 0)
         return self._after_the_fork(accepted_in)
 
-    def parted_from(self, accepted_in: int) -> Life | None:
-        """Our first life after we parted from the copy that has lived a life; None if unknown.
+    def parted_from(self, accepted_in: int) -> Incarnation | None:
+        """Our first incarnation after we parted from the copy that had `accepted_in`, or None.
 
-        Messages that joined a stream here since that life began are in no queue of that copy.
+        Messages that joined a stream here since that incarnation began are in no queue of that
+        copy.
         """
         common = self._common_with(accepted_in)
         return next((each for each in self.ours if common and each.number > common), None)
 
     def _after_the_fork(self, accepted_in: int) -> int | None:
-        """The answer if the peer's last message came from a life that is none of ours.
+        """The answer if the peer's last message came from an incarnation that is none of ours.
 
         The peer has all of our past only if the other copy left our common past later than we did.
         """
@@ -109,7 +116,7 @@ class Past(NamedTuple):
         return own.number if other.age >= own.age else None
 
     def _common_with(self, accepted_in: int) -> int:
-        """The last life that is ours and the copy's that has lived a life; 0 if there is none."""
+        """The last incarnation that we share with the copy that had `accepted_in`; 0 if none."""
         theirs = [each.number for each in self.met]
         if accepted_in not in theirs:
             return 0

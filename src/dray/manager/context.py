@@ -84,7 +84,7 @@ class Context:
         """A number for a connection with another manager, which no other connection has."""
         identity = self.state.identity
         self._connections += 1
-        return identity.key.once(identity.life, self._connections)
+        return identity.key.once(identity.incarnation, self._connections)
 
     def begin_turn(self, now: float) -> list[Effect]:
         """Begin anew, at that time or later; gives the list that the turn fills."""

@@ -156,15 +156,15 @@ class ManagerConfig(msgspec.Struct, kw_only=True):
     """How a manager behaves. Times in seconds, sizes in bytes; None is no limit.
 
     `key` is drawn at random, and `manager_id` the id that comes of it (`delivery/keys.py`); both
-    and `name` are for a new store, an old one knows its own. `life` is random, and
-    another one at each start: no life of the store begins where it is 0, to look at the store. With
-    `rebuild_internal_files` a missing file of an internal queue is written anew, not refused.
-    `routes` says of other managers over which one to send what is for them.
+    and `name` are for a new store, an old one knows its own. `incarnation` is random, and
+    another one at each start: no incarnation of the store begins where it is 0, to look at the
+    store. With `rebuild_internal_files` a missing file of an internal queue is written anew, not
+    refused. `routes` says of other managers over which one to send what is for them.
     """
 
     manager_id: str
     key: bytes = b""
-    life: int = 0
+    incarnation: int = 0
     name: str = ""
     version: str = ""
     pid: int = 0

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dray.model.ids import Life
+from dray.model.ids import Incarnation
 from dray.model.queue import QueueOptions
 
 
@@ -114,8 +114,8 @@ class Accepted(Fact, frozen=True, tag=6):
     """Origins with a change: the open transaction, 0 for none."""
     passed: bool = False
     """Whether an outgoing queue has to tell on that a transaction was truncated."""
-    life: int = 0
-    """In which life the source sent them; 0 if in that of the last that were accepted before."""
+    incarnation: int = 0
+    """The incarnation in which the source sent them; 0 if that of the last ones before."""
 
 
 class Delivered(Fact, frozen=True, tag=7):
@@ -205,7 +205,7 @@ class PreparedAborted(Fact, frozen=True, tag=33):
 class StreamRenewed(Fact, frozen=True, tag=10):
     """The rest of an outgoing queue goes on in a new sequence.
 
-    `judged` is the position of the peer that led to it: sequence id, number, life.
+    `judged` is the position of the peer that led to it: sequence id, number, incarnation.
     """
 
     queue: int
@@ -239,7 +239,7 @@ class EndForgotten(Fact, frozen=True, tag=13):
     stream: int
 
 
-class LifeBegan(Fact, frozen=True, tag=14):
+class IncarnationBegan(Fact, frozen=True, tag=14):
     """The manager was started; `age` is how many facts the store held then (`lineage.py`)."""
 
     number: int
@@ -248,14 +248,14 @@ class LifeBegan(Fact, frozen=True, tag=14):
 
 
 class SourceMet(Fact, frozen=True, tag=16):
-    """At the destination: a source sends in a new life; the lives of its store, oldest first."""
+    """At the destination: a source sends in a new incarnation; all of its store, oldest first."""
 
     source: str
-    lives: list[Life]
+    incarnations: list[Incarnation]
 
 
 class PeerMet(Fact, frozen=True, tag=17):
-    """Which manager answers at an address, and the last life of ours that sent it anything."""
+    """Which manager answers at an address, and our last incarnation that sent it anything."""
 
     host: str
     port: int
@@ -391,7 +391,7 @@ AnyFact = (
     | StreamEnded
     | EndForgotten
     | Restored
-    | LifeBegan
+    | IncarnationBegan
     | SourceMet
     | PeerMet
     | PeerForgotten

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.model.callers import Caller
-from dray.model.ids import Life
+from dray.model.ids import Incarnation
 from dray.wire.frames import LargeReceive, Receive, ReceiveTransaction
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ class Session:
         self.caller = caller
         self.role = ""
         self.peer_id = ""
-        self.lives: list[Life] = []
-        """For a peer manager: the lives of its store, the present one last."""
+        self.incarnations: list[Incarnation] = []
+        """For a peer manager: the incarnations of its store, the present one last."""
         self.key: ConnectionKey | None = None
         """For a peer manager: the secret by which it shows its key."""
         self.proven: set[int] = set()
@@ -50,9 +50,9 @@ class Session:
         """Boxes of file transfers that are attached on this connection."""
 
     @property
-    def life(self) -> int:
-        """For a peer manager: the number of the present life of its store; 0 if it names none."""
-        return self.lives[-1].number if self.lives else 0
+    def incarnation(self) -> int:
+        """For a peer manager: the number of its store's present incarnation; 0 if it names none."""
+        return self.incarnations[-1].number if self.incarnations else 0
 
 
 class Waiter(NamedTuple):

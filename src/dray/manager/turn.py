@@ -13,7 +13,7 @@ from typing import assert_never
 import msgspec
 
 from dray.delivery.events import DeliverySettings, Paused
-from dray.delivery.lineage import next_life
+from dray.delivery.lineage import next_incarnation
 from dray.errors import DrayError, InvalidArgument, ProtocolError, StorePoisoned
 from dray.machine import Tick
 from dray.manager.change import sub_queues
@@ -40,7 +40,7 @@ from dray.manager.events import (
     SessionClosed,
     SessionOpened,
 )
-from dray.manager.facts import AnyFact, LifeBegan, ManagerNamed, encode_fact
+from dray.manager.facts import AnyFact, IncarnationBegan, ManagerNamed, encode_fact
 from dray.manager.incoming import arrivals
 from dray.manager.notices import Notice, NoticeKind, Notices
 from dray.manager.peers import confirmations, repairs
@@ -116,8 +116,8 @@ class QueueManager:
         state.put_aside(frozenset(report.quarantined))
         if not state.manager_id:
             _name(state, store, config, now)
-        if config.life:
-            _begin_life(state, store, config.life, now)
+        if config.incarnation:
+            _begin_incarnation(state, store, config.incarnation, now)
         state.released = store.release
         if state.quotas_set is None:
             state.ledger.limits[Account.COMPUTER] = config.quota
@@ -350,11 +350,11 @@ def _name(state: State, store: Store, config: ManagerConfig, now: float) -> None
         _record(state, store, msgspec.structs.replace(created, born=born))
 
 
-def _begin_life(state: State, store: Store, drawn: int, now: float) -> None:
-    """Begin a life of the store, before the manager says a word."""
+def _begin_incarnation(state: State, store: Store, drawn: int, now: float) -> None:
+    """Begin an incarnation of the store, before the manager says a word."""
     identity = state.identity
-    life = next_life(identity.lives, drawn, identity.age)
-    _record(state, store, LifeBegan(*life, int(now * MICROSECONDS)))
+    incarnation = next_incarnation(identity.incarnations, drawn, identity.age)
+    _record(state, store, IncarnationBegan(*incarnation, int(now * MICROSECONDS)))
 
 
 def _record(state: State, store: Store, fact: AnyFact) -> None:

@@ -28,7 +28,7 @@ the send happened. Numbers count from 1, and after a restore from the time: they
 """
 
 
-class Life(NamedTuple):
+class Incarnation(NamedTuple):
     """One start of a queue manager: its number, and how many facts its store held then."""
 
     number: int

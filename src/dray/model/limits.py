@@ -20,7 +20,7 @@ FRAME_HEAD_BYTES_MAX: Final = 64 * KIB
 PAGE_HEAD_BYTES_MAX: Final = 4 * MIB
 """A head with a page of entries: 10,000 envelopes are about 1 MB."""
 FIRST_HEAD_BYTES_MAX: Final = 4 * KIB
-"""A Hello, which a stranger may send too: 64 lives of a store are 1.2 KB."""
+"""A Hello, which a stranger may send too: 64 incarnations of a store are 1.2 KB."""
 FRAME_BODY_BYTES_MAX: Final = 4 * MIB
 """One frame's records go into one heap file in one piece."""
 FRAME_CHANNELS_MAX: Final = 2
@@ -90,7 +90,7 @@ ROOM_LOOK_S: Final = 2.0
 STREAMS_PER_PEER_MAX: Final = 10_000
 """Streams of one queue manager, each an outgoing queue there: 300 bytes each, for ever."""
 PEERS_MET_MAX: Final = 10_000
-"""Queue managers whose lives a destination keeps: 2 KB each, and more if they were copied."""
+"""Sources whose incarnations a destination keeps: 2 KB each, and more if they were copied."""
 MANAGER_ID_CHARACTERS: Final = 32
 """A queue manager's id: 128 random bits. Others keep it with all that they know of a manager."""
 MESSAGE_NUMBER_MAX: Final = (1 << 63) - 1
@@ -227,7 +227,7 @@ END_STREAMS_MAX: Final = 10_000
 END_COUNTS_MAX: Final = 64
 """Counts of one stream, by class and origin; each is about 50 bytes of a frame."""
 END_COUNT_MAX: Final = 1 << 40
-"""Messages in one count of ends: more than a queue manager holds in its life."""
+"""Messages in one count of ends: more than a queue manager holds in its incarnation."""
 ENDS_TOLD_EVERY_S: Final = 1.0
 """Sources are told of ends once in so long: an operator reads a line a minute."""
 MISSING_QUEUES_MAX: Final = 10_000

@@ -85,7 +85,7 @@ class KillLoop:
             for name in (PLAIN, LARGE, STATUS):
                 manager.create_queue(name)
 
-    def lives(self) -> Iterator[None]:
+    def runs(self) -> Iterator[None]:
         """Live and be killed, again and again; yields after each kill. Raises what was broken."""
         while True:
             self._live()

@@ -70,7 +70,7 @@ class Frozen(NamedTuple):
 
 @dataclass
 class Known:
-    """What holds for ever, in every life of the manager: records, and outcomes by turn."""
+    """What holds for ever, in every run of the manager: records, and outcomes by turn."""
 
     records: dict[Key, bytes] = field(default_factory=dict)
     committed_in: dict[int, int] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Known:
     """When the time of a message is over, if it ever is."""
 
     def as_of(self, frozen: Frozen, peer: tuple[int, int, int], told: int) -> Known:
-        """What is known in a life that goes on from there: what else was begun never was.
+        """What is known in a run that goes on from there: what else was begun never was.
 
         So many confirmations the peer had made by then.
         """

@@ -29,7 +29,7 @@ REPEATS, CONFIRMS = 0.2, 0.5
 
 
 class StoragePeer:
-    """What it does to one life of the manager."""
+    """What it does to one run of the manager."""
 
     def __init__(  # noqa: PLR0917 - it shares the harness of the workload
         self,

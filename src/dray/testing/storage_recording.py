@@ -1,4 +1,4 @@
-"""What one life of a manager did to its disk, and what it held after each turn."""
+"""What one run of a manager did to its disk, and what it held after each turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Recording:
     peers: list[tuple[int, tuple[int, int, int]]] = field(default_factory=list)
     """What the peer has accepted, from how many operations on."""
     told: list[int] = field(default_factory=list)
-    """Behind how many operations the peer has made each of its confirmations in this life."""
+    """Behind how many operations the peer has made each of its confirmations in this run."""
 
     def told_at(self, done: int) -> int:
         """How many confirmations the peer had made behind so many operations."""

@@ -64,7 +64,7 @@ class Letters:
         records: Records = {}
         for _ in range(self._rng.randrange(1, 4)):
             acknowledged = self._rng.random() < ACKNOWLEDGED_SHARE
-            lives = self._rng.choice(TIMES_TO_LIVE_S)
+            runs = self._rng.choice(TIMES_TO_LIVE_S)
             timed = now is not None and self._rng.random() < TIMED_SHARE
             message = Message(
                 body=self._rng.randbytes(self._rng.randrange(PLAIN_BYTES_MAX)),
@@ -75,12 +75,12 @@ class Letters:
                 use_dead_letter_queue=self._rng.random() < DEAD_LETTER_SHARE,
                 administration_queue=ADMINISTRATION_QUEUE if acknowledged else None,
                 acknowledge=_EVERYTHING if acknowledged else Acknowledge.NONE,
-                time_to_be_received=lives if timed else None,
+                time_to_be_received=runs if timed else None,
             )
             made = self.one(message)
             records.update(made)
             if now is not None and timed:
-                self._known.expires.update(dict.fromkeys(made, now + lives))
+                self._known.expires.update(dict.fromkeys(made, now + runs))
         return records
 
     def one(self, message: Message) -> Records:
@@ -108,7 +108,7 @@ class Letters:
         return records
 
     def arriving(self, upto: int, count: int) -> Arriving:
-        """The next messages of the peer's stream behind number `upto`; the same in every life."""
+        """The next messages of the peer's stream behind number `upto`; the same in every run."""
         records, envelopes = {}, []
         for number in range(upto + 1, upto + 1 + count):
             sequence = number - (number - 1) % ARRIVING_PARTS

@@ -69,7 +69,7 @@ PURGED = (PRIORITIES, JOURNAL, COMPUTER_JOURNAL, DEAD, DEAD_TRANSACTIONAL, ACKNO
 
 
 class Workload:
-    """One life of a manager."""
+    """One run of a manager."""
 
     def __init__(self, rng: Random, disk: SimDisk, recording: Recording) -> None:
         """Recover from `disk`, which holds what `recording.first` says."""
@@ -270,7 +270,7 @@ class Workload:
         return True
 
     def _prepare_transaction(self, transaction: Gathered) -> None:
-        """The first phase; the second comes when it comes, in this life or another."""
+        """The first phase; the second comes when it comes, in this run or another."""
         prepare = frames.Prepare(transaction.number, transaction.frames)
         with refused_exactly(transaction.fails):
             self._harness.ask(transaction.session, prepare)
@@ -393,7 +393,7 @@ class Workload:
             self._contents.held.update((name, key) for key in keys)
 
 
-def record_life(rng: Random, turns: int, recording: Recording) -> Recording:
+def record_run(rng: Random, turns: int, recording: Recording) -> Recording:
     """Let a manager live for so many turns, on a copy of the recording's base if it has one."""
     disk = SimDisk(rng) if recording.base is None else recording.base.after_crash(CrashEffect.KEPT)
     workload = Workload(rng, disk, recording)

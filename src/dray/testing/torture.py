@@ -2,7 +2,7 @@
 
 A seed makes a workload (`storage_workload`), its recording has points (`crash_points`), and at each
 point every combination of what was not synced is recovered and judged (`storage_check`). Some of
-the disks found so go through a second life and fail again, during its start too.
+the disks found so go through a second run and fail again, during its start too.
 
     python -m dray.testing.torture SEED [STATES]
 """
@@ -20,11 +20,11 @@ from dray.testing.harness import Sizes
 from dray.testing.storage_check import check_recovered
 from dray.testing.storage_model import Frozen, Known
 from dray.testing.storage_recording import BEGUN, ENDED, Recording
-from dray.testing.storage_workload import record_life
+from dray.testing.storage_workload import record_run
 
 TURNS = 90
-TURNS_OF_A_SECOND_LIFE = 8
-SECOND_LIVES = 0.002
+TURNS_OF_A_SECOND_RUN = 8
+SECOND_RUNS = 0.002
 """Share of the crash states that live on."""
 CHANCES = 2
 QUEUE_FILES_EVERY = 4
@@ -47,7 +47,7 @@ def torture_seed(
 ) -> Iterator[None]:
     """Go through the crash states of one seed, at most so many; yields after each.
 
-    With `every` n, only at each nth point, so that many whole lives are looked at in a short time.
+    With `every` n, only at each nth point, so that many whole runs are looked at in a short time.
 
     Raises what was found, with a note of how to see it again.
     """
@@ -56,7 +56,7 @@ def torture_seed(
     stop = None if states is None else tally.states + states
     try:
         tally.seeds += 1
-        recording = record_life(rng, TURNS, Recording(Known(), sizes))
+        recording = record_run(rng, TURNS, Recording(Known(), sizes))
         for _ in _each_state(recording, rng, tally, every, second=False):
             yield
             if stop is not None and tally.states >= stop:
@@ -85,14 +85,14 @@ def _each_state(
             tally.second_states += second
             tally.older += frozen.turn < allowed[-1]
             yield
-            if not second and rng.random() < SECOND_LIVES:
-                again = _second_life(recording, point, frozen)
+            if not second and rng.random() < SECOND_RUNS:
+                again = _second_run(recording, point, frozen)
                 again.base = point.disk(choice, Random(seed))
-                record_life(rng, TURNS_OF_A_SECOND_LIFE, again)
+                record_run(rng, TURNS_OF_A_SECOND_RUN, again)
                 yield from _each_state(again, rng, tally, every, second=True)
 
 
-def _second_life(recording: Recording, point: CrashPoint, frozen: Frozen) -> Recording:
+def _second_run(recording: Recording, point: CrashPoint, frozen: Frozen) -> Recording:
     done = point.done
     known = recording.known.as_of(frozen, recording.peer_at(done), recording.told_at(done))
     return Recording(known, recording.sizes, first=frozen)

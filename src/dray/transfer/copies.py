@@ -96,7 +96,7 @@ class ConsumerCopy(Machine[CopyState, _Occasion, ProducerEffect]):
     def __init__(
         self, offer: OfferState, key: str, consumer_id: str, window: Window, *, stage: CopyState
     ) -> None:
-        """Begin in a state: new, or that of an earlier life of the program."""
+        """Begin in a state: new, or that of an earlier run of the program."""
         super().__init__(stage)
         self.key = key
         self.consumer_id = consumer_id

@@ -29,7 +29,7 @@ class Discovery:
         return self.until if self.open else None
 
     def rejoined(self) -> None:
-        """Count one who had joined in an earlier life of the program."""
+        """Count one who had joined in an earlier run of the program."""
         self.joined += 1
 
     def ask(self, now: float) -> str:

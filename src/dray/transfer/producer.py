@@ -2,7 +2,7 @@
 
 Each copy decides by its own table (`copies.py`). Here is what concerns the offer as a whole: who
 may join, how long, and what happens to all copies at once. A consumer that is silent for long is
-suspended: it may come back with a handshake at any time, in this life of the program or a later
+suspended: it may come back with a handshake at any time, in this run of the program or a later
 one.
 """
 
@@ -47,7 +47,7 @@ class Producer:
     def __init__(
         self, terms: Terms, discovery: Discovery, *, silence_s: float = TRANSFER_SILENCE_S
     ) -> None:
-        """Begin without consumers; `restore` adds those of an earlier life of the program."""
+        """Begin without consumers; `restore` adds those of an earlier run of the program."""
         self.terms = terms
         self.discovery = discovery
         self.copies: dict[str, ConsumerCopy] = {}
@@ -79,7 +79,7 @@ class Producer:
         return TransferState.TIMED_OUT
 
     def restore(self, key: str, consumer_id: str, start: int, state: TransferState) -> None:
-        """Remember a consumer of an earlier life; one that was not done may come back."""
+        """Remember a consumer of an earlier run; one that was not done may come back."""
         stage = _ENDED.get(state, CopyState.SILENT)
         self.copies[key] = self._copy(key, consumer_id, start, stage)
         self.discovery.rejoined()

@@ -25,7 +25,7 @@ import crc32c
 import msgspec
 
 from dray.errors import DrayError, InvalidArgument, ProtocolError
-from dray.model.ids import Life
+from dray.model.ids import Incarnation
 from dray.model.limits import FIRST_HEAD_BYTES_MAX, FRAME_BODY_BYTES_MAX
 from dray.wire.backup_frames import Backup, BackupBegun, BackupPiece, BackupRead
 from dray.wire.batch_frames import (
@@ -155,7 +155,7 @@ _CRC_AT = 20
 class Hello(Head, frozen=True):
     """First frame of either kind of caller: `role` is "client" or "manager".
 
-    A manager says the `lives` of its store, oldest first, as pairs of number and age
+    A manager says the `incarnations` of its store, oldest first, as pairs of number and age
     (`delivery/lineage.py`), its `public` key, and a number that no other connection has (`once`,
     `delivery/keys.py`).
     """
@@ -164,7 +164,7 @@ class Hello(Head, frozen=True):
     role: str
     manager_id: str = ""
     name: str = ""
-    lives: list[Life] = msgspec.field(default_factory=list)
+    incarnations: list[Incarnation] = msgspec.field(default_factory=list)
     public: bytes = b""
     once: bytes = b""
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from dray.model.ids import Life
+from dray.model.ids import Incarnation
 from dray.model.limits import WAYS_MAX
 from dray.wire.head import BATCH, Head, MissingParts
 from dray.wire.message_frames import Envelope
@@ -40,8 +40,8 @@ class StreamState(Head, frozen=True):
     room again for what was left out for want of it, or a queue that was missing. `refused` is the
     ordinal up to which the source has to hear its confirmations before this counts as an order ack,
     for they say which of those messages did not enter; 0 if it has heard them.
-    `life` is the life of the source's store in which the last accepted message was sent, `met` all
-    lives of that copy if the caller has not lived that one.
+    `incarnation` is the incarnation of the source's store in which the last accepted message was
+    sent, `met` all incarnations of that copy if the caller did not have that one.
     """
 
     code = 61
@@ -52,8 +52,8 @@ class StreamState(Head, frozen=True):
     question: int = 0
     room: bool = False
     refused: int = 0
-    life: int = 0
-    met: list[Life] = msgspec.field(default_factory=list)
+    incarnation: int = 0
+    met: list[Incarnation] = msgspec.field(default_factory=list)
 
 
 class StreamRefused(Head, frozen=True):
@@ -71,8 +71,8 @@ class StreamRefused(Head, frozen=True):
     upto: int = 0
     question: int = 0
     refused: int = 0
-    life: int = 0
-    met: list[Life] = msgspec.field(default_factory=list)
+    incarnation: int = 0
+    met: list[Incarnation] = msgspec.field(default_factory=list)
 
 
 class Confirmed(msgspec.Struct, array_like=True, frozen=True):

@@ -121,7 +121,7 @@ def test_r117_a_file_that_changes_while_it_is_sent_ends_the_offer(*, source, hal
         offer.wait(SOON_S)
 
 
-def test_another_place_may_be_given_after_one_that_cannot_be_written_in_any_life(
+def test_another_place_may_be_given_after_one_that_cannot_be_written_in_any_run(
     *, source, tmp_path, halfway
 ):
     held, offer, incoming, saving = halfway("piece-sent")

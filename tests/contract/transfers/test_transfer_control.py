@@ -145,17 +145,17 @@ def test_an_offer_that_is_stopped_here_is_not_cancelled_by_its_handle(
     assert len(list(manager.queue(reports).messages())) == 1
 
 
-@pytest.mark.parametrize("life", ["first", "second"])
+@pytest.mark.parametrize("run", ["first", "second"])
 def test_r117_the_reference_to_a_file_that_changed_is_taken_back(
-    *, manager, reports, source, offer_of, life
+    *, manager, reports, source, offer_of, run
 ):
     offer = offer_of(source, reports)
-    if life == "second":
+    if run == "second":
         offer.close()
     source.write_bytes(b"another")
     with pytest.raises(dray.TransferSourceChanged):
-        offer.resume() if life == "first" else manager.resume_transfer(offer.transfer_id)
-    if life == "first":
+        offer.resume() if run == "first" else manager.resume_transfer(offer.transfer_id)
+    if run == "first":
         with pytest.raises(dray.TransferSourceChanged):
             offer.wait(SOON_S)
     assert list(manager.queue(reports).messages()) == []
@@ -190,7 +190,7 @@ def test_r117_who_has_the_reference_hears_that_the_file_changed_while_nobody_ser
     assert manager.unfinished_transfers() == []
 
 
-def test_r117_a_consumer_of_an_earlier_life_hears_that_the_file_changed(
+def test_r117_a_consumer_of_an_earlier_run_hears_that_the_file_changed(
     *, manager, source, halfway, monkeypatch
 ):
     # It is told as soon as the offer is taken up, and says nothing more: nobody need stay for it.

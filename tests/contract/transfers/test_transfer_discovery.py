@@ -22,14 +22,14 @@ def test_r110_an_offer_for_which_nobody_asks_times_out(manager, reports, source,
         manager.accept_file(source=reports, timeout=0)
 
 
-@pytest.mark.parametrize("life", ["first", "second"])
+@pytest.mark.parametrize("run", ["first", "second"])
 def test_an_offer_without_a_limit_waits_for_whoever_comes(
-    *, manager, reports, source, offer_of, tmp_path, life
+    *, manager, reports, source, offer_of, tmp_path, run
 ):
     offer = offer_of(source, reports, request_timeout=None)
     (reference,) = manager.queue(reports).messages()
     assert reference.time_to_be_received is None
-    if life == "second":
+    if run == "second":
         offer.close()
         offer = offer_of(source, reports, request_timeout=None)
         assert len(list(manager.queue(reports).messages())) == 1

@@ -276,9 +276,7 @@ def test_who_changes_the_audit_while_it_is_stopped_is_told_once(data, end, act, 
         assert {(each.change, each.seen) for each in found} == {("edited", "start")}
 
 
-@pytest.mark.parametrize(
-    "end", ["stop", "crash", "crash of a later life", "crash without an audit"]
-)
+@pytest.mark.parametrize("end", ["stop", "crash", "crash of a later run", "crash without an audit"])
 def test_an_emptied_folder_is_refused_until_it_is_back(data, tmp_path, end):
     """A disk that is not mounted is neither a deletion nor the birth of another manager."""
     disk = opened(data)
@@ -288,7 +286,7 @@ def test_an_emptied_folder_is_refused_until_it_is_back(data, tmp_path, end):
         crashed(disk)
     else:
         disk.close()
-    if end == "crash of a later life":
+    if end == "crash of a later run":
         crashed(opened(data))
     elif end == "crash without an audit":
         unwatched = UnwatchedDisk(data)

@@ -17,7 +17,7 @@ from dray.delivery.events import (
     StreamSnapshot,
     Transmit,
 )
-from dray.delivery.lineage import Past, next_life
+from dray.delivery.lineage import Past, next_incarnation
 from dray.delivery.outgoing import OutgoingStream
 
 SETTINGS = DeliverySettings(
@@ -52,7 +52,7 @@ class Sender:
         self.stream = kind(1, "orders", self.queue, settings)
         self.now = 0.0
         self.last = 0
-        self.lives = []
+        self.incarnations = []
         self.sent_in = 0
         self.asked = []
         """The numbers of the questions, which are left out of the effects."""
@@ -82,15 +82,15 @@ class Sender:
                 self.stream.renewed(*effect)
         return effects
 
-    def begin_life(self, drawn=1):
-        """A start of the store: only what is durable survives, and a life begins."""
+    def begin_incarnation(self, drawn=1):
+        """A start of the store: only what is durable survives, and an incarnation begins."""
         self.restart()
-        self.lives.append(next_life(self.lives, drawn, len(self.lives)))
-        self.stream.life_began(self.lives[-1].number)
+        self.incarnations.append(next_incarnation(self.incarnations, drawn, len(self.incarnations)))
+        self.stream.incarnation_began(self.incarnations[-1].number)
 
     def meet(self, claim, met=()):
-        """A new connection on which the peer says what it has, and from which life of ours."""
-        self.give(LinkReady(Past(tuple(self.lives), self.sent_in)))
+        """A new connection: the peer says what it has, and from which incarnation of ours."""
+        self.give(LinkReady(Past(tuple(self.incarnations), self.sent_in)))
         question = self.stream._question
         return self.give(PeerState(claim[0], claim[1], question, claim[2], met))
 
@@ -101,7 +101,7 @@ class Sender:
 
     def connect_silently(self):
         """A new connection on which the peer was asked and has not answered."""
-        self.give(LinkReady(Past(tuple(self.lives), self.sent_in)))
+        self.give(LinkReady(Past(tuple(self.incarnations), self.sent_in)))
 
     def ack(self, number):
         return self.give(PeerState(self.stream.sequence_id, number))

@@ -45,7 +45,9 @@ def test_a_proof_does_not_hold_on_a_later_connection():
 
 
 def test_no_two_connections_have_the_same_number():
-    numbers = {key.once(life, count) for key in (A, B) for life in (1, 2) for count in (1, 2)}
+    numbers = {
+        key.once(incarnation, count) for key in (A, B) for incarnation in (1, 2) for count in (1, 2)
+    }
     assert len(numbers) == 8
 
 

@@ -35,7 +35,7 @@ EVENTS = {
     "resume": Unpaused(),
     "early-tick": Tick(),
 }
-FACTS = ["restart", "life", "diverge", "resolve", "settle", "note", "expire", "busy"]
+FACTS = ["restart", "incarnation", "diverge", "resolve", "settle", "note", "expire", "busy"]
 WORDS = [*EVENTS, *FACTS, "admit", "admit", "ready", "ack", "refuse", "tick"]
 SAME = {
     "line 6, does: resume_and_ask for ask": "a stream that may ask is not paused",
@@ -106,8 +106,8 @@ class Stream:
                 stream.acknowledged(stream.last)
             case "restart":
                 sender.restart()
-            case "life":
-                sender.begin_life()
+            case "incarnation":
+                sender.begin_incarnation()
             case "diverge":
                 stream.diverge(NOON_ID, 9)
             case "resolve":
@@ -116,18 +116,18 @@ class Stream:
                 stream.began_anew()
 
     def _said(self, kind, sequence="0", number="0", *more):
-        """What the peer says, of the last question or an earlier one, naming a life of ours."""
+        """The answer to the last question or an earlier one, with an incarnation of ours."""
         stream, sender = self.core, self.sender
         if kind == "ready":
-            return LinkReady(Past(tuple(sender.lives), sender.sent_in))
+            return LinkReady(Past(tuple(sender.incarnations), sender.sent_in))
         sequence_id = max(NOON_ID, stream.sequence_id) + int(sequence)
         question = stream._question - 1 or -1 if "earlier" in more else stream._question
-        life = int(more[more.index("of") + 1]) if "of" in more else 0
+        incarnation = int(more[more.index("of") + 1]) if "of" in more else 0
         if kind == "ack":
-            return PeerState(sequence_id, int(number), question, life)
+            return PeerState(sequence_id, int(number), question, incarnation)
         known = sequence_id if int(number) else 0
         final = "final" in more
-        return Refused("full", known, int(number), question, final=final, life=life)
+        return Refused("full", known, int(number), question, final=final, incarnation=incarnation)
 
     def give(self, event, at=None):
         sender = self.sender

@@ -57,7 +57,7 @@ class MortalDisk(RealDisk):
 
 
 STARTS = itertools.count(1)
-"""What tells the lives of stores apart, also those of copies of one store."""
+"""What tells the incarnations of stores apart, also those of copies of one store."""
 
 DISKS: list[MortalDisk] = []
 """What `die_out` closes when a test ends, however it ends."""
@@ -102,7 +102,7 @@ class Desk:
         config = ManagerConfig(
             manager_id=self.manager_id,
             key=self.key,
-            life=next(STARTS),
+            incarnation=next(STARTS),
             name="test",
             **self.config,
         )

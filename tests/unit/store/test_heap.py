@@ -269,7 +269,7 @@ def test_a_file_recycled_while_handed_out_stays_dirty_when_it_comes_back(heap):
 # --------------------------------------------------------------------------------- coming back
 
 
-def test_a_new_life_goes_on_behind_what_is_live(disk, heap):
+def test_a_new_epoch_goes_on_behind_what_is_live(disk, heap):
     extents = [heap.place(bytes([number]) * 300) for number in range(4)]
     again = Heap(disk, FILE_BYTES)
     again.restore({1: Occupancy(300, 600)})
@@ -280,7 +280,7 @@ def test_a_new_life_goes_on_behind_what_is_live(disk, heap):
     assert again.place(bytes(900)).file == 3
 
 
-def test_a_new_life_reopens_the_roomiest_files_only(disk):
+def test_a_new_epoch_reopens_the_roomiest_files_only(disk):
     heap = Heap(disk, FILE_BYTES)
     for _ in range(8):
         heap.place(bytes(1000))
@@ -415,7 +415,7 @@ def test_long_payload_that_finds_no_room_half_way_leaves_nothing_behind(
     assert heap.place(b"y" * 700).offset == before.length
 
 
-def test_a_file_of_a_former_life_is_not_prepared(disk):
+def test_a_file_of_a_former_epoch_is_not_prepared(disk):
     Heap(disk, 64 * AHEAD_SHARE).place(b"x" * 10)
     heap = Heap(disk, 64 * AHEAD_SHARE)
     heap.restore({1: Occupancy(live=10, end=10, size=64 * AHEAD_SHARE)})

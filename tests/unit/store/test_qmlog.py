@@ -110,7 +110,7 @@ def test_a_later_group_that_knew_it_durable_is_a_witness_of_damage(log, reader):
     assert witness.lsn == 1024
 
 
-def test_a_group_of_a_former_life_is_not_followed(log, reader):
+def test_a_group_of_a_former_epoch_is_not_followed(log, reader):
     log.epoch = 2
     write(log, b"a")
     stale = log.head

@@ -566,7 +566,7 @@ def test_a_seal_is_written_once_in_a_quiet_moment(disk):
     assert disk.syncs == syncs
 
 
-def test_every_life_has_a_higher_epoch(disk):
+def test_every_epoch_has_a_higher_epoch(disk):
     epochs = []
     for _ in range(4):
         epochs.append(small_store(disk).recover(Ledger().load).epoch)

@@ -94,7 +94,7 @@ def test_a_new_store_is_not_measured_by_the_notes_of_the_one_before(disk):
     assert opened(disk.crash(CrashEffect.LOST))[1].state() == ledger.state()
 
 
-# ------------------------------------------------------------------- in the life of a store
+# ------------------------------------------------------------------- in the epoch of a store
 
 
 def test_each_sync_is_noted_before_anybody_is_told(disk):

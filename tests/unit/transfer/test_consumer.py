@@ -183,7 +183,7 @@ def test_without_a_farewell_it_is_done_after_a_while_and_says_so():
     assert (consumer.state, consumer.farewell) == (TransferState.DONE, False)
 
 
-def test_one_that_was_verified_in_an_earlier_life_only_tells_it():
+def test_one_that_was_verified_in_an_earlier_run_only_tells_it():
     assert make(10, verified=True).handle(Begin(), 0.0) == [Tell(Verified("a"))]
 
 

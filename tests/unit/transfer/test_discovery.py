@@ -41,7 +41,7 @@ def test_without_an_end_it_is_open_until_it_is_closed():
     assert discovery.ask(1e12)
 
 
-def test_who_has_joined_in_an_earlier_life_counts():
+def test_who_has_joined_in_an_earlier_run_counts():
     discovery = Discovery(many=False, until=10.0)
     discovery.rejoined()
     assert not discovery.open

@@ -206,14 +206,14 @@ def test_r115_a_producer_that_comes_back_takes_its_consumers_back():
     assert isinstance(told.message, JoinRefused)
 
 
-def test_what_a_consumer_of_an_earlier_life_asks_for_begins_a_round():
+def test_what_a_consumer_of_an_earlier_run_asks_for_begins_a_round():
     producer = make()
     producer.restore("a", "1", 4, TransferState.SENDING)
     (told,) = producer.handle(Heard(Wanted("a", 17, 5)), 2.0)
     assert told.message == Joined("a", "1", 2, 5)
 
 
-def test_one_that_was_done_in_an_earlier_life_is_told_farewell():
+def test_one_that_was_done_in_an_earlier_run_is_told_farewell():
     producer = make()
     producer.restore("a", "1", 10, TransferState.DONE)
     assert producer.handle(Heard(Verified("a")), 2.0) == [Tell(Farewell("a"))]

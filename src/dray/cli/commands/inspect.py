@@ -48,7 +48,7 @@ def log(settings: Settings, data: str, most: int) -> None:
         return
     for group in groups:
         mark = f", {group.mark}" if group.mark else ""
-        click.echo(f"group at {group.lsn}, life {group.epoch}{mark}")
+        click.echo(f"group at {group.lsn}, epoch {group.epoch}{mark}")
         for number, fact in enumerate(group.facts, group.first_fact):
             click.echo(f"  {number}  {fact}")
 

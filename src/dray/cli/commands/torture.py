@@ -103,7 +103,7 @@ def _kill(seed: int, work: Path, until: float) -> KillTally:
     try:
         with counting("real kills", None) as bar:
             loop = KillLoop(process, seed, tally)
-            for _ in _until(loop.lives(), until):
+            for _ in _until(loop.runs(), until):
                 bar.update(tally.kills)
             loop.finish()
     except Exception as error:
@@ -114,10 +114,10 @@ def _kill(seed: int, work: Path, until: float) -> KillTally:
     return tally
 
 
-def _until(lives: Iterator[None], until: float) -> Iterator[None]:
-    """At least one life."""
-    for life in lives:
-        yield life
+def _until(runs: Iterator[None], until: float) -> Iterator[None]:
+    """At least one run."""
+    for run in runs:
+        yield run
         if time.monotonic() >= until:
             return
 
@@ -135,8 +135,8 @@ def _print(seed: int, simulated: Tally, real: KillTally) -> None:
         {
             "verdict": "everything held",
             "seed": f"{seed}",
-            "simulated failures": f"{simulated.states:,} in {simulated.seeds:,} lives,"
-            f" {simulated.second_states:,} of them in a second life",
+            "simulated failures": f"{simulated.states:,} in {simulated.seeds:,} runs,"
+            f" {simulated.second_states:,} of them in a second run",
             "real kills": f"{real.kills:,}, {real.in_doubt:,} of them during a commit",
             "checked": f"{real.messages:,} messages and {real.large:,} large ones,"
             f" {real.transactions:,} transactions",

@@ -63,7 +63,7 @@ def offered_file(asked: OfferRequest, source: SourceFile, digest_kind: str) -> O
 
 
 def source_of(kept: Offered) -> SourceFile:
-    """The file of an earlier life's offer, read anew.
+    """The file of an earlier run's offer, read anew.
 
     Raises `SourceUnreadable`, `TransferSourceChanged`.
     """
@@ -109,7 +109,7 @@ async def refer(link: Link, kept: Offered, state: StateFile) -> None:
 
 
 async def _was_sent(link: Link, kept: Offered) -> bool:
-    """Whether a reference of an earlier life of the program can still be in the queue."""
+    """Whether a reference of an earlier run of the program can still be in the queue."""
     if not kept.transaction:
         return False
     live_s = kept.request_timeout

@@ -418,7 +418,7 @@ class Incoming:
             )
         except BaseException:
             if self._engine is not None:
-                # It was locked for this life only; the next one locks it again.
+                # It was locked for this run only; the next one locks it again.
                 self._state.release()
             raise
         self._engine = engine

@@ -228,7 +228,7 @@ class Transfers:
     # -------------------------------------------------------------------------------- offering
 
     async def _take_up(self, kept: Offered, state: StateFile, manner: Manner) -> Offer:
-        """Go on with an offer of an earlier life of a program; the file must be what it was."""
+        """Go on with an offer of an earlier run of a program; the file must be what it was."""
         runtime = self._link.runtime
         try:
             source = await runtime.offload(source_of, kept)

@@ -371,7 +371,7 @@ class Offering(Engine):
         return self._over_at + _LINGER_TAKEN_S
 
     def _unheard(self) -> bool:
-        """Whether a consumer of an earlier life has not asked yet why it is told nothing."""
+        """Whether a consumer of an earlier run has not asked yet why it is told nothing."""
         broken = self.core.error is not None
         return broken and not all(each.heard_at for each in self.core.copies.values())
 

@@ -258,7 +258,7 @@ class TargetFile:
             self._failed(error)
 
     def _unsynced(self) -> tuple[Digest, int] | None:
-        """Up to where to sync, and in which life of the file; None at the end."""
+        """Up to where to sync, and of which digest; None at the end."""
         with self._changed:
             self._much_written.wait_for(
                 lambda: (
@@ -271,9 +271,9 @@ class TargetFile:
                 return None
             return self._hash, self._written
 
-    def _note(self, life: Digest, upto: int) -> None:
+    def _note(self, digest: Digest, upto: int) -> None:
         with self._changed:
-            if life is not self._hash:
+            if digest is not self._hash:
                 # Everything was dropped meanwhile.
                 return
             self._synced = upto

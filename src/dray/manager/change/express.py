@@ -1,4 +1,4 @@
-"""Express messages: in their queue for this life of the manager only (S3-11, R72, semantics 1.3).
+"""Express messages: in their queue until the manager stops (S3-11, R72, semantics 1.3).
 
     what                     recoverable                      express
     record                   p file, durable by the sync      r file, in memory while there is room

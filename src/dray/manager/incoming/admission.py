@@ -111,7 +111,7 @@ def _admit_run(
     context: Context, queue: StoredQueue, arrival: Arrival, judged: list[Judged]
 ) -> None:
     """Admit express messages and those that follow, in one fact, which names only the latter."""
-    key, head, headers, body, _, life = arrival
+    key, head, headers, body, _, incarnation = arrival
     kept_here = {
         at
         for at, _, why in judged
@@ -161,7 +161,8 @@ def _admit_run(
     context.record(
         Accepted(
             key.source, key.stream, head.sequence_id, upto, queue.number, context.now_us,
-            b"".join(tails), told, routes.new_origins, going, queue.outgoing and cut_short, life,
+            b"".join(tails), told, routes.new_origins, going, queue.outgoing and cut_short,
+            incarnation,
         )
     )  # fmt: skip
     if dead:

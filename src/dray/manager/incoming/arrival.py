@@ -30,8 +30,8 @@ class Arrival(NamedTuple):
     headers: list[RecordHeader]
     body: memoryview
     begin: int
-    life: int
-    """The life of its source, 0 if that of the message accepted before."""
+    incarnation: int
+    """The incarnation of its source, 0 if that of the message accepted before."""
 
     def route(self, at: int, queue: StoredQueue) -> ArrivalRoute:
         """By which way one of its messages comes."""

@@ -146,8 +146,8 @@ def handle_data(
     if begin < len(numbers):
         try:
             incoming.check_room(key)
-            life = peers.meet(context, session, incoming.life(key))
-            admit_new(context, queue, Arrival(key, head, headers, body, begin, life))
+            incarnation = peers.meet(context, session, incoming.incarnation(key))
+            admit_new(context, queue, Arrival(key, head, headers, body, begin, incarnation))
         except DrayError as error:
             _refuse(context, session, head.stream, error)
             if isinstance(error, QuotaExceeded):
@@ -211,7 +211,7 @@ def handle_passed(context: Context, session: Session, _request_id: int, head: Pa
                 key.source, key.stream, head.sequence_id, head.upto, queue.number, context.now_us,
                 b"", going=[(route.origin, 0) for _, route, _ in ended],
                 passed=queue.outgoing and bool(ended),
-                life=peers.meet(context, session, context.state.incoming.life(key)),
+                incarnation=peers.meet(context, session, context.state.incoming.incarnation(key)),
             )
         )  # fmt: skip
         for number, _, transaction in ended:

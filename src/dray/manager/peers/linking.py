@@ -39,7 +39,7 @@ class PeerLink:
         self.dial_at = 0.0
         self.welcome_by = 0.0
         self.past = Past(())
-        """The relation of our lives to those that the peer has met, since its last Welcome."""
+        """Our incarnations and those that the peer has met, since its last Welcome."""
         self.once = b""
         """The number of the last connection, as our Hello said it."""
         self.key: ConnectionKey | None = None

@@ -307,7 +307,7 @@ class Links:
             queue.destination_transactional = state.transactional
             if not self.context.awaiting.must_hear_first(state):
                 position = state.sequence_id, state.upto
-                said = PeerState(*position, state.question, state.life, state.met)
+                said = PeerState(*position, state.question, state.incarnation, state.met)
                 self.steer(queue, said)
             if state.room:
                 self.steer(queue, Invited())
@@ -370,7 +370,7 @@ class Links:
         if refusal.error == NoticeKind.OTHER_COPY and not queue.stream.is_stale(asked):
             self._notice(NoticeKind.OTHER_COPY, queue, refused_for_a_copy(peer))
         said = Refused(refusal.sentence, *position, asked, refusal.error, final=why is not None)
-        self.steer(queue, said._replace(life=refusal.life, met=refusal.met))
+        self.steer(queue, said._replace(incarnation=refusal.incarnation, met=refusal.met))
         if queue.stream.divergence is not None:
             return
         if why is not None and not queue.stream.is_stale(asked):

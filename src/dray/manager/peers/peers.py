@@ -2,9 +2,9 @@
 
 Both ends check identity over time before they lean on a remembered position.
 
-    a manager calls       it says its id and the lives of its store, and shows the key of the id
-                          (`possession.py`). Streams that it opens are told in which life their
-                          last message was sent (`arrivals.py`)
+    a manager calls       it says its id and the incarnations of its store, and shows its key
+                          (`possession.py`). Streams that it opens are told in which incarnation
+                          their last message was sent (`arrivals.py`)
     an address answers    the first manager that answers is remembered, durably. Another one is not
                           sent anything until a person accepts it
     a stream diverges     nothing is sent until a person accepts or discards what the queue holds
@@ -16,7 +16,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from dray.delivery.lineage import LIVES_KEPT, lineage_of
+from dray.delivery.lineage import INCARNATIONS_KEPT, lineage_of
 from dray.errors import Misuse, ProtocolError, StoreFull, in_one_line
 from dray.manager.change.commit_fact import CommitFact
 from dray.manager.change.departures import entries_at
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from dray.manager.context import Context
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
-    from dray.model.ids import Life
+    from dray.model.ids import Incarnation
     from dray.wire.frames import Hello, OpenStream, Welcome
 
 KNOWN: Final = "known"
@@ -72,7 +72,7 @@ _ID_DIGITS = 32
 
 
 class Strangers:
-    """Findings of this life about the managers at known addresses, and about its own store."""
+    """Findings since the start about the managers at known addresses, and about our own store."""
 
     def __init__(self, context: Context) -> None:
         """Begin without any."""
@@ -83,11 +83,11 @@ class Strangers:
         Empty if it did not show its key.
         """
         self.skipped_ahead = False
-        """Whether this life found out that the store is an older copy of itself."""
+        """Whether this incarnation found out that the store is an older copy of itself."""
 
 
 def greet(context: Context, session: Session, head: Hello) -> None:
-    """Learn which manager says that it calls, and in which life of its store."""
+    """Learn which manager says that it calls, and in which incarnation of its store."""
     if head.manager_id == context.state.manager_id:
         sentence = (
             "another queue manager with this one's own id called and was refused: one data"
@@ -100,9 +100,9 @@ def greet(context: Context, session: Session, head: Hello) -> None:
         )
     if len(head.manager_id) != MANAGER_ID_CHARACTERS or not head.manager_id.isalnum():
         raise ProtocolError(f"a manager says its id, which has {MANAGER_ID_CHARACTERS} characters")
-    if len(head.lives) > LIVES_KEPT:
-        raise ProtocolError(f"a manager says its last {LIVES_KEPT} lives at most")
-    session.lives = head.lives
+    if len(head.incarnations) > INCARNATIONS_KEPT:
+        raise ProtocolError(f"a manager says its last {INCARNATIONS_KEPT} incarnations at most")
+    session.incarnations = head.incarnations
 
 
 def overtaken(
@@ -112,9 +112,9 @@ def overtaken(
 
     Questions of the same copy on an earlier connection are no longer answered.
     """
-    if newest is None or newest.number < session.number or not session.life:
+    if newest is None or newest.number < session.number or not session.incarnation:
         return None
-    if session.life in _numbers(newest.lives):
+    if session.incarnation in _numbers(newest.incarnations):
         return None
     told = (
         "two copies of its data directory run and call this queue manager; it takes messages from"
@@ -126,25 +126,31 @@ def overtaken(
 
 
 def meet(context: Context, session: Session, accepted_in: int) -> int:
-    """Note the life of a source that sends something; gives what the fact of it says.
+    """Note the incarnation of a source that sends something; gives what the fact of it says.
 
-    0 stands for the same life as that of the stream's last message.
+    0 stands for the same incarnation as that of the stream's last message.
     """
     met = context.state.sequences.met.get(session.peer_id)
-    if session.lives and (not met or met[-1][-1] != session.lives[-1]):
-        context.record(SourceMet(session.peer_id, session.lives))
-    return 0 if session.life == accepted_in else session.life
+    if session.incarnations and (not met or met[-1][-1] != session.incarnations[-1]):
+        context.record(SourceMet(session.peer_id, session.incarnations))
+    return 0 if session.incarnation == accepted_in else session.incarnation
 
 
-def sent_in(context: Context, session: Session, key: StreamKey) -> tuple[int, list[Life]]:
-    """In which life of its source the last message of a stream was sent.
+def sent_in(context: Context, session: Session, key: StreamKey) -> tuple[int, list[Incarnation]]:
+    """In which incarnation of its source the last message of a stream was sent.
 
-    With it all lives of the copy that sent it, if that is another one than the caller.
+    With it all incarnations of the copy that sent it, if that is another one than the caller.
     """
-    life = context.state.incoming.life(key)
-    if not life or life == session.life or any(each.number == life for each in session.lives):
-        return life, []
-    return life, lineage_of(context.state.sequences.met.get(key.source, ()), life, session.lives)
+    incarnation = context.state.incoming.incarnation(key)
+    if (
+        not incarnation
+        or incarnation == session.incarnation
+        or any(each.number == incarnation for each in session.incarnations)
+    ):
+        return incarnation, []
+    return incarnation, lineage_of(
+        context.state.sequences.met.get(key.source, ()), incarnation, session.incarnations
+    )
 
 
 def stranger_at(strangers: Strangers, peer: Peer, welcome: Welcome, *, shown: bool) -> str:
@@ -186,19 +192,19 @@ def _why_not(context: Context, peer: Peer, welcome: Welcome, *, shown: bool) -> 
 
 
 def sending(context: Context, peer: Peer) -> None:
-    """Note, before anything is sent to a peer, that this life of the store sends to it."""
+    """Note, before anything is sent to a peer, that this incarnation of the store sends to it."""
     identity = context.state.identity
     known = identity.peers.get(peer)
-    if known is not None and known.sent_in != identity.life:
-        context.record(PeerMet(*peer, known.manager_id, known.since_us, identity.life))
+    if known is not None and known.sent_in != identity.incarnation:
+        context.record(PeerMet(*peer, known.manager_id, known.since_us, identity.incarnation))
 
 
-def _numbers(lives: list[Life]) -> set[int]:
-    return {each.number for each in lives}
+def _numbers(incarnations: list[Incarnation]) -> set[int]:
+    return {each.number for each in incarnations}
 
 
 def went_back(strangers: Strangers) -> None:
-    """Give out higher numbers than ever, once a life: this store is an older copy of itself."""
+    """Give out higher numbers, once in an incarnation: this store is an older copy of itself."""
     context = strangers.context
     if not strangers.skipped_ahead:
         strangers.skipped_ahead = True

@@ -34,8 +34,8 @@ def hello(context: Context, once: bytes) -> Hello:
     """The first frame to another manager; `once` is the number of the connection."""
     state = context.state
     identity = state.identity
-    lives = list(identity.lives)
-    return Hello("manager", state.manager_id, state.name, lives, identity.key.public, once)
+    incarnations = list(identity.incarnations)
+    return Hello("manager", state.manager_id, state.name, incarnations, identity.key.public, once)
 
 
 def welcome(context: Context, session: Session, head: Hello, answer: Welcome) -> Welcome:
@@ -66,8 +66,8 @@ def with_proof(key: ConnectionKey, head: OpenStream | EndStream) -> OpenStream |
 def check(context: Context, session: Session, head: OpenStream | EndStream) -> None:
     """Take a frame that begins or ends a stream only from the manager whose stream it is.
 
-    With the first one the connection is certain to be that manager's, and those that earlier lives
-    of the same store left behind are closed. Raises `ProtocolError`.
+    With the first one the connection is certain to be that manager's, and those that earlier
+    incarnations of the same store left behind are closed. Raises `ProtocolError`.
     """
     if session.key is None or not session.key.proves(head.proof, _said(head)):
         sentence = (
@@ -96,11 +96,11 @@ def may_speak_of(
 
 
 def _close_earlier(context: Context, session: Session) -> None:
-    earlier = {each.number for each in session.lives[:-1]}
+    earlier = {each.number for each in session.incarnations[:-1]}
     for other in context.sessions.values():
         if other is session or other.role != "manager" or other.peer_id != session.peer_id:
             continue
-        if other.life in earlier or not other.life:
+        if other.incarnation in earlier or not other.incarnation:
             other.streams.clear()
             context.effects.append(CloseSession(other.number))
 

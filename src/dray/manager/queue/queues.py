@@ -206,7 +206,7 @@ class QueueTable:
         self._by_key: dict[str, StoredQueue] = {}
         self._outgoing: dict[int, StoredQueue] = {}
         self.made = 0
-        """How many were ever entered in this life."""
+        """How many were ever entered in this incarnation."""
 
     def __iter__(self) -> Iterator[StoredQueue]:
         """All queues in the order of their creation."""

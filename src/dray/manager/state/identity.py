@@ -1,4 +1,4 @@
-"""Identities over time: the lives of this store, and the managers met at addresses.
+"""Identities over time: the incarnations of this store, and the managers met at addresses.
 
 Durable, and made by facts like all of the state. `docs/explanation/identity.md` tells which
 conversations carry these facts, and what happens when they do not fit.
@@ -9,22 +9,22 @@ from __future__ import annotations
 import msgspec
 
 from dray.delivery.keys import ManagerKey
-from dray.delivery.lineage import LIVES_KEPT, Past
+from dray.delivery.lineage import INCARNATIONS_KEPT, Past
 from dray.manager.events import Peer
 from dray.manager.facts import (
     AnyFact,
-    LifeBegan,
+    IncarnationBegan,
     ManagerNamed,
     PeerForgotten,
     PeerMet,
     QueueCreated,
     Restored,
 )
-from dray.model.ids import Life
+from dray.model.ids import Incarnation
 
 
 class KnownPeer(msgspec.Struct, array_like=True, frozen=True):
-    """The manager that was met at an address, and the last life of ours that sent it anything."""
+    """The manager that was met at an address, and our last incarnation that sent it anything."""
 
     manager_id: str
     since_us: int
@@ -34,7 +34,7 @@ class KnownPeer(msgspec.Struct, array_like=True, frozen=True):
 class IdentitySnapshot(msgspec.Struct, array_like=True, frozen=True):
     """All of it in a checkpoint."""
 
-    lives: list[Life]
+    incarnations: list[Incarnation]
     age: int
     born: int
     peers: list[tuple[Peer, KnownPeer]]
@@ -42,11 +42,11 @@ class IdentitySnapshot(msgspec.Struct, array_like=True, frozen=True):
 
 
 class StoreIdentity:
-    """The lives of the store, the births of its queues, and the managers it has met."""
+    """The incarnations of the store, the births of its queues, and the managers it has met."""
 
     def __init__(self) -> None:
-        """Begin before the first life."""
-        self.lives: list[Life] = []
+        """Begin before the first incarnation."""
+        self.incarnations: list[Incarnation] = []
         self.age = 0
         """How many facts the store holds. A restore does not count: it adds nothing of its own."""
         self.born = 0
@@ -56,14 +56,14 @@ class StoreIdentity:
         """The private key of the manager; empty before its first fact."""
 
     @property
-    def life(self) -> int:
-        """The number of the present life; 0 before the first."""
-        return self.lives[-1].number if self.lives else 0
+    def incarnation(self) -> int:
+        """The number of the present incarnation; 0 before the first."""
+        return self.incarnations[-1].number if self.incarnations else 0
 
     def past(self, peer: Peer) -> Past:
         """The past by which the positions that a peer states are judged."""
         known = self.peers.get(peer)
-        return Past(tuple(self.lives), known.sent_in if known else 0)
+        return Past(tuple(self.incarnations), known.sent_in if known else 0)
 
     def next_birth(self, now_us: int) -> int:
         """The birth number of a queue that is made now: above all earlier ones, and in time."""
@@ -74,8 +74,10 @@ class StoreIdentity:
         match fact:
             case ManagerNamed():
                 self.key = ManagerKey(fact.key)
-            case LifeBegan(number, age):
-                self.lives = [*self.lives, Life(number, age)][-LIVES_KEPT:]
+            case IncarnationBegan(number, age):
+                self.incarnations = [*self.incarnations, Incarnation(number, age)][
+                    -INCARNATIONS_KEPT:
+                ]
             case PeerMet():
                 peer = Peer(fact.host, fact.port, fact.secure)
                 self.peers[peer] = KnownPeer(fact.manager_id, fact.when_us, fact.sent_in)
@@ -92,10 +94,14 @@ class StoreIdentity:
         """Write it down."""
         peers = list(self.peers.items())
         key = self.key.private
-        return IdentitySnapshot(list(self.lives), self.age, self.born, peers=peers, key=key)
+        return IdentitySnapshot(list(self.incarnations), self.age, self.born, peers=peers, key=key)
 
     def restore(self, snapshot: IdentitySnapshot) -> None:
         """Read what `snapshot` wrote."""
-        self.lives, self.age, self.born = list(snapshot.lives), snapshot.age, snapshot.born
+        self.incarnations, self.age, self.born = (
+            list(snapshot.incarnations),
+            snapshot.age,
+            snapshot.born,
+        )
         self.peers = dict(snapshot.peers)
         self.key = ManagerKey(snapshot.key)

@@ -37,7 +37,7 @@ class Outcomes:
     ) -> None:
         """Begin with what a checkpoint knew."""
         self.certain_from = certain_from
-        """Numbers below this may have committed in a life that a restore has undone."""
+        """Numbers below this may have committed in an incarnation that a restore has undone."""
         self._committed = dict.fromkeys(committed)
         self._forgotten = dict(forgotten)
 

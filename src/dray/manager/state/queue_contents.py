@@ -49,10 +49,10 @@ class QueueContents:
         """Called with the place of every record that leaves the state."""
 
     def put_aside(self, unreadable: frozenset[Extent]) -> None:
-        """Keep messages whose records cannot be read out of everyone's way, in this life.
+        """Keep messages whose records cannot be read out of everyone's way, in this incarnation.
 
         So is one that stayed behind in an outgoing queue whose successors were delivered in an
-        earlier life without it: it comes too late for its stream.
+        earlier incarnation without it: it comes too late for its stream.
         """
         for queue in self.queues:
             floor = queue.stream.floor if queue.stream is not None else 0
@@ -64,7 +64,7 @@ class QueueContents:
                     queue.index.put_aside(packed)
 
     def admit_express(self, queue: StoredQueue, tails: bytes, first: int) -> None:
-        """Express messages join a queue, in this life only, from a reserved position on."""
+        """Express messages join a queue, in this incarnation only, from a reserved position on."""
         self._enter(queue, tails, first)
 
     def drop_express(
@@ -145,7 +145,7 @@ class QueueContents:
         """Take out the messages up to a position, but for those that stay."""
         before = queue.index.byte_count
         for lookup_id in unpack_lookups(fact.stayed):
-            # Of an earlier life; in this one they are put aside already.
+            # Of an earlier incarnation; in this one they are put aside already.
             unread = queue.index.find(lookup_id)
             if unread is not None:
                 queue.index.put_aside(unread)

@@ -25,7 +25,7 @@ from dray.manager.facts import (
 )
 from dray.manager.state.chunked_encoding import array_head, array_in_chunks, encode
 from dray.model.classes import MessageClass
-from dray.model.ids import Life
+from dray.model.ids import Incarnation
 
 
 class _Snapshot(msgspec.Struct, array_like=True):
@@ -33,7 +33,7 @@ class _Snapshot(msgspec.Struct, array_like=True):
 
     incoming: list[IncomingSnapshot]
     outbox: list[OutboxSnapshot[Confirmation]]
-    met: dict[str, list[list[Life]]] = {}
+    met: dict[str, list[list[Incarnation]]] = {}
 
 
 class Sequences:
@@ -44,15 +44,15 @@ class Sequences:
         self.incoming = IncomingStreams()
         self.outbox: Outbox[Confirmation] = Outbox()
         """Confirmations that the sources of incoming streams are still to be told."""
-        self.met: dict[str, list[list[Life]]] = {}
-        """For each source, the lives of each copy of its store that has sent messages."""
+        self.met: dict[str, list[list[Incarnation]]] = {}
+        """For each source, the incarnations of each copy of its store that has sent messages."""
 
     def apply(self, fact: AnyFact) -> None:
         """Make the part of a fact true that is about incoming streams."""
         match fact:
             case Accepted():
                 key = StreamKey(fact.source, fact.stream)
-                self.incoming.accepted(key, fact.sequence_id, fact.upto, fact.life)
+                self.incoming.accepted(key, fact.sequence_id, fact.upto, fact.incarnation)
                 refused = any(map(_is_refusal, fact.confirmations))
                 self.outbox.add(key, fact.confirmations, refused=refused)
             case Committed():
@@ -66,8 +66,8 @@ class Sequences:
                     self.outbox.ended(key)
                 else:
                     self.outbox.reopened(key)
-            case SourceMet(source, lives):
-                self.met[source] = met_with(self.met.get(source, ()), lives)
+            case SourceMet(source, incarnations):
+                self.met[source] = met_with(self.met.get(source, ()), incarnations)
             case Restored():
                 self.outbox.came_from_backup(fact.when_us)
             case _:
@@ -92,7 +92,7 @@ def _is_refusal(told: Confirmation) -> bool:
 def _pieces(
     incoming: list[IncomingSnapshot],
     outbox: list[OutboxSnapshot[Confirmation]],
-    met: dict[str, list[list[Life]]],
+    met: dict[str, list[list[Incarnation]]],
 ) -> Iterator[bytes]:
     """The encoding of a `_Snapshot`."""
     yield array_head(3)

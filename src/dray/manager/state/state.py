@@ -30,8 +30,8 @@ from dray.manager.facts import (
     DivergenceResolved,
     EndForgotten,
     Fact,
+    IncarnationBegan,
     LargeMoved,
-    LifeBegan,
     ManagerNamed,
     NumbersLeased,
     PositionsReserved,
@@ -216,9 +216,9 @@ class State(QueueContents):
     def _resolve(self, fact: DivergenceResolved) -> None:
         self._stream(fact.queue).resolved()
 
-    def _begin_life(self, fact: LifeBegan) -> None:
+    def _begin_incarnation(self, fact: IncarnationBegan) -> None:
         for queue in self.queues.outgoing():
-            self._stream(queue.number).life_began(fact.number)
+            self._stream(queue.number).incarnation_began(fact.number)
 
     def _stream(self, number: int) -> OutgoingStream:
         stream = self.queues.numbered(number).stream
@@ -339,7 +339,7 @@ class State(QueueContents):
         StreamRenewed: _renew,
         StreamDiverged: _diverge,
         DivergenceResolved: _resolve,
-        LifeBegan: _begin_life,
+        IncarnationBegan: _begin_incarnation,
         StreamEnded: _end_stream,
         EndForgotten: _forget_end,
         Restored: _apply_restored,

@@ -51,7 +51,7 @@ class Transactions:
         """Those that are claims of receives not yet confirmed, oldest first."""
         self.aborted_transactions = AbortedTransactions()
         self.express_outcomes = Outcomes(certain_from=context.state.next_number)
-        """Sends and receives of express messages in this life; of earlier ones nobody knows."""
+        """Sends and receives of express messages since the start; earlier ones are forgotten."""
         self.idle: list[tuple[float, int]] = []
         """When to look whether a transaction is idle, soonest first."""
         self.reservations = Reservations(context, self.open)

@@ -134,7 +134,7 @@ class Heap:
             heapq.heapify(pool.free)
 
     def restore(self, occupied: Mapping[int, Occupancy]) -> None:
-        """Take over the files of a former life; express files are gone.
+        """Take over the files of a former epoch; express files are gone.
 
         A file that is missing although live bytes lie in it is kept in mind: reading them raises,
         and their place stays theirs.

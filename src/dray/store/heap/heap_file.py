@@ -171,7 +171,7 @@ class HeapFile:
         self.position = 0
         self.dirty_from = 0
         self.used: int | None = None
-        """Bytes below were written before, of a file made in this life; None: nobody knows."""
+        """Bytes below were written before, of a file made in this epoch; None: nobody knows."""
         # How often it was rewound; positions of different eras cannot be compared.
         self.era = 0
         self.writes = 0

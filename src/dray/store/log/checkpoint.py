@@ -10,7 +10,7 @@
     24      8      facts        facts contained in the snapshot, counted since the store was made
     32      8      capacity     size of QMLog
     40      8      length       of the snapshot
-    48      4      epoch        life of the store that wrote it
+    48      4      epoch        epoch of the log when it was written
     52      4      waiting      facts of the snapshot that no group held yet
     56      4      crc32c       of the snapshot, continued over bytes 0-55 and 60-511
     60      4      reserved     0

@@ -3,12 +3,12 @@
     offset  bytes  field          all numbers little-endian
     0       4      magic          "DQML"
     4       2      version        1
-    6       2      flags          1 opening (first group of a life), 2 seal (written at rest)
+    6       2      flags          1 opening (first group of an epoch), 2 seal (written at rest)
     8       8      lsn            byte position of this group in the endless log
     16      8      watermark      everything below this lsn was durable when this was written
     24      8      first fact     number of the first fact, counted from 0 since the store was made
     32      8      capacity       size of QMLog; file offset = lsn modulo capacity
-    40      4      epoch          life of the store, one higher after every recovery
+    40      4      epoch          one higher after every recovery
     44      4      facts          how many facts follow
     48      4      extents        how many dirty ranges follow
     52      4      length         of the whole group, without the padding

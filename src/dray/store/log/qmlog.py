@@ -10,9 +10,9 @@ write its opening group.
                         ^ head                             ^ tail
 
 A group counts only at its own lsn with its checksum right, at the place where the one before ended,
-numbering its facts where the one before stopped, in the same life (epoch) or a later one. The first
-place where that fails is the end of the log. Why the bytes beyond can be of three kinds, and how
-recovery tells them apart, is told in docs/explanation/recovery.md.
+numbering its facts where the one before stopped, in the same epoch or a later one. The
+first place where that fails is the end of the log. Why the bytes beyond can be of three kinds, and
+how recovery tells them apart, is told in docs/explanation/recovery.md.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class LogReader:
         )
 
     def is_unfinished_at(self, chain: Chain) -> bool:
-        """Whether a group of facts was begun where `chain` ends, in its life or a later one."""
+        """Whether a group of facts was begun where `chain` ends, in its epoch or a later one."""
         group = decode_header(self._read(chain.end, HEADER_BYTES))
         return (
             group is not None

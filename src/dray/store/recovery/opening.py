@@ -1,8 +1,8 @@
-"""How a store comes to life: its log is replayed, its files are opened, a new life is begun.
+"""How a store is opened: its log is replayed, its files are opened, a new epoch begins.
 
 `recovery` finds out what counts, and changes nothing. Here the first new bytes are written, in an
 order that a crash may interrupt anywhere (docs/explanation/recovery.md, "Before the first new
-byte"): what recovery relied on is made durable, then the opening group says that a new life began.
+byte"): what recovery relied on is made durable, then the opening group says that a new epoch began.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class StoreOpening:
             for name in (LOCK_NAME, *MAP_NAMES):
                 forget_end(self._disk, name)
         self._make_durable(log, chain)
-        _begin_life(log, chain)
+        _begin_epoch(log, chain)
         note_end(witness, log.durable)
         witness.sync()
         self.checkpoint_is_wanted = bool(
@@ -80,7 +80,7 @@ class StoreOpening:
 
     def _make_durable(self, log: Log, chain: Chain) -> None:
         # After a kill the newest groups may be in the page cache only; nothing may be built on
-        # them, nor may the new life vouch for them, before they are on the disk.
+        # them, nor may the new epoch vouch for them, before they are on the disk.
         for number in sorted({each.file for s in chain.suspects for each in s.ranges}):
             # Nothing live was in one that is not there.
             if self._disk.exists(file_name(number)):
@@ -90,7 +90,7 @@ class StoreOpening:
         self._disk.sync_directory()
 
 
-def _begin_life(log: Log, chain: Chain) -> None:
+def _begin_epoch(log: Log, chain: Chain) -> None:
     log.epoch = chain.epoch + 1
     # Without room for it, `fits` asks for a checkpoint first, which carries the epoch as well.
     if log.write_mark(OPENING):

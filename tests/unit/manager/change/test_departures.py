@@ -80,9 +80,9 @@ def test_every_message_expires_on_its_own(desk: Desk) -> None:
     """S4-3: one transaction, three lifetimes."""
     caller = desk.session()
     queue, transaction = caller.create("orders"), caller.number_for()
-    lives = [Message(body=b"1", time_to_be_received=5.0), Message(body=b"2")]
-    lives.append(Message(body=b"3", time_to_be_received=1.0, use_dead_letter_queue=True))
-    caller.send(queue, *lives, transaction=transaction)
+    incarnations = [Message(body=b"1", time_to_be_received=5.0), Message(body=b"2")]
+    incarnations.append(Message(body=b"3", time_to_be_received=1.0, use_dead_letter_queue=True))
+    caller.send(queue, *incarnations, transaction=transaction)
     caller.commit(transaction, 1)
     assert desk.manager.deadline() <= desk.now + 1.0
     desk.advance(1.1)

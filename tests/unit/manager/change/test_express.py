@@ -1,4 +1,4 @@
-"""Express messages: like others while the manager lives, gone after it (S3-11, R9, R70, R72)."""
+"""Express messages: like others while the manager runs, gone after it (S3-11, R9, R70, R72)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 
 from dray.errors import Misuse
 from dray.manager.events import Answer
-from dray.model.ids import Life
+from dray.model.ids import Incarnation
 from dray.model.message import Message
 from dray.testing.keyed_manager import id_named
 from dray.wire import frames
@@ -211,8 +211,11 @@ def test_the_earlier_of_two_copies_that_call_at_once_is_refused_with_a_word_at_b
 ) -> None:
     pair = prepared(tmp_path)
     desk = pair.destination
-    true, clone = Life(1 << 32, 0), Life(2 << 32, 5)
-    first, second = (desk.source(500, lives=[true, clone]), desk.source(501, lives=[true]))
+    true, clone = Incarnation(1 << 32, 0), Incarnation(2 << 32, 5)
+    first, second = (
+        desk.source(500, incarnations=[true, clone]),
+        desk.source(501, incarnations=[true]),
+    )
     for source in (first, second):
         source.say(frames.OpenStream(9, "orders"))
     desk.effects = []

@@ -20,7 +20,7 @@ from dray.manager.events import (
 )
 from dray.manager.notices import NoticeKind
 from dray.model.callers import OWNER
-from dray.model.ids import Life
+from dray.model.ids import Incarnation
 from dray.model.message import Message
 from dray.testing.inspection import look_into
 from dray.testing.keyed_manager import ONCE, KeyedManager, id_named
@@ -110,11 +110,11 @@ def test_a_forged_source_that_replays_all_that_a_source_said_is_refused(pair: Pa
     assert bodies_at_destination(pair) == [b"once"]
 
 
-def test_a_forged_hello_of_a_later_life_ends_no_connection(pair: Pair):  # noqa: F811
+def test_a_forged_hello_of_a_later_incarnation_ends_no_connection(pair: Pair):  # noqa: F811
     send(pair, b"one")
     pair.deliver()
     hello = pair.source.manager.hello(PEER)
-    later = [*hello.lives, Life(hello.lives[-1].number + (1 << 32), 1 << 20)]
+    later = [*hello.incarnations, Incarnation(hello.incarnations[-1].number + (1 << 32), 1 << 20)]
     forger = forge(pair, frames.Hello("manager", *hello_fields(hello, later)))
     assert forger.ended
     assert pair.line is not None
@@ -123,8 +123,8 @@ def test_a_forged_hello_of_a_later_life_ends_no_connection(pair: Pair):  # noqa:
     assert bodies_at_destination(pair) == [b"one", b"two"]
 
 
-def hello_fields(hello: frames.Hello, lives: list[Life]) -> tuple[object, ...]:
-    return hello.manager_id, hello.name, lives, hello.public, hello.once
+def hello_fields(hello: frames.Hello, incarnations: list[Incarnation]) -> tuple[object, ...]:
+    return hello.manager_id, hello.name, incarnations, hello.public, hello.once
 
 
 @pytest.mark.parametrize("letter", ["", "c"])

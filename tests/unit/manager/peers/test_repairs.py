@@ -268,8 +268,8 @@ def test_a_message_of_this_manager_is_repaired_at_once_or_never(pair: Pair) -> N
             "use_dead_letter_queue": True,
             "destination": "heavy",
         }
-        lives = timed if number == 2 else {}
-        fragment = Message(body=bytes([number]), app_specific=number, **lives)
+        incarnations = timed if number == 2 else {}
+        fragment = Message(body=bytes([number]), app_specific=number, **incarnations)
         mark = PartMark(Part.FRAGMENT, sequence)
         caller.send(heavy, fragment, marks=(mark,), **options)
     mark = PartMark(Part.TRAILER, sequence, 2)

@@ -517,13 +517,13 @@ class Kept:
     def confirm(self, upto: int) -> None:
         stream = self.queue.stream
         at = max(0, upto - stream.base)
-        life = look_into(self.desk.manager).state.identity.life
+        incarnation = look_into(self.desk.manager).state.identity.incarnation
         said = frames.StreamState(
             self.number,
             stream.sequence_id * (at > 0),
             at,
             question=self.question,
-            life=life,
+            incarnation=incarnation,
         )
         self.hear(said)
 

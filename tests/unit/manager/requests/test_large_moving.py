@@ -113,7 +113,7 @@ def test_of_two_that_stand_among_each_other_one_moves_and_one_stays(desk: Desk) 
     aside = caller.call(frames.OpenQueue("files;unreadable")).number
     unreadable = frames.LargeMove(queue, found.header.lookup_id, aside, 0, unreadable=True)
     assert caller.call(unreadable) == frames.Done(4)
-    for _ in ("in this life", "in the next"):
+    for _ in ("in this incarnation", "in the next"):
         caller = desk.session()
         aside = caller.call(frames.OpenQueue("files;unreadable")).number
         taken = [take_large(caller, each, caller.number_for()) for each in (queue, aside)]

@@ -1,4 +1,4 @@
-"""Lives of the store, births of queues and known peers: kept by facts, over every start."""
+"""Incarnations of the store, births of queues and known peers: kept by facts, over every start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from dray.delivery.lineage import LIVES_KEPT
+from dray.delivery.lineage import INCARNATIONS_KEPT
 from dray.errors import QueueRecreated
 from dray.manager.facts import Restored
 from dray.model.message import Message
@@ -15,8 +15,8 @@ from dray.wire import frames
 from tests.unit.manager.conftest import Desk
 
 
-def lives(desk: Desk) -> list[int]:
-    return [each.number for each in look_into(desk.manager).state.identity.lives]
+def incarnations(desk: Desk) -> list[int]:
+    return [each.number for each in look_into(desk.manager).state.identity.incarnations]
 
 
 def described(desk: Desk, name: str = "orders"):
@@ -29,35 +29,37 @@ def checkpoint(desk: Desk) -> None:
     desk.store.checkpoint(desk.manager.snapshot())
 
 
-def test_every_start_begins_a_life_and_copies_begin_others(desk: Desk, tmp_path) -> None:
-    first = lives(desk)
+def test_every_start_begins_a_incarnation_and_copies_begin_others(desk: Desk, tmp_path) -> None:
+    first = incarnations(desk)
     desk.crash()
-    second = lives(desk)
+    second = incarnations(desk)
     shutil.copytree(desk.path, tmp_path / "copy")
     copy = Desk(tmp_path / "copy")
     desk.crash()
-    assert lives(desk)[: len(second)] == lives(copy)[: len(second)] == second
+    assert incarnations(desk)[: len(second)] == incarnations(copy)[: len(second)] == second
     assert second[: len(first)] == first
-    assert lives(desk)[-1] != lives(copy)[-1]
+    assert incarnations(desk)[-1] != incarnations(copy)[-1]
 
 
 @pytest.mark.slow
-def test_a_store_says_a_bounded_number_of_lives(desk: Desk) -> None:
-    for _ in range(LIVES_KEPT + 5):
+def test_a_store_says_a_bounded_number_of_incarnations(desk: Desk) -> None:
+    for _ in range(INCARNATIONS_KEPT + 5):
         desk.crash()
-    assert len(lives(desk)) == LIVES_KEPT
-    assert lives(desk) == sorted(lives(desk))
+    assert len(incarnations(desk)) == INCARNATIONS_KEPT
+    assert incarnations(desk) == sorted(incarnations(desk))
 
 
-def test_a_life_knows_how_many_facts_the_store_held_also_after_a_checkpoint(desk: Desk) -> None:
+def test_a_incarnation_knows_how_many_facts_the_store_held_also_after_a_checkpoint(
+    desk: Desk,
+) -> None:
     desk.session().create("orders")
     checkpoint(desk)
     desk.crash()
-    before = look_into(desk.manager).state.identity.lives[-1].age
+    before = look_into(desk.manager).state.identity.incarnations[-1].age
     caller = desk.session()
     caller.send(caller.open("orders"), Message())
     desk.crash()
-    assert look_into(desk.manager).state.identity.lives[-1].age > before
+    assert look_into(desk.manager).state.identity.incarnations[-1].age > before
 
 
 def test_a_queue_that_is_made_again_has_another_birth_number_and_higher_positions(
@@ -80,7 +82,7 @@ def test_a_queue_that_is_made_again_has_another_birth_number_and_higher_position
     assert copy.lookup_id > 2
 
 
-def test_a_restore_lets_no_new_queue_begin_at_positions_that_the_lost_life_gave_out(
+def test_a_restore_lets_no_new_queue_begin_at_positions_that_the_lost_incarnation_gave_out(
     desk: Desk,
 ) -> None:
     when_us = int(desk.now * 1e6)

@@ -105,7 +105,7 @@ def test_a_send_without_a_transaction_is_remembered_by_its_first_message(
     assert told == ["committed", "aborted"]
 
 
-def test_of_an_express_send_of_an_earlier_life_nobody_knows(desk: Desk) -> None:
+def test_of_an_express_send_of_an_earlier_incarnation_nobody_knows(desk: Desk) -> None:
     caller = desk.session()
     queue = caller.create("news", transactional=False)
     number = caller.send(queue, Message(body=b"a", recoverable=False))[0]
