@@ -49,7 +49,7 @@ class Call(NamedTuple):
     """Whether a repeat, which is safe, cannot succeed: what was begun is over."""
 
 
-class Desk:
+class CallTargets:
     """A queue with messages in it, and what the calls need."""
 
     def __init__(self, face, manager):
@@ -78,133 +78,162 @@ class Desk:
 
 CALLS = {
     "Manager.create_queue": Call(
-        lambda desk: desk.manager.create_queue("new"), said.CreateQueue, retryable=False
+        lambda targets: targets.manager.create_queue("new"), said.CreateQueue, retryable=False
     ),
     "Manager.create_queue, exist_ok": Call(
-        lambda desk: desk.manager.create_queue("new", exist_ok=True), said.CreateQueue
+        lambda targets: targets.manager.create_queue("new", exist_ok=True), said.CreateQueue
     ),
-    "Manager.queues": Call(lambda desk: desk.manager.queues(), said.ListQueues),
+    "Manager.queues": Call(lambda targets: targets.manager.queues(), said.ListQueues),
     "Manager.delete_queue": Call(
-        lambda desk: desk.manager.delete_queue("large"), said.DeleteQueue, retryable=False
+        lambda targets: targets.manager.delete_queue("large"), said.DeleteQueue, retryable=False
     ),
-    "Manager.outcome": Call(lambda desk: desk.manager.outcome(desk.prepared), said.Outcome),
-    "Manager.prepared": Call(lambda desk: desk.manager.prepared(), said.ListPrepared),
+    "Manager.outcome": Call(
+        lambda targets: targets.manager.outcome(targets.prepared), said.Outcome
+    ),
+    "Manager.prepared": Call(lambda targets: targets.manager.prepared(), said.ListPrepared),
     "Manager.commit_prepared": Call(
-        lambda desk: desk.manager.commit_prepared(desk.prepared), said.SettlePrepared
+        lambda targets: targets.manager.commit_prepared(targets.prepared), said.SettlePrepared
     ),
     "Manager.abort_prepared": Call(
-        lambda desk: desk.manager.abort_prepared(desk.prepared), said.SettlePrepared
+        lambda targets: targets.manager.abort_prepared(targets.prepared), said.SettlePrepared
     ),
-    "Manager.info": Call(lambda desk: desk.manager.info(), said.Describe),
-    "Manager.pause": Call(lambda desk: desk.manager.pause(OUTGOING), said.PauseQueue),
-    "Manager.resume": Call(lambda desk: desk.manager.resume(OUTGOING), said.PauseQueue),
-    "Manager.peers": Call(lambda desk: desk.manager.peers(), said.ListPeers),
+    "Manager.info": Call(lambda targets: targets.manager.info(), said.Describe),
+    "Manager.pause": Call(lambda targets: targets.manager.pause(OUTGOING), said.PauseQueue),
+    "Manager.resume": Call(lambda targets: targets.manager.resume(OUTGOING), said.PauseQueue),
+    "Manager.peers": Call(lambda targets: targets.manager.peers(), said.ListPeers),
     "Manager.accept_peer": Call(
-        lambda desk: desk.manager.accept_peer(PEER), said.AcceptPeer, retryable=False
+        lambda targets: targets.manager.accept_peer(PEER), said.AcceptPeer, retryable=False
     ),
     "Manager.accept_peer, by its id": Call(
-        lambda desk: desk.manager.accept_peer(PEER, "c" * 32), said.AcceptPeer
+        lambda targets: targets.manager.accept_peer(PEER, "c" * 32), said.AcceptPeer
     ),
     "Manager.forget_peer": Call(
-        lambda desk: desk.manager.forget_peer(PEER), said.ForgetPeer, retryable=False
+        lambda targets: targets.manager.forget_peer(PEER), said.ForgetPeer, retryable=False
     ),
     "Manager.accept_outgoing": Call(
-        lambda desk: desk.manager.accept_outgoing(OUTGOING), said.ResolveOutgoing, retryable=False
+        lambda targets: targets.manager.accept_outgoing(OUTGOING),
+        said.ResolveOutgoing,
+        retryable=False,
     ),
     "Manager.discard_outgoing": Call(
-        lambda desk: desk.manager.discard_outgoing(OUTGOING), said.ResolveOutgoing, retryable=False
+        lambda targets: targets.manager.discard_outgoing(OUTGOING),
+        said.ResolveOutgoing,
+        retryable=False,
     ),
     "Manager.move": Call(
-        lambda desk: desk.manager.move("orders", "other"), said.MoveMessages, DOUBT, retryable=False
+        lambda targets: targets.manager.move("orders", "other"),
+        said.MoveMessages,
+        DOUBT,
+        retryable=False,
     ),
-    "Manager.dead_letters": Call(lambda desk: desk.manager.dead_letters(), said.ReadRange),
+    "Manager.dead_letters": Call(lambda targets: targets.manager.dead_letters(), said.ReadRange),
     "Manager.retry_dead_letters": Call(
-        lambda desk: desk.manager.retry_dead_letters(to="orders"),
+        lambda targets: targets.manager.retry_dead_letters(to="orders"),
         said.MoveMessages,
         DOUBT,
         retryable=False,
     ),
     "Manager.drop_dead_letters": Call(
-        lambda desk: desk.manager.drop_dead_letters(
-            [each.id for each in desk.manager.dead_letters()]
+        lambda targets: targets.manager.drop_dead_letters(
+            [each.id for each in targets.manager.dead_letters()]
         ),
         said.MoveMessages,
         DOUBT,
         retryable=False,
     ),
-    "Manager.set_quota": Call(lambda desk: desk.manager.set_quota("orders", "1GiB"), said.SetQuota),
-    "Manager.backup": Call(lambda desk: desk.manager.backup(desk.target()), backup_frames.Backup),
-    "Queue.send": Call(lambda desk: desk.queue.send(b"x"), said.Send, DOUBT, retryable=False),
+    "Manager.set_quota": Call(
+        lambda targets: targets.manager.set_quota("orders", "1GiB"), said.SetQuota
+    ),
+    "Manager.backup": Call(
+        lambda targets: targets.manager.backup(targets.target()), backup_frames.Backup
+    ),
+    "Queue.send": Call(lambda targets: targets.queue.send(b"x"), said.Send, DOUBT, retryable=False),
     "Queue.send_many": Call(
-        lambda desk: desk.queue.send_many([b"x", b"y"]), said.Send, DOUBT, retryable=False
+        lambda targets: targets.queue.send_many([b"x", b"y"]), said.Send, DOUBT, retryable=False
     ),
-    "Queue.receive": Call(lambda desk: desk.queue.receive(0), said.Receive),
-    "Queue.receive_many": Call(lambda desk: desk.queue.receive_many(2, timeout=0), said.Receive),
+    "Queue.receive": Call(lambda targets: targets.queue.receive(0), said.Receive),
+    "Queue.receive_many": Call(
+        lambda targets: targets.queue.receive_many(2, timeout=0), said.Receive
+    ),
     "Queue.receive in a transaction": Call(
-        lambda desk: desk.queue.receive(0, desk.transaction), said.Receive, once=True
+        lambda targets: targets.queue.receive(0, targets.transaction), said.Receive, once=True
     ),
-    "Queue.receive_by_id": Call(lambda desk: desk.queue.receive_by_id(desk.first.id), said.Receive),
+    "Queue.receive_by_id": Call(
+        lambda targets: targets.queue.receive_by_id(targets.first.id), said.Receive
+    ),
     "Queue.receive_by_correlation_id": Call(
-        lambda desk: desk.queue.receive_by_correlation_id("c"), said.Receive
+        lambda targets: targets.queue.receive_by_correlation_id("c"), said.Receive
     ),
     "Queue.receive_by_lookup_id": Call(
-        lambda desk: desk.queue.receive_by_lookup_id(desk.first.lookup_id), said.Receive
+        lambda targets: targets.queue.receive_by_lookup_id(targets.first.lookup_id), said.Receive
     ),
     "Queue.receive_transaction": Call(
-        lambda desk: desk.queue.receive_transaction(0), said.ReceiveTransaction
+        lambda targets: targets.queue.receive_transaction(0), said.ReceiveTransaction
     ),
-    "Queue.peek": Call(lambda desk: desk.queue.peek(0), said.Receive),
-    "Queue.peek_by_id": Call(lambda desk: desk.queue.peek_by_id(desk.first.id), said.Receive),
+    "Queue.peek": Call(lambda targets: targets.queue.peek(0), said.Receive),
+    "Queue.peek_by_id": Call(
+        lambda targets: targets.queue.peek_by_id(targets.first.id), said.Receive
+    ),
     "Queue.peek_by_correlation_id": Call(
-        lambda desk: desk.queue.peek_by_correlation_id("c"), said.Receive
+        lambda targets: targets.queue.peek_by_correlation_id("c"), said.Receive
     ),
     "Queue.peek_by_lookup_id": Call(
-        lambda desk: desk.queue.peek_by_lookup_id(desk.first.lookup_id), said.Receive
+        lambda targets: targets.queue.peek_by_lookup_id(targets.first.lookup_id), said.Receive
     ),
-    "Queue.peek_range": Call(lambda desk: desk.queue.peek_range(), said.Receive),
-    "Queue.messages": Call(lambda desk: list(desk.queue.messages()), said.Receive),
-    "Queue.contents": Call(lambda desk: list(desk.queue.contents()), said.ReadRange),
-    "Queue.settle": Call(lambda desk: desk.queue.settle(desk.first.lookup_id), said.Settle),
+    "Queue.peek_range": Call(lambda targets: targets.queue.peek_range(), said.Receive),
+    "Queue.messages": Call(lambda targets: list(targets.queue.messages()), said.Receive),
+    "Queue.contents": Call(lambda targets: list(targets.queue.contents()), said.ReadRange),
+    "Queue.settle": Call(
+        lambda targets: targets.queue.settle(targets.first.lookup_id), said.Settle
+    ),
     "Queue.move": Call(
-        lambda desk: desk.queue.move(desk.first, "orders;side"), said.Move, retryable=False
+        lambda targets: targets.queue.move(targets.first, "orders;side"), said.Move, retryable=False
     ),
     "Queue.move in a transaction": Call(
-        lambda desk: desk.queue.move(desk.first, "orders;side", desk.transaction),
+        lambda targets: targets.queue.move(targets.first, "orders;side", targets.transaction),
         said.Move,
         once=True,
     ),
     "Queue.reject": Call(
-        lambda desk: desk.queue.reject(desk.queue.receive(0, desk.transaction), desk.transaction),
+        lambda targets: targets.queue.reject(
+            targets.queue.receive(0, targets.transaction), targets.transaction
+        ),
         said.Reject,
         once=True,
     ),
-    "Queue.purge": Call(lambda desk: desk.queue.purge(), said.PurgeQueue, retryable=False),
-    "Queue.info": Call(lambda desk: desk.queue.info(), said.DescribeQueue),
-    "Cursor.peek": Call(lambda desk: desk.cursor.peek(0), said.Receive),
-    "Cursor.next": Call(lambda desk: desk.cursor.next(0), said.Receive),
-    "Cursor.receive": Call(lambda desk: desk.cursor.receive(0), said.Receive),
+    "Queue.purge": Call(lambda targets: targets.queue.purge(), said.PurgeQueue, retryable=False),
+    "Queue.info": Call(lambda targets: targets.queue.info(), said.DescribeQueue),
+    "Cursor.peek": Call(lambda targets: targets.cursor.peek(0), said.Receive),
+    "Cursor.next": Call(lambda targets: targets.cursor.next(0), said.Receive),
+    "Cursor.receive": Call(lambda targets: targets.cursor.receive(0), said.Receive),
     "Transaction.commit": Call(
-        lambda desk: desk.transaction.commit(), said.Commit, DOUBT, retryable=False
+        lambda targets: targets.transaction.commit(), said.Commit, DOUBT, retryable=False
     ),
     "Transaction.prepare": Call(
-        lambda desk: desk.transaction.prepare(), said.Prepare, DOUBT, retryable=False
+        lambda targets: targets.transaction.prepare(), said.Prepare, DOUBT, retryable=False
     ),
     "LargeMessageQueue.send": Call(
-        lambda desk: desk.large.send([b"x"]), said.Commit, DOUBT, retryable=False
+        lambda targets: targets.large.send([b"x"]), said.Commit, DOUBT, retryable=False
     ),
     "LargeMessageQueue.receive": Call(
-        lambda desk: desk.large.receive(0).close(), said.LargeReceive
+        lambda targets: targets.large.receive(0).close(), said.LargeReceive
     ),
     "LargeMessageQueue.receive_by_correlation_id": Call(
-        lambda desk: desk.large.receive_by_correlation_id("c", 5).close(), said.LargeReceive
+        lambda targets: targets.large.receive_by_correlation_id("c", 5).close(), said.LargeReceive
     ),
-    "LargeMessageQueue.peek": Call(lambda desk: desk.large.peek(0).close(), said.LargeReceive),
+    "LargeMessageQueue.peek": Call(
+        lambda targets: targets.large.peek(0).close(), said.LargeReceive
+    ),
     "LargeMessageQueue.peek_by_id": Call(
-        lambda desk: desk.large.peek_by_id(desk.sequence_id).close(), said.LargeReceive
+        lambda targets: targets.large.peek_by_id(targets.sequence_id).close(), said.LargeReceive
     ),
-    "LargeMessageQueue.unfinished": Call(lambda desk: desk.large.unfinished(), said.ListUploads),
+    "LargeMessageQueue.unfinished": Call(
+        lambda targets: targets.large.unfinished(), said.ListUploads
+    ),
     "LargeMessageQueue.drop_unfinished": Call(
-        lambda desk: desk.large.drop_unfinished(desk.prepared), said.UploadDrop, retryable=False
+        lambda targets: targets.large.drop_unfinished(targets.prepared),
+        said.UploadDrop,
+        retryable=False,
     ),
 }
 SILENT = {
@@ -243,31 +272,31 @@ def line(manager):
 
 @pytest.mark.parametrize("name", list(CALLS))
 def test_after_a_lost_answer_the_flag_is_right(face, manager, line, name):
-    desk, call = Desk(face, manager), CALLS[name]
+    targets, call = CallTargets(face, manager), CALLS[name]
     line.lose_answer(call.request)
     with pytest.raises(call.error) as caught:
-        call.make(desk)
+        call.make(targets)
     assert line.lost == 1
     assert type(caught.value) is call.error
     assert caught.value.retryable is call.retryable
     if call.once:
         with pytest.raises(ABORTED) as caught:
-            call.make(desk)
+            call.make(targets)
         assert caught.value.retryable
     elif call.retryable:
-        call.make(desk)
+        call.make(targets)
     else:
         assert "look" in str(caught.value) or hasattr(caught.value, "transaction_id")
 
 
 def test_a_call_that_reached_nobody_may_be_made_again(face, manager, line):
-    desk = Desk(face, manager)
+    targets = CallTargets(face, manager)
     line.refuse()
     line.cut()
     for call in CALLS.values():
         if call.request not in (said.Commit, said.Prepare):
             with pytest.raises((LOST, ABORTED)) as caught:
-                call.make(desk)
+                call.make(targets)
             assert caught.value.retryable
 
 

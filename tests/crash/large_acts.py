@@ -13,7 +13,7 @@ from dray.model.classes import Part
 from dray.model.message import Message
 from dray.wire import frames
 from dray.wire.record import HEADER_BYTES, PartMark, read_header
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 
 BODY = [b"one", b"two", b"three"]
 
@@ -51,23 +51,23 @@ def _part(caller: Caller, notes: Notes, number: int, sequence: int) -> None:
     )
 
 
-def send(desk: Desk, notes: Notes) -> None:
+def send(driver: ManagerDriver, notes: Notes) -> None:
     """Send in one transaction; who comes again asks what became of the one before."""
-    caller = desk.session()
+    caller = driver.session()
     if notes.sent:
         outcome = caller.call(frames.Outcome(notes.sent))
         if outcome.status == "committed":
             return
     sequence = caller.number_for()
-    notes.sent = f"{desk.manager_id}\\{sequence}"
+    notes.sent = f"{driver.manager_id}\\{sequence}"
     for number in range(5):
         _part(caller, notes, number, sequence)
     caller.commit(sequence, 5)
 
 
-def upload(desk: Desk, notes: Notes) -> None:
+def upload(driver: ManagerDriver, notes: Notes) -> None:
     """Send so that it can be gone on with, marked after each fragment."""
-    caller, done = desk.session(), 0
+    caller, done = driver.session(), 0
     if notes.sent:
         state = caller.call(frames.UploadResume(notes.sent))
         if state.status == "committed":
@@ -76,7 +76,7 @@ def upload(desk: Desk, notes: Notes) -> None:
         sequence = int(notes.sent.split("\\")[1])
     if not notes.sent or state.status == "aborted":
         sequence, done = caller.number_for(), 0
-        notes.sent = f"{desk.manager_id}\\{sequence}"
+        notes.sent = f"{driver.manager_id}\\{sequence}"
         caller.call(frames.UploadBegin(caller.open(notes.queue), sequence, 5_000, b""))
     sends = 0
     if not done:
@@ -90,9 +90,9 @@ def upload(desk: Desk, notes: Notes) -> None:
     caller.commit(sequence, sends + 1)
 
 
-def receive(desk: Desk, notes: Notes) -> None:
+def receive(driver: ManagerDriver, notes: Notes) -> None:
     """Take everything; a take counts when its commit is known to have happened."""
-    caller = desk.session()
+    caller = driver.session()
     heavy, statusq = caller.open("heavy"), caller.open("statusq")
     while True:
         number = caller.number_for()
@@ -107,7 +107,7 @@ def receive(desk: Desk, notes: Notes) -> None:
             continue
         reads = [frames.ReadPart(heavy, each.lookup_id, 0, each.length) for each in found.parts]
         notes.delivered.append([_body_of(caller.call_whole(read)[1]) for read in reads])
-        notes.taken.append(f"{desk.manager_id}\\{number}")
+        notes.taken.append(f"{driver.manager_id}\\{number}")
         caller.commit(number, 0)
 
 
@@ -130,7 +130,7 @@ def _reject(caller: Caller, hole: errors.LargeMessageHole) -> None:
     caller.commit(number, 0)
 
 
-def committed(desk: Desk, ids: list[str]) -> int:
+def committed(driver: ManagerDriver, ids: list[str]) -> int:
     """How many of the transactions were committed."""
-    caller = desk.session()
+    caller = driver.session()
     return sum(caller.call(frames.Outcome(id)).status == "committed" for id in ids)

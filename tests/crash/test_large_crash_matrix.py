@@ -15,14 +15,14 @@ import pytest
 from dray.manager.events import Event, Request, SessionClosed
 from dray.wire import frames
 from tests.crash.large_acts import BODY, Notes, committed, receive, send, upload
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 
 
 class KilledError(Exception):
     """Raised into the client whose manager, or who itself, has been killed."""
 
 
-class FragileDesk(Desk):
+class FragileDriver(ManagerDriver):
     """A manager that somebody kills, or whose client is killed, at one of its turns."""
 
     def __init__(self, path: Path) -> None:
@@ -68,9 +68,9 @@ KILLS = [
 ]
 
 
-def lose_a_fragment(desk: Desk, _notes: Notes) -> None:
+def lose_a_fragment(driver: ManagerDriver, _notes: Notes) -> None:
     """Somebody takes the second fragment by itself."""
-    caller = desk.session()
+    caller = driver.session()
     heavy = caller.open("heavy")
     envelopes, _ = caller.receive(heavy, peek=True, guarded=False)
     select = frames.SelectAt(envelopes[2].lookup_id)
@@ -86,41 +86,41 @@ SCENARIOS = {
 """What is interrupted; what happened before it; what happens after it was run again."""
 
 
-def prepared_desk(path, before, notes: Notes) -> FragileDesk:
-    desk = FragileDesk(path)
-    caller = desk.session()
+def prepared_driver(path, before, notes: Notes) -> FragileDriver:
+    driver = FragileDriver(path)
+    caller = driver.session()
     caller.create("heavy")
     caller.create("statusq")
     for act in before:
-        act(desk, notes)
-    return desk
+        act(driver, notes)
+    return driver
 
 
-def run(path, name: str, kill_at: int, moment: str) -> tuple[FragileDesk, Notes, bool]:
+def run(path, name: str, kill_at: int, moment: str) -> tuple[FragileDriver, Notes, bool]:
     """Run a scenario with one kill, then again without; tells whether there was a kill."""
     act, before, after = SCENARIOS[name]
     notes = Notes()
-    desk = prepared_desk(path, before, notes)
-    desk.kill_at, desk.moment, desk.counting = kill_at, moment, True
+    driver = prepared_driver(path, before, notes)
+    driver.kill_at, driver.moment, driver.counting = kill_at, moment, True
     try:
-        act(desk, notes)
+        act(driver, notes)
         killed = False
     except KilledError:
         killed = True
-        act(desk, notes)
-    desk.counting = False
+        act(driver, notes)
+    driver.counting = False
     for each in after:
-        each(desk, notes)
-    return desk, notes, killed
+        each(driver, notes)
+    return driver, notes, killed
 
 
 @pytest.mark.parametrize("moment", KILLS)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_party_killed_at_every_step(tmp_path, name, moment):
     for kill_at in itertools.count(1):
-        desk, notes, killed = run(tmp_path / str(kill_at), name, kill_at, moment)
-        where = f"{name}, {moment}, step {kill_at}: {desk.steps[kill_at - 1 : kill_at]}"
-        queues = {each.name: each for each in desk.session().call(frames.ListQueues()).queues}
+        driver, notes, killed = run(tmp_path / str(kill_at), name, kill_at, moment)
+        where = f"{name}, {moment}, step {kill_at}: {driver.steps[kill_at - 1 : kill_at]}"
+        queues = {each.name: each for each in driver.session().call(frames.ListQueues()).queues}
         assert queues["heavy"].message_count == 0, where
         assert queues["statusq"].message_count == 0, where
         if name == "hole":
@@ -128,10 +128,10 @@ def test_every_party_killed_at_every_step(tmp_path, name, moment):
             assert 1 <= len(notes.holes) <= 1 + killed, where
             assert not notes.delivered, where
         else:
-            assert committed(desk, notes.taken) == 1, where
+            assert committed(driver, notes.taken) == 1, where
             assert all(bodies == BODY for bodies in notes.delivered), where
-        assert desk.store.live_bytes == 0, where
-        desk.disk.close()
+        assert driver.store.live_bytes == 0, where
+        driver.disk.close()
         if not killed:
             break
     assert kill_at > 4, "a scenario has steps"
@@ -141,18 +141,18 @@ def test_the_matrix_on_the_page_is_this_one(tmp_path):
     page = Path(__file__).parents[2] / "docs" / "explanation" / "large-messages.md"
     rows = []
     for name in SCENARIOS:
-        desk, _, _ = run(tmp_path / name, name, 0, "")
-        desk.disk.close()
-        rows.append(f"| {name} | {len(desk.steps)} | {', '.join(dict.fromkeys(desk.steps))} |")
+        driver, _, _ = run(tmp_path / name, name, 0, "")
+        driver.disk.close()
+        rows.append(f"| {name} | {len(driver.steps)} | {', '.join(dict.fromkeys(driver.steps))} |")
     assert [row for row in rows if row not in page.read_text("utf-8")] == []
 
 
 def test_the_alarm_is_heard_when_a_sender_does_not_ask(tmp_path, monkeypatch):
     """A sender that sends again without asking what became of its first try sends twice."""
 
-    def forgetful(desk, notes):
+    def forgetful(driver, notes):
         notes.sent = ""
-        send(desk, notes)
+        send(driver, notes)
 
     monkeypatch.setitem(SCENARIOS, "send", (forgetful, [], [receive]))
     steps = len(run_and_close(tmp_path / "dry", 0, "")[0])
@@ -164,6 +164,6 @@ def test_the_alarm_is_heard_when_a_sender_does_not_ask(tmp_path, monkeypatch):
 
 
 def run_and_close(path, kill_at, moment):
-    desk, notes, _ = run(path, "send", kill_at, moment)
-    desk.disk.close()
-    return desk.steps, len(notes.delivered)
+    driver, notes, _ = run(path, "send", kill_at, moment)
+    driver.disk.close()
+    return driver.steps, len(notes.delivered)

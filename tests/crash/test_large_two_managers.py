@@ -20,7 +20,7 @@ from dray.manager.events import Event, LinkFrame, LinkUp, Request, SessionClosed
 from dray.model.classes import MessageClass
 from dray.wire import frames
 from tests.crash.large_acts import BODY, Notes, committed, receive, send, upload
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.net import Net, address
 
 HOSTS = {"source": "a", "destination": "d"}
@@ -55,7 +55,7 @@ class Plan:
         return party == self.party and len(self.steps[party]) == self.at
 
 
-class PartyDesk(Desk):
+class PartyDriver(ManagerDriver):
     """A queue manager among others, who may be killed at one of its steps, or its client."""
 
     net: FourParties
@@ -64,7 +64,7 @@ class PartyDesk(Desk):
         net = getattr(self, "net", None)
         if net is None or not net.plan.counting:
             return super().turn(event, sync=sync)
-        host = next(host for host, desk in net.desks.items() if desk is self)
+        host = next(host for host, driver in net.drivers.items() if driver is self)
         step = step_of(event)
         if step is None:
             return super().turn(event, sync=sync)
@@ -112,9 +112,9 @@ class FourParties(Net):
         super().__init__(path, "")
         self.plan = Plan()
         for host in HOSTS.values():
-            self.desks[host] = PartyDesk(path / host, host)
-        for desk in self.desks.values():
-            desk.net = self
+            self.drivers[host] = PartyDriver(path / host, host)
+        for driver in self.drivers.values():
+            driver.net = self
         for name in ("heavy", "statusq"):
             self["d"].session().create(name)
         self.notes = Notes(queue=address("d", "heavy"))
@@ -130,8 +130,8 @@ class FourParties(Net):
         self.plan.counting = counting
 
     def close(self) -> None:
-        for desk in self.desks.values():
-            desk.disk.close()
+        for driver in self.drivers.values():
+            driver.disk.close()
 
     def count(self, host: str, name: str) -> int:
         """How many messages a queue has."""
@@ -147,7 +147,7 @@ class FourParties(Net):
         return sorted(MessageClass(each.message_class) for each in envelopes)
 
 
-def through(act: Callable[[Desk, Notes], None]) -> Callable[[FourParties], None]:
+def through(act: Callable[[ManagerDriver, Notes], None]) -> Callable[[FourParties], None]:
     def play(net: FourParties) -> None:
         act(net["a"], net.notes)
         net.settle()
@@ -277,9 +277,9 @@ def test_the_page_lists_the_steps(tmp_path):
 def test_the_alarm_is_heard_when_a_sender_does_not_ask(tmp_path, monkeypatch):
     """A sender that sends again without asking what became of its first try sends twice."""
 
-    def forgetful(desk, notes):
+    def forgetful(driver, notes):
         notes.sent = ""
-        send(desk, notes)
+        send(driver, notes)
 
     monkeypatch.setitem(SCENARIOS, "send", through(forgetful))
     steps = dry_steps(tmp_path / "dry", "send")["sender"]

@@ -47,62 +47,62 @@ def fill(path: Path, *, checkpoints: int, closed: bool = True) -> Contents:
     It was closed well, or the process was killed in a quiet moment.
     """
     disk = RealDisk(path)
-    desk = ManagerHarness(disk, SIZES)
-    session, welcome = desk.client()
+    harness = ManagerHarness(disk, SIZES)
+    session, welcome = harness.client()
     letters = Letters(Random(3), Known(), welcome.first_number)
     for name in QUEUES:
         options = QueueOptions(journal=name == "journaled")
-        desk.ask(session, frames.CreateQueue(name, options))
+        harness.ask(session, frames.CreateQueue(name, options))
     for turn in range(24):
         for name in QUEUES:
             records = letters.large() if name == "large" else letters.plain()
             sizes, crcs = sizes_and_crcs(records)
-            send = frames.Send(desk.number(session, name), 0, sizes, crcs)
-            desk.ask(session, send, b"".join(records.values()))
+            send = frames.Send(harness.number(session, name), 0, sizes, crcs)
+            harness.ask(session, send, b"".join(records.values()))
         if turn % 3 == 0:
-            desk.messages(session, desk.number(session, "journaled"), count=3, peek=False)
-            desk.messages(session, desk.number(session, "plain"), count=3, peek=False)
+            harness.messages(session, harness.number(session, "journaled"), count=3, peek=False)
+            harness.messages(session, harness.number(session, "plain"), count=3, peek=False)
         if turn < 8 * checkpoints and turn % 8 == 7:
-            desk.store.checkpoint(desk.manager.snapshot())
-        desk.store.sync()
-    now = held(desk)
-    desk.store.sync()
-    desk.store.seal()
+            harness.store.checkpoint(harness.manager.snapshot())
+        harness.store.sync()
+    now = held(harness)
+    harness.store.sync()
+    harness.store.seal()
     killed = shutil.copytree(path, path.with_name("killed"))
-    desk.store.close(desk.manager.snapshot())
+    harness.store.close(harness.manager.snapshot())
     if not closed:
         shutil.rmtree(path)
         killed.rename(path)
     return now
 
 
-def held(desk: ManagerHarness) -> Contents:
+def held(harness: ManagerHarness) -> Contents:
     """All records by queue; nothing stands for each that was refused or does not fit.
 
     Those that were moved to the quarantine meanwhile are not among them.
     """
-    session, _ = desk.client()
+    session, _ = harness.client()
     return {
-        info.name: list(records_of(desk, session, info.name))
-        for info in desk.queues(session)
+        info.name: list(records_of(harness, session, info.name))
+        for info in harness.queues(session)
         if info.kind != "system"
     }
 
 
-def records_of(desk: ManagerHarness, session: int, name: str) -> Iterator[bytes]:
-    number = desk.number(session, name)
+def records_of(harness: ManagerHarness, session: int, name: str) -> Iterator[bytes]:
+    number = harness.number(session, name)
     after = 0
     while True:
         select = frames.SelectRange(after)
         head = frames.Receive(number, 0, 0.0, 10, peek=True, select=select, guarded=False)
         try:
-            answer, body = desk.ask(session, head)
+            answer, body = harness.ask(session, head)
         except RequestFailed as refused:
             if refused.error == "receive-timeout":
                 return
             if refused.error != "store-corrupt":
                 raise
-            yield from one_by_one(desk, session, number, after)
+            yield from one_by_one(harness, session, number, after)
             return
         at = 0
         for envelope in answer.envelopes:
@@ -111,13 +111,13 @@ def records_of(desk: ManagerHarness, session: int, name: str) -> Iterator[bytes]
             yield record if crc32c.crc32c(record) == envelope.crc else b""
 
 
-def one_by_one(desk: ManagerHarness, session: int, number: int, after: int) -> Iterator[bytes]:
+def one_by_one(harness: ManagerHarness, session: int, number: int, after: int) -> Iterator[bytes]:
     """The same from a position on, when one of the next records is refused."""
     while True:
         select = frames.SelectRange(after)
         head = frames.Receive(number, 0, 0.0, 1, peek=True, select=select, guarded=False)
         try:
-            answer, body = desk.ask(session, head)
+            answer, body = harness.ask(session, head)
         except RequestFailed as refused:
             told = re.search(r"Event 2083: .* position (\d+) .*damaged in [pj]\d+", str(refused))
             if told is None:
@@ -206,18 +206,18 @@ def put_aside(notice: Notice) -> int:
 def outcome(disk: Disk, told: Contents) -> str:
     """What became of it; raises if it is anything that may not be."""
     try:
-        desk = ManagerHarness(disk, SIZES)
+        harness = ManagerHarness(disk, SIZES)
     except StoreCorrupt as error:
         named = bool(error.event and error.file) and Path(error.file).name in str(error)
         if not named:
             raise
         return "refused"
-    now = held(desk)
-    aside = sum(put_aside(notice) for notice in desk.manager.notices())
+    now = held(harness)
+    aside = sum(put_aside(notice) for notice in harness.manager.notices())
     # A log that was full is free before the older of two checkpoints.
-    while desk.store.checkpoint_due:
-        desk.store.checkpoint(desk.manager.snapshot())
-    desk.store.close(desk.manager.snapshot())
+    while harness.store.checkpoint_due:
+        harness.store.checkpoint(harness.manager.snapshot())
+    harness.store.close(harness.manager.snapshot())
     assert now.keys() == told.keys()
     unreadable = refused = 0
     for queue, records in told.items():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dray.model.message import Message
 from dray.offline.backup import back_up_stopped
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large
 
 GOLDEN = Path(__file__).with_name("golden") / "backup-1.dray"
@@ -23,8 +23,8 @@ MOMENT = 1_700_000_000.0
 def make(path: Path) -> None:
     """Write a backup of the golden manager to `path`."""
     with tempfile.TemporaryDirectory() as folder:
-        desk = Desk(Path(folder) / "data")
-        caller = desk.session()
+        driver = ManagerDriver(Path(folder) / "data")
+        caller = driver.session()
         orders = caller.create("orders", label="golden", quota=1 << 20, journal=True)
         transaction, sending = caller.number_for(), caller.number_for()
         first = Message(body=b"first", label="one", correlation_id="c-1", app_specific=-7)
@@ -36,10 +36,10 @@ def make(path: Path) -> None:
         caller.commit(sending, 3)
         far = caller.open("dray://127.0.0.1:7340/far")
         caller.send(far, Message(body=b"to be delivered"))
-        desk.store.close(desk.manager.snapshot())
+        driver.store.close(driver.manager.snapshot())
         path.parent.mkdir(exist_ok=True)
         with path.open("wb") as file:
-            back_up_stopped(desk.path, file.write, lambda *_: None, now=MOMENT, version="0.1.0")
+            back_up_stopped(driver.path, file.write, lambda *_: None, now=MOMENT, version="0.1.0")
 
 
 if __name__ == "__main__":

@@ -39,10 +39,10 @@ MTIME = 1_700_000_000
 class Golden:
     """What is put into the directory, by queue."""
 
-    def __init__(self, desk: ManagerHarness) -> None:
+    def __init__(self, harness: ManagerHarness) -> None:
         """Make the queues."""
-        self.desk = desk
-        self.session, welcome = desk.client()
+        self.harness = harness
+        self.session, welcome = harness.client()
         self.first_number = welcome.first_number
         for name, options in (
             ("orders", QueueOptions(journal=True, quota=1 << 20, label="golden")),
@@ -50,72 +50,72 @@ class Golden:
             ("large", QueueOptions()),
             ("later", QueueOptions(label="prepared")),
         ):
-            desk.ask(self.session, frames.CreateQueue(name, options))
+            harness.ask(self.session, frames.CreateQueue(name, options))
 
     def send(self, name: str, records: Records) -> None:
         """Send as one transaction."""
         sizes, crcs = sizes_and_crcs(records)
-        send = frames.Send(self.desk.number(self.session, name), 0, sizes, crcs)
-        self.desk.ask(self.session, send, b"".join(records.values()))
-        self.desk.store.sync()
+        send = frames.Send(self.harness.number(self.session, name), 0, sizes, crcs)
+        self.harness.ask(self.session, send, b"".join(records.values()))
+        self.harness.store.sync()
 
     def prepare(self, name: str, records: Records, number: int) -> None:
         """Send in a transaction that has passed its first phase only."""
         sizes, crcs = sizes_and_crcs(records)
-        send = frames.Send(self.desk.number(self.session, name), number, sizes, crcs)
-        self.desk.say(self.session, send, b"".join(records.values()))
-        self.desk.ask(self.session, frames.Prepare(number, 1))
+        send = frames.Send(self.harness.number(self.session, name), number, sizes, crcs)
+        self.harness.say(self.session, send, b"".join(records.values()))
+        self.harness.ask(self.session, frames.Prepare(number, 1))
 
     def move(self, name: str, target: str) -> None:
         """Move the first message of a queue."""
-        queue, goal = (self.desk.number(self.session, each) for each in (name, target))
-        (first,) = self.desk.messages(self.session, queue, count=1, peek=True)
-        self.desk.ask(self.session, frames.Move(queue, first.lookup_id, goal, 0))
+        queue, goal = (self.harness.number(self.session, each) for each in (name, target))
+        (first,) = self.harness.messages(self.session, queue, count=1, peek=True)
+        self.harness.ask(self.session, frames.Move(queue, first.lookup_id, goal, 0))
 
 
-def fill(desk: ManagerHarness) -> None:
+def fill(harness: ManagerHarness) -> None:
     """Something of everything; the last of it after the last checkpoint."""
-    golden = Golden(desk)
+    golden = Golden(harness)
     letters = Letters(Random(1), Known(), golden.first_number)
     for index in range(5):
         golden.send("orders", letters.one(Message(body=b"order %d" % index, label="order")))
     for priority in (2, 7, 4):
         golden.send("urgent", letters.one(Message(body=b"%d" % priority, priority=priority)))
     golden.send("large", letters.large())
-    desk.messages(golden.session, desk.number(golden.session, "orders"), count=2, peek=False)
-    tidy(desk)
+    harness.messages(golden.session, harness.number(golden.session, "orders"), count=2, peek=False)
+    tidy(harness)
     golden.send(OUTGOING, letters.one(Message(body=b"to be delivered")))
     golden.send("urgent", letters.one(Message(body=b"express", recoverable=False)))
-    desk.store.checkpoint(desk.manager.snapshot())
-    peer, other = desk.source()
-    desk.ask(peer, other.proven(frames.OpenStream(STREAM, "large")))
+    harness.store.checkpoint(harness.manager.snapshot())
+    peer, other = harness.source()
+    harness.ask(peer, other.proven(frames.OpenStream(STREAM, "large")))
     arriving = letters.arriving(0, 4)
     data = frames.Data(STREAM, SEQUENCE, 0, arriving.envelopes)
-    desk.ask(peer, data, b"".join(arriving.records.values()))
-    desk.store.sync()
-    desk.handle(LinkUp(Peer("peer", 7340)))
+    harness.ask(peer, data, b"".join(arriving.records.values()))
+    harness.store.sync()
+    harness.handle(LinkUp(Peer("peer", 7340)))
     golden.prepare("later", letters.one(Message(body=b"if it commits")), letters.number())
-    desk.store.checkpoint(desk.manager.snapshot())
+    harness.store.checkpoint(harness.manager.snapshot())
     golden.send("orders", letters.one(Message(body=b"after the checkpoint")))
     golden.move("orders", "orders;retry")
     golden.send("urgent", letters.one(Message(body=b"express too", recoverable=False)))
     golden.send("urgent", letters.one(Message(body=b"0", priority=0)))
 
 
-def tidy(desk: ManagerHarness) -> None:
+def tidy(harness: ManagerHarness) -> None:
     """Let copies move to the journal files."""
     for _ in range(3):
-        desk.now += 1.0
-        desk.handle(Tick())
-    desk.store.sync()
+        harness.now += 1.0
+        harness.handle(Tick())
+    harness.store.sync()
 
 
 def make(path: Path) -> None:
     """Write the archive to `path`."""
     with tempfile.TemporaryDirectory() as folder:
-        desk = ManagerHarness(RealDisk(folder), SIZES)
-        fill(desk)
-        desk.store.close()
+        harness = ManagerHarness(RealDisk(folder), SIZES)
+        fill(harness)
+        harness.store.close()
         path.parent.mkdir(exist_ok=True)
         storage = Path(folder) / FOLDER_NAME
         with tarfile.open(path, "w:xz") as archive:

@@ -21,7 +21,7 @@ BYTES_MAX = 200_000
 
 
 @pytest.fixture(params=GOLDEN, ids=lambda path: path.name)
-def desk(request, tmp_path):
+def harness(request, tmp_path):
     with tarfile.open(request.param) as archive:
         # The way that tarfile documents for all versions: `filter=` came with 3.11.4.
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
@@ -31,9 +31,9 @@ def desk(request, tmp_path):
     opened.store.close(opened.manager.snapshot())
 
 
-def bodies(desk, name):
-    session, _ = desk.client()
-    seen = desk.messages(session, desk.number(session, name), peek=True)
+def bodies(harness, name):
+    session, _ = harness.client()
+    seen = harness.messages(session, harness.number(session, name), peek=True)
     return [
         each.record[HEADER_BYTES + read_header(each.record).properties_bytes :] for each in seen
     ]
@@ -44,12 +44,12 @@ def test_there_is_a_golden_store_and_all_of_them_are_small():
     assert sum(path.stat().st_size for path in GOLDEN) < BYTES_MAX
 
 
-def test_its_messages_are_there_in_order_also_those_after_the_last_checkpoint(desk):
-    assert bodies(desk, "orders") == [b"order 3", b"order 4", b"after the checkpoint"]
-    assert bodies(desk, "orders;retry") == [b"order 2"]
-    assert bodies(desk, "orders;journal") == [b"order 0", b"order 1"]
-    assert bodies(desk, "urgent") == [b"7", b"4", b"2", b"0"]
-    assert bodies(desk, OUTGOING) == [b"to be delivered"]
+def test_its_messages_are_there_in_order_also_those_after_the_last_checkpoint(harness):
+    assert bodies(harness, "orders") == [b"order 3", b"order 4", b"after the checkpoint"]
+    assert bodies(harness, "orders;retry") == [b"order 2"]
+    assert bodies(harness, "orders;journal") == [b"order 0", b"order 1"]
+    assert bodies(harness, "urgent") == [b"7", b"4", b"2", b"0"]
+    assert bodies(harness, OUTGOING) == [b"to be delivered"]
 
 
 def test_there_is_one_of_each_kind_of_file():
@@ -62,9 +62,9 @@ def test_there_is_one_of_each_kind_of_file():
     assert "lqs/00000002" in {name.rpartition(".")[0] for name in names}
 
 
-def test_its_checkpoints_can_be_written_again(desk, tmp_path):
+def test_its_checkpoints_can_be_written_again(harness, tmp_path):
     for _ in range(2):
-        desk.store.checkpoint(desk.manager.snapshot())
+        harness.store.checkpoint(harness.manager.snapshot())
     disk = ReadOnlyDisk(tmp_path)
     states = {name: examine(disk, name) for name in NAMES}
     assert {state for state, _ in states.values()} == {CheckpointState.VALID}
@@ -72,40 +72,40 @@ def test_its_checkpoints_can_be_written_again(desk, tmp_path):
         assert mark.size == (tmp_path / "storage" / name).stat().st_size
 
 
-def test_its_express_messages_are_gone_and_their_files(desk, tmp_path):
-    assert b"express" not in b" ".join(bodies(desk, "urgent"))
+def test_its_express_messages_are_gone_and_their_files(harness, tmp_path):
+    assert b"express" not in b" ".join(bodies(harness, "urgent"))
     assert list((tmp_path / "storage").glob("r*.mq")) == []
 
 
-def test_its_prepared_transaction_is_still_to_be_settled(desk):
-    session, _ = desk.client()
-    assert bodies(desk, "later") == []
-    listed, _ = desk.ask(session, frames.ListPrepared())
+def test_its_prepared_transaction_is_still_to_be_settled(harness):
+    session, _ = harness.client()
+    assert bodies(harness, "later") == []
+    listed, _ = harness.ask(session, frames.ListPrepared())
     (waiting,) = listed.transaction_ids
-    desk.ask(session, frames.SettlePrepared(waiting, commit=True))
-    assert bodies(desk, "later") == [b"if it commits"]
+    harness.ask(session, frames.SettlePrepared(waiting, commit=True))
+    assert bodies(harness, "later") == [b"if it commits"]
 
 
-def test_its_large_messages_are_whole(desk):
-    session, _ = desk.client()
-    listed, _ = desk.ask(session, frames.LargeList(desk.number(session, "large"), 0, 10))
+def test_its_large_messages_are_whole(harness):
+    session, _ = harness.client()
+    listed, _ = harness.ask(session, frames.LargeList(harness.number(session, "large"), 0, 10))
     assert [each.missing for each in listed.entries] == [[], []]
     assert {each.source for each in listed.entries} == {MANAGER_ID, PEER_ID}
 
 
-def test_its_stream_goes_on_behind_the_last_message_accepted(desk):
-    session, other = desk.source()
-    state, _ = desk.ask(session, other.proven(frames.OpenStream(STREAM, "large")))
+def test_its_stream_goes_on_behind_the_last_message_accepted(harness):
+    session, other = harness.source()
+    state, _ = harness.ask(session, other.proven(frames.OpenStream(STREAM, "large")))
     assert (state.sequence_id, state.upto) == (SEQUENCE, 4)
 
 
-def test_its_queues_have_their_options_and_their_files(desk):
-    session, _ = desk.client()
-    infos = {info.name: info for info in desk.queues(session)}
+def test_its_queues_have_their_options_and_their_files(harness):
+    session, _ = harness.client()
+    infos = {info.name: info for info in harness.queues(session)}
     orders = infos["orders"]
     assert (orders.label, orders.quota, orders.transactional) == ("golden", 1 << 20, True)
     assert not infos["urgent"].transactional
-    assert desk.manager.notices() == []
+    assert harness.manager.notices() == []
 
 
 def test_this_version_still_writes_such_a_directory(tmp_path):

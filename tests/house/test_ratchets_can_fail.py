@@ -128,7 +128,7 @@ def test_a_folder_of_the_manager_with_too_many_modules_is_refused():
 
 
 def test_a_test_that_reaches_into_a_manager_is_refused():
-    inside = "state = desk.manager." + "_context.state"
+    inside = "state = driver.manager." + "_context.state"
     assert list(ratchets.reaches_into_a_manager("tests/unit/test_a.py", inside))
-    look = "state = look_into(desk.manager).state"
+    look = "state = look_into(driver.manager).state"
     assert not list(ratchets.reaches_into_a_manager("tests/unit/test_a.py", look))

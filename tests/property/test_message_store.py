@@ -57,31 +57,31 @@ class MessageStore(RuleBasedStateMachine):
         self.letters = None
         self.start()
         for name in (*QUEUES, LARGE):
-            self.desk.ask(self.client, frames.CreateQueue(name, QueueOptions()))
+            self.harness.ask(self.client, frames.CreateQueue(name, QueueOptions()))
             self.contents.add_queue(name)
         self.settle()
 
     def start(self):
-        self.desk = ManagerHarness(self.disk, SIZES)
-        self.desk.store.sync()
-        self.client, welcome = self.desk.client()
+        self.harness = ManagerHarness(self.disk, SIZES)
+        self.harness.store.sync()
+        self.client, welcome = self.harness.client()
         self.letters = Letters(self.rng, self.known, welcome.first_number)
         self.open.clear()
         self.contents.held.clear()
 
     def settle(self):
-        if self.desk.store.checkpoint_due:
-            self.desk.store.checkpoint(self.desk.manager.snapshot())
-        self.desk.store.sync()
+        if self.harness.store.checkpoint_due:
+            self.harness.store.checkpoint(self.harness.manager.snapshot())
+        self.harness.store.sync()
 
     def queue(self, name):
-        return self.desk.number(self.client, name)
+        return self.harness.number(self.client, name)
 
     def say(self, transaction, name, records):
         sizes, crcs = sizes_and_crcs(records)
         number = transaction.number if transaction else 0
         send = frames.Send(self.queue(name), number, sizes, crcs)
-        self.desk.say(self.client, send, b"".join(records.values()))
+        self.harness.say(self.client, send, b"".join(records.values()))
 
     # ---------------------------------------------------------------- outside transactions
 
@@ -94,7 +94,7 @@ class MessageStore(RuleBasedStateMachine):
 
     @rule(name=queues, count=st.integers(1, 5))
     def receive(self, name, count):
-        seen = self.desk.messages(self.client, self.queue(name), count=count, peek=False)
+        seen = self.harness.messages(self.client, self.queue(name), count=count, peek=False)
         self.settle()
         keys = [each.key for each in seen]
         assert keys == self.contents.available(name)[:count]
@@ -103,7 +103,7 @@ class MessageStore(RuleBasedStateMachine):
     @rule(name=queues)
     @precondition(lambda self: not self.open)
     def purge(self, name):
-        self.desk.ask(self.client, frames.PurgeQueue(self.queue(name)))
+        self.harness.ask(self.client, frames.PurgeQueue(self.queue(name)))
         self.settle()
         self.contents.remove(name, self.contents.available(name))
 
@@ -127,7 +127,7 @@ class MessageStore(RuleBasedStateMachine):
     @precondition(lambda self: self.open)
     def receive_in(self, name, which, count):
         transaction = self.open[which % len(self.open)]
-        seen = self.desk.messages(
+        seen = self.harness.messages(
             self.client,
             self.queue(name),
             transaction=transaction.number,
@@ -145,7 +145,7 @@ class MessageStore(RuleBasedStateMachine):
         head = frames.LargeReceive(self.queue(LARGE), transaction.number, 0.0)
         expected = self.contents.available(LARGE)
         try:
-            found, _ = self.desk.ask(self.client, head)
+            found, _ = self.harness.ask(self.client, head)
         except RequestFailed:
             assert not expected
             return
@@ -161,7 +161,7 @@ class MessageStore(RuleBasedStateMachine):
     @precondition(lambda self: self.open)
     def commit(self, which):
         transaction = self.open.pop(which % len(self.open))
-        self.desk.ask(self.client, frames.Commit(transaction.number, transaction.frames))
+        self.harness.ask(self.client, frames.Commit(transaction.number, transaction.frames))
         self.settle()
         for name, keys in transaction.sends.items():
             self.contents.admit(name, keys)
@@ -172,7 +172,7 @@ class MessageStore(RuleBasedStateMachine):
     @precondition(lambda self: self.open)
     def abort(self, which):
         transaction = self.open.pop(which % len(self.open))
-        self.desk.ask(self.client, frames.Abort(transaction.number))
+        self.harness.ask(self.client, frames.Abort(transaction.number))
         self.settle()
         for name, keys in transaction.takes.items():
             self.contents.held.difference_update((name, key) for key in keys)
@@ -182,11 +182,11 @@ class MessageStore(RuleBasedStateMachine):
     @rule()
     def write_a_checkpoint(self):
         self.settle()
-        self.desk.store.checkpoint(self.desk.manager.snapshot())
+        self.harness.store.checkpoint(self.harness.manager.snapshot())
 
     @rule(with_checkpoint=st.booleans())
     def restart(self, with_checkpoint):
-        self.desk.store.close(self.desk.manager.snapshot() if with_checkpoint else None)
+        self.harness.store.close(self.harness.manager.snapshot() if with_checkpoint else None)
         self.start()
 
     @rule()
@@ -201,8 +201,8 @@ class MessageStore(RuleBasedStateMachine):
 
     @rule()
     def lose_the_client(self):
-        self.desk.close(self.client)
-        self.client, _ = self.desk.client()
+        self.harness.close(self.client)
+        self.client, _ = self.harness.client()
         self.settle()
         self.open.clear()
         self.contents.held.clear()
@@ -211,18 +211,18 @@ class MessageStore(RuleBasedStateMachine):
 
     @invariant()
     def everything_is_there_in_order_and_to_the_byte(self):
-        if not hasattr(self, "desk"):
+        if not hasattr(self, "harness"):
             return
         for name in (*QUEUES, LARGE):
-            seen = self.desk.messages(self.client, self.queue(name), peek=True)
+            seen = self.harness.messages(self.client, self.queue(name), peek=True)
             assert [each.key for each in seen] == self.contents.available(name)
             assert all(each.record == self.known.records[each.key] for each in seen)
 
     @invariant()
     def bytes_are_counted_exactly(self):
-        if not hasattr(self, "desk"):
+        if not hasattr(self, "harness"):
             return
-        infos = {info.name: info for info in self.desk.queues(self.client)}
+        infos = {info.name: info for info in self.harness.queues(self.client)}
         for name in (*QUEUES, LARGE):
             assert infos[name].byte_count == self.contents.used(name)
             assert infos[name].message_count == len(self.contents.queues[name])

@@ -31,7 +31,7 @@ class Line:
         outcome(error)
 
 
-class Desk:
+class FlushingDriver:
     """A store, and payload that comes to it."""
 
     def __init__(self):
@@ -49,52 +49,52 @@ class Desk:
 
 
 @pytest.fixture
-def desk():
-    desk = Desk()
-    yield desk
-    desk.store.close()
+def driver():
+    driver = FlushingDriver()
+    yield driver
+    driver.store.close()
 
 
-def test_nothing_is_flushed_before_a_file_full_has_come(desk):
-    desk.comes(HEAP_FILE_BYTES - 1)
-    assert not desk.line.jobs
-    desk.comes(1)
-    assert len(desk.line.jobs) == 1
+def test_nothing_is_flushed_before_a_file_full_has_come(driver):
+    driver.comes(HEAP_FILE_BYTES - 1)
+    assert not driver.line.jobs
+    driver.comes(1)
+    assert len(driver.line.jobs) == 1
 
 
-def test_the_next_flush_begins_where_the_last_has_ended(desk):
-    desk.comes(HEAP_FILE_BYTES)
-    desk.comes(HEAP_FILE_BYTES)
-    assert len(desk.line.jobs) == 1
-    desk.line.end_one()
-    assert len(desk.line.jobs) == 1
-    desk.line.end_one()
-    assert not desk.line.jobs
-    assert desk.store.unsynced_bytes == 0
+def test_the_next_flush_begins_where_the_last_has_ended(driver):
+    driver.comes(HEAP_FILE_BYTES)
+    driver.comes(HEAP_FILE_BYTES)
+    assert len(driver.line.jobs) == 1
+    driver.line.end_one()
+    assert len(driver.line.jobs) == 1
+    driver.line.end_one()
+    assert not driver.line.jobs
+    assert driver.store.unsynced_bytes == 0
 
 
-def test_a_flush_that_failed_is_told_and_is_the_last(desk):
-    desk.comes(HEAP_FILE_BYTES)
+def test_a_flush_that_failed_is_told_and_is_the_last(driver):
+    driver.comes(HEAP_FILE_BYTES)
     gone = StorePoisoned("the disk is gone")
-    desk.line.end_one(gone)
-    assert desk.errors == [gone]
-    desk.comes(HEAP_FILE_BYTES)
-    assert not desk.line.jobs
+    driver.line.end_one(gone)
+    assert driver.errors == [gone]
+    driver.comes(HEAP_FILE_BYTES)
+    assert not driver.line.jobs
 
 
-def test_behind_the_end_none_begins_and_only_a_failure_is_told(desk):
-    desk.comes(HEAP_FILE_BYTES)
-    desk.flushing.give_up()
+def test_behind_the_end_none_begins_and_only_a_failure_is_told(driver):
+    driver.comes(HEAP_FILE_BYTES)
+    driver.flushing.give_up()
     gone = StorePoisoned("the disk is gone")
-    desk.line.end_one(gone)
-    assert desk.errors == [gone]
-    desk.comes(HEAP_FILE_BYTES)
-    assert not desk.line.jobs
+    driver.line.end_one(gone)
+    assert driver.errors == [gone]
+    driver.comes(HEAP_FILE_BYTES)
+    assert not driver.line.jobs
 
 
-def test_behind_the_end_a_flush_that_succeeds_is_passed_over(desk):
-    desk.comes(HEAP_FILE_BYTES)
-    desk.flushing.give_up()
-    unsynced = desk.store.unsynced_bytes
-    desk.line.end_one()
-    assert desk.store.unsynced_bytes == unsynced
+def test_behind_the_end_a_flush_that_succeeds_is_passed_over(driver):
+    driver.comes(HEAP_FILE_BYTES)
+    driver.flushing.give_up()
+    unsynced = driver.store.unsynced_bytes
+    driver.line.end_one()
+    assert driver.store.unsynced_bytes == unsynced

@@ -38,7 +38,7 @@ class Listening:
         raise error
 
 
-class Desk:
+class TurnsDriver:
     """Turns over a simulated disk, in a loop that runs only when it is told to."""
 
     def __init__(self) -> None:
@@ -71,79 +71,79 @@ class Desk:
 
 
 @pytest.fixture
-def desk(monkeypatch):
+def driver(monkeypatch):
     monkeypatch.setattr("dray.daemon.pacing.pace.QUICK_SYNC_S", 3600.0)
     monkeypatch.setattr("dray.daemon.pacing.pace.QUICK_SYNCS", 1)
     monkeypatch.setattr("dray.daemon.pacing.pace.STALE_TURN_S", 3600.0)
-    desk = Desk()
-    yield desk
-    desk.end()
+    driver = TurnsDriver()
+    yield driver
+    driver.end()
 
 
-def test_a_lone_session_is_answered_before_the_loop_looks_elsewhere(desk):
-    desk.commit(1)
-    assert desk.heard.answered == []
-    desk.go_on()
-    desk.commit(1)
-    assert desk.heard.answered == [1, 1]
+def test_a_lone_session_is_answered_before_the_loop_looks_elsewhere(driver):
+    driver.commit(1)
+    assert driver.heard.answered == []
+    driver.go_on()
+    driver.commit(1)
+    assert driver.heard.answered == [1, 1]
 
 
-def test_a_lone_session_leaves_the_loop_nothing_to_come_back_to(desk, monkeypatch):
-    desk.commit(1)
-    desk.go_on()
+def test_a_lone_session_leaves_the_loop_nothing_to_come_back_to(driver, monkeypatch):
+    driver.commit(1)
+    driver.go_on()
     scheduled = []
     with monkeypatch.context() as patched:
-        patched.setattr(desk.loop, "call_soon", lambda *each: scheduled.append(each))
-        desk.commit(1)
-    assert desk.heard.answered == [1, 1]
+        patched.setattr(driver.loop, "call_soon", lambda *each: scheduled.append(each))
+        driver.commit(1)
+    assert driver.heard.answered == [1, 1]
     assert scheduled == []
 
 
-def test_what_was_decided_before_a_session_was_read_ends_with_its_pass(desk):
-    desk.commit(1)
-    desk.go_on()
-    desk.turns.deliver(Tick())
-    desk.commit(1)
-    assert desk.heard.answered == [1, 1]
-    desk.go_on()
-    assert desk.heard.answered == [1, 1]
+def test_what_was_decided_before_a_session_was_read_ends_with_its_pass(driver):
+    driver.commit(1)
+    driver.go_on()
+    driver.turns.deliver(Tick())
+    driver.commit(1)
+    assert driver.heard.answered == [1, 1]
+    driver.go_on()
+    assert driver.heard.answered == [1, 1]
 
 
-def test_what_several_sessions_say_in_one_pass_is_one_turn(desk):
+def test_what_several_sessions_say_in_one_pass_is_one_turn(driver):
     for session in (1, 2):
-        desk.commit(session)
-    desk.go_on()
-    syncs = desk.turns._store.counters.syncs
+        driver.commit(session)
+    driver.go_on()
+    syncs = driver.turns._store.counters.syncs
     for session in (1, 2):
-        desk.commit(session)
-        assert desk.heard.answered == [1, 2]
-    desk.go_on()
-    assert desk.heard.answered == [1, 2, 1, 2]
-    assert desk.turns._store.counters.syncs == syncs + 1
+        driver.commit(session)
+        assert driver.heard.answered == [1, 2]
+    driver.go_on()
+    assert driver.heard.answered == [1, 2, 1, 2]
+    assert driver.turns._store.counters.syncs == syncs + 1
 
 
-def test_nothing_is_done_where_nothing_came(desk):
-    desk.commit(1)
-    desk.go_on()
-    desk.turns.nothing_more()
-    assert desk.heard.answered == [1]
+def test_nothing_is_done_where_nothing_came(driver):
+    driver.commit(1)
+    driver.go_on()
+    driver.turns.nothing_more()
+    assert driver.heard.answered == [1]
 
 
-def test_a_pass_that_has_ended_does_not_end_again(desk, monkeypatch):
-    desk.commit(1)
-    desk.go_on()
-    desk.commit(1)
+def test_a_pass_that_has_ended_does_not_end_again(driver, monkeypatch):
+    driver.commit(1)
+    driver.go_on()
+    driver.commit(1)
     ended = []
-    monkeypatch.setattr(desk.turns._pass, "_ended", lambda: ended.append(True))
-    desk.loop.call_soon(desk.loop.stop)
-    desk.loop.run_forever()
+    monkeypatch.setattr(driver.turns._pass, "_ended", lambda: ended.append(True))
+    driver.loop.call_soon(driver.loop.stop)
+    driver.loop.run_forever()
     assert ended == []
 
 
-def test_a_lone_reader_is_answered_at_once_as_well(desk):
+def test_a_lone_reader_is_answered_at_once_as_well(driver):
     for answers in range(1, 4):
-        desk.turns.deliver(Request(1, Frame(frames.Describe(), 1, memoryview(b""))))
-        desk.turns.nothing_more()
-        assert len(desk.heard.answered) == answers - (answers == 1)
-        desk.go_on()
-        assert len(desk.heard.answered) == answers
+        driver.turns.deliver(Request(1, Frame(frames.Describe(), 1, memoryview(b""))))
+        driver.turns.nothing_more()
+        assert len(driver.heard.answered) == answers - (answers == 1)
+        driver.go_on()
+        assert len(driver.heard.answered) == answers

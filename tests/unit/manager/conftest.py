@@ -1,4 +1,4 @@
-"""A desk at which tests sit: a real manager over a real store, spoken to in frames."""
+"""A driver at which tests sit: a real manager over a real store, spoken to in frames."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def die_out() -> None:
         DISKS.pop().close()
 
 
-class Desk:
+class ManagerDriver:
     """Drives one manager; every call is a turn with its sync, unless `sync` is false."""
 
     def __init__(
@@ -148,26 +148,26 @@ class Desk:
 
 
 class Caller:
-    """One client session at the desk."""
+    """One client session at the driver."""
 
-    def __init__(self, desk: Desk, number: int) -> None:
-        self.desk, self.number, self.requests = desk, number, 0
+    def __init__(self, driver: ManagerDriver, number: int) -> None:
+        self.driver, self.number, self.requests = driver, number, 0
         welcome = self.call(frames.Hello("client"))
         assert isinstance(welcome, frames.Welcome)
         self.next_number = welcome.first_number
         self.queues: dict[str, int] = {}
 
     def ask(self, head: frames.Head, body: bytes = b"") -> int:
-        """Send a request; its answers stand among the desk's effects."""
+        """Send a request; its answers stand among the driver's effects."""
         self.requests += 1
         frame = Frame(head, self.requests, memoryview(bytearray(body)))
-        self.desk.turn(Request(self.number, frame))
+        self.driver.turn(Request(self.number, frame))
         return self.requests
 
     def answers(self, request: int) -> list[Answer]:
         return [
             effect
-            for effect in self.desk.effects
+            for effect in self.driver.effects
             if isinstance(effect, Answer)
             and (effect.session, effect.request_id) == (self.number, request)
         ]
@@ -180,7 +180,7 @@ class Caller:
         (answer,) = self.answers(self.ask(head, body))
         if isinstance(answer.head, frames.Failed):
             raise from_code(answer.head.error, answer.head.sentence, answer.head.fields)
-        return answer.head, self.desk.body_of(answer)
+        return answer.head, self.driver.body_of(answer)
 
     def number_for(self) -> int:
         self.next_number += 1
@@ -226,7 +226,7 @@ class Caller:
         return numbers
 
     def _encoded(self, queue, messages, transaction, *, marks, guarded):
-        source = bytes.fromhex(self.desk.manager_id)
+        source = bytes.fromhex(self.driver.manager_id)
         numbers, records = [], []
         for at, message in enumerate(messages):
             number = self.number_for()
@@ -266,14 +266,14 @@ class Caller:
 
 
 class Source:
-    """Another manager at the desk, which calls and shows its key."""
+    """Another manager at the driver, which calls and shows its key."""
 
-    def __init__(self, desk: Desk, number: int, letter: str) -> None:
-        self.desk, self.number = desk, number
+    def __init__(self, driver: ManagerDriver, number: int, letter: str) -> None:
+        self.driver, self.number = driver, number
         self.keyed = KeyedManager(letter)
 
     def begin(self, **said: object) -> None:
-        self.desk.turn(SessionOpened(self.number, OWNER))
+        self.driver.turn(SessionOpened(self.number, OWNER))
         (welcome,) = self.say(self.keyed.hello(**said))
         assert isinstance(welcome, frames.Welcome)
         self.keyed.welcomed(welcome)
@@ -284,7 +284,9 @@ class Source:
             head = self.keyed.proven(head)
         frame = Frame(head, 0, memoryview(bytearray(body)))
         answers = [
-            each for each in self.desk.turn(Request(self.number, frame)) if isinstance(each, Answer)
+            each
+            for each in self.driver.turn(Request(self.number, frame))
+            if isinstance(each, Answer)
         ]
         return [each.head for each in answers if each.session == self.number]
 
@@ -296,5 +298,5 @@ def mortal() -> Iterator[None]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path / "data")
+def driver(tmp_path: Path) -> ManagerDriver:
+    return ManagerDriver(tmp_path / "data")

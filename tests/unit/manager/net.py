@@ -22,7 +22,7 @@ from dray.model.callers import OWNER
 from dray.wire import frames
 from dray.wire.stream import Frame
 
-from .conftest import Desk
+from .conftest import ManagerDriver
 
 
 def address(host: str, queue: str) -> str:
@@ -43,8 +43,8 @@ class Net:
         routes: dict[str, dict[str, str]] | None = None,
         ids: dict[str, str] | None = None,
     ) -> None:
-        self.desks = {
-            host: Desk(
+        self.drivers = {
+            host: ManagerDriver(
                 path / host,
                 (ids or {}).get(host, host),
                 routes={peer(g): peer(v) for g, v in (routes or {}).get(host, {}).items()},
@@ -56,17 +56,17 @@ class Net:
         self.blocked: set[tuple[str, str]] = set()
         self.said: list[tuple[str, str, frames.Head]] = []
 
-    def __getitem__(self, host: str) -> Desk:
-        return self.desks[host]
+    def __getitem__(self, host: str) -> ManagerDriver:
+        return self.drivers[host]
 
     def deliver(self) -> None:
         """Carry frames until nothing is said any more."""
-        while sum(self._carry(host) for host in self.desks):
+        while sum(self._carry(host) for host in self.drivers):
             pass
 
     def step(self) -> bool:
         """Carry one frame; tells whether there was one."""
-        return any(self._carry(host, upto=1) for host in self.desks)
+        return any(self._carry(host, upto=1) for host in self.drivers)
 
     def block(self, source: str, destination: str) -> None:
         """Cut the line and let no other be made."""
@@ -80,19 +80,19 @@ class Net:
         line = self._line(source, destination)
         if line is not None:
             del self.lines[line]
-            self.desks[source].turn(LinkDown(peer(destination), "cut"))
-            self.desks[destination].turn(SessionClosed(line))
+            self.drivers[source].turn(LinkDown(peer(destination), "cut"))
+            self.drivers[destination].turn(SessionClosed(line))
 
     def crash(self, host: str) -> None:
         for source, destination in list(self.lines.values()):
             if host in (source, destination):
                 self.cut(source, destination)
-        self.desks[host].effects.clear()
-        self.desks[host].crash()
+        self.drivers[host].effects.clear()
+        self.drivers[host].crash()
 
     def advance(self, seconds: float) -> None:
-        for desk in self.desks.values():
-            desk.advance(seconds)
+        for driver in self.drivers.values():
+            driver.advance(seconds)
         self.deliver()
 
     def _line(self, source: str, destination: str) -> int | None:
@@ -100,25 +100,25 @@ class Net:
         return next((line for line, each in self.lines.items() if each == ends), None)
 
     def _carry(self, host: str, upto: int = 10_000) -> int:
-        desk = self.desks[host]
+        driver = self.drivers[host]
         carried = 0
         # One by one: whoever stops us in the middle of it takes the rest out of nobody's hand.
-        for _ in range(len(desk.effects)):
-            if not desk.effects or carried >= upto:
+        for _ in range(len(driver.effects)):
+            if not driver.effects or carried >= upto:
                 break
-            effect = desk.effects.pop(0)
+            effect = driver.effects.pop(0)
             if isinstance(effect, Dial):
                 self._dial(host, effect.peer)
             elif isinstance(effect, HangUp):
                 self._hang_up(host, effect.peer.host)
             elif isinstance(effect, LinkSend):
-                body = desk.body_of(effect)
+                body = driver.body_of(effect)
                 self._tell(host, effect.peer.host, effect.head, body)
             elif isinstance(effect, Answer) and effect.session in self.lines:
                 source, _ = self.lines[effect.session]
                 self.said.append((host, source, effect.head))
-                frame = Frame(effect.head, 0, memoryview(desk.body_of(effect)))
-                self.desks[source].turn(LinkFrame(peer(host), frame))
+                frame = Frame(effect.head, 0, memoryview(driver.body_of(effect)))
+                self.drivers[source].turn(LinkFrame(peer(host), frame))
             elif isinstance(effect, CloseSession) and effect.session in self.lines:
                 self.cut(*self.lines[effect.session])
             else:
@@ -128,23 +128,23 @@ class Net:
 
     def _dial(self, source: str, goal: Peer) -> None:
         if (source, goal.host) in self.blocked:
-            self.desks[source].turn(LinkDown(goal, "unreachable"))
+            self.drivers[source].turn(LinkDown(goal, "unreachable"))
             return
         self.next_line += 1
         self.lines[self.next_line] = (source, goal.host)
-        self.desks[goal.host].turn(SessionOpened(self.next_line, OWNER))
-        self.desks[source].turn(LinkUp(goal))
-        self._tell(source, goal.host, self.desks[source].manager.hello(goal), b"")
+        self.drivers[goal.host].turn(SessionOpened(self.next_line, OWNER))
+        self.drivers[source].turn(LinkUp(goal))
+        self._tell(source, goal.host, self.drivers[source].manager.hello(goal), b"")
 
     def _hang_up(self, source: str, destination: str) -> None:
         line = self._line(source, destination)
         if line is not None:
             del self.lines[line]
-            self.desks[destination].turn(SessionClosed(line))
+            self.drivers[destination].turn(SessionClosed(line))
 
     def _tell(self, source: str, destination: str, head: frames.Head, body: bytes) -> None:
         line = self._line(source, destination)
         self.said.append((source, destination, head))
         if line is not None:
             frame = Frame(head, 0, memoryview(bytearray(body)))
-            self.desks[destination].turn(Request(line, frame))
+            self.drivers[destination].turn(Request(line, frame))

@@ -82,50 +82,50 @@ class Babbler:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_no_frame_whatever_makes_the_manager_fail(desk, seed):
+def test_no_frame_whatever_makes_the_manager_fail(driver, seed):
     babbler = Babbler(seed)
-    caller = desk.session()
+    caller = driver.session()
     for name, transactional in (("q", True), ("plain", False)):
         caller.send(caller.create(name, transactional=transactional), Message(body=b"x"))
     for head in babbler.heads(600):
         body = memoryview(bytearray(babbler.random.randbytes(babbler.random.choice([0, 0, 100]))))
-        effects = desk.turn(Request(caller.number, Frame(head, 1, body)))
+        effects = driver.turn(Request(caller.number, Frame(head, 1, body)))
         if any(isinstance(each, CloseSession) for each in effects):
-            caller = desk.session()
+            caller = driver.session()
         if babbler.random.random() < 0.02:
-            desk.advance(babbler.random.choice([0.1, 10.0, 3600.0]))
-    desk.crash()
-    assert isinstance(desk.session().call(frames.Describe()), frames.ManagerState)
+            driver.advance(babbler.random.choice([0.1, 10.0, 3600.0]))
+    driver.crash()
+    assert isinstance(driver.session().call(frames.Describe()), frames.ManagerState)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_no_value_in_a_frame_of_a_client_ends_its_session(desk, seed):
+def test_no_value_in_a_frame_of_a_client_ends_its_session(driver, seed):
     babbler = Babbler(seed)
-    caller = desk.session()
+    caller = driver.session()
     for name, transactional in (("q", True), ("plain", False)):
         caller.send(caller.create(name, transactional=transactional), Message(body=b"x"))
     for head in babbler.heads(1_500):
         if type(head) in FOR_CLIENTS:
-            effects = desk.turn(Request(caller.number, Frame(head, 1, memoryview(b""))))
+            effects = driver.turn(Request(caller.number, Frame(head, 1, memoryview(b""))))
             assert not any(isinstance(each, CloseSession) for each in effects), head
 
 
 @pytest.mark.parametrize(("role", "request_id"), [("client", 0), ("manager", 1)])
 def test_a_frame_that_cannot_be_read_ends_the_session_where_no_answer_would_do(
-    desk, role, request_id
+    driver, role, request_id
 ):
-    number = desk.session().number + 1
+    number = driver.session().number + 1
     hello = KeyedManager("b").hello() if role == "manager" else frames.Hello("client")
-    desk.turn(SessionOpened(number, OWNER))
-    desk.turn(Request(number, Frame(hello, 1, memoryview(b""))))
+    driver.turn(SessionOpened(number, OWNER))
+    driver.turn(Request(number, Frame(hello, 1, memoryview(b""))))
     unfit = frames.Unfit("invalid-argument", "name of OpenQueue has a value of a wrong type")
-    effects = desk.turn(Request(number, Frame(unfit, request_id, memoryview(b""))))
+    effects = driver.turn(Request(number, Frame(unfit, request_id, memoryview(b""))))
     assert any(isinstance(each, CloseSession) for each in effects)
 
 
-def test_what_a_caller_may_say_is_what_somebody_handles(desk):
-    subjects = look_into(desk.manager).subjects
+def test_what_a_caller_may_say_is_what_somebody_handles(driver):
+    subjects = look_into(driver.manager).subjects
     handled = {*subjects.for_clients, *subjects.for_managers}
     handled |= {kind for _, kind in subjects.with_body}
     first = {frames.Hello, frames.Cut, frames.Continuation}

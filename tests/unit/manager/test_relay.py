@@ -28,12 +28,12 @@ class Posts(Net):
         return self[host].session()
 
     def _carry(self, host):
-        desk = self[host]
-        for effect in desk.effects:
+        driver = self[host]
+        for effect in driver.effects:
             if isinstance(effect, Answer) and isinstance(effect.head, Post):
                 found = self.got.setdefault((host, effect.session), [])
                 if effect.session not in self.lines:
-                    found.append((effect.head, desk.body_of(effect)))
+                    found.append((effect.head, driver.body_of(effect)))
         return super()._carry(host)
 
     def of(self, caller: Caller, host: str) -> list[tuple[bytes, bytes]]:
@@ -45,8 +45,8 @@ class Posts(Net):
 
 def attach(net: Posts, caller: Caller, box: str, queue: str) -> None:
     assert caller.call(AttachBox(box, queue)) == Done()
-    for desk in net.desks.values():
-        desk.turn(Tick())
+    for driver in net.drivers.values():
+        driver.turn(Tick())
     net.deliver()
 
 

@@ -40,19 +40,19 @@ def waiting(caller, name: str) -> int:
 
 @pytest.mark.usefixtures("small_logs")
 def test_all_that_expires_at_once_leaves_in_facts_that_fit(tmp_path):
-    desk = conftest.Desk(tmp_path)
-    caller = desk.session()
+    driver = conftest.ManagerDriver(tmp_path)
+    caller = driver.session()
     queue = caller.create("orders")
     send_all(caller, queue, COUNT, time_to_be_received=5.0, use_dead_letter_queue=True)
     ticks = 0
-    desk.advance(10.0)
-    while desk.manager.deadline() is not None and desk.manager.deadline() <= desk.now:
-        desk.advance(0.0)
+    driver.advance(10.0)
+    while driver.manager.deadline() is not None and driver.manager.deadline() <= driver.now:
+        driver.advance(0.0)
         ticks += 1
         assert ticks < COUNT
     assert (waiting(caller, "orders"), waiting(caller, DEAD)) == (0, COUNT)
-    desk.crash()
-    assert waiting(desk.session(), DEAD) == COUNT
+    driver.crash()
+    assert waiting(driver.session(), DEAD) == COUNT
 
 
 def come_through(net: Net, there, count: int, queue: str = "orders") -> None:
@@ -83,21 +83,21 @@ KEPT = 400
 LABEL = "ä" * 249
 
 
-def fill(desk, queue: int, count: int) -> None:
+def fill(driver, queue: int, count: int) -> None:
     """Queue a great many messages at once, as a checkpoint would bring them back."""
-    state = look_into(desk.manager).state
-    extent = desk.store.place(b"")
+    state = look_into(driver.manager).state
+    extent = driver.store.place(b"")
     tails = [pack_tail(Staged(extent, 0, n, 0, 3, 0), 0, 0) for n in range(count)]
     state.apply(Committed(0, 0, [(queue, b"".join(tails))], []))
-    desk.store.checkpoint(desk.manager.snapshot())
+    driver.store.checkpoint(driver.manager.snapshot())
 
 
-def until_done(desk) -> int:
+def until_done(driver) -> int:
     """Tick until nothing is due any more; how often that took."""
     ticks = 0
-    while (at := desk.manager.deadline()) is not None and at <= desk.now:
-        assert desk.store.waiting_bytes == 0
-        desk.advance(0.0)
+    while (at := driver.manager.deadline()) is not None and at <= driver.now:
+        assert driver.store.waiting_bytes == 0
+        driver.advance(0.0)
         ticks += 1
         assert ticks < MANY
     return ticks
@@ -112,23 +112,23 @@ def done(caller, request: int) -> int | None:
 @pytest.mark.usefixtures("small_logs")
 @pytest.mark.parametrize("many", [5_000, pytest.param(MANY, marks=pytest.mark.torture)])
 def test_a_purge_of_very_many_leaves_in_facts_that_fit(tmp_path, many):
-    desk = conftest.Desk(tmp_path)
-    caller = desk.session()
+    driver = conftest.ManagerDriver(tmp_path)
+    caller = driver.session()
     queue = caller.create("orders")
-    fill(desk, queue, many)
+    fill(driver, queue, many)
     request = caller.ask(frames.PurgeQueue(queue))
     assert done(caller, request) is None
-    assert until_done(desk) > 3
+    assert until_done(driver) > 3
     assert done(caller, request) == many
     assert waiting(caller, "orders") == 0
-    desk.crash()
-    assert waiting(desk.session(), "orders") == 0
+    driver.crash()
+    assert waiting(driver.session(), "orders") == 0
 
 
 @pytest.mark.usefixtures("small_logs")
 def test_a_purge_takes_what_was_there_when_it_was_asked_for_and_nothing_later(tmp_path):
-    desk = conftest.Desk(tmp_path)
-    caller, other = desk.session(), desk.session()
+    driver = conftest.ManagerDriver(tmp_path)
+    caller, other = driver.session(), driver.session()
     queue = caller.create("orders")
     send_all(caller, queue, 1_000)
     holding = other.number_for()
@@ -136,10 +136,10 @@ def test_a_purge_takes_what_was_there_when_it_was_asked_for_and_nothing_later(tm
     request = caller.ask(frames.PurgeQueue(queue))
     caller.send(queue, Message(body=b"late"))
     assert done(caller, request) is None
-    until_done(desk)
+    until_done(driver)
     assert done(caller, request) == 1_000 - 3
     other.call(frames.Abort(holding))
-    until_done(desk)
+    until_done(driver)
     assert caller.receive(queue)[1] == [b"late"]
     assert waiting(caller, "orders") == 0
 
@@ -147,24 +147,24 @@ def test_a_purge_takes_what_was_there_when_it_was_asked_for_and_nothing_later(tm
 @pytest.mark.usefixtures("small_logs")
 @pytest.mark.parametrize("end", ["in peace", "by a crash"])
 def test_what_was_purged_is_never_seen_again_though_much_else_is_to_be_done_first(tmp_path, end):
-    desk = conftest.Desk(tmp_path)
-    caller, other = desk.session(), desk.session()
+    driver = conftest.ManagerDriver(tmp_path)
+    caller, other = driver.session(), driver.session()
     queue, busy = caller.create("orders"), caller.create("busy")
     send_all(caller, queue, BATCH, use_dead_letter_queue=True)
     holding = other.number_for()
     other.receive(queue, transaction=holding, max_messages=BATCH)
     assert done(caller, caller.ask(frames.PurgeQueue(queue))) == 0
-    fill(desk, busy, 5_000)
+    fill(driver, busy, 5_000)
     caller.ask(frames.PurgeQueue(busy))
     other.call(frames.Abort(holding))
     with pytest.raises(ReceiveTimeout):
         caller.receive(queue)
     if end == "by a crash":
-        desk.crash()
-        caller = desk.session()
+        driver.crash()
+        caller = driver.session()
         with pytest.raises(ReceiveTimeout):
             caller.receive(caller.open("orders"))
-    until_done(desk)
+    until_done(driver)
     assert (waiting(caller, "orders"), waiting(caller, DEAD)) == (0, BATCH)
     with pytest.raises(ReceiveTimeout):
         caller.receive(caller.open("orders"))
@@ -174,37 +174,37 @@ def test_what_was_purged_is_never_seen_again_though_much_else_is_to_be_done_firs
 def test_what_was_purged_while_it_was_prepared_waits_for_the_second_phase_after_a_crash(
     tmp_path, commit
 ):
-    desk = conftest.Desk(tmp_path)
-    caller = desk.session()
+    driver = conftest.ManagerDriver(tmp_path)
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, *[Message(body=b"a", use_dead_letter_queue=True)] * BATCH)
     number = caller.number_for()
     caller.receive(queue, transaction=number, max_messages=BATCH)
     caller.call(frames.Prepare(number, 0))
     caller.call(frames.PurgeQueue(queue))
-    desk.crash()
-    caller = desk.session()
-    until_done(desk)
+    driver.crash()
+    caller = driver.session()
+    until_done(driver)
     assert (waiting(caller, "orders"), waiting(caller, DEAD)) == (BATCH, 0)
-    caller.call(frames.SettlePrepared(f"{desk.manager_id}\\{number}", commit))
-    until_done(desk)
+    caller.call(frames.SettlePrepared(f"{driver.manager_id}\\{number}", commit))
+    until_done(driver)
     assert (waiting(caller, "orders"), waiting(caller, DEAD)) == (0, 0 if commit else BATCH)
 
 
 @pytest.mark.usefixtures("small_logs")
 def test_a_crash_in_the_middle_of_a_purge_leaves_the_rest(tmp_path):
-    desk = conftest.Desk(tmp_path)
-    caller = desk.session()
+    driver = conftest.ManagerDriver(tmp_path)
+    caller = driver.session()
     queue = caller.create("orders")
-    fill(desk, queue, 5_000)
+    fill(driver, queue, 5_000)
     caller.ask(frames.PurgeQueue(queue))
     left = waiting(caller, "orders")
     assert 0 < left < 5_000
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     assert waiting(caller, "orders") == left
     request = caller.ask(frames.PurgeQueue(caller.open("orders")))
-    until_done(desk)
+    until_done(driver)
     assert done(caller, request) == left
 
 
@@ -212,8 +212,8 @@ def test_a_crash_in_the_middle_of_a_purge_leaves_the_rest(tmp_path):
 @pytest.mark.parametrize("what", ["purge", "delete", "expiry"])
 def test_senders_of_very_many_are_told_in_facts_that_fit(tmp_path, what):
     """With labels as long as can be: what is told is larger than what leaves."""
-    desk = conftest.Desk(tmp_path)
-    caller = desk.session()
+    driver = conftest.ManagerDriver(tmp_path)
+    caller = driver.session()
     caller.create("acks", quota=None)
     queue = caller.create("orders")
     asked = {"acknowledge": Acknowledge.FULL_RECEIVE, "administration_queue": "acks"}
@@ -224,12 +224,12 @@ def test_senders_of_very_many_are_told_in_facts_that_fit(tmp_path, what):
     elif what == "delete":
         request = caller.ask(frames.DeleteQueue("orders"))
     else:
-        desk.now += 10.0
-    until_done(desk)
+        driver.now += 10.0
+    until_done(driver)
     assert what == "expiry" or caller.answers(request)[0].head != ()
     assert (waiting(caller, "acks"), waiting(caller, DEAD)) == (KEPT, KEPT)
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     assert (waiting(caller, "acks"), waiting(caller, DEAD)) == (KEPT, KEPT)
 
 
@@ -273,14 +273,14 @@ def test_an_order_ack_of_more_than_the_log_takes_at_once_is_taken_bit_by_bit(tmp
 @pytest.mark.usefixtures("small_logs")
 @pytest.mark.parametrize("acknowledge", [Acknowledge.NONE, Acknowledge.FULL_REACH_QUEUE])
 def test_a_transaction_takes_what_fits_one_fact_and_then_no_more(tmp_path, acknowledge):
-    desk = conftest.Desk(tmp_path)
-    caller = desk.session()
+    driver = conftest.ManagerDriver(tmp_path)
+    caller = driver.session()
     caller.create("acks", quota=None)
     queue = caller.create("orders")
     asked = {"acknowledge": acknowledge, "administration_queue": "acks"}
     header = RecordHeader(0, 3, 0, 0, 0, b"", 0, 0, acknowledge, 0, 0)
     cost = cost_of_sending([header], outgoing=False)
-    sent = look_into(desk.manager).fact_bytes_max // cost
+    sent = look_into(driver.manager).fact_bytes_max // cost
     # No one count fits every message.
     assert (sent > 120) == (acknowledge is Acknowledge.NONE)
     for too_many in (1, 0):
@@ -294,8 +294,8 @@ def test_a_transaction_takes_what_fits_one_fact_and_then_no_more(tmp_path, ackno
             assert (waiting(caller, "orders"), waiting(caller, "acks")) == (0, 0)
         else:
             caller.commit(transaction, sent)
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     acks = 0 if acknowledge is Acknowledge.NONE else sent
     assert (waiting(caller, "orders"), waiting(caller, "acks")) == (sent, acks)
 

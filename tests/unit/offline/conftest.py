@@ -1,5 +1,5 @@
-"""The desk of the manager's tests: a manager that works, and is then stopped."""
+"""The driver of the manager's tests: a manager that works, and is then stopped."""
 
-from tests.unit.manager.conftest import desk, mortal
+from tests.unit.manager.conftest import driver, mortal
 
-__all__ = ["desk", "mortal"]
+__all__ = ["driver", "mortal"]

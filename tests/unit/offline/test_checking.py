@@ -22,14 +22,14 @@ from dray.store.log.group import Group, encode, framed
 from dray.store.manifest import MANIFEST_NAME
 from dray.store.reading import ReadOnlyDisk
 from dray.testing.inspection import look_into
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large
 
 
 @pytest.fixture
-def path(desk: Desk) -> Path:
+def path(driver: ManagerDriver) -> Path:
     """A stopped manager with plain, large, journaled and outgoing messages."""
-    caller = desk.session()
+    caller = driver.session()
     orders = caller.create("orders", journal=True)
     caller.send(orders, *(Message(body=b"order %d" % n) for n in range(20)))
     caller.receive(orders, max_messages=5)
@@ -38,9 +38,9 @@ def path(desk: Desk) -> Path:
     send_large(caller, caller.open("large"), 2, sending, trailer=False)
     caller.commit(sending, 5)
     caller.send(caller.open("dray://127.0.0.1:7340/elsewhere"), Message(body=b"far"))
-    desk.store.checkpoint(desk.manager.snapshot())
-    desk.store.close(desk.manager.snapshot())
-    return desk.path
+    driver.store.checkpoint(driver.manager.snapshot())
+    driver.store.close(driver.manager.snapshot())
+    return driver.path
 
 
 def bytes_of(path: Path) -> dict[str, tuple[bytes, int]]:
@@ -48,8 +48,8 @@ def bytes_of(path: Path) -> dict[str, tuple[bytes, int]]:
     return {str(each): (each.read_bytes(), each.stat().st_mtime_ns) for each in found}
 
 
-def place(desk: Desk, queue: str, at: int):
-    found = look_into(desk.manager).state.queues.named(queue).index.everything()
+def place(driver: ManagerDriver, queue: str, at: int):
+    found = look_into(driver.manager).state.queues.named(queue).index.everything()
     from dray.manager.queue.index import unpack
 
     return unpack(found[at])
@@ -70,14 +70,14 @@ def test_a_sound_data_directory_is_clean_and_stays_as_it_was(path: Path):
     assert bytes_of(path) == before
 
 
-def test_a_copy_of_a_live_directory_can_be_checked_and_the_live_one_cannot(desk: Desk):
-    caller = desk.session()
+def test_a_copy_of_a_live_directory_can_be_checked_and_the_live_one_cannot(driver: ManagerDriver):
+    caller = driver.session()
     caller.send(caller.create("orders"), Message(body=b"one"))
-    copy = desk.path.parent / "copy"
-    shutil.copytree(desk.path, copy)
+    copy = driver.path.parent / "copy"
+    shutil.copytree(driver.path, copy)
     assert check_store(copy).messages == 1
     with pytest.raises(StoreLocked, match="stop it first"):
-        check_store(desk.path)
+        check_store(driver.path)
 
 
 def test_what_is_no_data_directory_is_said_to_be_none(tmp_path: Path):
@@ -90,9 +90,9 @@ def test_what_is_no_data_directory_is_said_to_be_none(tmp_path: Path):
 
 @pytest.mark.parametrize("within", [0, 40, 66])
 def test_a_flipped_bit_in_a_record_names_file_queue_position_and_message(
-    desk: Desk, path: Path, within: int
+    driver: ManagerDriver, path: Path, within: int
 ):
-    entry = place(desk, "orders", 7)
+    entry = place(driver, "orders", 7)
     flip(path / "storage" / file_name(entry.file), entry.offset + within)
     report = check_store(path)
     (damage,) = (each for each in report.findings if each.severity == "damage")
@@ -103,8 +103,8 @@ def test_a_flipped_bit_in_a_record_names_file_queue_position_and_message(
     assert "quarantine" in damage.remedy
 
 
-def test_a_heap_file_that_is_cut_short_is_named_for_each_message(desk: Desk, path: Path):
-    entry = place(desk, "orders", 0)
+def test_a_heap_file_that_is_cut_short_is_named_for_each_message(driver: ManagerDriver, path: Path):
+    entry = place(driver, "orders", 0)
     with (path / "storage" / file_name(entry.file)).open("r+b") as file:
         file.truncate(entry.offset + 10)
     report = check_store(path)
@@ -114,8 +114,8 @@ def test_a_heap_file_that_is_cut_short_is_named_for_each_message(desk: Desk, pat
     }
 
 
-def test_a_missing_heap_file_is_named_as_a_start_would_name_it(desk: Desk, path: Path):
-    entry = place(desk, "orders", 0)
+def test_a_missing_heap_file_is_named_as_a_start_would_name_it(driver: ManagerDriver, path: Path):
+    entry = place(driver, "orders", 0)
     (path / "storage" / file_name(entry.file)).unlink()
     report = check_store(path)
     assert any(file_name(entry.file) in each.what for each in report.findings)
@@ -202,13 +202,13 @@ def test_one_missing_checkpoint_is_damage_that_names_the_one_that_is_used(
 
 @pytest.mark.parametrize("name", ["MQTrans.lg1", "MQInSeqs.lg2", "l0000001.mq"])
 def test_a_file_that_is_missing_before_the_first_checkpoint_is_damage_that_the_log_makes_good(
-    desk: Desk, name: str
+    driver: ManagerDriver, name: str
 ):
     """All of them were made before the first message could be answered for."""
-    caller = desk.session()
+    caller = driver.session()
     caller.send(caller.create("orders"), Message(body=b"one"))
-    copy = desk.path.parent / "copy"
-    shutil.copytree(desk.path, copy)
+    copy = driver.path.parent / "copy"
+    shutil.copytree(driver.path, copy)
     (copy / "storage" / name).unlink()
     report = check_store(copy)
     assert report.messages == 1
@@ -225,20 +225,20 @@ def test_a_log_that_a_start_would_refuse_is_told_with_its_event(path: Path):
     assert "Event 2076" in report.findings[-1].what
 
 
-def test_a_state_that_does_not_add_up_is_found(desk: Desk, path: Path):
+def test_a_state_that_does_not_add_up_is_found(driver: ManagerDriver, path: Path):
     """Checksums cannot tell what the manager itself got wrong."""
-    state = look_into(desk.manager).state
+    state = look_into(driver.manager).state
     state.queues.named("orders").next_lookup_id = 3
     shutil.rmtree(path)
-    again = Desk(path)
-    again.store.close(desk.manager.snapshot())
+    again = ManagerDriver(path)
+    again.store.close(driver.manager.snapshot())
     report = check_store(path)
     assert any("not below the next one" in each.what for each in report.findings)
 
 
-def test_a_record_that_is_not_the_message_it_should_be_is_found(desk: Desk, path: Path):
+def test_a_record_that_is_not_the_message_it_should_be_is_found(driver: ManagerDriver, path: Path):
     """A misdirected write: every checksum fits, and it is the wrong message."""
-    first, second = place(desk, "orders", 0), place(desk, "orders", 1)
+    first, second = place(driver, "orders", 0), place(driver, "orders", 1)
     storage = path / "storage" / file_name(first.file)
     data = bytearray(storage.read_bytes())
     record = data[second.offset : second.offset + second.length]
@@ -270,12 +270,12 @@ def zero(file: Path, at: int, length: int) -> None:
         open_file.write(bytes(length))
 
 
-def test_the_log_before_the_newest_checkpoint_is_followed_too(desk: Desk):
-    caller, path = desk.session(), desk.path
+def test_the_log_before_the_newest_checkpoint_is_followed_too(driver: ManagerDriver):
+    caller, path = driver.session(), driver.path
     orders = caller.create("orders")
-    desk.store.checkpoint(desk.manager.snapshot())
+    driver.store.checkpoint(driver.manager.snapshot())
     caller.send(orders, Message(body=b"between the two"))
-    desk.store.close(desk.manager.snapshot())
+    driver.store.close(driver.manager.snapshot())
     assert told(path) == []
     (newest, older) = sorted(
         (examine(ReadOnlyDisk(path), name)[1] for name in TRANSACTIONS),
@@ -317,18 +317,20 @@ def test_a_store_without_any_message_file_is_one_that_a_start_refuses(path: Path
     ((_, what, _),) = refusals
     assert what.startswith("Event 2083: ")
     with pytest.raises(StoreCorrupt, match="Event 2083"):
-        Desk(path)
+        ManagerDriver(path)
 
 
-def test_a_message_whose_file_is_gone_is_one_that_a_start_puts_aside(desk: Desk, path: Path):
-    entry = place(desk, "orders", 7)
+def test_a_message_whose_file_is_gone_is_one_that_a_start_puts_aside(
+    driver: ManagerDriver, path: Path
+):
+    entry = place(driver, "orders", 7)
     kept = file_name(entry.file)
     others = [each for each in (path / "storage").glob("[pj]*.mq") if each.name != kept]
     assert others
     (path / "storage" / kept).unlink()
     remedies = {remedy for file, _, remedy in told(path) if file == kept}
     assert remedies == {"bring the file back; a start without it puts the message into quarantine"}
-    again = Desk(path)
+    again = ManagerDriver(path)
     assert any("were put into quarantine" in each for each in again.store.report.notices())
 
 

@@ -21,23 +21,23 @@ def started(path: Path) -> ManagerHarness:
     return ManagerHarness(RealDisk(path), SIZES)
 
 
-def stop(desk: ManagerHarness) -> None:
-    desk.store.close(desk.manager.snapshot())
+def stop(harness: ManagerHarness) -> None:
+    harness.store.close(harness.manager.snapshot())
 
 
 def restarted(path: Path) -> ManagerHarness:
-    desk = started(path)
-    stop(desk)
-    return desk
+    harness = started(path)
+    stop(harness)
+    return harness
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The files of a stopped manager with a queue `orders`."""
-    desk = started(tmp_path)
-    session, _ = desk.client()
-    desk.ask(session, frames.CreateQueue("orders", QueueOptions(label="as it was")))
-    stop(desk)
+    harness = started(tmp_path)
+    session, _ = harness.client()
+    harness.ask(session, frames.CreateQueue("orders", QueueOptions(label="as it was")))
+    stop(harness)
     return tmp_path / "storage" / FOLDER
 
 

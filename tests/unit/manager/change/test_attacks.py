@@ -13,36 +13,40 @@ from dray.testing.keyed_manager import id_named
 from dray.wire import frames
 from dray.wire.stream import Frame
 from tests.unit.manager.change.test_departures import acknowledged, asking, dead
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, PEER, Pair, bodies_at_destination, pair  # noqa: F401 - a fixture
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
 
 
 def prepare(caller: Caller, transaction: int, sends: int) -> str:
     caller.call(frames.Prepare(transaction, sends))
-    return f"{caller.desk.manager_id}\\{transaction}"
+    return f"{caller.driver.manager_id}\\{transaction}"
 
 
 @pytest.mark.parametrize("what", ["sent to", "received from"])
-def test_a_queue_that_a_prepared_transaction_uses_cannot_be_deleted(desk: Desk, what: str) -> None:
-    caller = desk.session()
+def test_a_queue_that_a_prepared_transaction_uses_cannot_be_deleted(
+    driver: ManagerDriver, what: str
+) -> None:
+    caller = driver.session()
     queue, transaction = caller.create("orders"), caller.number_for()
     caller.send(queue, Message(body=b"a"), transaction=transaction * (what == "sent to"))
     if what == "received from":
         caller.receive(queue, transaction=transaction)
     name = prepare(caller, transaction, int(what == "sent to"))
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     with pytest.raises(errors.Misuse, match="prepared transaction"):
         caller.call(frames.DeleteQueue("orders"))
     caller.call(frames.SettlePrepared(name, commit=True))
     caller.call(frames.DeleteQueue("orders"))
-    assert desk.store.live_bytes == 0
+    assert driver.store.live_bytes == 0
 
 
-def test_deleting_a_queue_tells_of_what_was_held_and_the_holder_cannot_commit(desk: Desk) -> None:
+def test_deleting_a_queue_tells_of_what_was_held_and_the_holder_cannot_commit(
+    driver: ManagerDriver,
+) -> None:
     """Else the sender would hear that it was not received, and it was."""
-    caller = desk.session()
+    caller = driver.session()
     caller.create("acks")
     queue = caller.create("orders")
     caller.send(queue, asking(b"a", Acknowledge.FULL_RECEIVE, use_dead_letter_queue=True))
@@ -53,14 +57,14 @@ def test_deleting_a_queue_tells_of_what_was_held_and_the_holder_cannot_commit(de
     assert dead(caller) == [(MessageClass.NACK_Q_DELETED, b"a")]
     with pytest.raises(errors.TransactionAborted, match="has been deleted"):
         caller.commit(transaction, 0)
-    desk.crash()
-    assert dead(desk.session()) == [(MessageClass.NACK_Q_DELETED, b"a")]
+    driver.crash()
+    assert dead(driver.session()) == [(MessageClass.NACK_Q_DELETED, b"a")]
 
 
 def test_deleting_a_queue_tells_of_what_was_in_its_sub_queues_and_of_who_waits_there(
-    desk: Desk,
+    driver: ManagerDriver,
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("orders")
     retry = caller.open("orders;retry")
     caller.send(queue, Message(body=b"moved", use_dead_letter_queue=True))
@@ -73,8 +77,8 @@ def test_deleting_a_queue_tells_of_what_was_in_its_sub_queues_and_of_who_waits_t
     assert caller.answers(waiting)[0].head.error == "queue-not-found"
 
 
-def test_a_move_to_a_sub_queue_that_was_deleted_meanwhile_is_undone(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_move_to_a_sub_queue_that_was_deleted_meanwhile_is_undone(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     retry, transaction = caller.open("orders;retry"), caller.number_for()
     caller.send(queue, Message(body=b"a"))
@@ -89,23 +93,25 @@ def test_a_move_to_a_sub_queue_that_was_deleted_meanwhile_is_undone(desk: Desk) 
 @pytest.mark.parametrize(
     "name", ["order_queue$", "system$;deadxact", "orders;journal", "orders;retry"]
 )
-def test_acknowledgments_go_to_no_queue_that_nobody_may_send_to(desk: Desk, name: str) -> None:
-    caller = desk.session()
+def test_acknowledgments_go_to_no_queue_that_nobody_may_send_to(
+    driver: ManagerDriver, name: str
+) -> None:
+    caller = driver.session()
     queue = caller.create("orders", journal=True)
     caller.open("orders;retry")
     asked = Acknowledge.POSITIVE_ARRIVAL
     caller.send(queue, Message(acknowledge=asked, administration_queue=name))
     assert caller.call(frames.DescribeQueue(name)).info.message_count == 0
-    told = [str(each) for each in desk.manager.notices()]
+    told = [str(each) for each in driver.manager.notices()]
     assert any("no acknowledgment message can be sent" in each for each in told)
 
 
-def test_a_missing_administration_queue_undoes_nothing_and_is_told(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_missing_administration_queue_undoes_nothing_and_is_told(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, asking(b"a", Acknowledge.FULL_RECEIVE | Acknowledge.POSITIVE_ARRIVAL))
     assert caller.receive(queue)[1] == [b"a"]
-    assert any("acks" in str(each) for each in desk.manager.notices())
+    assert any("acks" in str(each) for each in driver.manager.notices())
 
 
 @pytest.mark.parametrize("transactional", [True, False])
@@ -172,17 +178,17 @@ def test_what_was_delivered_before_its_queue_was_deleted_is_not_called_undeliver
     assert dead(caller) == [(MessageClass.NACK_BAD_DST_Q, b"late")]
 
 
-def test_no_time_runs_in_journals_and_dead_letter_queues(desk: Desk) -> None:
-    caller = desk.session()
+def test_no_time_runs_in_journals_and_dead_letter_queues(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders", journal=True)
     both = {"use_journal_queue": True, "use_dead_letter_queue": True, "time_to_be_received": 10.0}
     caller.send(queue, Message(body=b"received", **both))
     caller.receive(queue)
     caller.send(queue, Message(body=b"expired", **both))
     for _ in range(3):
-        desk.advance(100.0)
-        desk.crash()
-    caller = desk.session()
+        driver.advance(100.0)
+        driver.crash()
+    caller = driver.session()
     normal = MessageClass.NORMAL
     assert dead(caller, "orders;journal") == [(normal, b"received")]
     assert dead(caller, "system$;journal") == [(normal, b"received")]
@@ -228,14 +234,14 @@ def test_every_part_left_of_a_large_message_with_a_hole_is_a_dead_letter_at_its_
     assert parts_dead(caller) == [MessageClass.NACK_RECEIVE_REJECTED] * 4
 
 
-def test_what_was_purged_while_held_does_not_come_back_after_a_crash(desk: Desk) -> None:
-    caller = desk.session()
+def test_what_was_purged_while_held_does_not_come_back_after_a_crash(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue, transaction = caller.create("orders"), caller.number_for()
     caller.send(queue, Message(body=b"purged", use_dead_letter_queue=True))
     caller.receive(queue, transaction=transaction)
     caller.call(frames.PurgeQueue(queue))
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     with pytest.raises(errors.ReceiveTimeout):
         caller.receive(caller.open("orders"))
     assert dead(caller) == [(MessageClass.NACK_Q_PURGED, b"purged")]
@@ -255,8 +261,8 @@ def test_priorities_order_a_queue_of_another_manager_from_arrival_on(
 
 
 @pytest.mark.parametrize("name", [ADDRESS, "order_queue$"])
-def test_nobody_takes_what_only_the_manager_may_take(desk: Desk, name: str) -> None:
-    caller = desk.session()
+def test_nobody_takes_what_only_the_manager_may_take(driver: ManagerDriver, name: str) -> None:
+    caller = driver.session()
     queue = caller.open(name)
     if name == ADDRESS:
         caller.send(queue, Message(body=b"a"), Message(body=b"b"))
@@ -286,17 +292,19 @@ def test_what_may_have_arrived_is_not_purged_from_its_outgoing_queue(
 
 
 @pytest.mark.parametrize("number", [-1, 0, 1 << 63])
-def test_a_number_out_of_bounds_begins_no_transaction(desk: Desk, number: int) -> None:
-    caller = desk.session()
+def test_a_number_out_of_bounds_begins_no_transaction(driver: ManagerDriver, number: int) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     (answer,) = caller.answers(caller.ask(frames.UploadBegin(queue, number, 100, b"")))
     assert answer.head.error == "invalid-argument"
-    caller.desk.turn(SessionClosed(caller.number))
-    assert not look_into(desk.manager).transactions
+    caller.driver.turn(SessionClosed(caller.number))
+    assert not look_into(driver.manager).transactions
 
 
-def test_whoever_calls_a_part_damaged_that_nobody_holds_changes_nothing(desk: Desk) -> None:
-    caller = desk.session()
+def test_whoever_calls_a_part_damaged_that_nobody_holds_changes_nothing(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     caller.ask(frames.Reserve(queue, 0, 18))
     for lookup_id in (-1, 0, 1, 1 << 40):

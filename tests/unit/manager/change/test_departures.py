@@ -9,7 +9,7 @@ from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
 from dray.wire import frames
 from dray.wire.record import read_header, read_properties
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair, pair  # noqa: F401 - a fixture
 
 Classes = list[MessageClass]
@@ -41,31 +41,33 @@ def asking(body: bytes, acknowledge: Acknowledge, **options: object) -> Message:
     return Message(body=body, acknowledge=acknowledge, administration_queue="acks", **options)
 
 
-def test_arrival_and_receive_are_acknowledged_as_asked(desk: Desk) -> None:
-    caller = desk.session()
+def test_arrival_and_receive_are_acknowledged_as_asked(driver: ManagerDriver) -> None:
+    caller = driver.session()
     caller.create("acks", transactional=False)
     queue = caller.create("orders")
     both = Acknowledge.POSITIVE_ARRIVAL | Acknowledge.POSITIVE_RECEIVE
     (number, _) = caller.send(queue, asking(b"a", both), Message(body=b"silent"))
-    original = f"{desk.manager_id}\\{number}"
+    original = f"{driver.manager_id}\\{number}"
     assert acknowledged(caller) == [(MessageClass.ACK_REACH_QUEUE, original)]
     caller.receive(queue)
     assert acknowledged(caller) == [(MessageClass.ACK_RECEIVE, original)]
 
 
-def test_a_receive_in_a_transaction_is_acknowledged_at_its_commit(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_receive_in_a_transaction_is_acknowledged_at_its_commit(driver: ManagerDriver) -> None:
+    caller = driver.session()
     caller.create("acks")
     queue, transaction = caller.create("orders"), caller.number_for()
     (number,) = caller.send(queue, asking(b"a", Acknowledge.POSITIVE_RECEIVE))
     caller.receive(queue, transaction=transaction)
     assert acknowledged(caller) == []
     caller.commit(transaction, 0)
-    assert acknowledged(caller) == [(MessageClass.ACK_RECEIVE, f"{desk.manager_id}\\{number}")]
+    assert acknowledged(caller) == [(MessageClass.ACK_RECEIVE, f"{driver.manager_id}\\{number}")]
 
 
-def test_an_aborted_receive_is_neither_acknowledged_nor_dead_lettered(desk: Desk) -> None:
-    caller = desk.session()
+def test_an_aborted_receive_is_neither_acknowledged_nor_dead_lettered(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     caller.create("acks")
     queue = caller.create("orders")
     caller.send(queue, asking(b"a", Acknowledge.FULL_RECEIVE, use_dead_letter_queue=True))
@@ -76,38 +78,38 @@ def test_an_aborted_receive_is_neither_acknowledged_nor_dead_lettered(desk: Desk
     assert dead(caller) == []
 
 
-def test_every_message_expires_on_its_own(desk: Desk) -> None:
+def test_every_message_expires_on_its_own(driver: ManagerDriver) -> None:
     """S4-3: one transaction, three lifetimes."""
-    caller = desk.session()
+    caller = driver.session()
     queue, transaction = caller.create("orders"), caller.number_for()
     incarnations = [Message(body=b"1", time_to_be_received=5.0), Message(body=b"2")]
     incarnations.append(Message(body=b"3", time_to_be_received=1.0, use_dead_letter_queue=True))
     caller.send(queue, *incarnations, transaction=transaction)
     caller.commit(transaction, 1)
-    assert desk.manager.deadline() <= desk.now + 1.0
-    desk.advance(1.1)
+    assert driver.manager.deadline() <= driver.now + 1.0
+    driver.advance(1.1)
     assert dead(caller) == [(MessageClass.NACK_RECEIVE_TIMEOUT, b"3")]
-    desk.crash()
-    desk.advance(5.0)
-    caller = desk.session()
+    driver.crash()
+    driver.advance(5.0)
+    caller = driver.session()
     assert caller.receive(caller.open("orders"))[1] == [b"2"]
 
 
-def test_expiry_of_a_held_message_waits_for_the_outcome(desk: Desk) -> None:
-    caller = desk.session()
+def test_expiry_of_a_held_message_waits_for_the_outcome(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     for body in (b"received", b"expired"):
         caller.send(queue, Message(body=body, time_to_be_received=1.0))
     first, second = caller.number_for(), caller.number_for()
     caller.receive(queue, transaction=first, max_messages=1)
     caller.receive(queue, transaction=second, max_messages=1)
-    desk.advance(10.0)
+    driver.advance(10.0)
     caller.commit(first, 0)
     caller.call(frames.Abort(second))
-    desk.advance(0.0)
+    driver.advance(0.0)
     with pytest.raises(errors.ReceiveTimeout):
         caller.receive(queue)
-    assert desk.store.live_bytes == 0
+    assert driver.store.live_bytes == 0
 
 
 def test_what_cannot_reach_its_queue_in_time_is_dead_lettered_at_the_source(
@@ -216,8 +218,8 @@ def test_clocks_need_not_agree_for_messages_to_expire_on_time(pair: Pair) -> Non
         receiver.receive(orders)
 
 
-def test_a_purge_of_a_held_message_waits_for_the_outcome(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_purge_of_a_held_message_waits_for_the_outcome(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"held", use_dead_letter_queue=True))
     transaction = caller.number_for()
@@ -229,8 +231,10 @@ def test_a_purge_of_a_held_message_waits_for_the_outcome(desk: Desk) -> None:
     assert dead(caller) == [(MessageClass.NACK_Q_PURGED, b"held")]
 
 
-def test_a_held_message_that_is_purged_is_delivered_if_its_transaction_commits(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_held_message_that_is_purged_is_delivered_if_its_transaction_commits(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     caller.create("acks")
     queue, transaction = caller.create("orders"), caller.number_for()
     caller.send(queue, asking(b"held", Acknowledge.FULL_RECEIVE, use_dead_letter_queue=True))
@@ -241,8 +245,8 @@ def test_a_held_message_that_is_purged_is_delivered_if_its_transaction_commits(d
     assert dead(caller) == []
 
 
-def test_deleting_a_queue_tells_the_senders_of_what_was_in_it(desk: Desk) -> None:
-    caller = desk.session()
+def test_deleting_a_queue_tells_the_senders_of_what_was_in_it(driver: ManagerDriver) -> None:
+    caller = driver.session()
     caller.create("acks")
     queue = caller.create("orders")
     caller.send(queue, asking(b"a", Acknowledge.NEGATIVE_RECEIVE, use_dead_letter_queue=True))
@@ -251,12 +255,14 @@ def test_deleting_a_queue_tells_the_senders_of_what_was_in_it(desk: Desk) -> Non
     assert dead(caller) == [(MessageClass.NACK_Q_DELETED, b"a")]
 
 
-def test_a_queue_that_is_not_transactional_keeps_its_own_dead_letters(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_queue_that_is_not_transactional_keeps_its_own_dead_letters(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("plain", transactional=False)
     short = Message(body=b"a", use_dead_letter_queue=True, time_to_be_received=1.0)
     caller.send(queue, short)
-    desk.advance(2.0)
+    driver.advance(2.0)
     expected = [(MessageClass.NACK_RECEIVE_TIMEOUT, b"a")]
     assert dead(caller, "system$;deadletter") == expected
     assert dead(caller) == []

@@ -9,15 +9,17 @@ from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
 from dray.wire import frames
 from tests.unit.manager.change.test_departures import acknowledged, asking, dead
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair, pair  # noqa: F401 - a fixture
 
 ALL = Acknowledge(15)
 ACKS_THERE = "dray://127.0.0.1:7340/acks"
 
 
-def test_what_is_taken_out_of_a_journal_is_not_journaled_and_acknowledged_again(desk: Desk) -> None:
-    caller = desk.session()
+def test_what_is_taken_out_of_a_journal_is_not_journaled_and_acknowledged_again(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     caller.create("acks")
     queue = caller.create("orders")
     caller.send(queue, asking(b"a", Acknowledge.POSITIVE_RECEIVE, use_journal_queue=True))
@@ -30,47 +32,49 @@ def test_what_is_taken_out_of_a_journal_is_not_journaled_and_acknowledged_again(
     assert acknowledged(caller) == []
 
 
-def test_what_is_taken_out_of_a_dead_letter_queue_is_told_to_nobody(desk: Desk) -> None:
-    caller = desk.session()
+def test_what_is_taken_out_of_a_dead_letter_queue_is_told_to_nobody(driver: ManagerDriver) -> None:
+    caller = driver.session()
     caller.create("acks")
     queue = caller.create("orders")
     caller.send(queue, asking(b"a", ALL, use_dead_letter_queue=True, time_to_be_received=1.0))
-    desk.advance(2.0)
+    driver.advance(2.0)
     assert len(acknowledged(caller)) == 2
     caller.receive(caller.open("system$;deadxact"))
     assert acknowledged(caller) == []
 
 
-def test_nothing_expires_in_a_journal(desk: Desk) -> None:
-    caller = desk.session()
+def test_nothing_expires_in_a_journal(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"a", use_journal_queue=True, time_to_be_received=5.0))
     caller.receive(queue)
-    desk.advance(10.0)
+    driver.advance(10.0)
     assert caller.receive(caller.open("system$;journal"))[1] == [b"a"]
 
 
-def test_a_message_that_was_put_back_expires_once(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_message_that_was_put_back_expires_once(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"a", use_dead_letter_queue=True, time_to_be_received=5.0))
     for _ in range(2):
         transaction = caller.number_for()
         caller.receive(queue, transaction=transaction)
         caller.call(frames.Abort(transaction))
-    desk.advance(10.0)
+    driver.advance(10.0)
     assert dead(caller) == [(MessageClass.NACK_RECEIVE_TIMEOUT, b"a")]
 
 
-def test_arrival_is_acknowledged_though_a_crash_came_between_the_two_phases(desk: Desk) -> None:
-    caller = desk.session()
+def test_arrival_is_acknowledged_though_a_crash_came_between_the_two_phases(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     caller.create("acks")
     queue, transaction = caller.create("orders"), caller.number_for()
     caller.send(queue, asking(b"a", Acknowledge.POSITIVE_ARRIVAL), transaction=transaction)
     caller.call(frames.Prepare(transaction, 1))
-    desk.crash()
-    caller = desk.session()
-    transaction_id = f"{desk.manager_id}\\{transaction}"
+    driver.crash()
+    caller = driver.session()
+    transaction_id = f"{driver.manager_id}\\{transaction}"
     caller.call(frames.SettlePrepared(transaction_id, commit=True))
     assert [each for each, _ in acknowledged(caller)] == [MessageClass.ACK_REACH_QUEUE]
 

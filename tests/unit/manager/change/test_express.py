@@ -16,7 +16,7 @@ from dray.store.kinds import Kind, kind_of
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.backup_frames import Backup
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 
 RECORD_BYTES = 64
 """Of a message without body or properties."""
@@ -50,19 +50,19 @@ def used(caller: Caller) -> tuple[int, int]:
 class Facts:
     """What is said to the log from here on."""
 
-    def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch) -> None:
         self.said = []
-        append = desk.store.append
+        append = driver.store.append
         monkeypatch.setattr(
-            desk.store,
+            driver.store,
             "append",
             lambda fact: (self.said.append(decode_fact(bytes(fact))), append(fact)),
         )
 
 
 @pytest.fixture
-def caller(desk: Desk) -> Caller:
-    return desk.session()
+def caller(driver: ManagerDriver) -> Caller:
+    return driver.session()
 
 
 @pytest.fixture
@@ -75,81 +75,83 @@ def queue(caller: Caller) -> int:
 
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_an_express_message_is_gone_after_a_restart_and_a_recoverable_one_is_not(
-    desk, caller, queue, checkpoint
+    driver, caller, queue, checkpoint
 ):
     caller.send(queue, *express("a"), *lasting("b"), *express("c", "d"), *lasting("e"))
     assert bodies(caller, queue) == [b"a", b"b", b"c", b"d", b"e"]
     if checkpoint:
-        desk.store.checkpoint(desk.manager.snapshot())
-    desk.crash()
-    assert bodies(desk.session(), queue) == [b"b", b"e"]
+        driver.store.checkpoint(driver.manager.snapshot())
+    driver.crash()
+    assert bodies(driver.session(), queue) == [b"b", b"e"]
 
 
-def test_an_orderly_end_is_a_restart_too(desk, caller, queue):
+def test_an_orderly_end_is_a_restart_too(driver, caller, queue):
     caller.send(queue, *express("a"), *lasting("b"))
-    desk.store.close(desk.manager.snapshot())
-    desk.start()
-    assert bodies(desk.session(), queue) == [b"b"]
+    driver.store.close(driver.manager.snapshot())
+    driver.start()
+    assert bodies(driver.session(), queue) == [b"b"]
 
 
-def test_one_that_says_nothing_of_it_is_recoverable(desk, caller, queue):
+def test_one_that_says_nothing_of_it_is_recoverable(driver, caller, queue):
     caller.send(queue, Message(body=b"said nothing"))
-    desk.crash()
-    assert bodies(desk.session(), queue) == [b"said nothing"]
+    driver.crash()
+    assert bodies(driver.session(), queue) == [b"said nothing"]
 
 
-def test_in_a_transactional_queue_every_message_is_recoverable(desk, caller):
+def test_in_a_transactional_queue_every_message_is_recoverable(driver, caller):
     queue = caller.create("orders")
     caller.send(queue, *express("alone"))
     transaction = caller.number_for()
     caller.send(queue, *express("in one"), transaction=transaction)
     caller.commit(transaction, 1)
     assert info(caller, "orders").express_count == 0
-    desk.crash()
-    assert bodies(desk.session(), queue) == [b"alone", b"in one"]
+    driver.crash()
+    assert bodies(driver.session(), queue) == [b"alone", b"in one"]
 
 
 def test_it_lies_in_memory_and_beyond_the_budget_in_r_files(tmp_path):
-    desk = Desk(tmp_path / "data", express_bytes=1 << 17)
-    caller = desk.session()
+    driver = ManagerDriver(tmp_path / "data", express_bytes=1 << 17)
+    caller = driver.session()
     queue = caller.create("news", transactional=False)
     body = "x" * 50_000
     for _ in range(2):
         caller.send(queue, *express(body))
-    assert r_files(desk) == []
+    assert r_files(driver) == []
     for _ in range(4):
         caller.send(queue, *express(body))
-    assert r_files(desk) != []
+    assert r_files(driver) != []
     assert bodies(caller, queue) == [body.encode()] * 6
     assert caller.receive(queue)[1] == [body.encode()] * 6
-    assert r_files(desk) == []
-    assert desk.store.live_bytes == 0
+    assert r_files(driver) == []
+    assert driver.store.live_bytes == 0
     for _ in range(6):
         caller.send(queue, *express(body))
-    desk.crash()
-    assert r_files(desk) == []
+    driver.crash()
+    assert r_files(driver) == []
 
 
-def r_files(desk: Desk) -> list[str]:
-    return sorted(each.name for each in Path(desk.path).rglob("r*.mq"))
+def r_files(driver: ManagerDriver) -> list[str]:
+    return sorted(each.name for each in Path(driver.path).rglob("r*.mq"))
 
 
 def test_sending_and_receiving_express_messages_says_nothing_to_the_log(
-    desk, caller, queue, monkeypatch
+    driver, caller, queue, monkeypatch
 ):
     caller.send(queue, *express("the first, which reserves positions"))
-    facts, before = Facts(desk, monkeypatch), desk.store.counters
+    facts, before = Facts(driver, monkeypatch), driver.store.counters
     caller.send(queue, *express(*"abcdef"))
     assert caller.receive(queue, max_messages=3)[1][1:] == [b"a", b"b"]
     assert caller.call(frames.PurgeQueue(queue)) == frames.Done(4)
     assert facts.said == []
-    assert desk.store.counters.syncs == before.syncs
-    assert desk.store.live_bytes == 0
+    assert driver.store.counters.syncs == before.syncs
+    assert driver.store.live_bytes == 0
 
 
-def test_the_answer_to_an_express_send_waits_for_no_sync_and_every_other_does(desk, caller, queue):
+def test_the_answer_to_an_express_send_waits_for_no_sync_and_every_other_does(
+    driver, caller, queue
+):
     def held() -> bool:
-        return next(each for each in reversed(desk.effects) if isinstance(each, Answer)).held
+        return next(each for each in reversed(driver.effects) if isinstance(each, Answer)).held
 
     caller.send(queue, *express("a"))
     assert not held()
@@ -159,7 +161,7 @@ def test_the_answer_to_an_express_send_waits_for_no_sync_and_every_other_does(de
     assert held()
 
 
-def test_a_backup_holds_no_express_message(desk, caller, queue):
+def test_a_backup_holds_no_express_message(driver, caller, queue):
     caller.send(queue, *express("a"), *lasting("b"))
     begun = caller.call(Backup())
     assert begun.messages == 1
@@ -169,34 +171,34 @@ def test_a_backup_holds_no_express_message(desk, caller, queue):
 # ------------------------------------------------------------------------------------ positions
 
 
-def test_no_position_is_given_twice_although_express_arrivals_log_nothing(desk, caller, queue):
+def test_no_position_is_given_twice_although_express_arrivals_log_nothing(driver, caller, queue):
     seen = []
     for _ in range(3):
         caller.send(queue, *express("a", "b"), *lasting("c"), *express("d"))
         seen += positions(caller, queue)
-        desk.crash()
-        caller = desk.session()
+        driver.crash()
+        caller = driver.session()
         caller.call(frames.PurgeQueue(queue))
     assert len(set(seen)) == len(seen) == 12
     assert seen == sorted(seen)
 
 
 def test_recoverable_messages_keep_their_positions_whatever_express_ones_came_between(
-    desk, caller, queue
+    driver, caller, queue
 ):
     for number in range(4):
         caller.send(queue, *express(f"e{number}"), *lasting(f"r{number}"))
     every = dict(zip(bodies(caller, queue), positions(caller, queue), strict=True))
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     left = dict(zip(bodies(caller, queue), positions(caller, queue), strict=True))
     assert left == {body: at for body, at in every.items() if body.startswith(b"r")}
     assert len(left) == 4
 
 
-def test_positions_are_reserved_a_block_at_a_time(desk, caller, queue, monkeypatch):
+def test_positions_are_reserved_a_block_at_a_time(driver, caller, queue, monkeypatch):
     monkeypatch.setattr(express_messages, "EXPRESS_POSITIONS_RESERVED", 10)
-    facts = Facts(desk, monkeypatch)
+    facts = Facts(driver, monkeypatch)
     for _ in range(3):
         caller.send(queue, *express("a", "b"))
     assert [type(each) for each in facts.said] == [PositionsReserved]
@@ -241,24 +243,24 @@ def test_what_is_of_one_priority_can_be_asked_for(caller, queue):
         of(7)
 
 
-def test_a_waiting_receiver_gets_an_express_message(desk, caller, queue):
-    waiting = desk.session()
+def test_a_waiting_receiver_gets_an_express_message(driver, caller, queue):
+    waiting = driver.session()
     request = waiting.ask(frames.Receive(queue, 0, None, 1))
     caller.send(queue, *express("at last"))
     (answer,) = waiting.answers(request)
-    assert desk.body_of(answer)[RECORD_BYTES:] == b"at last"
+    assert driver.body_of(answer)[RECORD_BYTES:] == b"at last"
 
 
-def test_a_large_express_body_outlives_its_place_until_it_has_gone_out(desk, caller, queue):
+def test_a_large_express_body_outlives_its_place_until_it_has_gone_out(driver, caller, queue):
     first, second = "a" * 60_000, "b" * 60_000
     caller.send(queue, *express(first))
     request = caller.ask(frames.Receive(queue, 0, 0.0, 1))
     caller.send(queue, *express(second))
     (answer,) = caller.answers(request)
-    assert desk.body_of(answer)[RECORD_BYTES:] == first.encode()
+    assert driver.body_of(answer)[RECORD_BYTES:] == first.encode()
 
 
-def test_quotas_count_express_messages_to_the_byte_and_after_a_restart_not_at_all(desk, caller):
+def test_quotas_count_express_messages_to_the_byte_and_after_a_restart_not_at_all(driver, caller):
     queue = caller.create("news", transactional=False, quota=3 * RECORD_BYTES)
     caller.send(queue, *express(""), *lasting(""))
     assert used(caller) == (2 * RECORD_BYTES, 0)
@@ -268,8 +270,8 @@ def test_quotas_count_express_messages_to_the_byte_and_after_a_restart_not_at_al
     caller.send(queue, *express(""))
     assert info(caller, "news").byte_count == 3 * RECORD_BYTES
     assert (info(caller, "news").express_count, info(caller, "news").express_bytes) == (2, 128)
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     assert used(caller) == (RECORD_BYTES, 0)
     assert info(caller, "news").express_count == 0
     caller.send(queue, *express("", ""))
@@ -278,35 +280,35 @@ def test_quotas_count_express_messages_to_the_byte_and_after_a_restart_not_at_al
 
 
 def test_a_batch_that_does_not_fit_the_disk_leaves_nothing_of_either_kind(
-    desk, caller, queue, monkeypatch
+    driver, caller, queue, monkeypatch
 ):
-    place = desk.store.place
+    place = driver.store.place
 
     def no_room_that_lasts(data, kind=Kind.RECOVERABLE):
         if kind is Kind.RECOVERABLE:
             raise errors.StoreFull("the disk is full", file="p")
         return place(data, kind)
 
-    monkeypatch.setattr(desk.store, "place", no_room_that_lasts)
+    monkeypatch.setattr(driver.store, "place", no_room_that_lasts)
     with pytest.raises(errors.StoreFull):
         caller.send(queue, *express("a"), *lasting("b"))
-    assert desk.store.live_bytes == 0
+    assert driver.store.live_bytes == 0
     assert bodies(caller, queue) == []
 
 
-def test_an_express_message_expires(desk, caller, queue):
+def test_an_express_message_expires(driver, caller, queue):
     caller.send(queue, *express("a", time_to_be_received=5.0), *express("b"))
-    desk.advance(6)
+    driver.advance(6)
     assert bodies(caller, queue) == [b"b"]
-    assert desk.store.live_bytes == RECORD_BYTES + 1
+    assert driver.store.live_bytes == RECORD_BYTES + 1
 
 
-def test_an_express_message_moves_between_sub_queues_in_memory(desk, caller, queue, monkeypatch):
+def test_an_express_message_moves_between_sub_queues_in_memory(driver, caller, queue, monkeypatch):
     sub = caller.open("news;later")
     caller.send(queue, *express("a", "b"), *lasting("c"))
     # Each of the two queues reserves positions once.
     caller.call(frames.Move(queue, positions(caller, queue)[0], sub, 0))
-    facts = Facts(desk, monkeypatch)
+    facts = Facts(driver, monkeypatch)
     caller.call(frames.Move(queue, positions(caller, queue)[0], sub, 0))
     assert facts.said == []
     caller.call(frames.Move(queue, positions(caller, queue)[0], sub, 0))
@@ -314,23 +316,23 @@ def test_an_express_message_moves_between_sub_queues_in_memory(desk, caller, que
     moves = [each.move_count for each in caller.receive(sub, peek=True)[0]]
     assert moves == [1, 1, 1]
     assert used(caller) == (3 * (RECORD_BYTES + 1), 0)
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     assert bodies(caller, sub) == [b"c"]
     assert bodies(caller, queue) == []
 
 
-def test_deleting_the_queue_gives_up_its_express_messages(desk, caller, queue):
+def test_deleting_the_queue_gives_up_its_express_messages(driver, caller, queue):
     caller.send(queue, *express("a"), *lasting("b"))
     caller.call(frames.DeleteQueue("news"))
-    assert desk.store.live_bytes == 0
+    assert driver.store.live_bytes == 0
     assert used(caller) == (0, 0)
 
 
 # ------------------------------------------------------------------------ what is kept of them
 
 
-def test_what_is_kept_of_an_express_message_lasts(desk, caller):
+def test_what_is_kept_of_an_express_message_lasts(driver, caller):
     queue = caller.create("news", transactional=False, journal=True)
     caller.send(queue, *express("both", use_journal_queue=True), *express("one"))
     caller.receive(queue)
@@ -338,14 +340,14 @@ def test_what_is_kept_of_an_express_message_lasts(desk, caller):
     for _ in range(2):
         assert bodies(caller, journal) == [b"both", b"one"]
         assert bodies(caller, computer) == [b"both"]
-        assert kinds(desk, journal) == [Kind.JOURNAL] * 2
+        assert kinds(driver, journal) == [Kind.JOURNAL] * 2
         assert used(caller) == (2 * RECORD_BYTES + 7, RECORD_BYTES + 4)
-        desk.crash()
-        caller = desk.session()
+        driver.crash()
+        caller = driver.session()
 
 
-def kinds(desk: Desk, queue: int) -> list[Kind]:
-    index = look_into(desk.manager).state.queues.numbered(queue).index
+def kinds(driver: ManagerDriver, queue: int) -> list[Kind]:
+    index = look_into(driver.manager).state.queues.numbered(queue).index
     return [kind_of(extent.file) for extent, _ in places(index)]
 
 
@@ -356,63 +358,63 @@ def places(index):
 
 
 @pytest.mark.parametrize("how", ["expired", "purged"])
-def test_a_dead_letter_of_an_express_message_lasts(desk, caller, queue, how):
+def test_a_dead_letter_of_an_express_message_lasts(driver, caller, queue, how):
     caller.send(
         queue, *express("dead", use_dead_letter_queue=True, time_to_be_received=5.0), *express("x")
     )
     if how == "expired":
-        desk.advance(6)
+        driver.advance(6)
     else:
         caller.call(frames.PurgeQueue(queue))
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     dead = caller.open("system$;deadletter")
     assert bodies(caller, dead) == [b"dead"]
-    assert used(caller) == (0, RECORD_BYTES + len(record_extras(desk, dead)) + 4)
+    assert used(caller) == (0, RECORD_BYTES + len(record_extras(driver, dead)) + 4)
 
 
-def record_extras(desk: Desk, queue: int) -> bytes:
+def record_extras(driver: ManagerDriver, queue: int) -> bytes:
     """The properties of the first record of a queue."""
-    index = look_into(desk.manager).state.queues.numbered(queue).index
+    index = look_into(driver.manager).state.queues.numbered(queue).index
     extent, _ = next(places(index))
-    record = desk.store.read(extent)
+    record = driver.store.read(extent)
     return record[RECORD_BYTES : RECORD_BYTES + int.from_bytes(record[8:12], "little")]
 
 
 def test_a_copy_of_what_was_damaged_meanwhile_is_not_made(tmp_path):
-    desk = Desk(tmp_path / "data", express_bytes=0)
-    caller = desk.session()
+    driver = ManagerDriver(tmp_path / "data", express_bytes=0)
+    caller = driver.session()
     queue = caller.create("news", transactional=False)
     caller.send(queue, *express("dead", use_dead_letter_queue=True))
-    (name,) = r_files(desk)
-    (path,) = Path(desk.path).rglob(name)
+    (name,) = r_files(driver)
+    (path,) = Path(driver.path).rglob(name)
     image = bytearray(path.read_bytes())
     image[RECORD_BYTES + 1] ^= 1
     path.write_bytes(image)
     caller.call(frames.PurgeQueue(queue))
     assert bodies(caller, caller.open("system$;deadletter")) == []
     assert info(caller, "system$;deadletter").message_count == 0
-    desk.crash()
+    driver.crash()
 
 
 def test_a_damaged_express_message_is_named_and_goes(tmp_path):
-    desk = Desk(tmp_path / "data", express_bytes=0)
-    caller = desk.session()
+    driver = ManagerDriver(tmp_path / "data", express_bytes=0)
+    caller = driver.session()
     queue = caller.create("news", transactional=False)
     caller.send(queue, *express("damaged", "whole"))
-    (name,) = r_files(desk)
-    (path,) = Path(desk.path).rglob(name)
+    (name,) = r_files(driver)
+    (path,) = Path(driver.path).rglob(name)
     image = bytearray(path.read_bytes())
     image[RECORD_BYTES + 1] ^= 1
     path.write_bytes(image)
     with pytest.raises(errors.StoreCorrupt, match=r"r0000001\.mq"):
         caller.receive(queue)
     assert caller.receive(queue)[1] == [b"whole"]
-    assert any("is gone" in str(notice) for notice in desk.manager.notices())
-    assert desk.store.live_bytes == 0
+    assert any("is gone" in str(notice) for notice in driver.manager.notices())
+    assert driver.store.live_bytes == 0
 
 
-def test_acknowledgments_last_as_long_as_what_they_are_about(desk, caller, queue):
+def test_acknowledgments_last_as_long_as_what_they_are_about(driver, caller, queue):
     answers = caller.create("answers", transactional=False)
     about = {"administration_queue": "answers", "acknowledge": Acknowledge.FULL_RECEIVE}
     arrival = {"administration_queue": "answers", "acknowledge": Acknowledge.POSITIVE_ARRIVAL}
@@ -421,16 +423,18 @@ def test_acknowledgments_last_as_long_as_what_they_are_about(desk, caller, queue
     caller.receive(queue)
     assert len(bodies(caller, answers)) == 4
     assert info(caller, "answers").express_count == 2
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     assert len(bodies(caller, answers)) == 2
 
 
-def test_an_acknowledgment_in_a_transactional_queue_lasts_whatever_it_is_about(desk, caller, queue):
+def test_an_acknowledgment_in_a_transactional_queue_lasts_whatever_it_is_about(
+    driver, caller, queue
+):
     answers = caller.create("answers")
     caller.send(
         queue,
         *express("a", administration_queue="answers", acknowledge=Acknowledge.POSITIVE_ARRIVAL),
     )
-    desk.crash()
-    assert len(bodies(desk.session(), answers)) == 1
+    driver.crash()
+    assert len(bodies(driver.session(), answers)) == 1

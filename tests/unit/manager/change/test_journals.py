@@ -7,7 +7,7 @@ import pytest
 from dray import errors
 from dray.model.message import Message
 from dray.wire import frames
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair, pair  # noqa: F401 - a fixture
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
 
@@ -26,8 +26,10 @@ def text(*bodies: str) -> list[Message]:
     return [Message(body=body.encode()) for body in bodies]
 
 
-def test_a_received_message_joins_the_journal_at_commit_and_not_at_abort(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_received_message_joins_the_journal_at_commit_and_not_at_abort(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("orders", journal=True)
     caller.send(queue, *text("a", "b"))
     transaction = caller.number_for()
@@ -38,24 +40,24 @@ def test_a_received_message_joins_the_journal_at_commit_and_not_at_abort(desk: D
     caller.receive(queue, transaction=transaction)
     caller.commit(transaction, 0)
     assert journal_of(caller) == [b"a", b"b"]
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     assert journal_of(caller) == [b"a", b"b"]
     info = caller.call(frames.DescribeQueue("orders")).info
     assert (info.message_count, info.journal_count, info.journal_bytes) == (0, 2, 130)
 
 
-def test_what_is_purged_is_not_journaled(desk: Desk) -> None:
-    caller = desk.session()
+def test_what_is_purged_is_not_journaled(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders", journal=True)
     caller.send(queue, *text("a", "b"))
     assert caller.call(frames.PurgeQueue(queue)) == frames.Done(2)
     assert journal_of(caller) == []
-    assert desk.store.live_bytes == 0
+    assert driver.store.live_bytes == 0
 
 
-def test_over_quota_the_receive_succeeds_and_the_copy_is_skipped(desk: Desk) -> None:
-    caller = desk.session()
+def test_over_quota_the_receive_succeeds_and_the_copy_is_skipped(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders", journal=True, journal_quota=130)
     caller.send(queue, *text("a", "b", "c"))
     assert caller.receive(queue)[1] == [b"a", b"b", b"c"]
@@ -63,8 +65,8 @@ def test_over_quota_the_receive_succeeds_and_the_copy_is_skipped(desk: Desk) -> 
     assert caller.call(frames.DescribeQueue("orders")).info.copies_skipped == 1
 
 
-def test_nobody_sends_to_a_journal_and_anybody_may_empty_it(desk: Desk) -> None:
-    caller = desk.session()
+def test_nobody_sends_to_a_journal_and_anybody_may_empty_it(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders", journal=True)
     caller.send(queue, *text("a"))
     caller.receive(queue)
@@ -72,11 +74,11 @@ def test_nobody_sends_to_a_journal_and_anybody_may_empty_it(desk: Desk) -> None:
     with pytest.raises(errors.AccessDenied):
         caller.send(journal, *text("b"))
     assert caller.receive(journal)[1] == [b"a"]
-    assert desk.store.live_bytes == 0
+    assert driver.store.live_bytes == 0
 
 
-def test_a_journaled_large_message_is_whole_in_the_journal(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_journaled_large_message_is_whole_in_the_journal(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue, transaction = caller.create("files", journal=True), caller.number_for()
     sequence = send_large(caller, queue, 3, transaction)
     caller.commit(transaction, 3)
@@ -85,8 +87,8 @@ def test_a_journaled_large_message_is_whole_in_the_journal(desk: Desk) -> None:
     caller.commit(taking, 0)
     journal = caller.open("files;journal")
     assert take_large(caller, journal, 0, peek=True).sequence == sequence
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     journal = caller.open("files;journal")
     assert take_large(caller, journal, caller.number_for()).sequence == sequence
 
@@ -106,15 +108,15 @@ def test_a_received_message_joins_its_senders_journal_if_it_asked(pair: Pair) ->
     assert (info.bytes_used, info.journal_bytes_used) == (0, 68)
 
 
-def test_both_journals_may_keep_one_message(desk: Desk) -> None:
-    caller = desk.session()
+def test_both_journals_may_keep_one_message(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders", journal=True)
     caller.send(queue, Message(body=b"both", use_journal_queue=True))
     caller.receive(queue)
     assert journal_of(caller) == journal_of(caller, "system$;journal") == [b"both"]
     caller.call(frames.PurgeQueue(caller.open("orders;journal")))
-    desk.crash()
-    assert journal_of(desk.session(), "system$;journal") == [b"both"]
+    driver.crash()
+    assert journal_of(driver.session(), "system$;journal") == [b"both"]
 
 
 def test_the_computer_journals_quota_is_its_own(pair: Pair) -> None:  # noqa: F811

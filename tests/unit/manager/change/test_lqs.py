@@ -20,7 +20,7 @@ from dray.store.store import Store
 from dray.testing.disk import SimDisk
 from dray.wire import frames
 from dray.wire.stream import Frame
-from tests.unit.manager.conftest import HEAP_FILE_BYTES, LOG_BYTES, Desk, new_disk
+from tests.unit.manager.conftest import HEAP_FILE_BYTES, LOG_BYTES, ManagerDriver, new_disk
 
 ORDERS = file_name(16, "\\private$\\orders")
 ADMIN, NOTIFY, ORDER = (
@@ -29,8 +29,8 @@ ADMIN, NOTIFY, ORDER = (
 )
 
 
-class FilesDesk(Desk):
-    """A desk whose store keeps queues' files."""
+class FilesDriver(ManagerDriver):
+    """A driver whose store keeps queues' files."""
 
     @property
     def folder(self):
@@ -76,99 +76,102 @@ class FilesDesk(Desk):
 
 
 @pytest.fixture
-def desk(tmp_path):
-    return FilesDesk(tmp_path / "data")
+def driver(tmp_path):
+    return FilesDriver(tmp_path / "data")
 
 
-def names(desk) -> set[str]:
-    return {path.name for path in desk.folder.iterdir()}
+def names(driver) -> set[str]:
+    return {path.name for path in driver.folder.iterdir()}
 
 
-def test_a_new_store_has_the_files_of_its_system_queues(desk):
-    assert len(names(desk)) == 6
-    assert {ADMIN, NOTIFY, ORDER} <= names(desk)
-    assert desk.says(ADMIN).description.system
-    assert desk.manager.notices() == []
+def test_a_new_store_has_the_files_of_its_system_queues(driver):
+    assert len(names(driver)) == 6
+    assert {ADMIN, NOTIFY, ORDER} <= names(driver)
+    assert driver.says(ADMIN).description.system
+    assert driver.manager.notices() == []
 
 
-def test_a_queue_has_its_file_before_the_answer_is_released(desk):
-    desk.session().create("orders", quota=1000, label="what people order")
-    found = desk.says(ORDERS)
+def test_a_queue_has_its_file_before_the_answer_is_released(driver):
+    driver.session().create("orders", quota=1000, label="what people order")
+    found = driver.says(ORDERS)
     assert found.signed
     assert found.description.path == "\\private$\\orders"
     assert (found.description.quota, found.description.label) == (1000, "what people order")
 
 
-def test_the_file_follows_the_queue(desk):
-    caller = desk.session()
+def test_the_file_follows_the_queue(driver):
+    caller = driver.session()
     caller.create("orders", journal=True)
-    assert len(names(desk)) == 8
+    assert len(names(driver)) == 8
     caller.call(frames.SetQuota("orders", 5, 6))
-    assert (desk.says(ORDERS).description.quota, desk.says(ORDERS).description.journal_quota) == (
+    assert (
+        driver.says(ORDERS).description.quota,
+        driver.says(ORDERS).description.journal_quota,
+    ) == (
         5,
         6,
     )
-    assert desk.says(file_name(17, "orders;journal")).description.quota == 6
+    assert driver.says(file_name(17, "orders;journal")).description.quota == 6
     caller.call(frames.DeleteQueue("orders"))
-    assert len(names(desk)) == 6
+    assert len(names(driver)) == 6
     caller.call(frames.OpenQueue("dray://other:7000/in"))
-    assert desk.says(file_name(18, "dray://other:7000/in")).description.kind == "outgoing"
+    assert driver.says(file_name(18, "dray://other:7000/in")).description.kind == "outgoing"
 
 
-def test_sub_queues_have_files_that_are_gone_with_their_queue(desk):
-    caller = desk.session()
+def test_sub_queues_have_files_that_are_gone_with_their_queue(driver):
+    caller = driver.session()
     caller.create("orders", journal=True)
     caller.call(frames.OpenQueue("orders;retry"))
     caller.call(frames.OpenQueue("orders;late"))
-    assert len(names(desk)) == 10
-    assert desk.says(file_name(18, "orders;retry")).description.kind == "sub-queue"
-    desk.again()
-    assert desk.manager.notices() == []
-    desk.session().call(frames.DeleteQueue("orders"))
-    assert len(names(desk)) == 6
+    assert len(names(driver)) == 10
+    assert driver.says(file_name(18, "orders;retry")).description.kind == "sub-queue"
+    driver.again()
+    assert driver.manager.notices() == []
+    driver.session().call(frames.DeleteQueue("orders"))
+    assert len(names(driver)) == 6
 
 
-def test_a_start_finds_everything_as_it_was(desk):
-    desk.session().create("orders")
-    before = {name: (desk.folder / name).read_bytes() for name in names(desk)}
-    desk.again()
-    assert desk.manager.notices() == []
-    assert {name: (desk.folder / name).read_bytes() for name in names(desk)} == before
+def test_a_start_finds_everything_as_it_was(driver):
+    driver.session().create("orders")
+    before = {name: (driver.folder / name).read_bytes() for name in names(driver)}
+    driver.again()
+    assert driver.manager.notices() == []
+    assert {name: (driver.folder / name).read_bytes() for name in names(driver)} == before
 
 
-def test_edited_properties_are_taken_over_for_good(desk):
-    desk.session().create("orders")
-    desk.stop()
-    desk.edit(ORDERS, "Quota=none\nJQuota=none", "Quota=1 MiB\nJQuota=7")
-    desk.edit(ORDERS, "Label=", "Label=new \\x20")
-    desk.edit(ORDERS, "Journal=no", "Journal=yes")
-    desk.edit(ORDERS, "SystemQueue=no", "SystemQueue=no\nDigest=sha256")
-    desk.start()
-    (notice,) = desk.manager.notices()
+def test_edited_properties_are_taken_over_for_good(driver):
+    driver.session().create("orders")
+    driver.stop()
+    driver.edit(ORDERS, "Quota=none\nJQuota=none", "Quota=1 MiB\nJQuota=7")
+    driver.edit(ORDERS, "Label=", "Label=new \\x20")
+    driver.edit(ORDERS, "Journal=no", "Journal=yes")
+    driver.edit(ORDERS, "SystemQueue=no", "SystemQueue=no\nDigest=sha256")
+    driver.start()
+    (notice,) = driver.manager.notices()
     assert ORDERS in str(notice)
     assert "Quota to 1048576" in str(notice)
-    assert desk.manager.files_report.taken_over == [ORDERS]
+    assert driver.manager.files_report.taken_over == [ORDERS]
     for _ in range(2):
-        info = desk.info("orders")
+        info = driver.info("orders")
         assert (info.quota, info.journal_quota, info.label) == (1 << 20, 7, "new  ")
         assert info.digest == "sha256"
-        assert desk.says(ORDERS).signed
-        desk.again()
-        assert desk.manager.notices() == []
-    caller = desk.session()
+        assert driver.says(ORDERS).signed
+        driver.again()
+        assert driver.manager.notices() == []
+    caller = driver.session()
     caller.send(caller.open("orders"), Message(body=b"x"), transaction=0)
     caller.receive(caller.open("orders"))
-    assert len(names(desk)) == 8
+    assert len(names(driver)) == 8
 
 
-def test_an_edit_outlives_a_crash_during_the_start_that_takes_it_over(desk):
-    desk.session().create("orders")
-    desk.stop()
-    desk.edit(ORDERS, "Quota=none", "Quota=77")
-    desk.start()
-    desk.crash()
-    assert desk.info("orders").quota == 77
-    assert desk.manager.notices() == []
+def test_an_edit_outlives_a_crash_during_the_start_that_takes_it_over(driver):
+    driver.session().create("orders")
+    driver.stop()
+    driver.edit(ORDERS, "Quota=none", "Quota=77")
+    driver.start()
+    driver.crash()
+    assert driver.info("orders").quota == 77
+    assert driver.manager.notices() == []
 
 
 @pytest.mark.parametrize(
@@ -186,137 +189,137 @@ def test_an_edit_outlives_a_crash_during_the_start_that_takes_it_over(desk):
         ("Label=\n", ""),
     ],
 )
-def test_what_nobody_may_edit_goes_to_quarantine_and_the_file_is_made_anew(desk, old, new):
-    caller = desk.session()
+def test_what_nobody_may_edit_goes_to_quarantine_and_the_file_is_made_anew(driver, old, new):
+    caller = driver.session()
     caller.send(caller.create("orders"), Message(body=b"kept"))
-    desk.stop()
-    before = (desk.folder / ORDERS).read_bytes()
-    desk.edit(ORDERS, old, new)
-    edited = (desk.folder / ORDERS).read_bytes()
-    desk.start()
-    (notice,) = desk.manager.notices()
+    driver.stop()
+    before = (driver.folder / ORDERS).read_bytes()
+    driver.edit(ORDERS, old, new)
+    edited = (driver.folder / ORDERS).read_bytes()
+    driver.start()
+    (notice,) = driver.manager.notices()
     assert f"quarantine/{ORDERS}.1" in str(notice)
-    assert (desk.quarantine / f"{ORDERS}.1").read_bytes() == edited
-    assert (desk.folder / ORDERS).read_bytes() == before
-    assert desk.info("orders").message_count == 1
+    assert (driver.quarantine / f"{ORDERS}.1").read_bytes() == edited
+    assert (driver.folder / ORDERS).read_bytes() == before
+    assert driver.info("orders").message_count == 1
 
 
-def test_nobody_edits_the_system_s_queues(desk):
-    desk.stop()
-    desk.edit(ADMIN, "Quota=none", "Quota=5")
-    desk.start()
-    assert "only a queue of yours" in str(desk.manager.notices()[0])
-    assert desk.says(ADMIN).description.quota is None
+def test_nobody_edits_the_system_s_queues(driver):
+    driver.stop()
+    driver.edit(ADMIN, "Quota=none", "Quota=5")
+    driver.start()
+    assert "only a queue of yours" in str(driver.manager.notices()[0])
+    assert driver.says(ADMIN).description.quota is None
 
 
-def test_a_missing_file_of_a_users_queue_is_made_anew_and_its_messages_stay(desk):
-    caller = desk.session()
+def test_a_missing_file_of_a_users_queue_is_made_anew_and_its_messages_stay(driver):
+    caller = driver.session()
     caller.send(caller.create("orders"), Message(body=b"kept"))
-    desk.stop()
-    (desk.folder / ORDERS).unlink()
-    desk.start()
-    (notice,) = desk.manager.notices()
+    driver.stop()
+    (driver.folder / ORDERS).unlink()
+    driver.start()
+    (notice,) = driver.manager.notices()
     assert "missing" in str(notice)
-    assert ORDERS in names(desk)
-    assert desk.info("orders").message_count == 1
+    assert ORDERS in names(driver)
+    assert driver.info("orders").message_count == 1
 
 
 @pytest.mark.parametrize(("name", "event"), [(ADMIN, 2020), (NOTIFY, 2051), (ORDER, 2052)])
-def test_a_missing_file_of_an_internal_queue_refuses_to_start(desk, name, event):
-    caller = desk.session()
+def test_a_missing_file_of_an_internal_queue_refuses_to_start(driver, name, event):
+    caller = driver.session()
     caller.send(caller.create("orders"), Message(body=b"kept"))
-    desk.stop()
-    (desk.folder / name).unlink()
-    (desk.folder / ORDERS).write_text("garbage")
-    before = names(desk)
+    driver.stop()
+    (driver.folder / name).unlink()
+    (driver.folder / ORDERS).write_text("garbage")
+    before = names(driver)
     with pytest.raises(StoreCorrupt) as caught:
-        desk.start()
+        driver.start()
     assert (caught.value.event, caught.value.file) == (event, f"lqs/{name}")
     assert str(caught.value).startswith(f"Event {event}: lqs/{name} is missing")
-    assert names(desk) == before
-    desk.start(rebuild=True)
-    assert name in names(desk)
-    assert desk.info("orders").message_count == 1
-    desk.again()
+    assert names(driver) == before
+    driver.start(rebuild=True)
+    assert name in names(driver)
+    assert driver.info("orders").message_count == 1
+    driver.again()
 
 
 @pytest.mark.parametrize("name", [ORDERS, ADMIN])
-def test_a_folder_in_the_place_of_a_file_refuses_to_start_and_stays(desk, name):
-    caller = desk.session()
+def test_a_folder_in_the_place_of_a_file_refuses_to_start_and_stays(driver, name):
+    caller = driver.session()
     caller.send(caller.create("orders"), Message(body=b"one"))
-    desk.stop()
-    (desk.folder / name).unlink()
-    (desk.folder / name).mkdir()
-    (desk.folder / name / "mine").write_text("keep")
+    driver.stop()
+    (driver.folder / name).unlink()
+    (driver.folder / name).mkdir()
+    (driver.folder / name / "mine").write_text("keep")
     with pytest.raises(StoreError, match=rf"lqs/{name} is no file .* move it out of") as caught:
-        desk.start()
+        driver.start()
     assert (type(caught.value), caught.value.code) == (StoreError, StoreError.code)
-    (found,) = (each for each in check_store(desk.path).findings if each.severity == "damage")
+    (found,) = (each for each in check_store(driver.path).findings if each.severity == "damage")
     assert (found.file, found.what) == (f"lqs/{name}", "it is no file")
-    (desk.folder / name).rename(desk.path.parent / "mine")
-    desk.start(rebuild=True)
-    assert desk.info("orders").message_count == 1
-    assert (desk.path.parent / "mine" / "mine").read_text() == "keep"
+    (driver.folder / name).rename(driver.path.parent / "mine")
+    driver.start(rebuild=True)
+    assert driver.info("orders").message_count == 1
+    assert (driver.path.parent / "mine" / "mine").read_text() == "keep"
 
 
-def test_without_the_folder_it_refuses_to_start(desk):
-    desk.stop()
-    for path in desk.folder.iterdir():
+def test_without_the_folder_it_refuses_to_start(driver):
+    driver.stop()
+    for path in driver.folder.iterdir():
         path.unlink()
-    desk.folder.rmdir()
+    driver.folder.rmdir()
     with pytest.raises(StoreCorrupt) as caught:
-        desk.start()
+        driver.start()
     assert caught.value.event == 2020
 
 
-def test_a_file_without_a_queue_goes_to_quarantine(desk):
-    desk.stop()
+def test_a_file_without_a_queue_goes_to_quarantine(driver):
+    driver.stop()
     stray = file_name(99, "\\private$\\gone")
-    (desk.folder / stray).write_bytes((desk.folder / ADMIN).read_bytes())
-    (desk.folder / "notes.txt").write_text("buy milk")
-    desk.start()
-    assert len(desk.manager.notices()) == 2
-    assert {path.name for path in desk.quarantine.iterdir()} == {f"{stray}.1", "notes.txt.1"}
-    desk.stop()
-    (desk.folder / "notes.txt").write_text("buy bread")
-    desk.start()
-    assert (desk.quarantine / "notes.txt.1").read_text() == "buy milk"
-    assert (desk.quarantine / "notes.txt.2").read_text() == "buy bread"
+    (driver.folder / stray).write_bytes((driver.folder / ADMIN).read_bytes())
+    (driver.folder / "notes.txt").write_text("buy milk")
+    driver.start()
+    assert len(driver.manager.notices()) == 2
+    assert {path.name for path in driver.quarantine.iterdir()} == {f"{stray}.1", "notes.txt.1"}
+    driver.stop()
+    (driver.folder / "notes.txt").write_text("buy bread")
+    driver.start()
+    assert (driver.quarantine / "notes.txt.1").read_text() == "buy milk"
+    assert (driver.quarantine / "notes.txt.2").read_text() == "buy bread"
 
 
-def test_a_signed_file_that_is_older_than_the_state_is_brought_up_to_date(desk):
-    caller = desk.session()
+def test_a_signed_file_that_is_older_than_the_state_is_brought_up_to_date(driver):
+    caller = driver.session()
     caller.create("orders", quota=1)
-    old = (desk.folder / ORDERS).read_bytes()
+    old = (driver.folder / ORDERS).read_bytes()
     caller.call(frames.SetQuota("orders", 2, None))
-    desk.stop()
-    (desk.folder / ORDERS).write_bytes(old)
-    desk.start()
-    assert desk.manager.files_report.outdated == [ORDERS]
-    assert desk.says(ORDERS).description.quota == 2
+    driver.stop()
+    (driver.folder / ORDERS).write_bytes(old)
+    driver.start()
+    assert driver.manager.files_report.outdated == [ORDERS]
+    assert driver.says(ORDERS).description.quota == 2
 
 
-def test_comments_and_spaces_are_no_difference(desk):
-    desk.session().create("orders")
-    desk.stop()
-    desk.edit(ORDERS, "Journal=no", "# nothing is kept\r\n\r\njournal =  No ")
-    desk.start()
-    assert desk.manager.notices() == []
-    assert desk.says(ORDERS).signed
+def test_comments_and_spaces_are_no_difference(driver):
+    driver.session().create("orders")
+    driver.stop()
+    driver.edit(ORDERS, "Journal=no", "# nothing is kept\r\n\r\njournal =  No ")
+    driver.start()
+    assert driver.manager.notices() == []
+    assert driver.says(ORDERS).signed
 
 
-def test_what_a_crash_left_half_done_is_finished_or_thrown_away(desk):
-    desk.session().create("orders")
-    desk.stop()
-    whole = (desk.folder / ORDERS).read_bytes()
-    (desk.folder / f"{ADMIN}.new").write_bytes(b"half")
-    (desk.folder / ORDER).rename(desk.folder / f"{ORDER}.new")
-    (desk.folder / ORDERS).unlink()
-    (desk.folder / f"{ORDERS}.new").write_bytes(whole[:40])
-    desk.start()
-    assert len(desk.manager.notices()) == 1
-    assert names(desk) == {ORDERS} | {name for name in names(desk) if not name.endswith(".new")}
-    assert (desk.folder / ORDERS).read_bytes() == whole
+def test_what_a_crash_left_half_done_is_finished_or_thrown_away(driver):
+    driver.session().create("orders")
+    driver.stop()
+    whole = (driver.folder / ORDERS).read_bytes()
+    (driver.folder / f"{ADMIN}.new").write_bytes(b"half")
+    (driver.folder / ORDER).rename(driver.folder / f"{ORDER}.new")
+    (driver.folder / ORDERS).unlink()
+    (driver.folder / f"{ORDERS}.new").write_bytes(whole[:40])
+    driver.start()
+    assert len(driver.manager.notices()) == 1
+    assert names(driver) == {ORDERS} | {name for name in names(driver) if not name.endswith(".new")}
+    assert (driver.folder / ORDERS).read_bytes() == whole
 
 
 def test_a_disk_too_full_for_the_files_of_a_new_store_is_said_so(tmp_path):
@@ -352,11 +355,11 @@ def test_a_full_disk_keeps_a_file_waiting_and_says_so_but_refuses_no_queue(tmp_p
     assert ORDERS in disk.names("lqs")
 
 
-def test_a_crash_at_birth_is_no_loss(desk):
+def test_a_crash_at_birth_is_no_loss(driver):
     """Files of a first start that never came to its sync are written by the next one."""
-    desk.crash()
-    fresh = FilesDesk.__new__(FilesDesk)
-    Desk.__init__(fresh, desk.path.parent / "other")
+    driver.crash()
+    fresh = FilesDriver.__new__(FilesDriver)
+    ManagerDriver.__init__(fresh, driver.path.parent / "other")
     fresh.disk.close()
     for name in (ADMIN, ORDER):
         (fresh.folder / name).unlink()
@@ -368,24 +371,24 @@ def test_a_crash_at_birth_is_no_loss(desk):
 
 
 def test_a_store_from_before_there_were_files_gets_them(tmp_path):
-    plain = Desk(tmp_path / "data")
+    plain = ManagerDriver(tmp_path / "data")
     plain.session().create("orders")
     plain.store.close(plain.manager.snapshot())
-    desk = FilesDesk(tmp_path / "data")
-    assert ORDERS in names(desk)
-    assert desk.manager.notices() == []
+    driver = FilesDriver(tmp_path / "data")
+    assert ORDERS in names(driver)
+    assert driver.manager.notices() == []
 
 
-def test_a_label_longer_than_a_file_takes_is_refused(desk):
+def test_a_label_longer_than_a_file_takes_is_refused(driver):
     with pytest.raises(Exception, match="249"):
-        desk.session().create("orders", label="x" * 250)
+        driver.session().create("orders", label="x" * 250)
 
 
 @pytest.mark.parametrize("name", [ORDERS, ADMIN])
-def test_a_file_that_may_not_be_opened_is_put_aside_and_written_anew(desk, monkeypatch, name):
+def test_a_file_that_may_not_be_opened_is_put_aside_and_written_anew(driver, monkeypatch, name):
     """Of whatever queue: the state has it. The store starts, and is none the worse."""
-    desk.session().create("orders", label="kept")
-    desk.stop()
+    driver.session().create("orders", label="kept")
+    driver.stop()
     whole = RealDisk.open
 
     def refusing(self, wanted, *, size=0):
@@ -395,20 +398,20 @@ def test_a_file_that_may_not_be_opened_is_put_aside_and_written_anew(desk, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(RealDisk, "open", refusing)
-        desk.start()
-        assert [path.name for path in desk.quarantine.iterdir()] == [f"{name}.1"]
-        assert any("Permission denied" in str(notice) for notice in desk.manager.notices())
-        desk.session().create("another")
-    assert desk.info("orders").label == "kept"
+        driver.start()
+        assert [path.name for path in driver.quarantine.iterdir()] == [f"{name}.1"]
+        assert any("Permission denied" in str(notice) for notice in driver.manager.notices())
+        driver.session().create("another")
+    assert driver.info("orders").label == "kept"
 
 
-def test_a_file_that_may_not_be_opened_once_it_serves_ends_the_store(desk, monkeypatch):
+def test_a_file_that_may_not_be_opened_once_it_serves_ends_the_store(driver, monkeypatch):
     def refusing(self, wanted, *, size=0):
         raise no_access(PermissionError(13, "Permission denied"), wanted, "open")
 
     with monkeypatch.context() as patch:
         patch.setattr(RealDisk, "open", refusing)
         with pytest.raises(StorePoisoned, match=r"Could not open .*: Permission denied"):
-            desk.session().create("orders")
+            driver.session().create("orders")
     with pytest.raises(StorePoisoned):
-        desk.store.sync()
+        driver.store.sync()

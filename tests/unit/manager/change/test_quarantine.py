@@ -15,7 +15,7 @@ from dray.offline.backup import back_up_stopped
 from dray.offline.checking import check_store
 from dray.offline.restoring import restore
 from dray.testing.inspection import look_into
-from tests.unit.manager.conftest import LOG_BYTES, Caller, Desk
+from tests.unit.manager.conftest import LOG_BYTES, Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair
 
 SMALL = b"x" * 100
@@ -24,52 +24,52 @@ SMALL = b"x" * 100
 @pytest.fixture
 def caller(tmp_path: Path) -> Caller:
     """A client of a manager whose heap files are large enough for large records."""
-    return Desk(tmp_path / "data").session()
+    return ManagerDriver(tmp_path / "data").session()
 
 
-def damage(desk: Desk, queue: str, at: int) -> str:
+def damage(driver: ManagerDriver, queue: str, at: int) -> str:
     """Flip a bit of a message's body on the disk; the name of its heap file."""
-    entry = unpack(look_into(desk.manager).state.queues.named(queue).index.everything()[at])
+    entry = unpack(look_into(driver.manager).state.queues.named(queue).index.everything()[at])
     name = f"p{entry.file:07d}.mq"
-    with (desk.path / "storage" / name).open("r+b") as file:
+    with (driver.path / "storage" / name).open("r+b") as file:
         file.seek(entry.offset + entry.length - 1)
         file.write(b"y")
     return name
 
 
 def test_a_damaged_message_is_refused_with_its_file_and_the_next_one_comes(caller: Caller):
-    desk, queue = caller.desk, caller.create("orders")
+    driver, queue = caller.driver, caller.create("orders")
     caller.send(queue, *(Message(body=SMALL + b"%d" % n) for n in range(3)))
-    name = damage(desk, "orders", 1)
+    name = damage(driver, "orders", 1)
     assert caller.receive(queue, max_messages=1)[1] == [SMALL + b"0"]
     with pytest.raises(StoreCorrupt, match=f"position 2 of queue 'orders' is damaged in {name}"):
         caller.receive(queue, max_messages=1)
     assert caller.receive(queue)[1] == [SMALL + b"2"]
-    (notice,) = desk.manager.notices()
+    (notice,) = driver.manager.notices()
     assert name in str(notice)
 
 
 def test_a_damaged_newest_message_is_named_when_its_killed_manager_starts_again(caller: Caller):
-    desk, queue = caller.desk, caller.create("orders")
+    driver, queue = caller.driver, caller.create("orders")
     caller.send(queue, Message(body=SMALL))
     caller.send(queue, Message(body=SMALL), Message(body=b"newest" * 20))
-    name = damage(desk, "orders", 2)
-    desk.crash()
-    first, second = map(str, desk.manager.notices())
+    name = damage(driver, "orders", 2)
+    driver.crash()
+    first, second = map(str, driver.manager.notices())
     assert first.startswith(f"storage: event 2083: 1 of the newest messages in {name} are damaged")
     assert second.startswith(f"orders: event 2083: the message at position 3 is damaged in {name}")
     assert "moved to system$;quarantine" not in second
-    again = desk.session()
+    again = driver.session()
     assert again.receive(again.open("orders"), max_messages=2)[1] == [SMALL, SMALL]
     with pytest.raises(StoreCorrupt, match="position 3 of queue 'orders' is damaged"):
         again.receive(again.open("orders"))
-    assert look_into(again.desk.manager).state.queues.named(QUARANTINE_NAME).index.everything()
+    assert look_into(again.driver.manager).state.queues.named(QUARANTINE_NAME).index.everything()
 
 
 def test_those_around_it_stay_where_they_are(caller: Caller):
     queue = caller.create("orders")
     caller.send(queue, *(Message(body=SMALL + b"%d" % n) for n in range(5)))
-    damage(caller.desk, "orders", 2)
+    damage(caller.driver, "orders", 2)
     with pytest.raises(StoreCorrupt):
         caller.receive(queue)
     assert caller.receive(queue)[1] == [SMALL + b"%d" % n for n in (0, 1, 3, 4)]
@@ -79,7 +79,7 @@ def test_those_around_it_stay_where_they_are(caller: Caller):
 def test_a_transaction_does_not_get_it_either(caller: Caller, peek: bool):
     queue, transaction = caller.create("orders"), caller.number_for()
     caller.send(queue, Message(body=SMALL))
-    damage(caller.desk, "orders", 0)
+    damage(caller.driver, "orders", 0)
     with pytest.raises(StoreCorrupt):
         caller.receive(queue, transaction=0 if peek else transaction, peek=peek)
     with pytest.raises(ReceiveTimeout):
@@ -90,43 +90,43 @@ def test_other_queues_know_nothing_of_it(caller: Caller):
     queue, other = caller.create("orders"), caller.create("other")
     caller.send(queue, Message(body=SMALL))
     caller.send(other, Message(body=SMALL))
-    damage(caller.desk, "orders", 0)
+    damage(caller.driver, "orders", 0)
     with pytest.raises(StoreCorrupt):
         caller.receive(queue)
     assert caller.receive(other)[1] == [SMALL]
 
 
 def test_it_is_kept_in_quarantine_over_a_restart_with_its_bytes(caller: Caller):
-    desk, queue = caller.desk, caller.create("orders")
+    driver, queue = caller.driver, caller.create("orders")
     (number,) = caller.send(queue, Message(body=SMALL))
-    damage(desk, "orders", 0)
+    damage(driver, "orders", 0)
     with pytest.raises(StoreCorrupt):
         caller.receive(queue)
-    desk.crash()
-    again = desk.session()
-    aside = look_into(desk.manager).state.queues.named(QUARANTINE_NAME)
+    driver.crash()
+    again = driver.session()
+    aside = look_into(driver.manager).state.queues.named(QUARANTINE_NAME)
     (entry,) = map(unpack, aside.index.everything())
     assert entry.number == number
-    assert desk.store.read(entry.extent)[-1:] == b"y"
+    assert driver.store.read(entry.extent)[-1:] == b"y"
     with pytest.raises(ReceiveTimeout):
         again.receive(again.open("orders"))
 
 
 def test_a_quarantined_message_spoils_neither_check_nor_backup(caller: Caller, tmp_path: Path):
-    desk, queue = caller.desk, caller.create("orders")
+    driver, queue = caller.driver, caller.create("orders")
     caller.send(queue, Message(body=SMALL), Message(body=b"whole"))
-    damage(desk, "orders", 0)
+    damage(driver, "orders", 0)
     with pytest.raises(StoreCorrupt):
         caller.receive(queue)
-    desk.store.close(desk.manager.snapshot())
-    report = check_store(desk.path)
+    driver.store.close(driver.manager.snapshot())
+    report = check_store(driver.path)
     assert report.clean
     assert any(each.what.startswith("in quarantine") for each in report.findings)
     out = io.BytesIO()
-    back_up_stopped(desk.path, out.write, lambda *_: None, now=desk.now, version="1")
+    back_up_stopped(driver.path, out.write, lambda *_: None, now=driver.now, version="1")
     path = tmp_path / "restored"
-    restore(io.BytesIO(out.getvalue()), path, now=desk.now + 9, log_bytes=LOG_BYTES)
-    asks = Desk(path).session()
+    restore(io.BytesIO(out.getvalue()), path, now=driver.now + 9, log_bytes=LOG_BYTES)
+    asks = ManagerDriver(path).session()
     assert asks.receive(asks.open("orders"))[1] == [b"whole"]
 
 

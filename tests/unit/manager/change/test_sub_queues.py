@@ -8,18 +8,18 @@ from dray import errors
 from dray.manager.events import SessionClosed
 from dray.model.message import Message
 from dray.wire import frames
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 
 
-def names(desk: Desk) -> list[str]:
+def names(driver: ManagerDriver) -> list[str]:
     """All sub-queues there are, asked for over a connection of its own."""
-    listed = desk.session().call(frames.ListQueues())
+    listed = driver.session().call(frames.ListQueues())
     assert isinstance(listed, frames.QueueList)
     return [each.name for each in listed.queues if each.kind == "sub-queue"]
 
 
 def hang_up(caller: Caller) -> None:
-    caller.desk.turn(SessionClosed(caller.number))
+    caller.driver.turn(SessionClosed(caller.number))
 
 
 def put_aside(caller: Caller, *bodies: bytes, transaction: int = 0) -> None:
@@ -31,68 +31,72 @@ def put_aside(caller: Caller, *bodies: bytes, transaction: int = 0) -> None:
 
 
 @pytest.fixture
-def caller(desk: Desk) -> Caller:
-    caller = desk.session()
+def caller(driver: ManagerDriver) -> Caller:
+    caller = driver.session()
     caller.create("orders")
     return caller
 
 
 @pytest.mark.parametrize("crash", [False, True])
 def test_an_empty_sub_queue_is_gone_when_the_last_who_opened_it_has_left(
-    desk: Desk, caller: Caller, crash: bool
+    driver: ManagerDriver, caller: Caller, crash: bool
 ) -> None:
-    other = desk.session()
+    other = driver.session()
     number = caller.open("orders;retry")
     assert other.open("orders;retry") == caller.open("orders;retry") == number
     hang_up(caller)
-    assert names(desk) == ["orders;retry"]
+    assert names(driver) == ["orders;retry"]
     if crash:
-        desk.crash()
+        driver.crash()
     else:
         hang_up(other)
-    assert names(desk) == []
-    assert desk.manager.deadline() != desk.now
-    desk.crash()
-    assert names(desk) == []
+    assert names(driver) == []
+    assert driver.manager.deadline() != driver.now
+    driver.crash()
+    assert names(driver) == []
 
 
-def test_what_is_in_it_keeps_a_sub_queue_until_it_has_left(desk: Desk, caller: Caller) -> None:
+def test_what_is_in_it_keeps_a_sub_queue_until_it_has_left(
+    driver: ManagerDriver, caller: Caller
+) -> None:
     put_aside(caller, b"1")
     hang_up(caller)
-    assert names(desk) == ["orders;retry"]
-    desk.crash()
-    receiver = desk.session()
+    assert names(driver) == ["orders;retry"]
+    driver.crash()
+    receiver = driver.session()
     assert receiver.receive(receiver.open("orders;retry"))[1] == [b"1"]
-    assert names(desk) == ["orders;retry"], "it is open"
+    assert names(driver) == ["orders;retry"], "it is open"
     hang_up(receiver)
-    assert names(desk) == []
+    assert names(driver) == []
 
 
-def test_what_a_transaction_holds_keeps_it_and_comes_back_to_it(desk: Desk, caller: Caller) -> None:
+def test_what_a_transaction_holds_keeps_it_and_comes_back_to_it(
+    driver: ManagerDriver, caller: Caller
+) -> None:
     put_aside(caller, b"1")
     retry = caller.open("orders;retry")
     caller.receive(retry, transaction=caller.number_for())
     hang_up(caller)
-    assert names(desk) == ["orders;retry"]
-    receiver = desk.session()
+    assert names(driver) == ["orders;retry"]
+    receiver = driver.session()
     assert receiver.receive(receiver.open("orders;retry"))[1] == [b"1"]
 
 
 def test_one_that_expires_empty_while_nobody_has_it_open_is_gone(
-    desk: Desk, caller: Caller
+    driver: ManagerDriver, caller: Caller
 ) -> None:
     queue, retry = caller.open("orders"), caller.open("orders;retry")
     caller.send(queue, Message(body=b"1", time_to_be_received=10.0))
     caller.call(frames.Move(queue, 1, retry, 0))
     hang_up(caller)
-    assert names(desk) == ["orders;retry"]
-    desk.advance(11.0)
-    assert names(desk) == []
+    assert names(driver) == ["orders;retry"]
+    driver.advance(11.0)
+    assert names(driver) == []
 
 
 @pytest.mark.parametrize("commit", [False, True])
 def test_what_a_prepared_transaction_moves_into_it_keeps_it(
-    desk: Desk, caller: Caller, commit: bool
+    driver: ManagerDriver, caller: Caller, commit: bool
 ) -> None:
     queue, retry = caller.open("orders"), caller.open("orders;retry")
     transaction = caller.number_for()
@@ -100,24 +104,24 @@ def test_what_a_prepared_transaction_moves_into_it_keeps_it(
     caller.call(frames.Move(queue, 1, retry, transaction))
     caller.call(frames.Prepare(transaction, 0))
     hang_up(caller)
-    desk.crash()
-    assert names(desk) == ["orders;retry"]
-    settler = desk.session()
-    settler.call(frames.SettlePrepared(f"{desk.manager_id}\\{transaction}", commit=commit))
-    assert names(desk) == (["orders;retry"] if commit else [])
+    driver.crash()
+    assert names(driver) == ["orders;retry"]
+    settler = driver.session()
+    settler.call(frames.SettlePrepared(f"{driver.manager_id}\\{transaction}", commit=commit))
+    assert names(driver) == (["orders;retry"] if commit else [])
     where = settler.open("orders;retry" if commit else "orders")
     assert settler.receive(where)[1] == [b"1"]
 
 
 @pytest.mark.parametrize("crash", [False, True])
 def test_no_position_of_a_sub_queue_is_used_twice_though_it_was_gone(
-    desk: Desk, caller: Caller, crash: bool
+    driver: ManagerDriver, caller: Caller, crash: bool
 ) -> None:
     seen: list[int] = []
     for _ in range(3):
         if crash:
-            desk.crash()
-        user = desk.session()
+            driver.crash()
+        user = driver.session()
         put_aside(user, b"1", b"2")
         envelopes, _ = user.receive(user.open("orders;retry"))
         seen += [each.lookup_id for each in envelopes]
@@ -126,11 +130,11 @@ def test_no_position_of_a_sub_queue_is_used_twice_though_it_was_gone(
     assert seen == sorted(set(seen))
 
 
-def test_who_has_it_open_is_not_disturbed(desk: Desk, caller: Caller) -> None:
+def test_who_has_it_open_is_not_disturbed(driver: ManagerDriver, caller: Caller) -> None:
     """Its number stays good, and a wait at it goes on, while it is emptied and filled again."""
     retry = caller.open("orders;retry")
     request = caller.ask(frames.Receive(retry, 0, None))
-    other = desk.session()
+    other = driver.session()
     put_aside(other, b"1")
     hang_up(other)
     (answer,) = caller.answers(request)
@@ -139,9 +143,9 @@ def test_who_has_it_open_is_not_disturbed(desk: Desk, caller: Caller) -> None:
         caller.receive(retry)
 
 
-def test_a_journal_stays(desk: Desk, caller: Caller) -> None:
+def test_a_journal_stays(driver: ManagerDriver, caller: Caller) -> None:
     caller.open("orders;journal")
     hang_up(caller)
-    listed = desk.session().call(frames.ListQueues())
+    listed = driver.session().call(frames.ListQueues())
     assert isinstance(listed, frames.QueueList)
     assert "orders;journal" in [each.name for each in listed.queues]

@@ -11,47 +11,47 @@ from dray.manager.queue.index import unpack
 from dray.model.message import Message
 from dray.store.kinds import file_name
 from dray.testing.inspection import look_into
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.net import Net, address
 
 SIZE = 40_000
 
 
-def place_of(desk: Desk, queue: str, nth: int) -> tuple[Path, int]:
-    packed = look_into(desk.manager).state.queues.named(queue).index.everything()[nth]
+def place_of(driver: ManagerDriver, queue: str, nth: int) -> tuple[Path, int]:
+    packed = look_into(driver.manager).state.queues.named(queue).index.everything()[nth]
     entry = unpack(packed)
-    return desk.path / "storage" / file_name(entry.file), entry.offset
+    return driver.path / "storage" / file_name(entry.file), entry.offset
 
 
-def lose(desk: Desk, queue: str, nth: int) -> tuple[Path, bytes]:
-    file, _ = place_of(desk, queue, nth)
+def lose(driver: ManagerDriver, queue: str, nth: int) -> tuple[Path, bytes]:
+    file, _ = place_of(driver, queue, nth)
     image = file.read_bytes()
-    desk.store.close(desk.manager.snapshot())
+    driver.store.close(driver.manager.snapshot())
     file.unlink()
     return file, image
 
 
 @pytest.fixture
-def filled(desk: Desk) -> Desk:
-    caller = desk.session()
+def filled(driver: ManagerDriver) -> ManagerDriver:
+    caller = driver.session()
     number = caller.create("orders")
     for nth in range(4):
         send(caller, number, bytes([nth]) * SIZE)
-    return desk
+    return driver
 
 
 def send(caller: Caller, number: int, body: bytes) -> None:
     caller.send(number, Message(body=body))
 
 
-def bodies(desk: Desk, count: int) -> list[int]:
-    caller = desk.session()
+def bodies(driver: ManagerDriver, count: int) -> list[int]:
+    caller = driver.session()
     number = caller.open("orders")
     return [caller.receive(number, max_messages=1)[1][0][0] for _ in range(count)]
 
 
-def info(desk: Desk):
-    return look_into(desk.manager).state.queues.named("orders").info()
+def info(driver: ManagerDriver):
+    return look_into(driver.manager).state.queues.named("orders").info()
 
 
 def test_the_rest_of_the_queue_is_received_and_the_loss_is_told(filled):

@@ -16,25 +16,27 @@ from dray.store.real_disk import RealFile
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import HEADER_BYTES
-from tests.unit.manager.conftest import HEAP_FILE_BYTES, Caller, Desk
+from tests.unit.manager.conftest import HEAP_FILE_BYTES, Caller, ManagerDriver
 
 LOW = 1000
 
 
 class Small:
-    """Lets the disk of a desk have room for so many heap files more, and bytes beside."""
+    """Lets the disk of a driver have room for so many heap files more, and bytes beside."""
 
-    def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch, files: int, rest: int) -> None:
-        self.desk, self.rest, self.left = desk, rest, files
-        self._open = desk.disk.open
-        monkeypatch.setattr(desk.disk, "open", self.open)
-        monkeypatch.setattr(desk.disk, "free_bytes", self.free_bytes)
+    def __init__(
+        self, driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch, files: int, rest: int
+    ) -> None:
+        self.driver, self.rest, self.left = driver, rest, files
+        self._open = driver.disk.open
+        monkeypatch.setattr(driver.disk, "open", self.open)
+        monkeypatch.setattr(driver.disk, "free_bytes", self.free_bytes)
 
     def free_bytes(self) -> int:
         return self.left * HEAP_FILE_BYTES + self.rest
 
     def open(self, name: str, *, size: int = 0) -> RealFile:
-        if size and not self.desk.disk.exists(name):
+        if size and not self.driver.disk.exists(name):
             if not self.left:
                 raise errors.StoreFull(f"There is no room to open {name}.", file=name)
             self.left -= 1
@@ -42,13 +44,13 @@ class Small:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path, low_water_bytes=LOW)
+def driver(tmp_path: Path) -> ManagerDriver:
+    return ManagerDriver(tmp_path, low_water_bytes=LOW)
 
 
 @pytest.fixture
-def queue(desk: Desk) -> int:
-    return desk.session().create("orders")
+def queue(driver: ManagerDriver) -> int:
+    return driver.session().create("orders")
 
 
 def part(size: int) -> Message:
@@ -56,17 +58,17 @@ def part(size: int) -> Message:
     return Message(body=bytes(size - HEADER_BYTES))
 
 
-def promised(desk: Desk) -> int:
+def promised(driver: ManagerDriver) -> int:
     """What of the disk is promised."""
-    return look_into(desk.manager).disk_room._promised
+    return look_into(driver.manager).disk_room._promised
 
 
 def test_what_one_large_message_was_promised_no_other_gets(
-    desk: Desk, queue: int, monkeypatch: pytest.MonkeyPatch
+    driver: ManagerDriver, queue: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each would fit alone. Both at once would fail in the middle, and take the last room."""
-    Small(desk, monkeypatch, 0, LOW + 1000)
-    caller, other = desk.session(), desk.session()
+    Small(driver, monkeypatch, 0, LOW + 1000)
+    caller, other = driver.session(), driver.session()
     first = caller.number_for()
     caller.call(frames.Reserve(queue, first, 600, 300))
     with pytest.raises(errors.StoreFull, match=r"only 1400 bytes are .* 401 more were"):
@@ -81,20 +83,20 @@ def test_what_one_large_message_was_promised_no_other_gets(
 
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 9])
 def test_what_began_finds_room_to_its_last_part_however_its_parts_lie_in_files(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, length: int
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
     """A part of five eighths of a heap file has one to itself: bytes alone would not do."""
-    queue = desk.session().create("orders")
+    queue = driver.session().create("orders")
     size, parts = HEAP_FILE_BYTES * length // 9, 20
     files = -(-parts // (9 // length))
-    filler = desk.session()
-    small = Small(desk, monkeypatch, files - 1, LOW + HEAP_FILE_BYTES - 1)
-    caller = desk.session()
+    filler = driver.session()
+    small = Small(driver, monkeypatch, files - 1, LOW + HEAP_FILE_BYTES - 1)
+    caller = driver.session()
     reserve = frames.Reserve(queue, caller.number_for(), parts * size, size)
     with pytest.raises(errors.StoreFull):
         caller.call(reserve)
     small.left, small.rest = files, LOW
-    caller = desk.session()
+    caller = driver.session()
     transaction = caller.number_for()
     caller.call(frames.Reserve(queue, transaction, parts * size, size))
     refused = 0
@@ -109,38 +111,38 @@ def test_what_began_finds_room_to_its_last_part_however_its_parts_lie_in_files(
 
 
 def test_the_parts_of_a_promise_pass_the_low_water_mark_that_others_are_refused_at(
-    desk: Desk, queue: int, monkeypatch: pytest.MonkeyPatch
+    driver: ManagerDriver, queue: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others may have filled the disk: what began is not refused before the disk refuses."""
-    caller, other = desk.session(), desk.session()
+    caller, other = driver.session(), driver.session()
     transaction = caller.number_for()
     caller.call(frames.Reserve(queue, transaction, 500, 500))
     other.send(queue, part(100))
-    Small(desk, monkeypatch, 0, 10)
+    Small(driver, monkeypatch, 0, 10)
     with pytest.raises(errors.StoreFull, match="only 0 bytes are free"):
         other.send(queue, part(100))
     caller.send(queue, part(500), transaction=transaction)
     caller.commit(transaction, 1)
 
 
-def end_by_commit(desk: Desk, caller: Caller, transaction: int) -> None:
+def end_by_commit(driver: ManagerDriver, caller: Caller, transaction: int) -> None:
     caller.commit(transaction, 1)
 
 
-def end_by_abort(desk: Desk, caller: Caller, transaction: int) -> None:
+def end_by_abort(driver: ManagerDriver, caller: Caller, transaction: int) -> None:
     caller.call(frames.Abort(transaction))
 
 
-def end_by_prepare(desk: Desk, caller: Caller, transaction: int) -> None:
+def end_by_prepare(driver: ManagerDriver, caller: Caller, transaction: int) -> None:
     caller.call(frames.Prepare(transaction, 1))
 
 
-def end_by_leaving(desk: Desk, caller: Caller, transaction: int) -> None:
-    desk.turn(SessionClosed(caller.number))
+def end_by_leaving(driver: ManagerDriver, caller: Caller, transaction: int) -> None:
+    driver.turn(SessionClosed(caller.number))
 
 
-def end_by_deletion(desk: Desk, caller: Caller, transaction: int) -> None:
-    desk.session().call(frames.DeleteQueue("orders"))
+def end_by_deletion(driver: ManagerDriver, caller: Caller, transaction: int) -> None:
+    driver.session().call(frames.DeleteQueue("orders"))
     with pytest.raises(errors.TransactionAborted):
         caller.commit(transaction, 1)
 
@@ -148,43 +150,45 @@ def end_by_deletion(desk: Desk, caller: Caller, transaction: int) -> None:
 @pytest.mark.parametrize(
     "end", [end_by_commit, end_by_abort, end_by_prepare, end_by_leaving, end_by_deletion]
 )
-def test_a_promise_ends_with_its_transaction(desk: Desk, queue: int, end: object) -> None:
-    caller = desk.session()
+def test_a_promise_ends_with_its_transaction(
+    driver: ManagerDriver, queue: int, end: object
+) -> None:
+    caller = driver.session()
     transaction = caller.number_for()
     caller.call(frames.Reserve(queue, transaction, 5_000, 900))
     caller.call(frames.Reserve(queue, transaction, 3_000, 800))
     caller.send(queue, part(900), transaction=transaction)
-    assert promised(desk) == 7_100
+    assert promised(driver) == 7_100
     assert callable(end)
-    end(desk, caller, transaction)
-    assert promised(desk) == 0
+    end(driver, caller, transaction)
+    assert promised(driver) == 0
 
 
 def test_an_upload_keeps_its_promise_over_a_lost_connection_and_has_it_again_after_a_crash(
-    desk: Desk, queue: int
+    driver: ManagerDriver, queue: int
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     number = caller.number_for()
     state = caller.call(frames.UploadBegin(queue, number, 5_000, b"here", 900))
-    assert promised(desk) == 5_000
-    desk.turn(SessionClosed(caller.number))
-    assert promised(desk) == 5_000
-    desk.crash()
-    assert promised(desk) == 0
-    desk.session().call(frames.UploadResume(state.sequence_id))
-    assert promised(desk) == 5_000
-    desk.session().call(frames.UploadDrop(state.sequence_id))
-    assert promised(desk) == 0
+    assert promised(driver) == 5_000
+    driver.turn(SessionClosed(caller.number))
+    assert promised(driver) == 5_000
+    driver.crash()
+    assert promised(driver) == 0
+    driver.session().call(frames.UploadResume(state.sequence_id))
+    assert promised(driver) == 5_000
+    driver.session().call(frames.UploadDrop(state.sequence_id))
+    assert promised(driver) == 0
 
 
 @pytest.mark.parametrize("longest", [-1, HEAP_FILE_BYTES + 1, 1 << 62])
 def test_parts_that_no_heap_file_holds_are_promised_nothing(
-    desk: Desk, queue: int, longest: int
+    driver: ManagerDriver, queue: int, longest: int
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     with pytest.raises(errors.InvalidArgument):
         caller.call(frames.Reserve(queue, caller.number_for(), 10, longest))
-    assert promised(desk) == 0
+    assert promised(driver) == 0
 
 
 @pytest.mark.parametrize(
@@ -201,16 +205,16 @@ def test_parts_that_no_heap_file_holds_are_promised_nothing(
     ],
 )
 def test_a_promise_counts_in_whole_files(
-    desk: Desk, size: int, longest: int, footprint: int
+    driver: ManagerDriver, size: int, longest: int, footprint: int
 ) -> None:
-    assert DiskRoom(desk.store, 0).footprint(Promise(size, longest)) == footprint
+    assert DiskRoom(driver.store, 0).footprint(Promise(size, longest)) == footprint
 
 
 def test_parts_that_are_said_to_be_tiny_make_no_checkpoint_longer_than_a_fact_can(
-    desk: Desk, queue: int
+    driver: ManagerDriver, queue: int
 ) -> None:
     """Or one sentence of a caller fills the disk with room for a state that never comes."""
-    caller = desk.session()
+    caller = driver.session()
     caller.call(frames.Reserve(queue, caller.number_for(), 4 << 20, 1))
-    most = desk.store.log_capacity * STATE_PER_FACTS + 2 * CHECKPOINT_BYTES
-    assert all(desk.disk.open(name).size() <= most for name in TRANSACTIONS)
+    most = driver.store.log_capacity * STATE_PER_FACTS + 2 * CHECKPOINT_BYTES
+    assert all(driver.disk.open(name).size() <= most for name in TRANSACTIONS)

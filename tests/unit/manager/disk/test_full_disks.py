@@ -15,27 +15,27 @@ from dray.store.real_disk import RealFile
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import HEADER_BYTES, encode_record
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.net import Net, address
 
 BODY = bytes(200)
 NOT_MESSAGEPACK = 0xC1
 
 
-def fill_after(monkeypatch: pytest.MonkeyPatch, desk: Desk, pieces: int) -> None:
-    """Let the disk of a desk be full when so many pieces more have been placed."""
-    place, left = desk.store.place, iter(range(pieces))
+def fill_after(monkeypatch: pytest.MonkeyPatch, driver: ManagerDriver, pieces: int) -> None:
+    """Let the disk of a driver be full when so many pieces more have been placed."""
+    place, left = driver.store.place, iter(range(pieces))
 
     def placed(*piece: object) -> object:
         if next(left, None) is None:
             raise errors.StoreFull("the disk is full", file="p0000001.mq")
         return place(*piece)
 
-    monkeypatch.setattr(desk.store, "place", placed)
+    monkeypatch.setattr(driver.store, "place", placed)
 
 
-def staged(desk: Desk) -> dict[Account, int]:
-    return dict(look_into(desk.manager).ledger.staged)
+def staged(driver: ManagerDriver) -> dict[Account, int]:
+    return dict(look_into(driver.manager).ledger.staged)
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def send(caller: Caller, queue: int, transaction: int) -> None:
     if not transaction:
         caller.send(queue, Message(body=BODY))
         return
-    head, body = encode_record(Message(body=BODY), bytes.fromhex(caller.desk.manager_id), 1)
+    head, body = encode_record(Message(body=BODY), bytes.fromhex(caller.driver.manager_id), 1)
     record = head + bytes(body)
     sizes, crcs = [len(record)], [crc32c.crc32c(record)]
     caller.call(frames.Send(queue, transaction, sizes, crcs, guarded=True), record)
@@ -111,26 +111,26 @@ def send(caller: Caller, queue: int, transaction: int) -> None:
 
 @pytest.mark.parametrize("reserved", [0, 100, 10_000])
 def test_what_the_disk_had_no_room_for_counts_in_no_quota(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, reserved: int
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch, reserved: int
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("orders", quota=20_000)
     transaction = caller.number_for() if reserved else 0
     if reserved:
         caller.call(frames.Reserve(queue, transaction, reserved))
     with monkeypatch.context() as patch:
-        fill_after(patch, desk, 0)
+        fill_after(patch, driver, 0)
         with pytest.raises(errors.StoreFull):
             send(caller, queue, transaction)
     if reserved:
         caller.call(frames.Abort(transaction))
-    assert set(staged(desk).values()) == {0}
-    assert look_into(desk.manager).state.queues.named("orders").staged_bytes == 0
+    assert set(staged(driver).values()) == {0}
+    assert look_into(driver.manager).state.queues.named("orders").staged_bytes == 0
 
 
-def nothing_more_fits(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_more_fits(driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on no file grows: what is there may be written over."""
-    write, grow = RealFile.write, desk.disk.open
+    write, grow = RealFile.write, driver.disk.open
 
     def written(file: RealFile, data: bytes, offset: int) -> None:
         if offset + len(data) > file.size():
@@ -138,14 +138,14 @@ def nothing_more_fits(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         write(file, data, offset)
 
     def opened(name: str, *, size: int = 0) -> RealFile:
-        there = desk.path / "storage" / name
+        there = driver.path / "storage" / name
         if size > (there.stat().st_size if there.exists() else 0):
             raise errors.StoreFull(f"There is no room to open {name}.", file=name)
         return grow(name, size=size)
 
     monkeypatch.setattr(RealFile, "write", written)
-    monkeypatch.setattr(desk.disk, "open", opened)
-    monkeypatch.setattr(desk.disk, "free_bytes", lambda: 0)
+    monkeypatch.setattr(driver.disk, "open", opened)
+    monkeypatch.setattr(driver.disk, "free_bytes", lambda: 0)
 
 
 def sent_until_refused(caller: Caller, queue: int) -> int:
@@ -166,36 +166,36 @@ def test_who_receives_is_never_kept_waiting_by_a_disk_that_others_filled(
 
     Else the log would be full one day, and nobody could receive what would make room.
     """
-    desk = Desk(tmp_path, low_water_bytes=0)
-    caller = desk.session()
+    driver = ManagerDriver(tmp_path, low_water_bytes=0)
+    caller = driver.session()
     queue = caller.create("orders")
     sent = 0
     for _ in range(25):
         caller.send(queue, *[Message(body=b"small")] * 100)
         sent += 100
-    nothing_more_fits(desk, monkeypatch)
+    nothing_more_fits(driver, monkeypatch)
     sent += sent_until_refused(caller, queue)
-    before = desk.store.counters.checkpoints
+    before = driver.store.counters.checkpoints
     received = 0
     while received < sent:
         received += len(caller.receive(queue, max_messages=3)[1])
-    assert desk.store.counters.checkpoints > before + 2
-    desk.crash()
-    assert desk.session().call(frames.DescribeQueue("orders")).info.message_count == 0
+    assert driver.store.counters.checkpoints > before + 2
+    driver.crash()
+    assert driver.session().call(frames.DescribeQueue("orders")).info.message_count == 0
 
 
 def test_messages_that_the_next_checkpoint_would_have_no_room_for_are_refused_in_a_sentence(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, Message(body=BODY))
 
     def full(length: int) -> None:
         raise errors.StoreFull(f"There is no room for {length}.", file="MQTrans.lg1")
 
-    monkeypatch.setattr(desk.store._pairs, "have_room", full)
+    monkeypatch.setattr(driver.store._pairs, "have_room", full)
     with pytest.raises(errors.StoreFull, match="no room left for the next checkpoint"):
         caller.send(queue, Message(body=BODY))
-    assert set(staged(desk).values()) == {0}
+    assert set(staged(driver).values()) == {0}
     assert caller.receive(queue)[1] == [BODY]

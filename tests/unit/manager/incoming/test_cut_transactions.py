@@ -13,7 +13,7 @@ from dray.model.message import Message
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import PartMark
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.net import Net, address
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
 
@@ -51,13 +51,15 @@ def missing_in(caller: Caller, request: int) -> list[int] | None:
     return None
 
 
-def test_a_transaction_whose_last_messages_expired_in_the_queue_names_them(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_transaction_whose_last_messages_expired_in_the_queue_names_them(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     short = {"time_to_be_received": 1.0}
     send_whole(caller, queue, Message(body=b"1"), Message(body=b"2"),
                Message(body=b"3", **short), Message(body=b"4", **short))  # fmt: skip
-    desk.advance(2.0)
+    driver.advance(2.0)
     assert whole(caller, queue) == ([b"1", b"2"], [3, 4])
 
 
@@ -76,8 +78,8 @@ def test_a_message_alone_ends_in_its_frame_what_went_on_before_it(net: Net) -> N
     assert not look_into(net["c"].manager).state.arrival_routes.any_going
 
 
-def test_what_someone_else_holds_of_a_transaction_is_waited_for(desk: Desk) -> None:
-    caller, other = desk.session(), desk.session()
+def test_what_someone_else_holds_of_a_transaction_is_waited_for(driver: ManagerDriver) -> None:
+    caller, other = driver.session(), driver.session()
     queue = caller.create("orders")
     send_whole(caller, queue, *(Message(body=b"%d" % n) for n in (1, 2, 3)))
     holding = other.number_for()
@@ -144,7 +146,7 @@ def test_the_last_of_a_transaction_expired_at_its_source(net: Net, restart: str)
 def carry_first_data(net: Net) -> int:
     """Carry what is said until messages have arrived; how many."""
     for _ in range(20):
-        for host in net.desks:
+        for host in net.drivers:
             net._carry(host)
         data = [head for _, _, head in net.said if isinstance(head, frames.Data)]
         if data:

@@ -30,7 +30,7 @@ from dray.wire import frames
 from dray.wire.record import encode_record
 from dray.wire.stream import Frame
 from tests import steps
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.conftest import Source as Calling
 from tests.unit.manager.incoming.test_cut_transactions import (
     carry_first_data,
@@ -273,14 +273,14 @@ def test_a_peer_may_only_speak_of_its_own_streams(net: Net) -> None:
 class Source:
     """A source manager on connections of its own making; its stream is number 7."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, driver: ManagerDriver) -> None:
+        self.driver = driver
         self.lines = 100
         self.calls: dict[int, Calling] = {}
 
     def line(self) -> int:
         self.lines += 1
-        self.calls[self.lines] = self.desk.source(self.lines, "b")
+        self.calls[self.lines] = self.driver.source(self.lines, "b")
         return self.lines
 
     def say(self, line: int, head: frames.Head, body: bytes = b"") -> list[frames.Head]:
@@ -301,13 +301,15 @@ class Source:
         return frames.Data(7, 1 << 32, 0, envelopes), records
 
 
-def position(desk: Desk) -> tuple[int, int]:
-    return tuple(look_into(desk.manager).state.incoming.position(StreamKey(id_named("b"), 7)))
+def position(driver: ManagerDriver) -> tuple[int, int]:
+    return tuple(look_into(driver.manager).state.incoming.position(StreamKey(id_named("b"), 7)))
 
 
-def test_what_comes_late_on_a_line_that_was_given_up_begins_nothing_anew(desk: Desk) -> None:
-    desk.session().create("orders")
-    source = Source(desk)
+def test_what_comes_late_on_a_line_that_was_given_up_begins_nothing_anew(
+    driver: ManagerDriver,
+) -> None:
+    driver.session().create("orders")
+    source = Source(driver)
     old = source.line()
     source.say(old, frames.OpenStream(7, "orders"))
     source.say(old, *source.data(1, b"1"))
@@ -317,43 +319,45 @@ def test_what_comes_late_on_a_line_that_was_given_up_begins_nothing_anew(desk: D
     assert isinstance(refused, frames.StreamRefused)
     assert source.say(old, frames.OpenStream(7, "orders")) == []
     source.say(old, *source.data(1, b"1", b"2"))
-    assert position(desk) == (1 << 32, 1)
-    assert not look_into(desk.manager).state.arrival_routes.any_going
+    assert position(driver) == (1 << 32, 1)
+    assert not look_into(driver.manager).state.arrival_routes.any_going
 
 
-def test_the_end_of_a_stream_that_never_came_bars_what_comes_of_it_late(desk: Desk) -> None:
-    desk.session().create("orders")
-    source = Source(desk)
+def test_the_end_of_a_stream_that_never_came_bars_what_comes_of_it_late(
+    driver: ManagerDriver,
+) -> None:
+    driver.session().create("orders")
+    source = Source(driver)
     old, new = source.line(), source.line()
     assert source.say(new, frames.EndStream(7)) == [frames.EndStreamAcked(7)]
     source.say(old, frames.OpenStream(7, "orders"))
     source.say(old, *source.data(1, b"1"))
-    assert position(desk) == (0, 0)
+    assert position(driver) == (0, 0)
 
 
-def test_an_end_that_is_said_twice_changes_nothing_and_costs_no_fact(desk: Desk) -> None:
-    desk.session().create("orders")
-    source = Source(desk)
+def test_an_end_that_is_said_twice_changes_nothing_and_costs_no_fact(driver: ManagerDriver) -> None:
+    driver.session().create("orders")
+    source = Source(driver)
     line = source.line()
     source.say(line, frames.OpenStream(7, "orders"))
     source.say(line, *source.data(1, b"1"))
     source.say(line, frames.EndStream(7))
-    before = b"".join(desk.manager.snapshot().state)
-    waiting = desk.store.waiting_bytes
+    before = b"".join(driver.manager.snapshot().state)
+    waiting = driver.store.waiting_bytes
     assert source.say(line, frames.EndStream(7)) == [frames.EndStreamAcked(7)]
-    assert desk.store.waiting_bytes == waiting
-    assert b"".join(desk.manager.snapshot().state) == before
+    assert driver.store.waiting_bytes == waiting
+    assert b"".join(driver.manager.snapshot().state) == before
 
 
 def test_ends_on_a_line_that_was_given_up_are_bounded(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dray.manager.incoming.end_of_stream.ENDS_REMEMBERED_MAX", 3)
-    source = Source(desk)
+    source = Source(driver)
     old, new = source.line(), source.line()
     for stream in range(4):
         source.say(new, frames.EndStream(stream))
-    assert [getattr(each, "session", 0) for each in desk.effects][-2:] == [old, new]
+    assert [getattr(each, "session", 0) for each in driver.effects][-2:] == [old, new]
 
 
 def test_a_source_that_is_restored_with_the_queue_goes_on_and_repeats_nothing(
@@ -372,7 +376,7 @@ def test_a_source_that_is_restored_with_the_queue_goes_on_and_repeats_nothing(
     assert receiver.receive(orders, max_messages=1)[1] == [b"1"]
     net.crash("a")
     net["a"].disk.close()
-    net.desks["a"] = restored(net["a"], archive, now=net["c"].now + 1000.0)
+    net.drivers["a"] = restored(net["a"], archive, now=net["c"].now + 1000.0)
     net.advance(31.0)
     caller = net["a"].session()
     caller.send(caller.open(ORDERS), Message(body=b"3"))
@@ -427,17 +431,17 @@ def test_of_too_many_ends_the_oldest_is_forgotten_and_the_operator_is_told(
 
 
 class Walk:
-    """One outgoing queue after another, at a desk; the peer is made up."""
+    """One outgoing queue after another, at a driver; the peer is made up."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self.caller = desk.session()
+    def __init__(self, driver: ManagerDriver) -> None:
+        self.driver = driver
+        self.caller = driver.session()
         self.connected = False
         self.stream = 0
         self.last_event = ""
 
     def state(self) -> str:
-        if look_into(self.desk.manager).state.stream_ends.get(self.stream) is None:
+        if look_into(self.driver.manager).state.stream_ends.get(self.stream) is None:
             return "none"
         return "told" if self.told else "kept"
 
@@ -445,13 +449,13 @@ class Walk:
     def told(self) -> bool:
         ends = [
             each.head.stream
-            for each in self.desk.effects
+            for each in self.driver.effects
             if isinstance(each, LinkSend) and isinstance(each.head, frames.EndStream)
         ]
         return self.connected and self.stream in ends
 
     def happen(self, event: str) -> None:
-        desk, there = self.desk, peer("c")
+        driver, there = self.driver, peer("c")
         match event:
             case "DeleteQueue, the peer connected" | "DeleteQueue, the peer not connected":
                 self.caller.send(self.stream, Message())
@@ -459,23 +463,25 @@ class Walk:
             case "DeleteQueue, though the queue carried nothing":
                 self.caller.call(frames.DeleteQueue(ORDERS))
             case "Welcome":
-                desk.effects.clear()
-                welcome = KeyedManager("c").welcome(desk.manager.hello(there))
-                desk.turn(LinkUp(there))
+                driver.effects.clear()
+                welcome = KeyedManager("c").welcome(driver.manager.hello(there))
+                driver.turn(LinkUp(there))
                 self.connected = True
-                desk.turn(LinkFrame(there, Frame(welcome, 0, memoryview(b""))))
+                driver.turn(LinkFrame(there, Frame(welcome, 0, memoryview(b""))))
             case "connection lost":
-                desk.turn(LinkDown(there, "cut", 1.0))
+                driver.turn(LinkDown(there, "cut", 1.0))
                 self.connected = False
             case "EndStreamAcked":
                 said = Frame(frames.EndStreamAcked(self.stream), 0, memoryview(b""))
-                desk.turn(LinkFrame(there, said))
+                driver.turn(LinkFrame(there, said))
             case "Tick, after 30 days":
-                desk.advance(END_AGE_S_MAX + DAY_S)
+                driver.advance(END_AGE_S_MAX + DAY_S)
 
 
-def test_every_step_of_an_end_is_in_the_table_and_all_of_the_table_happens(desk: Desk) -> None:
-    walk, rng, seen = Walk(desk), random.Random(4), set[steps.Ran]()
+def test_every_step_of_an_end_is_in_the_table_and_all_of_the_table_happens(
+    driver: ManagerDriver,
+) -> None:
+    walk, rng, seen = Walk(driver), random.Random(4), set[steps.Ran]()
     apart, together, empty = (row.event for row in ENDING[:3])
     for _ in range(120):
         before = walk.state()
@@ -492,17 +498,17 @@ def test_every_step_of_an_end_is_in_the_table_and_all_of_the_table_happens(desk:
         ran = steps.ran_while(ENDING, partial(walk.happen, event))
         seen.add((before, event, ran, walk.state()))
         if event.startswith("Tick"):
-            walk.caller = desk.session()
+            walk.caller = driver.session()
     table = steps.as_seen(ENDING)
     assert seen - table == set()
     assert table - seen == set()
     assert steps.surviving(ENDING, seen) == []
 
 
-def test_a_session_that_has_closed_bars_nothing(desk: Desk) -> None:
+def test_a_session_that_has_closed_bars_nothing(driver: ManagerDriver) -> None:
     """Who has an older connection no more needs no memory of it."""
-    source = Source(desk)
+    source = Source(driver)
     old, new = source.line(), source.line()
-    desk.turn(SessionClosed(old))
+    driver.turn(SessionClosed(old))
     source.say(new, frames.EndStream(7))
-    assert all(not each.ended for each in look_into(desk.manager).sessions.values())
+    assert all(not each.ended for each in look_into(driver.manager).sessions.values())

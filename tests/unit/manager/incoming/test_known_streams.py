@@ -8,7 +8,7 @@ from dray.delivery.incoming import IncomingStreams, StreamKey
 from dray.errors import Misuse
 from dray.manager.events import CloseSession
 from dray.wire import frames
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 
 SEQUENCE = 7
 
@@ -16,14 +16,14 @@ SEQUENCE = 7
 class Passing:
     """A manager that leaves positions in streams and brings no message."""
 
-    def __init__(self, desk: Desk, letter: str, session: int) -> None:
-        self.desk, self.session = desk, session
-        self.source = desk.source(session, letter)
+    def __init__(self, driver: ManagerDriver, letter: str, session: int) -> None:
+        self.driver, self.session = driver, session
+        self.source = driver.source(session, letter)
 
     def is_ended_by(self, head: frames.Head) -> bool:
-        del self.desk.effects[:]
+        del self.driver.effects[:]
         self.source.say(head)
-        return any(isinstance(each, CloseSession) for each in self.desk.effects)
+        return any(isinstance(each, CloseSession) for each in self.driver.effects)
 
     def pass_over(self, stream: int) -> list[str]:
         """Open a stream and record a position in it; gives why it was refused."""
@@ -33,14 +33,14 @@ class Passing:
 
 
 @pytest.fixture
-def small(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def small(driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch) -> ManagerDriver:
     monkeypatch.setattr("dray.delivery.incoming.STREAMS_PER_PEER_MAX", 3)
     monkeypatch.setattr("dray.delivery.incoming.PEERS_MET_MAX", 2)
-    desk.session().create("orders")
-    return desk
+    driver.session().create("orders")
+    return driver
 
 
-def test_positions_of_one_source_are_bounded_and_known_streams_go_on(small: Desk) -> None:
+def test_positions_of_one_source_are_bounded_and_known_streams_go_on(small: ManagerDriver) -> None:
     """60 frames left 195 MiB on disk for ever."""
     source = Passing(small, "b", 500)
     assert [source.pass_over(stream) for stream in (1, 2, 3, 4)] == [[], [], [], ["misuse"]]
@@ -51,13 +51,15 @@ def test_positions_of_one_source_are_bounded_and_known_streams_go_on(small: Desk
     assert source.pass_over(5) == ["misuse"]
 
 
-def test_sources_are_bounded_and_one_takes_nothing_from_another(small: Desk) -> None:
+def test_sources_are_bounded_and_one_takes_nothing_from_another(small: ManagerDriver) -> None:
     sources = [Passing(small, letter, number) for number, letter in enumerate("bcd", 500)]
     assert [source.pass_over(1) for source in sources] == [[], [], ["misuse"]]
     assert sources[0].pass_over(2) == []
 
 
-def test_a_session_asks_about_a_bounded_number_of_streams(small: Desk, monkeypatch) -> None:
+def test_a_session_asks_about_a_bounded_number_of_streams(
+    small: ManagerDriver, monkeypatch
+) -> None:
     monkeypatch.setattr("dray.manager.incoming.arrivals.STREAMS_PER_PEER_MAX", 3)
     source = Passing(small, "b", 500)
     for stream in (1, 2, 3, 1):

@@ -13,7 +13,7 @@ from dray.model.ids import Incarnation
 from dray.model.message import Message
 from dray.testing.keyed_manager import id_named
 from dray.wire import frames
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair, bodies_at_destination
 
 
@@ -29,17 +29,17 @@ def state_of_outgoing_queue(pair: Pair) -> tuple[str, int]:
     return described.info.state, described.info.message_count
 
 
-def back_up(desk: Desk, to: Path) -> None:
-    shutil.copytree(desk.path, to)
+def back_up(driver: ManagerDriver, to: Path) -> None:
+    shutil.copytree(driver.path, to)
 
 
-def restore(desk: Desk, backup: Path) -> None:
+def restore(driver: ManagerDriver, backup: Path) -> None:
     """Put an old copy in the place of the store, a minute later."""
-    desk.disk.close()
-    shutil.rmtree(desk.path)
-    shutil.copytree(backup, desk.path)
-    desk.now += 60.0
-    desk.start()
+    driver.disk.close()
+    shutil.rmtree(driver.path)
+    shutil.copytree(backup, driver.path)
+    driver.now += 60.0
+    driver.start()
 
 
 def outgoing(pair: Pair) -> list[str]:
@@ -165,7 +165,7 @@ class Clone:
     def __init__(self, pair: Pair, tmp_path: Path) -> None:
         shutil.copytree(pair.source.path, tmp_path / "clone")
         self.pair, self.true = pair, pair.source
-        self.clone = Desk(tmp_path / "clone", "a")
+        self.clone = ManagerDriver(tmp_path / "clone", "a")
         self.clone.now = pair.source.now
 
     def takes_over(self) -> None:
@@ -210,22 +210,22 @@ def test_the_earlier_of_two_copies_that_call_at_once_is_refused_with_a_word_at_b
     tmp_path: Path,
 ) -> None:
     pair = prepared(tmp_path)
-    desk = pair.destination
+    driver = pair.destination
     true, clone = Incarnation(1 << 32, 0), Incarnation(2 << 32, 5)
     first, second = (
-        desk.source(500, incarnations=[true, clone]),
-        desk.source(501, incarnations=[true]),
+        driver.source(500, incarnations=[true, clone]),
+        driver.source(501, incarnations=[true]),
     )
     for source in (first, second):
         source.say(frames.OpenStream(9, "orders"))
-    desk.effects = []
-    desk.manager.notices()
+    driver.effects = []
+    driver.manager.notices()
     first.say(frames.OpenStream(9, "orders", 2))
-    (answer,) = desk.effects
+    (answer,) = driver.effects
     assert isinstance(answer, Answer)
     assert isinstance(answer.head, frames.StreamRefused)
     assert (answer.head.error, answer.head.question) == ("other-copy", 2)
-    (told,) = desk.manager.notices()
+    (told,) = driver.manager.notices()
     assert "two copies of its data directory run" in told.sentence
 
 
@@ -279,7 +279,7 @@ def test_only_a_diverged_queue_can_be_resolved(tmp_path: Path) -> None:
 
 def start_over_an_empty_folder(pair: Pair, tmp_path: Path) -> None:
     pair.cut()
-    pair.destination = Desk(tmp_path / "another", "c")
+    pair.destination = ManagerDriver(tmp_path / "another", "c")
     pair.destination.now = pair.source.now
     pair.source.advance(10.0)
 

@@ -11,7 +11,7 @@ from dray.model.message import Message
 from dray.model.queue import DeliveryInfo
 from dray.testing.inspection import look_into
 from dray.wire import frames
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, PEER, Pair, pair  # noqa: F401 - a fixture
 
 
@@ -49,56 +49,56 @@ def test_a_resend_is_counted_and_its_time_told(pair: Pair) -> None:  # noqa: F81
     assert delivery(caller).resends == 1
 
 
-def test_a_failure_that_repeats_itself_is_one_change_that_is_counted(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_failure_that_repeats_itself_is_one_change_that_is_counted(driver: ManagerDriver) -> None:
+    caller = driver.session()
     caller.send(caller.open(ADDRESS), Message(body=b"a"))
-    began = desk.now
+    began = driver.now
     for _ in range(30):
-        desk.turn(LinkDown(PEER, "refused"))
-        desk.advance(6.0)
+        driver.turn(LinkDown(PEER, "refused"))
+        driver.advance(6.0)
     (change,) = delivery(caller).history
     assert (change.reason, change.times, change.since) == ("refused", 30, began)
     for n in range(30):
-        desk.turn(LinkDown(PEER, f"reason {n}"))
-        desk.advance(6.0)
+        driver.turn(LinkDown(PEER, f"reason {n}"))
+        driver.advance(6.0)
     assert len(delivery(caller).history) == 10
 
 
-def test_only_an_outgoing_queue_has_a_delivery(desk: Desk) -> None:
-    caller = desk.session()
+def test_only_an_outgoing_queue_has_a_delivery(driver: ManagerDriver) -> None:
+    caller = driver.session()
     caller.create("orders")
     assert caller.call(frames.DescribeQueue("orders")).info.delivery is None
 
 
-def test_a_link_that_is_accepted_and_never_welcomed_is_dialled_again(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_link_that_is_accepted_and_never_welcomed_is_dialled_again(driver: ManagerDriver) -> None:
+    caller = driver.session()
     caller.send(caller.open(ADDRESS), Message(body=b"a"))
-    desk.turn(LinkUp(PEER))
-    assert desk.manager.deadline() == pytest.approx(desk.now + 10.0)
-    assert desk.advance(9.0) == []
-    assert desk.advance(1.0) == [HangUp(PEER)]
+    driver.turn(LinkUp(PEER))
+    assert driver.manager.deadline() == pytest.approx(driver.now + 10.0)
+    assert driver.advance(9.0) == []
+    assert driver.advance(1.0) == [HangUp(PEER)]
     assert delivery(caller).history[-1].reason.startswith("it did not answer our Hello")
-    assert desk.advance(0.3) == [Dial(PEER)]
+    assert driver.advance(0.3) == [Dial(PEER)]
 
 
-def test_waits_are_scaled_by_the_jitter_that_was_drawn(desk: Desk) -> None:
-    caller = desk.session()
+def test_waits_are_scaled_by_the_jitter_that_was_drawn(driver: ManagerDriver) -> None:
+    caller = driver.session()
     caller.send(caller.open(ADDRESS), Message(body=b"a"))
-    desk.turn(LinkDown(PEER, "refused", 0.5))
-    assert desk.manager.deadline() == pytest.approx(desk.now + 0.1)
+    driver.turn(LinkDown(PEER, "refused", 0.5))
+    assert driver.manager.deadline() == pytest.approx(driver.now + 0.1)
 
 
 def test_a_tick_costs_nothing_for_queues_that_want_nothing(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "data")
-    caller = desk.session()
+    driver = ManagerDriver(tmp_path / "data")
+    caller = driver.session()
     for n in range(50):
         caller.open(f"dray://127.0.0.1:7340/queue{n}")
     looked: list[int] = []
-    for queue in look_into(desk.manager).state.queues.outgoing():
+    for queue in look_into(driver.manager).state.queues.outgoing():
         queue.stream = _Watched(queue.stream, looked)
     for _ in range(10):
-        desk.advance(1.0)
-        desk.manager.deadline()
+        driver.advance(1.0)
+        driver.manager.deadline()
     assert looked == []
 
 

@@ -122,7 +122,7 @@ def test_word_of_what_went_in_a_circle_of_others_comes_back_to_the_origin(
     caller.create("acks")
     caller.send(caller.open(ORDERS), asking(b"round", Acknowledge(15), use_dead_letter_queue=True))
     for _ in range(200):
-        if not sum(net._carry(host) for host in net.desks):
+        if not sum(net._carry(host) for host in net.drivers):
             break
     else:
         raise AssertionError("word goes round for ever")
@@ -144,7 +144,7 @@ def test_word_that_cannot_leave_a_circle_ends_after_as_many_hops_as_a_message(
     net.unblock("b", "d")
     net["b"].advance(31.0)
     for _ in range(400):
-        if not sum(net._carry(host) for host in net.desks):
+        if not sum(net._carry(host) for host in net.drivers):
             break
     else:
         raise AssertionError("word goes round for ever")

@@ -30,7 +30,7 @@ from dray.store.heap.heap import Extent
 from dray.testing.keyed_manager import KeyedManager, id_named
 from dray.wire import frames
 from dray.wire.stream import Frame
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
 
 PEER = Peer("127.0.0.1", 7340)
@@ -41,8 +41,8 @@ class Pair:
     """A source and a destination; `deliver` carries what is said, unless the line is cut."""
 
     def __init__(self, path: Path) -> None:
-        self.source = Desk(path / "source", "a")
-        self.destination = Desk(path / "destination", "b")
+        self.source = ManagerDriver(path / "source", "a")
+        self.destination = ManagerDriver(path / "destination", "b")
         self.line: int | None = None
         self.next_line = 1000
         self.said: list[frames.Head] = []
@@ -140,8 +140,8 @@ def test_a_crash_after_any_frame_loses_nothing_and_repeats_nothing(
     pair.cut()
     for name in ("source", "destination"):
         if side in (name, "both"):
-            desk: Desk = getattr(pair, name)
-            desk.crash()
+            driver: ManagerDriver = getattr(pair, name)
+            driver.crash()
     pair.source.advance(10.0)
     pair.deliver()
     assert bodies_at_destination(pair) == [b"%d" % n for n in range(6)]
@@ -363,7 +363,7 @@ def test_messages_are_there_as_they_arrive_and_others_may_stand_between_them(
 ) -> None:
     """R21: nobody waits for the rest of a transaction that is on its way."""
     pair = Pair(tmp_path)
-    pair.source = Desk(tmp_path / "narrow", "c", window_messages=2)
+    pair.source = ManagerDriver(tmp_path / "narrow", "c", window_messages=2)
     receiver = pair.destination.session()
     orders, arrived = receiver.create("orders"), 0
     caller = pair.source.session()
@@ -396,51 +396,51 @@ def test_a_paused_queue_sends_nothing_until_it_is_resumed(pair: Pair) -> None:
 
 
 def test_a_stream_comes_on_the_newest_session_that_opened_it_and_on_no_other(tmp_path: Path):
-    desk = Desk(tmp_path / "destination", "b")
-    desk.session().create("orders")
-    first, second = (desk.source(session) for session in (500, 501))
+    driver = ManagerDriver(tmp_path / "destination", "b")
+    driver.session().create("orders")
+    first, second = (driver.source(session) for session in (500, 501))
     for source in (first, second):
         source.say(frames.OpenStream(9, "orders"))
-    desk.effects = []
+    driver.effects = []
     late = frames.Data(9, 1, 0, [])
     first.say(late)
-    (answer,) = desk.effects
+    (answer,) = driver.effects
     assert isinstance(answer, Answer)
     assert isinstance(answer.head, frames.StreamRefused)
-    desk.effects = []
+    driver.effects = []
     first.say(frames.OpenStream(9, "orders"))
-    assert desk.effects == []
+    assert driver.effects == []
 
 
 def test_a_question_that_was_overtaken_does_not_count_as_the_last(tmp_path: Path):
     """Else every order ack would say so, and the source would believe none of them."""
-    desk = Desk(tmp_path / "destination", "b")
-    desk.session().create("orders")
-    source = desk.source(500)
-    desk.effects = []
+    driver = ManagerDriver(tmp_path / "destination", "b")
+    driver.session().create("orders")
+    source = driver.source(500)
+    driver.effects = []
     for question in (2, 1):
         source.say(frames.OpenStream(9, "orders", question))
-    heads = [each.head for each in desk.effects if isinstance(each, Answer)]
+    heads = [each.head for each in driver.effects if isinstance(each, Answer)]
     assert [each.question for each in heads if isinstance(each, frames.StreamState)] == [2, 2]
 
 
 @pytest.mark.parametrize("welcomed", [False, True])
 def test_a_peer_that_answers_with_a_failure_is_a_warning_that_says_its_sentence(
-    desk: Desk, welcomed: bool
+    driver: ManagerDriver, welcomed: bool
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     caller.send(caller.open("dray://far:7340/orders"), Message(body=b"x"))
     far = Peer("far", 7340)
-    desk.manager.notices()
-    welcome = KeyedManager("f").welcome(desk.manager.hello(far))
-    desk.turn(LinkUp(far))
+    driver.manager.notices()
+    welcome = KeyedManager("f").welcome(driver.manager.hello(far))
+    driver.turn(LinkUp(far))
     if welcomed:
-        desk.turn(LinkFrame(far, Frame(welcome, 0, memoryview(b""))))
+        driver.turn(LinkFrame(far, Frame(welcome, 0, memoryview(b""))))
     sentence = "another copy of\nyour store is here" + "!" * 1000
-    desk.turn(
+    driver.turn(
         LinkFrame(far, Frame(frames.Failed("protocol-error", sentence, {}), 0, memoryview(b"")))
     )
-    (notice,) = desk.manager.notices()
+    (notice,) = driver.manager.notices()
     assert (notice.kind, notice.subject) == ("link-refused", "dray://far:7340")
     did = "ended" if welcomed else "refused"
     told = f"the queue manager there {did} the connection: another copy of\\nyour store is here!"
@@ -453,21 +453,21 @@ def test_a_manager_without_an_id_ends_nobodys_session_but_its_own(
     tmp_path: Path, manager_id: str
 ) -> None:
     """Clients say no id, and a manager that said none closed the session of each of them."""
-    desk = Desk(tmp_path / "destination", "b")
-    client = desk.session()
-    desk.turn(SessionOpened(500, OWNER))
-    desk.effects = []
+    driver = ManagerDriver(tmp_path / "destination", "b")
+    client = driver.session()
+    driver.turn(SessionOpened(500, OWNER))
+    driver.effects = []
     hello = frames.Hello("manager", manager_id)
-    desk.turn(Request(500, Frame(hello, 1, memoryview(b""))))
-    closed = [each.session for each in desk.effects if isinstance(each, CloseSession)]
+    driver.turn(Request(500, Frame(hello, 1, memoryview(b""))))
+    closed = [each.session for each in driver.effects if isinstance(each, CloseSession)]
     assert closed == [500]
     assert isinstance(client.call(frames.Describe()), frames.ManagerState)
 
 
 def test_a_manager_does_not_end_the_session_of_a_client_that_says_its_id(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "destination", "b")
-    desk.turn(SessionOpened(400, OWNER))
+    driver = ManagerDriver(tmp_path / "destination", "b")
+    driver.turn(SessionOpened(400, OWNER))
     hello = frames.Hello("client", id_named("a"))
-    desk.turn(Request(400, Frame(hello, 1, memoryview(b""))))
-    desk.source(500, "a").say(frames.OpenStream(7, "orders"))
-    assert not [each for each in desk.effects if isinstance(each, CloseSession)]
+    driver.turn(Request(400, Frame(hello, 1, memoryview(b""))))
+    driver.source(500, "a").say(frames.OpenStream(7, "orders"))
+    assert not [each for each in driver.effects if isinstance(each, CloseSession)]

@@ -12,7 +12,7 @@ from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
 from dray.wire import frames
 from tests.unit.manager.change.test_departures import acknowledged, asking, dead
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.net import Net, address
 
 ORDERS = address("c", "orders")
@@ -158,9 +158,9 @@ def test_a_transaction_that_a_plain_queue_elsewhere_cannot_take_is_dead_at_its_s
     assert dead(net["c"].session(), "system$;deadletter") == []
 
 
-def test_an_address_of_its_own_is_a_queue_of_this_manager(desk: Desk) -> None:
-    desk.turn(Reachable(frozenset({Peer("here", 7340)})))
-    caller = desk.session()
+def test_an_address_of_its_own_is_a_queue_of_this_manager(driver: ManagerDriver) -> None:
+    driver.turn(Reachable(frozenset({Peer("here", 7340)})))
+    caller = driver.session()
     orders = caller.create("orders")
     assert caller.open(address("here", "orders")) == orders
     with pytest.raises(errors.QueueNotFound):

@@ -26,7 +26,7 @@ from dray.testing.inspection import look_into
 from dray.testing.keyed_manager import ONCE, KeyedManager, id_named
 from dray.wire import frames
 from dray.wire.stream import Frame
-from tests.unit.manager.conftest import Desk, Source
+from tests.unit.manager.conftest import ManagerDriver, Source
 from tests.unit.manager.peers.test_links import (
     ADDRESS,
     PEER,
@@ -43,15 +43,15 @@ FAR = Peer("far", 7340)
 class Forger:
     """Says that it is a manager whose public key it knows, and that is all it knows."""
 
-    def __init__(self, desk: Desk, hello: frames.Hello) -> None:
-        self.desk = desk
-        desk.turn(SessionOpened(FORGED, OWNER))
+    def __init__(self, driver: ManagerDriver, hello: frames.Hello) -> None:
+        self.driver = driver
+        driver.turn(SessionOpened(FORGED, OWNER))
         self.said: list[frames.Head] = []
         self.ended = False
         self.say(hello)
 
     def say(self, head: frames.Head) -> None:
-        for each in self.desk.turn(Request(FORGED, Frame(head, 0, memoryview(b"")))):
+        for each in self.driver.turn(Request(FORGED, Frame(head, 0, memoryview(b"")))):
             if isinstance(each, Answer) and each.session == FORGED:
                 self.said.append(each.head)
             self.ended = self.ended or (isinstance(each, CloseSession) and each.session == FORGED)
@@ -63,8 +63,8 @@ def send(pair: Pair, *bodies: bytes) -> None:  # noqa: F811
         caller.send(caller.open(ADDRESS), Message(body=body))
 
 
-def notices(desk: Desk) -> list[tuple[str, str]]:
-    return [(each.kind, each.subject) for each in desk.manager.notices()]
+def notices(driver: ManagerDriver) -> list[tuple[str, str]]:
+    return [(each.kind, each.subject) for each in driver.manager.notices()]
 
 
 def forge(pair: Pair, hello: frames.Hello) -> Forger:  # noqa: F811
@@ -128,46 +128,48 @@ def hello_fields(hello: frames.Hello, incarnations: list[Incarnation]) -> tuple[
 
 
 @pytest.mark.parametrize("letter", ["", "c"])
-def test_an_id_that_does_not_come_of_the_key_is_refused(desk: Desk, letter: str):
+def test_an_id_that_does_not_come_of_the_key_is_refused(driver: ManagerDriver, letter: str):
     keyed = KeyedManager("b")
-    forger = Forger(desk, keyed.hello(manager_id=id_named(letter) if letter else ""))
+    forger = Forger(driver, keyed.hello(manager_id=id_named(letter) if letter else ""))
     assert forger.ended
 
 
 @pytest.mark.parametrize("wrong", [{"once": b""}, {"public": b"", "manager_id": ""}])
-def test_a_hello_without_a_key_or_a_number_is_refused(desk: Desk, wrong: dict[str, object]):
-    assert Forger(desk, KeyedManager("b").hello(**wrong)).ended
+def test_a_hello_without_a_key_or_a_number_is_refused(
+    driver: ManagerDriver, wrong: dict[str, object]
+):
+    assert Forger(driver, KeyedManager("b").hello(**wrong)).ended
 
 
-def test_a_hello_with_a_key_of_which_everybody_knows_the_secret_is_refused(desk: Desk):
+def test_a_hello_with_a_key_of_which_everybody_knows_the_secret_is_refused(driver: ManagerDriver):
     zero = bytes(32)
-    assert Forger(desk, frames.Hello("manager", id_of(zero), "", [], zero, ONCE)).ended
+    assert Forger(driver, frames.Hello("manager", id_of(zero), "", [], zero, ONCE)).ended
 
 
 def test_word_of_a_stream_that_a_caller_has_not_opened_does_not_count(tmp_path: Path):
     """A manager in between gets proofs only of the streams that lead to itself."""
-    desk = Desk(tmp_path / "b", "b")
-    desk.session().create("orders")
-    source = desk.source(500, "a")
+    driver = ManagerDriver(tmp_path / "b", "b")
+    driver.session().create("orders")
+    source = driver.source(500, "a")
     source.say(frames.OpenStream(7, "orders"))
-    desk.manager.notices()
+    driver.manager.notices()
     for head in (frames.ConfirmationsAcked(8, 0), frames.RepairAnswer(8, 1, ["header"])):
         assert source.say(head) == []
-    assert notices(desk) == [(NoticeKind.KEY_NOT_SHOWN, id_named("a"))] * 2
+    assert notices(driver) == [(NoticeKind.KEY_NOT_SHOWN, id_named("a"))] * 2
 
 
 def test_a_proof_of_one_stream_opens_no_other_and_leads_to_no_other_queue(tmp_path: Path):
-    desk = Desk(tmp_path / "b", "b")
+    driver = ManagerDriver(tmp_path / "b", "b")
     for name in ("orders", "payroll"):
-        desk.session().create(name)
+        driver.session().create(name)
     for number, other in enumerate(
         (frames.OpenStream(8, "orders"), frames.OpenStream(7, "payroll")), FORGED + 1
     ):
-        source: Source = desk.source(number, "a")
+        source: Source = driver.source(number, "a")
         proof = source.keyed.proven(frames.OpenStream(7, "orders")).proof
         forged = frames.OpenStream(other.stream, other.queue, proof=proof)
         frame = Frame(forged, 0, memoryview(b""))
-        assert CloseSession(number) in desk.turn(Request(number, frame))
+        assert CloseSession(number) in driver.turn(Request(number, frame))
 
 
 def test_a_forged_destination_is_sent_nothing_and_its_word_does_not_count(
@@ -206,20 +208,20 @@ def test_a_forged_destination_is_sent_nothing_and_its_word_does_not_count(
     assert known.state == "known"
 
 
-def test_the_first_to_answer_at_an_address_is_not_remembered_without_its_key(desk: Desk):
-    caller = desk.session()
+def test_the_first_to_answer_at_an_address_is_not_remembered_without_its_key(driver: ManagerDriver):
+    caller = driver.session()
     caller.send(caller.open("dray://far:7340/orders"), Message(body=b"x"))
-    desk.manager.hello(FAR)
-    desk.turn(LinkUp(FAR))
+    driver.manager.hello(FAR)
+    driver.turn(LinkUp(FAR))
     claimed = frames.Welcome(id_named("c"), "c", "", 1, public=b"", once=ONCE, proof=bytes(32))
-    desk.turn(LinkFrame(FAR, Frame(claimed, 0, memoryview(b""))))
-    assert desk.session().call(frames.ListPeers()).peers == []
+    driver.turn(LinkFrame(FAR, Frame(claimed, 0, memoryview(b""))))
+    assert driver.session().call(frames.ListPeers()).peers == []
 
 
-def test_the_key_of_a_manager_stays_after_a_restart_and_in_a_checkpoint(desk: Desk):
-    before = desk.manager.hello(PEER)
-    desk.store.checkpoint(desk.manager.snapshot())
-    desk.crash()
-    after = desk.manager.hello(PEER)
+def test_the_key_of_a_manager_stays_after_a_restart_and_in_a_checkpoint(driver: ManagerDriver):
+    before = driver.manager.hello(PEER)
+    driver.store.checkpoint(driver.manager.snapshot())
+    driver.crash()
+    after = driver.manager.hello(PEER)
     assert after.public == before.public
     assert after.once != before.once

@@ -14,7 +14,7 @@ from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import PartMark
 from dray.wire.stream import Frame
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.net import Net, address, peer
 
 Missing = list[object]
@@ -88,7 +88,7 @@ def answers_to(net: Net, caller: Caller, request: int) -> list[frames.Head]:
     carried = 1
     while carried:
         carried = 0
-        for host in net.desks:
+        for host in net.drivers:
             carried += net._carry(host)
             # What is not for another manager is forgotten with the next turn that is carried.
             found += [each.head for each in caller.answers(request) if each.head not in found]
@@ -257,8 +257,8 @@ def test_asking_twice_sends_nothing_twice(pair: Pair) -> None:
 
 def test_a_message_of_this_manager_is_repaired_at_once_or_never(pair: Pair) -> None:
     """Sent and received here: a part that expired with a wish for dead letters is there."""
-    desk = pair.net["d"]
-    caller = desk.session()
+    driver = pair.net["d"]
+    caller = driver.session()
     heavy, transaction = caller.open("heavy"), caller.number_for()
     options = {"transaction": transaction, "guarded": False}
     (sequence,) = caller.send(heavy, Message(), marks=(PartMark(Part.HEADER),), **options)
@@ -275,7 +275,7 @@ def test_a_message_of_this_manager_is_repaired_at_once_or_never(pair: Pair) -> N
     mark = PartMark(Part.TRAILER, sequence, 2)
     caller.send(heavy, Message(), marks=(mark,), **options)
     caller.commit(transaction, 4)
-    desk.advance(10)
+    driver.advance(10)
     request = pair.receive(caller, timeout=0.0)
     (found,) = [each.head for each in caller.answers(request)]
     assert isinstance(found, frames.LargeFound)
@@ -363,8 +363,8 @@ def test_either_end_killed_after_any_exchange(tmp_path: Path, who: str) -> None:
         assert set(found) == {sequence, other}, exchanges
         heavy = look_into(pair.net["d"].manager).state.queues.find("heavy")
         assert len(heavy.index) == 7 + 3, exchanges
-        for desk in pair.net.desks.values():
-            desk.disk.close()
+        for driver in pair.net.drivers.values():
+            driver.disk.close()
 
 
 def test_a_link_that_is_cut_resends_no_more_than_its_window(tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ def test_a_link_that_is_cut_resends_no_more_than_its_window(tmp_path: Path) -> N
     window = 8_000
     pair = Pair(tmp_path)
     pair.net["a"].disk.close()
-    pair.net.desks["a"] = Desk(tmp_path / "a", "a", window_bytes=window)
+    pair.net.drivers["a"] = ManagerDriver(tmp_path / "a", "a", window_bytes=window)
     source = pair.net["a"]
     sent = 0
     caller = source.session()

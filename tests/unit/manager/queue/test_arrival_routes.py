@@ -12,7 +12,7 @@ from dray.model.message import Message
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import encode_record
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.incoming.test_end_of_stream import Source
 
 FIRST, SECOND = ArrivalRoute("b" * 32, 7, "a" * 32, 2), ArrivalRoute("b" * 32, 7, "d" * 32, 3)
@@ -21,8 +21,8 @@ FIRST, SECOND = ArrivalRoute("b" * 32, 7, "a" * 32, 2), ArrivalRoute("b" * 32, 7
 class Forwarder(Source):
     """A source that forwards messages of several origins by one stream, number 7."""
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
+    def __init__(self, driver: ManagerDriver) -> None:
+        super().__init__(driver)
         self.opened = self.line()
         self.say(self.opened, frames.OpenStream(7, "orders"))
         self.sent = 0
@@ -38,13 +38,13 @@ class Forwarder(Source):
         return self.say(self.opened, data, record)
 
 
-def ways_of(desk: Desk) -> ArrivalRoutes:
-    return look_into(desk.manager).state.arrival_routes
+def ways_of(driver: ManagerDriver) -> ArrivalRoutes:
+    return look_into(driver.manager).state.arrival_routes
 
 
-def after_a_crash(desk: Desk) -> list[tuple[int, ArrivalRoute]]:
-    desk.crash()
-    return ways_of(desk).state()
+def after_a_crash(driver: ManagerDriver) -> list[tuple[int, ArrivalRoute]]:
+    driver.crash()
+    return ways_of(driver).state()
 
 
 def test_a_number_is_never_given_twice():
@@ -59,39 +59,39 @@ def test_a_number_is_never_given_twice():
     assert (again.into(3), again.back("d" * 32, 3)) == ([3], [SECOND])
 
 
-def test_the_ways_into_a_deleted_queue_are_forgotten(desk: Desk) -> None:
-    caller = desk.session()
+def test_the_ways_into_a_deleted_queue_are_forgotten(driver: ManagerDriver) -> None:
+    caller = driver.session()
     caller.create("orders")
-    source = Forwarder(desk)
+    source = Forwarder(driver)
     source.send("a")
     source.send("d")
-    assert len(ways_of(desk)) == 2
+    assert len(ways_of(driver)) == 2
     caller.call(frames.DeleteQueue("orders"))
-    assert (len(ways_of(desk)), ways_of(desk).last) == (0, 2)
-    assert after_a_crash(desk) == []
+    assert (len(ways_of(driver)), ways_of(driver).last) == (0, 2)
+    assert after_a_crash(driver) == []
 
 
 @pytest.mark.parametrize("left", [0, 1])
 def test_the_ways_of_an_ended_stream_are_forgotten_when_nothing_of_it_is_left(
-    desk: Desk, left: int
+    driver: ManagerDriver, left: int
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("orders")
-    source = Forwarder(desk)
+    source = Forwarder(driver)
     source.send("a")
     source.send("a")
     caller.receive(queue, max_messages=2 - left)
     source.say(source.opened, frames.EndStream(7))
-    assert len(ways_of(desk)) == left
-    assert len(after_a_crash(desk)) == left
+    assert len(ways_of(driver)) == left
+    assert len(after_a_crash(driver)) == left
 
 
-def test_a_way_too_many_is_refused_and_the_known_ones_go_on(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_way_too_many_is_refused_and_the_known_ones_go_on(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
-    source = Forwarder(desk)
+    source = Forwarder(driver)
     source.send("a")
-    routes = ways_of(desk)
+    routes = ways_of(driver)
     for number in range(len(routes), WAYS_MAX):
         routes.add(ArrivalRoute("c" * 32, number, "c" * 32, queue))
     (refused,) = source.send("d")

@@ -9,7 +9,7 @@ from dray.model.limits import LOOKUP_READ_AT_ONCE, LOOKUP_UNUSED_S, LOOKUPS_MAX
 from dray.model.message import Message
 from dray.testing.inspection import look_into
 from dray.wire import frames
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 
 MANY = 3 * LOOKUP_READ_AT_ONCE + 7
 
@@ -23,16 +23,16 @@ def by(number: int) -> frames.SelectByCorrelation:
 
 
 @pytest.fixture
-def reads(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Each read of a record at the desk, as it happens."""
+def reads(driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Each read of a record at the driver, as it happens."""
     done: list[object] = []
-    read = desk.store.read
+    read = driver.store.read
 
     def counted(extent, **options):
         done.append(extent)
         return read(extent, **options)
 
-    monkeypatch.setattr(desk.store, "read", counted)
+    monkeypatch.setattr(driver.store, "read", counted)
     return done
 
 
@@ -47,15 +47,15 @@ def taken(caller: Caller, queue: int, select: object, timeout: float | None = 0.
     """The bodies that one receive gives, however many turns it takes."""
     request = caller.ask(frames.Receive(queue, 0, timeout, select=select))
     while not caller.answers(request):
-        caller.desk.advance(0.0)
+        caller.driver.advance(0.0)
     (answer,) = caller.answers(request)
     if isinstance(answer.head, frames.Failed):
         raise MessageNotFound(answer.head.sentence)
-    return [caller.desk.body_of(answer)]
+    return [caller.driver.body_of(answer)]
 
 
-def test_each_message_is_read_once_however_many_are_received_by_correlation(desk, reads):
-    caller = desk.session()
+def test_each_message_is_read_once_however_many_are_received_by_correlation(driver, reads):
+    caller = driver.session()
     queue = filled(caller, MANY)
     taken(caller, queue, by(MANY - 1))
     assert len(reads) < MANY + 10
@@ -67,15 +67,15 @@ def test_each_message_is_read_once_however_many_are_received_by_correlation(desk
         taken(caller, queue, by(0))
 
 
-def test_waiters_by_correlation_look_only_at_what_arrives(desk, reads):
+def test_waiters_by_correlation_look_only_at_what_arrives(driver, reads):
     """Each of 20 waiters read all 20,000 messages again when an ordinary one came."""
-    caller = desk.session()
+    caller = driver.session()
     queue = filled(caller, MANY)
     waiting = [
         caller.ask(frames.Receive(queue, 0, 1e6, select=by(MANY + each))) for each in range(20)
     ]
-    while desk.manager.deadline() == desk.now:
-        desk.advance(0.0)
+    while driver.manager.deadline() == driver.now:
+        driver.advance(0.0)
     del reads[:]
     caller.send(queue, Message(body=b"ordinary"))
     assert len(reads) < 3
@@ -85,34 +85,34 @@ def test_waiters_by_correlation_look_only_at_what_arrives(desk, reads):
     assert sum(bool(caller.answers(each)) for each in waiting) == 1
 
 
-def test_a_long_queue_is_read_in_portions_and_others_are_answered_between(desk, reads):
-    caller, other = desk.session(), desk.session()
+def test_a_long_queue_is_read_in_portions_and_others_are_answered_between(driver, reads):
+    caller, other = driver.session(), driver.session()
     queue = filled(caller, MANY)
     request = caller.ask(frames.Receive(queue, 0, 0.0, select=by(1)))
     for turn in range(1, 4):
         assert not caller.answers(request)
         assert len(reads) <= turn * LOOKUP_READ_AT_ONCE
         assert isinstance(other.call(frames.Describe()), frames.ManagerState)
-        assert desk.manager.deadline() == desk.now
-        desk.advance(0.0)
+        assert driver.manager.deadline() == driver.now
+        driver.advance(0.0)
     assert caller.answers(request)
-    assert desk.manager.deadline() == desk.now + LOOKUP_UNUSED_S
+    assert driver.manager.deadline() == driver.now + LOOKUP_UNUSED_S
 
 
-def test_one_who_leaves_while_its_queue_is_read_takes_nothing(desk):
-    caller, other = desk.session(), desk.session()
+def test_one_who_leaves_while_its_queue_is_read_takes_nothing(driver):
+    caller, other = driver.session(), driver.session()
     queue = filled(caller, MANY)
     caller.ask(frames.Receive(queue, 0, 0.0, select=by(1)))
-    look_into(desk.manager).waiters.forget(look_into(desk.manager).sessions[caller.number])
+    look_into(driver.manager).waiters.forget(look_into(driver.manager).sessions[caller.number])
     assert taken(other, queue, by(1))
 
 
 @pytest.mark.parametrize("how", ["id", "correlation"])
-def test_a_message_that_comes_back_is_found_again(desk, how):
-    caller = desk.session()
+def test_a_message_that_comes_back_is_found_again(driver, how):
+    caller = driver.session()
     queue = filled(caller, 20)
     caller.send(queue, answer_to(99))
-    by_id = frames.SelectById(f"{desk.manager_id}\\{caller.next_number}")
+    by_id = frames.SelectById(f"{driver.manager_id}\\{caller.next_number}")
     select = by_id if how == "id" else by(99)
     transaction = caller.number_for()
     caller.receive(queue, transaction=transaction, select=select)
@@ -123,8 +123,8 @@ def test_a_message_that_comes_back_is_found_again(desk, how):
     assert caller.answers(waiting)
 
 
-def test_equal_correlation_ids_are_received_in_the_order_of_the_queue(desk):
-    caller = desk.session()
+def test_equal_correlation_ids_are_received_in_the_order_of_the_queue(driver):
+    caller = driver.session()
     queue = caller.create("plain", transactional=False)
     for body, priority in ((b"low", 1), (b"high", 6), (b"higher", 7), (b"low too", 1)):
         caller.send(queue, answer_to(1, body, priority=priority))
@@ -134,26 +134,26 @@ def test_equal_correlation_ids_are_received_in_the_order_of_the_queue(desk):
     assert ends == [b"higher", b"high", b"low", b"low too"]
 
 
-def test_a_lookup_does_not_grow_with_what_passes_through_its_queue(desk):
-    caller = desk.session()
+def test_a_lookup_does_not_grow_with_what_passes_through_its_queue(driver):
+    caller = driver.session()
     queue = caller.create("replies")
-    lookups = look_into(desk.manager).lookups
+    lookups = look_into(driver.manager).lookups
     for number in range(0, 8 * LOOKUP_READ_AT_ONCE, 500):
         caller.send(queue, *[answer_to(number + each) for each in range(500)])
         taken(caller, queue, by(number))
         caller.call(frames.PurgeQueue(queue))
-        sought = lookups.sought(look_into(desk.manager).state.queues.numbered(queue), by(1), 0.0)
+        sought = lookups.sought(look_into(driver.manager).state.queues.numbered(queue), by(1), 0.0)
         assert sought.lookup.known <= 3 * LOOKUP_READ_AT_ONCE
 
 
-def test_lookups_that_nobody_uses_are_given_back(desk):
-    caller = desk.session()
-    lookups = look_into(desk.manager).lookups
+def test_lookups_that_nobody_uses_are_given_back(driver):
+    caller = driver.session()
+    lookups = look_into(driver.manager).lookups
     queue = filled(caller, 10)
     taken(caller, queue, by(3))
     assert len(lookups) == 1
-    desk.advance(LOOKUP_UNUSED_S)
-    assert (len(lookups), desk.manager.deadline()) == (0, None)
+    driver.advance(LOOKUP_UNUSED_S)
+    assert (len(lookups), driver.manager.deadline()) == (0, None)
     assert taken(caller, queue, by(4))
     for number in range(LOOKUPS_MAX + 3):
         other = caller.create(f"other-{number}")
@@ -163,10 +163,10 @@ def test_lookups_that_nobody_uses_are_given_back(desk):
     assert taken(caller, queue, by(5))
 
 
-def test_a_lookup_stays_while_somebody_waits_by_it(desk):
-    caller = desk.session()
+def test_a_lookup_stays_while_somebody_waits_by_it(driver):
+    caller = driver.session()
     queue = filled(caller, 10)
     waiting = caller.ask(frames.Receive(queue, 0, 1e6, select=by(11)))
-    desk.advance(10 * LOOKUP_UNUSED_S)
+    driver.advance(10 * LOOKUP_UNUSED_S)
     caller.send(queue, answer_to(11))
     assert caller.answers(waiting)

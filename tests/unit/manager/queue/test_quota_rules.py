@@ -11,7 +11,7 @@ from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
 from dray.wire import frames
 from tests.unit.manager.change.test_departures import acknowledged, asking, dead
-from tests.unit.manager.conftest import HEAP_FILE_BYTES, LOG_BYTES, Caller, Desk
+from tests.unit.manager.conftest import HEAP_FILE_BYTES, LOG_BYTES, Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, Pair
 from tests.unit.manager.queue.test_quotas import message, used
 
@@ -24,9 +24,9 @@ def first(caller: Caller, queue: int) -> int:
     return caller.receive(queue, peek=True, max_messages=1)[0][0].lookup_id
 
 
-def test_a_full_computer_tells_a_local_sender_and_nobody_else(desk: Desk) -> None:
+def test_a_full_computer_tells_a_local_sender_and_nobody_else(driver: ManagerDriver) -> None:
     """R61: an error, no acknowledgment, no dead letter."""
-    caller = desk.session()
+    caller = driver.session()
     caller.create("acks", transactional=False)
     queue = caller.create("orders")
     caller.call(frames.SetQuota("", 1000, None))
@@ -38,10 +38,10 @@ def test_a_full_computer_tells_a_local_sender_and_nobody_else(desk: Desk) -> Non
 
 @pytest.mark.parametrize("transactional", [True, False])
 def test_a_full_queue_tells_a_local_sender_and_all_whom_he_named(
-    desk: Desk, *, transactional: bool
+    driver: ManagerDriver, *, transactional: bool
 ) -> None:
     """Semantics 3.4: the error, 0x8003 and a dead letter, each if asked; also after a crash."""
-    caller = desk.session()
+    caller = driver.session()
     caller.create("acks", transactional=False)
     queue = caller.create("orders", transactional=transactional, quota=300)
     with pytest.raises(errors.QuotaExceeded) as raised:
@@ -50,10 +50,10 @@ def test_a_full_queue_tells_a_local_sender_and_all_whom_he_named(
     assert raised.value.quota == "queue"
     with pytest.raises(errors.QuotaExceeded):
         caller.send(queue, message(400))
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     refused = MessageClass.NACK_Q_EXCEED_QUOTA
-    assert acknowledged(caller) == [(refused, f"{desk.manager_id}\\{number}")]
+    assert acknowledged(caller) == [(refused, f"{driver.manager_id}\\{number}")]
     mine, other = "system$;deadxact", "system$;deadletter"
     if not transactional:
         mine, other = other, mine
@@ -65,21 +65,21 @@ def refused_bytes(caller: Caller, name: str) -> int:
     return caller.call(frames.DescribeQueue(name)).info.byte_count
 
 
-def test_of_a_batch_only_what_found_no_room_is_told(desk: Desk) -> None:
-    caller = desk.session()
+def test_of_a_batch_only_what_found_no_room_is_told(driver: ManagerDriver) -> None:
+    caller = driver.session()
     caller.create("acks", transactional=False)
     queue = caller.create("orders", quota=500)
     with pytest.raises(errors.QuotaExceeded):
         caller.send(queue, *[asking_everything(size) for size in (100, 400, 50)])
     refused = MessageClass.NACK_Q_EXCEED_QUOTA
-    assert acknowledged(caller) == [(refused, f"{desk.manager_id}\\{caller.next_number - 1}")]
+    assert acknowledged(caller) == [(refused, f"{driver.manager_id}\\{caller.next_number - 1}")]
     assert dead(caller) == [(refused, bytes(400))]
     assert caller.call(frames.DescribeQueue("orders")).info.message_count == 0
 
 
-def test_of_a_transaction_over_quota_there_is_the_error_and_no_trace(desk: Desk) -> None:
+def test_of_a_transaction_over_quota_there_is_the_error_and_no_trace(driver: ManagerDriver) -> None:
     """R67: it is aborted, and what is aborted is neither acknowledged nor a dead letter."""
-    caller = desk.session()
+    caller = driver.session()
     caller.create("acks", transactional=False)
     queue, transaction = caller.create("orders", quota=300), caller.number_for()
     caller.send_refused(queue, asking_everything(400), transaction=transaction)
@@ -88,26 +88,28 @@ def test_of_a_transaction_over_quota_there_is_the_error_and_no_trace(desk: Desk)
     assert (acknowledged(caller), dead(caller)) == ([], [])
 
 
-def test_a_refused_message_that_is_a_dead_letter_takes_its_room_once(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_refused_message_that_is_a_dead_letter_takes_its_room_once(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders", quota=300)
-    before = desk.store.live_bytes
+    before = driver.store.live_bytes
     with pytest.raises(errors.QuotaExceeded):
         caller.send(queue, Message(body=bytes(400), use_dead_letter_queue=True))
-    assert desk.store.live_bytes - before == refused_bytes(caller, "system$;deadxact") > 0
+    assert driver.store.live_bytes - before == refused_bytes(caller, "system$;deadxact") > 0
 
 
-def test_a_refused_message_for_which_the_dead_letters_have_no_room_is_counted(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_refused_message_for_which_the_dead_letters_have_no_room_is_counted(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     caller.create("acks", transactional=False)
     queue = caller.create("orders", quota=300)
     caller.call(frames.SetQuota("", None, 100))
-    before = desk.store.live_bytes
+    before = driver.store.live_bytes
     with pytest.raises(errors.QuotaExceeded):
         caller.send(queue, asking_everything(400))
     assert [why for why, _ in acknowledged(caller)] == [MessageClass.NACK_Q_EXCEED_QUOTA]
     assert caller.call(frames.DescribeQueue("system$;deadxact")).info.copies_skipped == 1
-    assert (dead(caller), desk.store.live_bytes) == ([], before)
+    assert (dead(caller), driver.store.live_bytes) == ([], before)
 
 
 def test_a_receive_from_any_queue_lets_in_what_a_remote_sender_tries_again(tmp_path: Path) -> None:
@@ -151,9 +153,11 @@ def test_a_full_remote_queue_is_acknowledged_negatively_if_asked(tmp_path: Path)
     assert there.receive(small)[1] == [b"a", b"c"]
 
 
-def test_a_sub_queue_counts_with_its_parent_and_a_move_changes_nothing(desk: Desk) -> None:
+def test_a_sub_queue_counts_with_its_parent_and_a_move_changes_nothing(
+    driver: ManagerDriver,
+) -> None:
     """R64."""
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("orders", quota=1000)
     caller.send(queue, message(600), message(400))
     retry = caller.open("orders;retry")
@@ -181,9 +185,9 @@ def test_what_the_manager_says_to_itself_counts_for_nobody(tmp_path: Path) -> No
     assert pair.source.store.live_bytes > 0
 
 
-def test_copies_in_a_queues_journal_count_for_the_computer_too(desk: Desk) -> None:
+def test_copies_in_a_queues_journal_count_for_the_computer_too(driver: ManagerDriver) -> None:
     """R66: a journal has its own quota, and its copies take the computer's room."""
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("orders", journal=True, quota=1000)
     caller.send(queue, message(1000))
     caller.receive(queue)
@@ -199,10 +203,10 @@ def test_copies_in_a_queues_journal_count_for_the_computer_too(desk: Desk) -> No
 
 
 def test_the_log_stays_within_its_bound_with_one_transaction_open_all_the_time(
-    desk: Desk,
+    driver: ManagerDriver,
 ) -> None:
     """R74: a checkpoint frees the log also of what an open transaction has begun."""
-    caller, slow = desk.session(), desk.session()
+    caller, slow = driver.session(), driver.session()
     queue = caller.create("orders")
     open_for_long = slow.number_for()
     slow.send(queue, Message(body=b"begun first"), transaction=open_for_long)
@@ -210,19 +214,19 @@ def test_the_log_stays_within_its_bound_with_one_transaction_open_all_the_time(
     for _ in range(100):
         caller.send(queue, *traffic)
         assert len(caller.receive(queue, max_messages=200)[1]) == 200
-    assert desk.store.counters.checkpoints > 3, "the log went round more than once"
-    assert (desk.path / "storage" / "QMLog").stat().st_size == LOG_BYTES
+    assert driver.store.counters.checkpoints > 3, "the log went round more than once"
+    assert (driver.path / "storage" / "QMLog").stat().st_size == LOG_BYTES
     slow.commit(open_for_long, 1)
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     assert caller.receive(caller.open("orders"))[1] == [b"begun first"]
 
 
 def test_a_large_message_fits_whenever_its_bytes_do_however_scattered_the_room_is(
-    desk: Desk,
+    driver: ManagerDriver,
 ) -> None:
     """R78: room is bytes; that it lies in pieces is nobody's concern."""
-    caller = desk.session()
+    caller = driver.session()
     size, count = 20_000, 30
     queue = caller.create("orders", quota=size * count)
     for _ in range(count):
@@ -244,19 +248,19 @@ def test_a_large_message_fits_whenever_its_bytes_do_however_scattered_the_room_i
         caller.send(queue, part, transaction=transaction)
     caller.commit(transaction, len(parts))
     assert used(caller) == (size * count, 0)
-    assert desk.store.counters.heap_files <= size * count // (1 << 16) + 12
+    assert driver.store.counters.heap_files <= size * count // (1 << 16) + 12
 
 
-def test_queues_share_files_and_one_queue_fills_several(desk: Desk) -> None:
+def test_queues_share_files_and_one_queue_fills_several(driver: ManagerDriver) -> None:
     """R70: a file belongs to no queue, and no message lies in two."""
-    caller = desk.session()
+    caller = driver.session()
     queues = [caller.create("one"), caller.create("two")]
     size, count = HEAP_FILE_BYTES // 5, 8
     bodies = [b"1" * size, b"2" * size]
     for _ in range(count):
         for queue, body in zip(queues, bodies, strict=True):
             caller.send(queue, Message(body=body))
-    contents = [path.read_bytes() for path in (desk.path / "storage").glob("p*.mq")]
+    contents = [path.read_bytes() for path in (driver.path / "storage").glob("p*.mq")]
     wholes = [[content.count(body) for content in contents] for body in bodies]
     assert [sum(each) for each in wholes] == [count, count], "each lies in one file, whole"
     assert all(sum(map(bool, each)) > 1 for each in wholes)
@@ -266,10 +270,10 @@ def test_queues_share_files_and_one_queue_fills_several(desk: Desk) -> None:
 @pytest.mark.parametrize("quota", [-5, -1, 1 << 63])
 @pytest.mark.parametrize("which", ["quota", "journal_quota"])
 def test_a_queue_is_not_created_with_a_quota_that_is_no_size(
-    desk: Desk, which: str, quota: int
+    driver: ManagerDriver, which: str, quota: int
 ) -> None:
     """A frame may say anything, and `dray check` would end with an error ever after."""
-    caller = desk.session()
+    caller = driver.session()
     with pytest.raises(errors.InvalidArgument, match=f"^{which} is a number of bytes"):
         caller.create("orders", **{which: quota})
     caller.create("orders")

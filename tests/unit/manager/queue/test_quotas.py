@@ -12,7 +12,7 @@ from dray.manager.queue.accounts import Account
 from dray.model.message import Message
 from dray.testing.inspection import look_into
 from dray.wire import frames
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 
 
 def message(size: int) -> Message:
@@ -25,8 +25,8 @@ def used(caller: Caller) -> tuple[int, int]:
     return info.bytes_used, info.journal_bytes_used
 
 
-def test_a_queue_quota_is_exact_to_the_byte_and_frees_with_a_receive(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_queue_quota_is_exact_to_the_byte_and_frees_with_a_receive(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("small", quota=1000)
     caller.send(queue, message(900))
     with pytest.raises(errors.QuotaExceeded) as raised:
@@ -40,7 +40,7 @@ def test_a_queue_quota_is_exact_to_the_byte_and_frees_with_a_receive(desk: Desk)
 
 def test_the_computer_quota_is_enforced_first(tmp_path: Path) -> None:
     """S3-7 in small: six queues of 10, a computer of 50."""
-    caller = Desk(tmp_path, quota=5000).session()
+    caller = ManagerDriver(tmp_path, quota=5000).session()
     queues = [caller.create(f"q{n}", quota=1000) for n in range(6)]
     for queue in queues[:5]:
         caller.send(queue, message(1000))
@@ -54,8 +54,8 @@ def test_the_computer_quota_is_enforced_first(tmp_path: Path) -> None:
     caller.send(queues[5], message(1000))
 
 
-def test_use_is_recomputed_exactly_after_a_crash(desk: Desk) -> None:
-    caller = desk.session()
+def test_use_is_recomputed_exactly_after_a_crash(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders", journal=True)
     outgoing = caller.open("dray://127.0.0.1:1/elsewhere")
     caller.send(queue, message(500), message(300), message(200))
@@ -63,15 +63,15 @@ def test_use_is_recomputed_exactly_after_a_crash(desk: Desk) -> None:
     caller.receive(queue, max_messages=1)
     before = used(caller)
     assert before == (1700, 0)
-    desk.crash()
-    assert used(desk.session()) == before
-    desk.store.checkpoint(desk.manager.snapshot())
-    desk.crash()
-    assert used(desk.session()) == before
+    driver.crash()
+    assert used(driver.session()) == before
+    driver.store.checkpoint(driver.manager.snapshot())
+    driver.crash()
+    assert used(driver.session()) == before
 
 
-def test_staged_bytes_count_until_the_transaction_ends(desk: Desk) -> None:
-    caller = desk.session()
+def test_staged_bytes_count_until_the_transaction_ends(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("small", quota=1000)
     transaction = caller.number_for()
     caller.send(queue, message(900), transaction=transaction)
@@ -82,8 +82,10 @@ def test_staged_bytes_count_until_the_transaction_ends(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("end", ["abort", "commit", "the connection is lost"])
-def test_what_was_staged_for_a_queue_that_was_deleted_is_given_back(desk: Desk, end: str) -> None:
-    caller, other = desk.session(), desk.session()
+def test_what_was_staged_for_a_queue_that_was_deleted_is_given_back(
+    driver: ManagerDriver, end: str
+) -> None:
+    caller, other = driver.session(), driver.session()
     other.call(frames.SetQuota("", 1000, None))
     queue, remaining = caller.create("going"), other.create("remaining")
     transaction = caller.number_for()
@@ -100,13 +102,13 @@ def test_what_was_staged_for_a_queue_that_was_deleted_is_given_back(desk: Desk, 
             with pytest.raises(errors.TransactionAborted):
                 caller.commit(transaction, 2)
         case _:
-            desk.turn(SessionClosed(caller.number))
+            driver.turn(SessionClosed(caller.number))
     other.send(remaining, message(1000))
-    assert look_into(desk.manager).ledger.staged == dict.fromkeys(Account, 0)
+    assert look_into(driver.manager).ledger.staged == dict.fromkeys(Account, 0)
 
 
-def test_a_reservation_holds_room_and_gives_back_what_was_not_used(desk: Desk) -> None:
-    caller, other = desk.session(), desk.session()
+def test_a_reservation_holds_room_and_gives_back_what_was_not_used(driver: ManagerDriver) -> None:
+    caller, other = driver.session(), driver.session()
     queue = caller.create("small", quota=1000)
     transaction = caller.number_for()
     caller.call(frames.Reserve(queue, transaction, 900))
@@ -124,15 +126,15 @@ def test_a_reservation_holds_room_and_gives_back_what_was_not_used(desk: Desk) -
         caller.call(frames.Reserve(queue, unused, 1))
 
 
-def test_a_lowered_quota_keeps_messages_and_refuses_arrivals(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_lowered_quota_keeps_messages_and_refuses_arrivals(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, message(500), message(500))
     caller.call(frames.SetQuota("orders", 600, None))
     with pytest.raises(errors.QuotaExceeded):
         caller.send(queue, message(100))
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     queue = caller.open("orders")
     with pytest.raises(errors.QuotaExceeded):
         caller.send(queue, message(100))
@@ -140,11 +142,11 @@ def test_a_lowered_quota_keeps_messages_and_refuses_arrivals(desk: Desk) -> None
     caller.send(queue, message(600))
 
 
-def test_the_managers_quotas_are_set_while_it_runs_and_stay_set(desk: Desk) -> None:
-    caller = desk.session()
+def test_the_managers_quotas_are_set_while_it_runs_and_stay_set(driver: ManagerDriver) -> None:
+    caller = driver.session()
     caller.call(frames.SetQuota("", 700, 100))
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     info = caller.call(frames.Describe()).info
     assert (info.quota, info.journal_quota) == (700, 100)
     with pytest.raises(errors.QuotaExceeded):
@@ -152,8 +154,8 @@ def test_the_managers_quotas_are_set_while_it_runs_and_stay_set(desk: Desk) -> N
 
 
 def test_a_disk_below_the_low_water_mark_refuses_new_messages(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, low_water_bytes=1 << 62)
-    caller = desk.session()
+    driver = ManagerDriver(tmp_path, low_water_bytes=1 << 62)
+    caller = driver.session()
     queue = caller.create("orders")
     with pytest.raises(errors.StoreFull):
         caller.send(queue, message(100))

@@ -23,7 +23,7 @@ from dray.wire import frames
 from dray.wire.record import PartMark, encode_record
 from dray.wire.stream import Frame
 from tests import steps
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.incoming.test_cut_transactions import (
     LATE,
     narrow,
@@ -56,7 +56,7 @@ def carry_data(net: Net, source: str, goal: str, count: int = 2) -> None:
     """Carry what is said until a frame of so many messages has come to its goal; cut the line."""
     net.said.clear()
     for _ in range(30):
-        for host in net.desks:
+        for host in net.drivers:
             net._carry(host)
         found = [
             len(head.envelopes)
@@ -350,8 +350,8 @@ def test_of_one_way_the_last_end_is_kept_whatever_left_first() -> None:
 class Forwarder(Source):
     """A source that forwards, on a line of its own making; its stream is number 7."""
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
+    def __init__(self, driver: ManagerDriver) -> None:
+        super().__init__(driver)
         self.open = self.line()
         self.say(self.open, frames.OpenStream(7, "orders"))
         self.previous = 0
@@ -375,30 +375,34 @@ class Forwarder(Source):
         )  # fmt: skip
         data = frames.Data(7, 1 << 32, self.previous, [envelope], told or [])
         self.say(self.open, data, record)
-        self.previous = position(self.desk)[1]
+        self.previous = position(self.driver)[1]
 
 
-def going(desk: Desk) -> set[tuple[str, int]]:
-    routes = look_into(desk.manager).state.arrival_routes
+def going(driver: ManagerDriver) -> set[tuple[str, int]]:
+    routes = look_into(driver.manager).state.arrival_routes
     found = routes.going_by(id_named("b"), 7)
     return {(route.origin[0], transaction) for _, route, transaction in found}
 
 
-def test_an_end_below_what_was_accepted_ends_nothing_that_began_since(desk: Desk) -> None:
-    desk.session().create("orders")
-    source = Forwarder(desk)
+def test_an_end_below_what_was_accepted_ends_nothing_that_began_since(
+    driver: ManagerDriver,
+) -> None:
+    driver.session().create("orders")
+    source = Forwarder(driver)
     source.send(1, "a", 5, first=True)
     source.send(3, "a", 6, first=True)
     late = [frames.TruncatedTransaction(2, "a" * 32)]
     source.send(4, "d", 8, told=late)
-    assert going(desk) == {("a", 6), ("d", 8)}
+    assert going(driver) == {("a", 6), ("d", 8)}
 
 
-def test_an_end_behind_what_the_quota_let_in_waits_for_the_rest_of_its_frame(desk: Desk) -> None:
+def test_an_end_behind_what_the_quota_let_in_waits_for_the_rest_of_its_frame(
+    driver: ManagerDriver,
+) -> None:
     """A frame may be admitted in part; what it says is true where it stands."""
-    queue = desk.session().create("orders")
-    desk.session().call(frames.SetQuota("", 400, frames.SetQuota.KEPT))
-    source = Forwarder(desk)
+    queue = driver.session().create("orders")
+    driver.session().call(frames.SetQuota("", 400, frames.SetQuota.KEPT))
+    source = Forwarder(driver)
     source.send(1, "a", 5, first=True)
     records, envelopes = b"", []
     for number, size in ((3, 1), (5, 2000)):
@@ -409,34 +413,36 @@ def test_an_end_behind_what_the_quota_let_in_waits_for_the_rest_of_its_frame(des
         records += record
     told = [frames.TruncatedTransaction(4, "a" * 32)]
     source.say(source.open, frames.Data(7, 1 << 32, 1, envelopes, told), records)
-    assert position(desk) == (1 << 32, 3)
-    assert going(desk) == {("a", 5), ("d", 8)}
-    desk.session().call(frames.SetQuota("", 1 << 20, frames.SetQuota.KEPT))
+    assert position(driver) == (1 << 32, 3)
+    assert going(driver) == {("a", 5), ("d", 8)}
+    driver.session().call(frames.SetQuota("", 1 << 20, frames.SetQuota.KEPT))
     source.say(source.open, frames.Data(7, 1 << 32, 0, envelopes, told), records)
-    assert position(desk) == (1 << 32, 5)
-    assert going(desk) == {("d", 8)}
-    caller = desk.session()
+    assert position(driver) == (1 << 32, 5)
+    assert going(driver) == {("d", 8)}
+    caller = driver.session()
     assert len(caller.receive(queue, peek=True)[1]) == 3
 
 
-def test_an_origin_that_is_no_managers_id_ends_the_connection_and_nothing_else(desk: Desk) -> None:
-    desk.session().create("orders")
-    source = Forwarder(desk)
+def test_an_origin_that_is_no_managers_id_ends_the_connection_and_nothing_else(
+    driver: ManagerDriver,
+) -> None:
+    driver.session().create("orders")
+    source = Forwarder(driver)
     source.send(1, "a", 5, first=True)
-    desk.effects.clear()
+    driver.effects.clear()
     source.send(3, "d", 8, told=[frames.TruncatedTransaction(2, "nobody")])
-    assert [each for each in desk.effects if isinstance(each, CloseSession)]
-    assert (position(desk), going(desk)) == ((1 << 32, 1), {("a", 5)})
+    assert [each for each in driver.effects if isinstance(each, CloseSession)]
+    assert (position(driver), going(driver)) == ((1 << 32, 1), {("a", 5)})
 
 
-def test_an_end_of_an_origin_that_never_came_is_nothing(desk: Desk) -> None:
-    desk.session().create("orders")
-    source = Forwarder(desk)
+def test_an_end_of_an_origin_that_never_came_is_nothing(driver: ManagerDriver) -> None:
+    driver.session().create("orders")
+    source = Forwarder(driver)
     source.send(2, "d", 8, first=True, told=[frames.TruncatedTransaction(1, "e" * 32)])
-    assert going(desk) == {("d", 8)}
-    before = look_into(desk.manager).state.arrival_routes.state()
-    desk.crash()
-    assert look_into(desk.manager).state.arrival_routes.state() == before
+    assert going(driver) == {("d", 8)}
+    before = look_into(driver.manager).state.arrival_routes.state()
+    driver.crash()
+    assert look_into(driver.manager).state.arrival_routes.state() == before
 
 
 # --------------------------------------------------------------------------------- the tables
@@ -461,12 +467,12 @@ def go_on(source: Forwarder, event: str, *, number: int, following: int, transac
             source.say(source.open, frames.EndStream(7))
 
 
-def test_what_goes_on_by_a_way_follows_its_table(desk: Desk) -> None:
-    desk.session().create("orders")
-    source, rng, seen = Forwarder(desk), random.Random(3), set[steps.Ran]()
+def test_what_goes_on_by_a_way_follows_its_table(driver: ManagerDriver) -> None:
+    driver.session().create("orders")
+    source, rng, seen = Forwarder(driver), random.Random(3), set[steps.Ran]()
     number, transaction = 0, 1
     for _ in range(120):
-        state = "going" if ("a", transaction) in going(desk) else "none"
+        state = "going" if ("a", transaction) in going(driver) else "none"
         row = rng.choice([row for row in GOING if row.state == state])
         event = row.event
         number += 2
@@ -477,13 +483,13 @@ def test_what_goes_on_by_a_way_follows_its_table(desk: Desk) -> None:
         )
         ran = steps.ran_while(GOING, act)
         if event == "EndStream":
-            assert not going(desk)
+            assert not going(driver)
             source.open = source.line()
             source.say(source.open, frames.OpenStream(7, "orders"))
             source.previous = 0
         if event.startswith("a message"):
             transaction = following
-        after = "going" if ("a", transaction) in going(desk) else "none"
+        after = "going" if ("a", transaction) in going(driver) else "none"
         seen.add((state, event, ran, after))
     assert seen == steps.as_seen(GOING)
     assert steps.surviving(GOING, seen) == []
@@ -492,10 +498,10 @@ def test_what_goes_on_by_a_way_follows_its_table(desk: Desk) -> None:
 class Kept:
     """A manager whose peer is made up, and the ends that its queue for that peer keeps."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk, self.caller = desk, desk.session()
+    def __init__(self, driver: ManagerDriver) -> None:
+        self.driver, self.caller = driver, driver.session()
         self.number = self.caller.open(ORDERS)
-        self.queue = look_into(desk.manager).state.queues.numbered(self.number)
+        self.queue = look_into(driver.manager).state.queues.numbered(self.number)
 
     def send(self, *bodies: bytes, late: bytes = b"") -> None:
         """A transaction; the last message, `late`, can expire."""
@@ -505,19 +511,19 @@ class Kept:
 
     def connect(self, upto: int) -> None:
         """Make a connection; the peer has everything up to a position."""
-        self.desk.effects.clear()
-        self.desk.advance(10.0)
-        welcome = KeyedManager("c").welcome(self.desk.manager.hello(peer("c")))
-        self.desk.turn(LinkUp(peer("c")))
+        self.driver.effects.clear()
+        self.driver.advance(10.0)
+        welcome = KeyedManager("c").welcome(self.driver.manager.hello(peer("c")))
+        self.driver.turn(LinkUp(peer("c")))
         self.hear(welcome)
-        heads = [each.head for each in self.desk.effects if isinstance(each, LinkSend)]
+        heads = [each.head for each in self.driver.effects if isinstance(each, LinkSend)]
         (self.question,) = (each.question for each in heads if isinstance(each, frames.OpenStream))
         self.confirm(upto)
 
     def confirm(self, upto: int) -> None:
         stream = self.queue.stream
         at = max(0, upto - stream.base)
-        incarnation = look_into(self.desk.manager).state.identity.incarnation
+        incarnation = look_into(self.driver.manager).state.identity.incarnation
         said = frames.StreamState(
             self.number,
             stream.sequence_id * (at > 0),
@@ -528,14 +534,14 @@ class Kept:
         self.hear(said)
 
     def hear(self, head: frames.Head) -> None:
-        self.desk.turn(LinkFrame(peer("c"), Frame(head, 0, memoryview(b""))))
+        self.driver.turn(LinkFrame(peer("c"), Frame(head, 0, memoryview(b""))))
 
     def lose(self) -> None:
-        self.desk.turn(LinkDown(peer("c"), "cut"))
-        self.desk.effects.clear()
+        self.driver.turn(LinkDown(peer("c"), "cut"))
+        self.driver.effects.clear()
 
     def said(self) -> int:
-        heads = [each.head for each in self.desk.effects if isinstance(each, LinkSend)]
+        heads = [each.head for each in self.driver.effects if isinstance(each, LinkSend)]
         in_frames = [each for each in heads if isinstance(each, frames.Data) and each.truncated]
         return len(in_frames) + sum(isinstance(each, frames.Passed) for each in heads)
 
@@ -546,8 +552,8 @@ class Kept:
 
 
 def test_an_end_that_is_kept_follows_its_table(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, "f", window_messages=2)
-    kept, seen = Kept(desk), set[steps.Ran]()
+    driver = ManagerDriver(tmp_path, "f", window_messages=2)
+    kept, seen = Kept(driver), set[steps.Ran]()
     leaves, ended, transmit, pass_over, had, lost, tick, confirmed = (
         row.event for row in TRUNCATED
     )
@@ -564,12 +570,12 @@ def test_an_end_that_is_kept_follows_its_table(tmp_path: Path) -> None:
     kept.send(b"x")
     kept.connect(0)
     kept.lose()
-    step(leaves, lambda: desk.advance(61.0))
+    step(leaves, lambda: driver.advance(61.0))
     kept.connect(2)
     step(lost, kept.lose)
     step(transmit, lambda: kept.connect(2))
     assert kept.said() == 1
-    step(tick, lambda: desk.advance(31.0))
+    step(tick, lambda: driver.advance(31.0))
     assert kept.said() == 2
     step(confirmed, lambda: kept.confirm(4))
     kept.lose()
@@ -577,7 +583,7 @@ def test_an_end_that_is_kept_follows_its_table(tmp_path: Path) -> None:
     kept.send(b"1", b"2", late=b"3")
     kept.connect(0)
     kept.lose()
-    desk.advance(61.0)
+    driver.advance(61.0)
     kept.connect(6)
     kept.lose()
     step(pass_over, lambda: kept.connect(6))
@@ -588,12 +594,12 @@ def test_an_end_that_is_kept_follows_its_table(tmp_path: Path) -> None:
     kept.send(b"1", late=b"2")
     kept.connect(0)
     kept.lose()
-    desk.advance(61.0)
+    driver.advance(61.0)
     assert kept.state() == "kept"
     step(had, lambda: kept.connect(9))
     kept.lose()
 
-    source = Source(desk)
+    source = Source(driver)
     line = source.line()
     source.say(line, frames.OpenStream(7, ORDERS))
     source.say(line, *source.data(1, b"1"))

@@ -21,7 +21,7 @@ from dray.store.real_disk import RealDisk
 from dray.testing.inspection import look_into
 from dray.wire import backup_frames, frames
 from dray.wire.archive import About, ArchiveWriter
-from tests.unit.manager.conftest import LOG_BYTES, Caller, Desk
+from tests.unit.manager.conftest import LOG_BYTES, Caller, ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
 
 LATER = 1_700_001_000.0
@@ -50,34 +50,36 @@ def draw(caller: Caller, begun: backup_frames.BackupBegun) -> bytes:
     return out.getvalue()
 
 
-def restored(desk: Desk, archive: bytes, name: str = "restored", now: float = LATER) -> Desk:
-    path = desk.path.parent / name
+def restored(
+    driver: ManagerDriver, archive: bytes, name: str = "restored", now: float = LATER
+) -> ManagerDriver:
+    path = driver.path.parent / name
     restore(io.BytesIO(archive), path, now=now, log_bytes=LOG_BYTES)
-    again = Desk(path)
+    again = ManagerDriver(path)
     again.now = now
     return again
 
 
-def bodies(desk: Desk, queue: str) -> list[bytes]:
-    caller = desk.session()
+def bodies(driver: ManagerDriver, queue: str) -> list[bytes]:
+    caller = driver.session()
     _, found = caller.receive(caller.open(queue), peek=True, max_messages=1_000)
     return found
 
 
-def test_a_backup_holds_the_moment_in_which_it_was_asked_for(desk: Desk):
-    caller, other = desk.session(), desk.session()
+def test_a_backup_holds_the_moment_in_which_it_was_asked_for(driver: ManagerDriver):
+    caller, other = driver.session(), driver.session()
     queue = caller.create("orders")
     caller.send(queue, *(Message(body=b"before %d" % n) for n in range(50)))
     begun = begin(caller)
     assert begun.messages == 50
     other.receive(queue, max_messages=30)
     other.send(queue, *(Message(body=os.urandom(1000)) for _ in range(30)))
-    again = restored(desk, draw(caller, begun))
+    again = restored(driver, draw(caller, begun))
     assert bodies(again, "orders") == [b"before %d" % n for n in range(50)]
 
 
-def test_heap_files_are_kept_while_they_are_read_and_let_go_afterwards(desk: Desk):
-    caller, other = desk.session(), desk.session()
+def test_heap_files_are_kept_while_they_are_read_and_let_go_afterwards(driver: ManagerDriver):
+    caller, other = driver.session(), driver.session()
     queue = caller.create("orders")
     for _ in range(10):
         caller.send(queue, Message(body=os.urandom(40_000)))
@@ -87,21 +89,21 @@ def test_heap_files_are_kept_while_they_are_read_and_let_go_afterwards(desk: Des
         other.send(queue, Message(body=b"x" * 40_000))
         other.receive(queue)
     archive = draw(caller, begun)
-    assert len(bodies(restored(desk, archive), "orders")) == 10
-    files = desk.store.counters
+    assert len(bodies(restored(driver, archive), "orders")) == 10
+    files = driver.store.counters
     assert files.free_heap_files >= files.heap_files - 4
 
 
-def test_a_client_that_goes_away_lets_go_of_everything(desk: Desk):
-    caller, other = desk.session(), desk.session()
+def test_a_client_that_goes_away_lets_go_of_everything(driver: ManagerDriver):
+    caller, other = driver.session(), driver.session()
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"x" * 40_000))
     begin(caller)
     with pytest.raises(Misuse, match="another backup"):
         begin(other)
-    desk.turn(SessionClosed(caller.number))
+    driver.turn(SessionClosed(caller.number))
     other.receive(queue)
-    assert desk.store.live_bytes == 0
+    assert driver.store.live_bytes == 0
     draw(other, begin(other))
 
 
@@ -112,22 +114,22 @@ def small_portions(monkeypatch):
     monkeypatch.setattr(backup, "BACKUP_PIECE_BYTES", 100)
 
 
-def until_begun(desk: Desk, caller: Caller, request: int) -> backup_frames.BackupBegun:
+def until_begun(driver: ManagerDriver, caller: Caller, request: int) -> backup_frames.BackupBegun:
     for _ in range(10_000):
         answers = caller.answers(request)
         if answers:
             (answer,) = answers
             assert isinstance(answer.head, backup_frames.BackupBegun)
             return answer.head
-        assert desk.manager.deadline() == desk.now
-        desk.advance(0.0)
+        assert driver.manager.deadline() == driver.now
+        driver.advance(0.0)
     raise AssertionError("it never begins")
 
 
 @pytest.mark.usefixtures("small_portions")
-def test_what_happens_while_it_is_prepared_is_not_in_it(desk: Desk):
+def test_what_happens_while_it_is_prepared_is_not_in_it(driver: ManagerDriver):
     """Messages come, leave and are held, and heap files are wanted for others."""
-    caller, other = desk.session(), desk.session()
+    caller, other = driver.session(), driver.session()
     queue = caller.create("orders")
     caller.send(queue, *(Message(body=b"before %d" % n) for n in range(200)))
     other.receive(queue, transaction=other.number_for(), max_messages=3)
@@ -136,37 +138,37 @@ def test_what_happens_while_it_is_prepared_is_not_in_it(desk: Desk):
     while not caller.answers(request):
         other.receive(queue, max_messages=5)
         other.send(queue, *(Message(body=os.urandom(500)) for _ in range(3)))
-        desk.advance(0.0)
+        driver.advance(0.0)
         ticks += 1
     assert ticks > 20
-    begun = until_begun(desk, caller, request)
+    begun = until_begun(driver, caller, request)
     assert begun.messages == 200
     archive = draw(caller, begun)
-    again = restored(desk, archive)
+    again = restored(driver, archive)
     assert bodies(again, "orders") == [b"before %d" % n for n in range(200)]
     again.disk.close()
     assert check_store(again.path).clean
 
 
 @pytest.mark.usefixtures("small_portions")
-def test_a_client_that_goes_away_before_it_has_begun_lets_go_of_everything(desk: Desk):
-    caller, other = desk.session(), desk.session()
+def test_a_client_that_goes_away_before_it_has_begun_lets_go_of_everything(driver: ManagerDriver):
+    caller, other = driver.session(), driver.session()
     queue = caller.create("orders")
     for _ in range(5):
         caller.send(queue, *[Message(body=b"x" * 4_000)] * 10)
     caller.ask(backup_frames.Backup())
     with pytest.raises(Misuse, match="another backup"):
         other.call(backup_frames.Backup())
-    desk.turn(SessionClosed(caller.number))
+    driver.turn(SessionClosed(caller.number))
     other.receive(queue, max_messages=50)
-    assert desk.store.live_bytes == 0
-    assert desk.store.counters.free_heap_files >= desk.store.counters.heap_files - 4
-    draw(other, until_begun(desk, other, other.ask(backup_frames.Backup())))
+    assert driver.store.live_bytes == 0
+    assert driver.store.counters.free_heap_files >= driver.store.counters.heap_files - 4
+    draw(other, until_begun(driver, other, other.ask(backup_frames.Backup())))
 
 
 @pytest.mark.usefixtures("small_portions")
-def test_nothing_is_drawn_of_a_backup_that_is_being_prepared(desk: Desk):
-    caller = desk.session()
+def test_nothing_is_drawn_of_a_backup_that_is_being_prepared(driver: ManagerDriver):
+    caller = driver.session()
     caller.send(caller.create("orders"), *[Message(body=b"x")] * 50)
     caller.ask(backup_frames.Backup())
     with pytest.raises(Misuse, match="no backup is under way"):
@@ -174,42 +176,44 @@ def test_nothing_is_drawn_of_a_backup_that_is_being_prepared(desk: Desk):
 
 
 @pytest.mark.usefixtures("small_portions")
-def test_without_a_heap_file_it_is_refused_by_name_and_holds_nothing(desk: Desk):
-    caller = desk.session()
+def test_without_a_heap_file_it_is_refused_by_name_and_holds_nothing(driver: ManagerDriver):
+    caller = driver.session()
     queue = caller.create("orders")
     for _ in range(9):
         caller.send(queue, Message(body=os.urandom(30_000)))
-    (desk.path / "storage" / "p0000002.mq").unlink()
-    desk.crash()
-    caller = desk.session()
+    (driver.path / "storage" / "p0000002.mq").unlink()
+    driver.crash()
+    caller = driver.session()
     for _ in range(2):
         request = caller.ask(backup_frames.Backup())
         while not caller.answers(request):
-            desk.advance(0.0)
+            driver.advance(0.0)
         (answer,) = caller.answers(request)
         assert isinstance(answer.head, frames.Failed)
         assert (answer.head.error, answer.head.fields["file"]) == ("store-corrupt", "p0000002.mq")
     caller.call(frames.DeleteQueue("orders"))
-    assert desk.store.live_bytes == 0
-    assert desk.store.counters.free_heap_files >= desk.store.counters.heap_files - 4
+    assert driver.store.live_bytes == 0
+    assert driver.store.counters.free_heap_files >= driver.store.counters.heap_files - 4
 
 
-def test_a_piece_without_a_backup_is_refused(desk: Desk):
+def test_a_piece_without_a_backup_is_refused(driver: ManagerDriver):
     with pytest.raises(Misuse, match="no backup is under way"):
-        desk.session().call(backup_frames.BackupRead())
+        driver.session().call(backup_frames.BackupRead())
 
 
-def test_the_first_answer_waits_for_the_sync_and_pieces_do_not(desk: Desk):
-    caller = desk.session()
+def test_the_first_answer_waits_for_the_sync_and_pieces_do_not(driver: ManagerDriver):
+    caller = driver.session()
     begin(caller)
     caller.call(backup_frames.BackupRead())
-    held = {type(effect.head): effect.held for effect in desk.effects if isinstance(effect, Answer)}
+    held = {
+        type(effect.head): effect.held for effect in driver.effects if isinstance(effect, Answer)
+    }
     assert held[backup_frames.BackupBegun]
     assert not held[backup_frames.BackupPiece]
 
 
-def test_the_checksum_of_every_record_goes_with_it(desk: Desk):
-    caller = desk.session()
+def test_the_checksum_of_every_record_goes_with_it(driver: ManagerDriver):
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, *(Message(body=b"%d" % n) for n in range(5)))
     begin(caller)
@@ -224,8 +228,8 @@ def test_the_checksum_of_every_record_goes_with_it(desk: Desk):
     assert at == len(body)
 
 
-def test_a_restored_manager_has_the_same_queues_messages_positions_and_ids(desk: Desk):
-    caller = desk.session()
+def test_a_restored_manager_has_the_same_queues_messages_positions_and_ids(driver: ManagerDriver):
+    caller = driver.session()
     queue = caller.create("orders", label="what was ordered", quota=1 << 20)
     caller.create("audited", journal=True)
     caller.call(frames.SetQuota("", 1 << 30, 1 << 29))
@@ -236,8 +240,8 @@ def test_a_restored_manager_has_the_same_queues_messages_positions_and_ids(desk:
     sending = caller.number_for()
     sequence = send_large(caller, caller.create("large"), 3, sending)
     caller.commit(sending, 3)
-    again = restored(desk, draw(caller, begin(caller)))
-    assert again.manager.id == desk.manager.id
+    again = restored(driver, draw(caller, begin(caller)))
+    assert again.manager.id == driver.manager.id
     asks = again.session()
     envelopes, found = asks.receive(asks.open("orders"), peek=True)
     assert found == [b"one", b"two", b"three"]
@@ -248,23 +252,23 @@ def test_a_restored_manager_has_the_same_queues_messages_positions_and_ids(desk:
     )
     assert after == before
     state = look_into(again.manager).state
-    assert state.ledger.limits == look_into(desk.manager).state.ledger.limits
-    (message_id,) = (f"{desk.manager_id}\\{numbers[1]}",)
+    assert state.ledger.limits == look_into(driver.manager).state.ledger.limits
+    (message_id,) = (f"{driver.manager_id}\\{numbers[1]}",)
     select = frames.SelectById(message_id)
     assert asks.receive(asks.open("orders"), peek=True, select=select)[1] == [b"two"]
     assert take_large(asks, asks.open("large"), asks.number_for()).sequence == sequence
-    outcome = asks.call(frames.Outcome(f"{desk.manager_id}\\{transaction}"))
+    outcome = asks.call(frames.Outcome(f"{driver.manager_id}\\{transaction}"))
     assert outcome.status == "committed"
 
 
-def test_no_number_that_may_have_been_given_out_since_is_given_out_again(desk: Desk):
-    caller = desk.session()
+def test_no_number_that_may_have_been_given_out_since_is_given_out_again(driver: ManagerDriver):
+    caller = driver.session()
     queue = caller.create("orders")
     archive = draw(caller, begin(caller))
     lost = caller.send(queue, *(Message(body=b"after") for _ in range(100)))
-    other = desk.session()
+    other = driver.session()
     late = caller.create("made after the backup")
-    again = restored(desk, archive)
+    again = restored(driver, archive)
     asks = again.session()
     assert asks.next_number > max(*lost, other.next_number)
     fresh = asks.send(asks.open("orders"), Message(body=b"new"))
@@ -272,46 +276,46 @@ def test_no_number_that_may_have_been_given_out_since_is_given_out_again(desk: D
     envelopes, _ = asks.receive(asks.open("orders"))
     assert envelopes[0].lookup_id > 100
     assert asks.create("made again") > late
-    outcome = asks.call(frames.Outcome(f"{desk.manager_id}\\{lost[0]}"))
+    outcome = asks.call(frames.Outcome(f"{driver.manager_id}\\{lost[0]}"))
     assert outcome.status == "unknown"
 
 
-def test_a_restored_manager_that_crashes_is_still_restored(desk: Desk):
-    caller = desk.session()
+def test_a_restored_manager_that_crashes_is_still_restored(driver: ManagerDriver):
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"one"))
-    again = restored(desk, draw(caller, begin(caller)))
+    again = restored(driver, draw(caller, begin(caller)))
     again.crash()
     assert bodies(again, "orders") == [b"one"]
     assert again.session().next_number > LATER
 
 
 @pytest.mark.parametrize("name", ["MQTrans.lg1", "MQTrans.lg2"])
-def test_either_checkpoint_of_a_restored_manager_is_enough(desk: Desk, name: str):
-    caller = desk.session()
+def test_either_checkpoint_of_a_restored_manager_is_enough(driver: ManagerDriver, name: str):
+    caller = driver.session()
     caller.send(caller.create("orders"), Message(body=b"one"))
-    path = desk.path.parent / "restored"
+    path = driver.path.parent / "restored"
     restore(io.BytesIO(draw(caller, begin(caller))), path, now=LATER, log_bytes=LOG_BYTES)
     damage(path / "storage" / name, 700)
-    assert bodies(Desk(path), "orders") == [b"one"]
+    assert bodies(ManagerDriver(path), "orders") == [b"one"]
 
 
 def test_a_restored_manager_without_a_whole_checkpoint_refuses_instead_of_beginning_anew(
-    desk: Desk,
+    driver: ManagerDriver,
 ):
-    caller = desk.session()
+    caller = driver.session()
     caller.send(caller.create("orders"), Message(body=b"one"))
-    path = desk.path.parent / "restored"
+    path = driver.path.parent / "restored"
     restore(io.BytesIO(draw(caller, begin(caller))), path, now=LATER, log_bytes=LOG_BYTES)
     for name in ("MQTrans.lg1", "MQTrans.lg2"):
         damage(path / "storage" / name, 700)
     with pytest.raises(StoreCorrupt) as refusal:
-        Desk(path)
+        ManagerDriver(path)
     assert refusal.value.event in {2064, 2079}
 
 
-def test_only_an_empty_directory_is_restored_into(desk: Desk, tmp_path: Path):
-    caller = desk.session()
+def test_only_an_empty_directory_is_restored_into(driver: ManagerDriver, tmp_path: Path):
+    caller = driver.session()
     archive = draw(caller, begin(caller))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").touch()
@@ -323,8 +327,8 @@ def test_only_an_empty_directory_is_restored_into(desk: Desk, tmp_path: Path):
     assert check_store(tmp_path / "empty").clean
 
 
-def test_nothing_is_left_of_a_restore_that_failed(desk: Desk, tmp_path: Path):
-    caller = desk.session()
+def test_nothing_is_left_of_a_restore_that_failed(driver: ManagerDriver, tmp_path: Path):
+    caller = driver.session()
     caller.send(caller.create("orders"), Message(body=os.urandom(5000)))
     archive = bytearray(draw(caller, begin(caller)))
     archive[-3000] ^= 1
@@ -334,8 +338,8 @@ def test_nothing_is_left_of_a_restore_that_failed(desk: Desk, tmp_path: Path):
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_what_a_killed_restore_left_is_in_nobodys_way(desk: Desk, tmp_path: Path):
-    caller = desk.session()
+def test_what_a_killed_restore_left_is_in_nobodys_way(driver: ManagerDriver, tmp_path: Path):
+    caller = driver.session()
     archive = draw(caller, begin(caller))
     left = tmp_path / f"new{SUFFIX}" / "storage"
     left.mkdir(parents=True)
@@ -345,8 +349,8 @@ def test_what_a_killed_restore_left_is_in_nobodys_way(desk: Desk, tmp_path: Path
     assert check_store(tmp_path / "new").clean
 
 
-def test_two_restores_do_not_build_in_one_place(desk: Desk, tmp_path: Path):
-    caller = desk.session()
+def test_two_restores_do_not_build_in_one_place(driver: ManagerDriver, tmp_path: Path):
+    caller = driver.session()
     archive = draw(caller, begin(caller))
     first = RealDisk(tmp_path / f"new{SUFFIX}")
     first.lock()
@@ -357,26 +361,26 @@ def test_two_restores_do_not_build_in_one_place(desk: Desk, tmp_path: Path):
         first.close()
 
 
-def test_a_stopped_manager_gives_the_same_backup(desk: Desk, tmp_path: Path):
-    caller = desk.session()
+def test_a_stopped_manager_gives_the_same_backup(driver: ManagerDriver, tmp_path: Path):
+    caller = driver.session()
     caller.send(caller.create("orders"), *(Message(body=b"%d" % n) for n in range(100)))
     with pytest.raises(StoreLocked):
-        offline(desk.path)
-    desk.store.close(desk.manager.snapshot())
+        offline(driver.path)
+    driver.store.close(driver.manager.snapshot())
     path = tmp_path / "restored"
-    restore(io.BytesIO(offline(desk.path)), path, now=LATER, log_bytes=LOG_BYTES)
-    assert bodies(Desk(path), "orders") == [b"%d" % n for n in range(100)]
+    restore(io.BytesIO(offline(driver.path)), path, now=LATER, log_bytes=LOG_BYTES)
+    assert bodies(ManagerDriver(path), "orders") == [b"%d" % n for n in range(100)]
 
 
-def test_a_damaged_record_is_not_backed_up(desk: Desk):
-    caller = desk.session()
+def test_a_damaged_record_is_not_backed_up(driver: ManagerDriver):
+    caller = driver.session()
     caller.send(caller.create("orders"), Message(body=b"x" * 500))
-    ((extent, _),) = look_into(desk.manager).state.live()
+    ((extent, _),) = look_into(driver.manager).state.live()
     assert isinstance(extent, Extent)
-    desk.store.close(desk.manager.snapshot())
-    damage(desk.path / "storage" / "p0000001.mq", extent.offset + 100)
+    driver.store.close(driver.manager.snapshot())
+    damage(driver.path / "storage" / "p0000001.mq", extent.offset + 100)
     with pytest.raises(StoreCorrupt, match=r"p0000001\.mq"):
-        offline(desk.path)
+        offline(driver.path)
 
 
 def offline(path: Path) -> bytes:

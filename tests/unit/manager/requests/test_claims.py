@@ -21,8 +21,8 @@ BOTH = pytest.mark.parametrize("transactional", [True, False])
 
 
 @pytest.fixture
-def caller(desk):
-    return desk.session()
+def caller(driver):
+    return driver.session()
 
 
 def claim(caller, queue, **options):
@@ -32,63 +32,63 @@ def claim(caller, queue, **options):
     return number, bodies
 
 
-def outcome(desk, caller, number, *, claimed=True):
-    head = frames.Outcome(f"{desk.manager_id}\\{number}", claim=claimed)
+def outcome(driver, caller, number, *, claimed=True):
+    head = frames.Outcome(f"{driver.manager_id}\\{number}", claim=claimed)
     return caller.call(head).status
 
 
 @BOTH
-def test_a_confirmed_claim_is_received_for_good(desk, caller, transactional):
+def test_a_confirmed_claim_is_received_for_good(driver, caller, transactional):
     queue = caller.create("orders", transactional=transactional)
     caller.send(queue, Message(body=b"a"), Message(body=b"b"))
     number, bodies = claim(caller, queue, max_messages=1)
     assert bodies == [b"a"]
     assert caller.commit(number, 0) == frames.Done(1)
-    desk.crash()
-    caller = desk.session()
-    assert outcome(desk, caller, number) == "committed"
+    driver.crash()
+    caller = driver.session()
+    assert outcome(driver, caller, number) == "committed"
     assert caller.what_is_in(queue)[1] == [b"b"]
 
 
 @BOTH
-def test_a_claim_goes_back_with_its_session_and_counts_as_no_try(desk, caller, transactional):
+def test_a_claim_goes_back_with_its_session_and_counts_as_no_try(driver, caller, transactional):
     queue = caller.create("orders", transactional=transactional)
     caller.send(queue, Message(body=b"a"))
-    other = desk.session()
+    other = driver.session()
     number, _ = claim(caller, queue)
     with pytest.raises(ReceiveTimeout):
         other.receive(queue)
-    desk.turn(SessionClosed(caller.number))
-    assert outcome(desk, other, number) == "aborted"
+    driver.turn(SessionClosed(caller.number))
+    assert outcome(driver, other, number) == "aborted"
     envelopes, bodies = other.receive(queue)
     assert bodies == [b"a"]
     assert envelopes[0].abort_count == 0
 
 
 @BOTH
-def test_a_claim_goes_back_after_a_crash(desk, caller, transactional):
+def test_a_claim_goes_back_after_a_crash(driver, caller, transactional):
     queue = caller.create("orders", transactional=transactional)
     caller.send(queue, Message(body=b"a"))
     number, _ = claim(caller, queue)
-    desk.crash()
-    caller = desk.session()
-    assert outcome(desk, caller, number) == "aborted"
+    driver.crash()
+    caller = driver.session()
+    assert outcome(driver, caller, number) == "aborted"
     assert caller.what_is_in(queue)[1] == [b"a"]
 
 
-def test_who_asks_for_its_claim_has_it_given_up_for_ever(desk, caller):
+def test_who_asks_for_its_claim_has_it_given_up_for_ever(driver, caller):
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"a"))
     number, _ = claim(caller, queue)
-    again = desk.session()
-    assert outcome(desk, again, number, claimed=False) == "pending"
-    assert outcome(desk, again, number) == "aborted"
+    again = driver.session()
+    assert outcome(driver, again, number, claimed=False) == "pending"
+    assert outcome(driver, again, number) == "aborted"
     with pytest.raises(TransactionAborted):
         caller.commit(number, 0)
     assert again.what_is_in(queue)[1] == [b"a"]
 
 
-def test_a_claim_of_another_manager_is_not_given_up(desk, caller):
+def test_a_claim_of_another_manager_is_not_given_up(driver, caller):
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"a"))
     number, _ = claim(caller, queue)
@@ -97,16 +97,16 @@ def test_a_claim_of_another_manager_is_not_given_up(desk, caller):
     assert caller.commit(number, 0) == frames.Done(1)
 
 
-def test_a_transaction_is_not_given_up_as_a_claim(desk, caller):
+def test_a_transaction_is_not_given_up_as_a_claim(driver, caller):
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"a"))
     number = caller.number_for()
     caller.receive(queue, transaction=number)
-    assert outcome(desk, desk.session(), number) == "pending"
+    assert outcome(driver, driver.session(), number) == "pending"
     assert caller.commit(number, 0) == frames.Done(1)
 
 
-def test_an_answer_to_a_claim_waits_for_no_sync_and_its_commit_does(desk, caller):
+def test_an_answer_to_a_claim_waits_for_no_sync_and_its_commit_does(driver, caller):
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"a"))
     number = caller.number_for()
@@ -117,55 +117,55 @@ def test_an_answer_to_a_claim_waits_for_no_sync_and_its_commit_does(desk, caller
     assert answer.held
 
 
-def test_a_claim_of_express_messages_is_in_no_fact(desk, caller):
+def test_a_claim_of_express_messages_is_in_no_fact(driver, caller):
     queue = caller.create("news", transactional=False)
     caller.send(queue, Message(body=b"a", recoverable=False))
     number, bodies = claim(caller, queue)
     assert bodies == [b"a"]
-    before = desk.store.waiting_bytes
+    before = driver.store.waiting_bytes
     assert caller.commit(number, 0) == frames.Done(1)
-    assert desk.store.waiting_bytes == before
-    assert outcome(desk, caller, number) == "committed"
+    assert driver.store.waiting_bytes == before
+    assert outcome(driver, caller, number) == "committed"
     assert caller.what_is_in(queue)[1] == []
 
 
-def test_a_claim_of_both_kinds_is_one_fact(desk, caller):
+def test_a_claim_of_both_kinds_is_one_fact(driver, caller):
     queue = caller.create("news", transactional=False)
     caller.send(queue, Message(body=b"a", recoverable=False), Message(body=b"b"))
     number, bodies = claim(caller, queue)
     assert bodies == [b"a", b"b"]
     caller.commit(number, 0)
-    desk.crash()
-    caller = desk.session()
-    assert outcome(desk, caller, number) == "committed"
+    driver.crash()
+    caller = driver.session()
+    assert outcome(driver, caller, number) == "committed"
     assert caller.what_is_in(queue)[1] == []
 
 
-def test_claims_that_are_never_confirmed_go_back_when_they_have_been_idle(desk, caller):
+def test_claims_that_are_never_confirmed_go_back_when_they_have_been_idle(driver, caller):
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"a"))
     first, _ = claim(caller, queue)
-    desk.advance(IDLE_TRANSACTION_S / 2)
+    driver.advance(IDLE_TRANSACTION_S / 2)
     caller.send(queue, Message(body=b"b"))
     second, _ = claim(caller, queue)
-    desk.advance(IDLE_TRANSACTION_S * 0.6)
+    driver.advance(IDLE_TRANSACTION_S * 0.6)
     with pytest.raises(TransactionAborted, match="nothing happened"):
         caller.commit(first, 0)
     assert caller.commit(second, 0) == frames.Done(1)
     assert caller.what_is_in(queue)[1] == [b"a"]
 
 
-def test_what_was_purged_while_it_was_claimed_does_not_come_back(desk, caller):
+def test_what_was_purged_while_it_was_claimed_does_not_come_back(driver, caller):
     queue = caller.create("orders", transactional=False)
     caller.send(queue, Message(body=b"a"))
     claim(caller, queue)
-    other = desk.session()
+    other = driver.session()
     other.call(frames.PurgeQueue(queue))
-    desk.turn(SessionClosed(caller.number))
+    driver.turn(SessionClosed(caller.number))
     assert other.what_is_in(queue)[1] == []
 
 
-def test_a_claim_takes_one_number_and_one_phase(desk, caller):
+def test_a_claim_takes_one_number_and_one_phase(driver, caller):
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"a"))
     number, _ = claim(caller, queue)
@@ -176,4 +176,4 @@ def test_a_claim_takes_one_number_and_one_phase(desk, caller):
         claim(caller, queue, select=frames.SelectAt(7))
     for wrong in ({"transaction": 0}, {"transaction": 9, "peek": True}):
         with pytest.raises(InvalidArgument):
-            desk.session().call(frames.Receive(queue, timeout=0.0, claim=True, **wrong))
+            driver.session().call(frames.Receive(queue, timeout=0.0, claim=True, **wrong))

@@ -9,7 +9,7 @@ from dray.model.classes import Part
 from dray.model.message import Message
 from dray.wire import frames
 from dray.wire.record import PartMark
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 
 
 def send_large(
@@ -43,8 +43,8 @@ def take_large(
     return found
 
 
-def test_a_whole_large_message_is_taken_by_one_and_gone_at_commit(desk: Desk) -> None:
-    caller, other = desk.session(), desk.session()
+def test_a_whole_large_message_is_taken_by_one_and_gone_at_commit(driver: ManagerDriver) -> None:
+    caller, other = driver.session(), driver.session()
     queue, transaction = caller.create("files"), caller.number_for()
     sequence = send_large(caller, queue, 3, transaction)
     caller.commit(transaction, 3)
@@ -60,13 +60,13 @@ def test_a_whole_large_message_is_taken_by_one_and_gone_at_commit(desk: Desk) ->
     with pytest.raises(errors.MessageNotFound):
         other.call(frames.ReadPart(queue, found.parts[1].lookup_id, 0, 1))
     caller.commit(taking, 0)
-    assert desk.store.live_bytes == 0
+    assert driver.store.live_bytes == 0
     with pytest.raises(errors.ReceiveTimeout):
         take_large(other, queue, other.number_for())
 
 
-def test_an_aborted_large_receive_is_delivered_again_first(desk: Desk) -> None:
-    caller = desk.session()
+def test_an_aborted_large_receive_is_delivered_again_first(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("files")
     sequences = []
     for fragments in (2, 3):
@@ -81,13 +81,13 @@ def test_an_aborted_large_receive_is_delivered_again_first(desk: Desk) -> None:
     assert take_large(caller, queue, taking).sequence == sequences[1]
 
 
-def test_large_messages_are_found_again_after_a_crash(desk: Desk) -> None:
-    caller = desk.session()
+def test_large_messages_are_found_again_after_a_crash(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue, transaction = caller.create("files"), caller.number_for()
     sequence = send_large(caller, queue, 4, transaction)
     caller.commit(transaction, 3)
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     select = frames.SelectByCorrelation("ORDER 4")
     found = take_large(caller, caller.open("files"), caller.number_for(), select=select)
     assert found.sequence == sequence
@@ -106,9 +106,9 @@ def test_large_messages_are_found_again_after_a_crash(desk: Desk) -> None:
 )
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_hole_is_told_once_by_name_and_the_next_message_is_unharmed(
-    desk: Desk, taken: list[int], missing: list[object], restarted: bool
+    driver: ManagerDriver, taken: list[int], missing: list[object], restarted: bool
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("files")
     sequences = []
     for fragments in (5, 2):
@@ -120,24 +120,24 @@ def test_a_hole_is_told_once_by_name_and_the_next_message_is_unharmed(
         select = frames.SelectAt(envelopes[at].lookup_id)
         caller.receive(queue, select=select, guarded=False)
     if restarted:
-        desk.crash()
-        caller = desk.session()
+        driver.crash()
+        caller = driver.session()
         queue = caller.open("files")
     with pytest.raises(errors.LargeMessageHole) as looked:
         take_large(caller, queue, 0, peek=True)
     with pytest.raises(errors.LargeMessageHole) as raised:
         take_large(caller, queue, caller.number_for())
     assert raised.value.missing == looked.value.missing == missing
-    assert raised.value.sequence_id == f"{desk.manager_id}\\{sequences[0]}"
+    assert raised.value.sequence_id == f"{driver.manager_id}\\{sequences[0]}"
     assert take_large(caller, queue, caller.number_for()).sequence == sequences[1]
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     found = take_large(caller, caller.open("files"), caller.number_for())
     assert found.sequence == sequences[1]
 
 
-def test_a_reader_of_parts_that_aborts_leaves_no_hole(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_reader_of_parts_that_aborts_leaves_no_hole(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue, transaction = caller.create("files"), caller.number_for()
     sequence = send_large(caller, queue, 2, transaction)
     caller.commit(transaction, 3)
@@ -149,8 +149,8 @@ def test_a_reader_of_parts_that_aborts_leaves_no_hole(desk: Desk) -> None:
     assert take_large(caller, queue, caller.number_for()).sequence == sequence
 
 
-def test_plain_and_large_messages_do_not_mix(desk: Desk) -> None:
-    caller = desk.session()
+def test_plain_and_large_messages_do_not_mix(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue, transaction = caller.create("files"), caller.number_for()
     send_large(caller, queue, 1, transaction)
     caller.commit(transaction, 3)
@@ -162,9 +162,9 @@ def test_plain_and_large_messages_do_not_mix(desk: Desk) -> None:
 
 @pytest.mark.parametrize("in_transaction", [False, True])
 def test_a_part_is_not_moved_away_from_its_large_message_by_who_moves_messages(
-    desk: Desk, in_transaction: bool
+    driver: ManagerDriver, in_transaction: bool
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue, transaction = caller.create("files"), caller.number_for()
     aside = caller.open("files;aside")
     sequence = send_large(caller, queue, 1, transaction)
@@ -175,8 +175,8 @@ def test_a_part_is_not_moved_away_from_its_large_message_by_who_moves_messages(
     assert take_large(caller, queue, caller.number_for()).sequence == sequence
 
 
-def test_settling_takes_whole_large_messages_only(desk: Desk) -> None:
-    caller = desk.session()
+def test_settling_takes_whole_large_messages_only(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("files")
     for fragments in (1, 2, 3):
         transaction = caller.number_for()
@@ -191,9 +191,9 @@ def test_settling_takes_whole_large_messages_only(desk: Desk) -> None:
     assert [entry.fragment_count for entry in left.entries] == [3]
 
 
-def test_a_list_stays_in_order_when_a_first_part_is_taken(desk: Desk) -> None:
+def test_a_list_stays_in_order_when_a_first_part_is_taken(driver: ManagerDriver) -> None:
     """Two interleaved by their transactions' order; the first of them loses its header."""
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("files")
     for fragments in (2, 3):
         transaction = caller.number_for()

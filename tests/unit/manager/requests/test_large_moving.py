@@ -20,7 +20,7 @@ from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import PartMark
 from tests.unit.manager import conftest
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
 
 
@@ -28,8 +28,10 @@ def count_in(caller: Caller, name: str) -> int:
     return caller.call(frames.DescribeQueue(name)).info.message_count
 
 
-def test_what_its_receiver_cannot_read_is_moved_whole_and_stays_there(desk: Desk) -> None:
-    caller, other = desk.session(), desk.session()
+def test_what_its_receiver_cannot_read_is_moved_whole_and_stays_there(
+    driver: ManagerDriver,
+) -> None:
+    caller, other = driver.session(), driver.session()
     queue, statuses = caller.create("files"), caller.create("statusq")
     for fragments in (3, 1):
         transaction = caller.number_for()
@@ -39,14 +41,14 @@ def test_what_its_receiver_cannot_read_is_moved_whole_and_stays_there(desk: Desk
     taking = caller.number_for()
     found = take_large(caller, queue, taking, status_queue=statuses)
     unreadable = frames.LargeMove(queue, found.header.lookup_id, aside, statuses, unreadable=True)
-    for stranger in (other, desk.session()):
+    for stranger in (other, driver.session()):
         assert stranger.call(unreadable) == frames.Done(0)
     assert caller.call(unreadable) == frames.Done(5)
     assert caller.call(unreadable) == frames.Done(0)
     assert len(take_large(caller, queue, taking, status_queue=statuses).parts) == 1
     caller.commit(taking, 0)
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     counts = [
         caller.call(frames.DescribeQueue(name)).info.message_count
         for name in ("files", "files;unreadable", "statusq")
@@ -56,8 +58,10 @@ def test_what_its_receiver_cannot_read_is_moved_whole_and_stays_there(desk: Desk
     assert (again.sequence, again.header.move_count) == (found.sequence, 1)
 
 
-def test_what_cannot_be_read_is_moved_to_a_sub_queue_of_its_own_queue_alone(desk: Desk) -> None:
-    caller = desk.session()
+def test_what_cannot_be_read_is_moved_to_a_sub_queue_of_its_own_queue_alone(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue, foreign = caller.create("files"), caller.create("others")
     for target in (queue, foreign):
         with pytest.raises(errors.Misuse):
@@ -69,10 +73,10 @@ def test_it_moves_though_a_fact_could_not_list_its_parts(
 ) -> None:
     """In a log of 16 KiB, which is the least."""
     monkeypatch.setattr(conftest, "LOG_BYTES", 16 << 10)
-    desk = Desk(tmp_path)
-    caller = desk.session()
+    driver = ManagerDriver(tmp_path)
+    caller = driver.session()
     queue = caller.create("files")
-    most = look_into(desk.manager).fact_bytes_max
+    most = look_into(driver.manager).fact_bytes_max
     parts = most // MOVED_BYTES + 1
     assert parts * TAIL_BYTES < most, "or it could not even be sent"
     transaction, taking = caller.number_for(), caller.number_for()
@@ -82,15 +86,15 @@ def test_it_moves_though_a_fact_could_not_list_its_parts(
     aside = caller.call(frames.OpenQueue("files;unreadable")).number
     assert caller.call(frames.LargeMove(queue, header, aside, 0)) == frames.Done(parts)
     caller.call(frames.Abort(taking))
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     assert (count_in(caller, "files"), count_in(caller, "files;unreadable")) == (0, parts)
     aside = caller.call(frames.OpenQueue("files;unreadable")).number
     assert len(take_large(caller, aside, caller.number_for()).parts) == parts - 2
 
 
-def test_of_two_that_stand_among_each_other_one_moves_and_one_stays(desk: Desk) -> None:
-    caller = desk.session()
+def test_of_two_that_stand_among_each_other_one_moves_and_one_stays(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue, transaction = caller.create("files"), caller.number_for()
     sequences, frames_sent = [], 0
     for at, part in enumerate([Part.HEADER, Part.FRAGMENT, Part.FRAGMENT, Part.TRAILER]):
@@ -114,31 +118,31 @@ def test_of_two_that_stand_among_each_other_one_moves_and_one_stays(desk: Desk) 
     unreadable = frames.LargeMove(queue, found.header.lookup_id, aside, 0, unreadable=True)
     assert caller.call(unreadable) == frames.Done(4)
     for _ in ("in this incarnation", "in the next"):
-        caller = desk.session()
+        caller = driver.session()
         aside = caller.call(frames.OpenQueue("files;unreadable")).number
         taken = [take_large(caller, each, caller.number_for()) for each in (queue, aside)]
         assert [(each.sequence, len(each.parts)) for each in taken] == [
             (sequences[1], 2),
             (sequences[0], 2),
         ]
-        desk.crash()
+        driver.crash()
 
 
-def test_the_log_and_the_story_of_a_part_tell_where_it_went(desk: Desk) -> None:
-    caller = desk.session()
+def test_the_log_and_the_story_of_a_part_tell_where_it_went(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue, transaction = caller.create("files"), caller.number_for()
     sequence = send_large(caller, queue, 1, transaction)
     caller.commit(transaction, 3)
     header = take_large(caller, queue, caller.number_for()).header.lookup_id
     aside = caller.call(frames.OpenQueue("files;unreadable")).number
     caller.call(frames.LargeMove(queue, header, aside, 0))
-    desk.store.close()
-    facts = [fact for group in look_at_log(desk.path, 100) for fact in group.facts]
+    driver.store.close()
+    facts = [fact for group in look_at_log(driver.path, 100) for fact in group.facts]
     assert (
         f"positions {header}, {header + 1}, {header + 2} moved from 'files' to 'files;unreadable',"
         " a large message as a whole"
     ) in facts
-    story = tell_story(desk.path, f"{desk.manager_id}\\{sequence}")
+    story = tell_story(driver.path, f"{driver.manager_id}\\{sequence}")
     told = [each.what for each in story.happened]
     assert told[-2] == f"its receiver moved it: left 'files', position {header}"
     assert told[-1].startswith("was moved to 'files;unreadable' at position ")

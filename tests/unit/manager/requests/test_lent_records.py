@@ -12,11 +12,11 @@ from dray.model.message import Message
 from dray.store.heap.heap import Extent
 from dray.wire import file_frames, frames
 from dray.wire.record import PartMark, encode_record
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 
 
 def record_for(caller: Caller, body: bytes = b"abc") -> bytes:
-    source = bytes.fromhex(caller.desk.manager_id)
+    source = bytes.fromhex(caller.driver.manager_id)
     number = caller.number_for()
     mark = PartMark(Part.FRAGMENT, number)
     head, encoded = encode_record(Message(body=body, app_specific=1), source, number, mark)
@@ -32,8 +32,10 @@ def heads(caller: Caller, request: int) -> list[frames.Head]:
     return [answer.head for answer in caller.answers(request)]
 
 
-def test_a_record_from_a_file_is_sent_like_any_other_and_answered_at_once(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_record_from_a_file_is_sent_like_any_other_and_answered_at_once(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue, transaction = caller.create("files"), caller.number_for()
     (answer,) = caller.answers(send_file(caller, queue, transaction, record_for(caller)))
     assert (answer.head, answer.held) == (frames.Done(1), False)
@@ -50,9 +52,11 @@ SPOILT = {
 
 
 @pytest.mark.parametrize("spoil", SPOILT)
-def test_a_file_that_is_not_as_it_was_said_dooms_its_transaction(desk: Desk, spoil: str) -> None:
+def test_a_file_that_is_not_as_it_was_said_dooms_its_transaction(
+    driver: ManagerDriver, spoil: str
+) -> None:
     expected = SPOILT[spoil]
-    caller = desk.session()
+    caller = driver.session()
     queue, transaction = caller.create("files"), caller.number_for()
     record = record_for(caller, b"abcdef")
     read = {"other bytes": record[:-1] + b"x", "too short": record[:-1], "nothing": b""}[spoil]
@@ -69,15 +73,15 @@ def test_a_file_that_is_not_as_it_was_said_dooms_its_transaction(desk: Desk, spo
         caller.receive(queue)
 
 
-def test_a_file_is_sent_in_a_transaction(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_file_is_sent_in_a_transaction(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("files")
     with pytest.raises(errors.InvalidArgument):
         caller.call(file_frames.SendFile(queue, 0, 100, 0, 0), b"")
 
 
-def test_a_copy_names_its_range_and_what_stands_before_it(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_copy_names_its_range_and_what_stands_before_it(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("q")
     caller.send(queue, Message(body=b"abcdef", label="x"))
     (envelope,), _ = caller.receive(queue, peek=True)
@@ -89,8 +93,8 @@ def test_a_copy_names_its_range_and_what_stands_before_it(desk: Desk) -> None:
     assert isinstance(extent, Extent)
     into = Into(at=50, before=envelope.length - 6)
     assert (answer.head, answer.into, answer.held) == (file_frames.Copied(), into, True)
-    assert desk.store.read(extent).startswith(b"DMSG")
-    assert desk.store.read(extent)[into.before :] == b"abcdef"
+    assert driver.store.read(extent).startswith(b"DMSG")
+    assert driver.store.read(extent)[into.before :] == b"abcdef"
 
 
 @pytest.mark.parametrize(
@@ -98,9 +102,9 @@ def test_a_copy_names_its_range_and_what_stands_before_it(desk: Desk) -> None:
     [(0, 0, 0), (-1, 5, 0), (0, -1, 0), (0, 1 << 30, 0), (1 << 62, 1 << 62, 0), (0, 5, -1)],
 )
 def test_a_copy_of_what_is_not_in_the_message_is_refused(
-    desk: Desk, offset: int, length: int, at: int
+    driver: ManagerDriver, offset: int, length: int, at: int
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("q")
     caller.send(queue, Message(body=b"abcdef"), Message(body=b"secret"))
     (envelope, _), _ = caller.receive(queue, peek=True)
@@ -108,8 +112,8 @@ def test_a_copy_of_what_is_not_in_the_message_is_refused(
         caller.call(file_frames.CopyPart(queue, envelope.lookup_id, offset, length, at))
 
 
-def test_nobody_copies_what_another_holds(desk: Desk) -> None:
-    caller, other = desk.session(), desk.session()
+def test_nobody_copies_what_another_holds(driver: ManagerDriver) -> None:
+    caller, other = driver.session(), driver.session()
     queue, transaction = caller.create("q"), caller.number_for()
     caller.send(queue, Message(body=b"abcdef"))
     (envelope,), _ = caller.receive(queue, transaction=transaction)

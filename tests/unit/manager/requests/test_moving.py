@@ -10,7 +10,7 @@ from dray.manager.events import SessionClosed
 from dray.model.message import Message
 from dray.testing.inspection import look_into
 from dray.wire import frames
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 
 
 def text(*bodies: str) -> list[Message]:
@@ -25,8 +25,8 @@ def bodies(caller: Caller, queue: int) -> list[bytes]:
     return caller.what_is_in(queue, peek=True)[1]
 
 
-def test_a_message_moves_to_a_sub_queue_and_back_counting_its_moves(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_message_moves_to_a_sub_queue_and_back_counting_its_moves(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders", quota=200)
     caller.send(queue, *text("a", "b"))
     retry = caller.open("orders;retry")
@@ -34,8 +34,8 @@ def test_a_message_moves_to_a_sub_queue_and_back_counting_its_moves(desk: Desk) 
     assert (bodies(caller, queue), bodies(caller, retry)) == ([b"b"], [b"a"])
     with pytest.raises(errors.QuotaExceeded):
         caller.send(queue, *text("c" * 20))
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     queue, retry = caller.open("orders"), caller.open("orders;retry")
     caller.call(frames.Move(retry, lookups(caller, retry)[0], queue, 0))
     envelopes, found = caller.receive(queue)
@@ -43,11 +43,13 @@ def test_a_message_moves_to_a_sub_queue_and_back_counting_its_moves(desk: Desk) 
     assert [each.move_count for each in envelopes] == [0, 2]
 
 
-def test_sub_queues_are_bounded_like_queues_and_can_be_deleted(desk: Desk, monkeypatch) -> None:
-    caller = desk.session()
+def test_sub_queues_are_bounded_like_queues_and_can_be_deleted(
+    driver: ManagerDriver, monkeypatch
+) -> None:
+    caller = driver.session()
     queue = caller.create("orders", journal=True)
     caller.open("orders;retry")
-    monkeypatch.setattr(names, "QUEUES_MAX", len(look_into(desk.manager).state.queues))
+    monkeypatch.setattr(names, "QUEUES_MAX", len(look_into(driver.manager).state.queues))
     for name in ("orders;another", "dray://127.0.0.1:7340/far"):
         with pytest.raises(errors.Misuse, match="queues and sub-queues; delete one first"):
             caller.open(name)
@@ -55,15 +57,15 @@ def test_sub_queues_are_bounded_like_queues_and_can_be_deleted(desk: Desk, monke
     caller.send(queue, *text("a"))
     another = caller.open("orders;another")
     caller.call(frames.Move(queue, lookups(caller, queue)[0], another, 0))
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     assert bodies(caller, caller.open("orders;another")) == [b"a"]
     with pytest.raises(errors.QueueNotFound):
         caller.call(frames.DescribeQueue("orders;retry"))
 
 
-def test_a_move_in_a_transaction_happens_at_commit_or_not_at_all(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_move_in_a_transaction_happens_at_commit_or_not_at_all(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, *text("a"))
     retry = caller.open("orders;retry")
@@ -78,9 +80,9 @@ def test_a_move_in_a_transaction_happens_at_commit_or_not_at_all(desk: Desk) -> 
 
 
 def test_a_message_moves_only_within_its_family_and_nobody_sends_to_a_sub_queue(
-    desk: Desk,
+    driver: ManagerDriver,
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue, other = caller.create("orders"), caller.create("other")
     caller.send(queue, *text("a"))
     with pytest.raises(errors.Misuse):
@@ -89,8 +91,8 @@ def test_a_message_moves_only_within_its_family_and_nobody_sends_to_a_sub_queue(
         caller.send(caller.open("orders;retry"), *text("b"))
 
 
-def test_messages_move_to_any_queue_all_or_none(desk: Desk) -> None:
-    caller = desk.session()
+def test_messages_move_to_any_queue_all_or_none(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue, other = caller.create("orders"), caller.create("other")
     caller.send(queue, *text("a", "b"))
     first, second = lookups(caller, queue)
@@ -101,13 +103,13 @@ def test_messages_move_to_any_queue_all_or_none(desk: Desk) -> None:
     assert isinstance(moved, frames.Done)
     assert moved.count == 2
     assert (bodies(caller, queue), bodies(caller, other)) == ([], [b"b", b"a"])
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     assert bodies(caller, caller.open("other")) == [b"b", b"a"]
 
 
-def test_only_kept_messages_are_dropped_and_none_moves_to_the_system(desk: Desk) -> None:
-    caller = desk.session()
+def test_only_kept_messages_are_dropped_and_none_moves_to_the_system(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders", journal=True)
     caller.send(queue, *text("a"))
     at = lookups(caller, queue)
@@ -123,8 +125,10 @@ def test_only_kept_messages_are_dropped_and_none_moves_to_the_system(desk: Desk)
     assert bodies(caller, journal) == []
 
 
-def test_a_whole_transaction_is_received_once_its_last_message_is_there(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_whole_transaction_is_received_once_its_last_message_is_there(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     for group in (("a", "b", "c"), ("d",)):
         sending = caller.number_for()
@@ -144,32 +148,34 @@ def test_a_whole_transaction_is_received_once_its_last_message_is_there(desk: De
     assert bodies(caller, queue) == [b"d"]
 
 
-def test_a_prepared_transaction_survives_a_crash_and_is_settled_by_anyone(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_prepared_transaction_survives_a_crash_and_is_settled_by_anyone(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue, other = caller.create("orders"), caller.create("other")
     caller.send(other, *text("taken", "left"))
     numbers = [caller.number_for(), caller.number_for()]
-    ids = [f"{desk.manager_id}\\{number}" for number in numbers]
+    ids = [f"{driver.manager_id}\\{number}" for number in numbers]
     for number, body in zip(numbers, ("committed", "aborted"), strict=True):
         caller.send(queue, *text(body), transaction=number)
         caller.receive(other, transaction=number, max_messages=1)
         caller.call(frames.Prepare(number, 1))
-    desk.turn(SessionClosed(caller.number))
+    driver.turn(SessionClosed(caller.number))
     for _ in range(2):
-        desk.crash()
-        caller = desk.session()
+        driver.crash()
+        caller = driver.session()
         assert caller.call(frames.ListPrepared()) == frames.PreparedList(ids)
         assert caller.call(frames.Outcome(ids[0])) == frames.OutcomeIs("prepared")
         queue, other = caller.open("orders"), caller.open("other")
         assert (bodies(caller, queue), bodies(caller, other)) == ([], [])
-        desk.store.checkpoint(desk.manager.snapshot())
+        driver.store.checkpoint(driver.manager.snapshot())
     caller.call(frames.SettlePrepared(ids[0], commit=True))
     caller.call(frames.SettlePrepared(ids[1], commit=False))
     caller.call(frames.SettlePrepared(ids[0], commit=True))
     with pytest.raises(errors.TransactionSequence):
         caller.call(frames.SettlePrepared(ids[0], commit=False))
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     assert caller.call(frames.ListPrepared()) == frames.PreparedList([])
     queue, other = caller.open("orders"), caller.open("other")
     assert (bodies(caller, queue), bodies(caller, other)) == ([b"committed"], [b"left"])
@@ -177,12 +183,12 @@ def test_a_prepared_transaction_survives_a_crash_and_is_settled_by_anyone(desk: 
     assert outcomes == ["committed", "aborted"]
     caller.receive(queue)
     caller.receive(other)
-    desk.store.sync()
-    assert desk.store.live_bytes == 0
+    driver.store.sync()
+    assert driver.store.live_bytes == 0
 
 
-def test_a_doomed_transaction_cannot_be_prepared(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_doomed_transaction_cannot_be_prepared(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("small", quota=70)
     transaction = caller.number_for()
     caller.send(queue, *text("a"), transaction=transaction)
@@ -192,8 +198,10 @@ def test_a_doomed_transaction_cannot_be_prepared(desk: Desk) -> None:
     caller.send(queue, *text("b"))
 
 
-def test_a_receive_that_waits_ends_with_its_transaction_and_takes_nothing(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_receive_that_waits_ends_with_its_transaction_and_takes_nothing(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     transaction, other = caller.number_for(), caller.number_for()
     waiting = [caller.ask(frames.Receive(queue, number, None)) for number in (transaction, other)]
@@ -205,8 +213,8 @@ def test_a_receive_that_waits_ends_with_its_transaction_and_takes_nothing(desk: 
     assert isinstance(taken.head, frames.Messages)
 
 
-def test_the_next_message_is_found_behind_what_another_holds(desk: Desk) -> None:
-    caller = desk.session()
+def test_the_next_message_is_found_behind_what_another_holds(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, *text("a", "b", "c"))
     caller.call(frames.Receive(queue, caller.number_for(), 0.0))

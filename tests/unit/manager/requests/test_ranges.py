@@ -18,7 +18,7 @@ from dray.wire.frames import (
     ReadRange,
 )
 from dray.wire.record import HEADER_BYTES
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.incoming.test_cut_transactions import (
     carry_first_data,
     narrow,
@@ -60,8 +60,8 @@ def size_of(body: int) -> int:
     return HEADER_BYTES + body
 
 
-def test_the_first_and_the_last_position_are_told_whatever_the_depth(desk: Desk) -> None:
-    caller = desk.session()
+def test_the_first_and_the_last_position_are_told_whatever_the_depth(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     empty = measure(caller, queue)
     assert (empty.first, empty.last, empty.held, empty.pieces) == (0, 0, 0, [])
@@ -76,9 +76,9 @@ def test_the_first_and_the_last_position_are_told_whatever_the_depth(desk: Desk)
 
 
 def test_a_range_ends_where_rows_or_bytes_are_reached_and_has_one_message_in_any_case(
-    desk: Desk,
+    driver: ManagerDriver,
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("orders")
     for size in (10, 20, 30, 400, 50):
         bodies(caller, queue, size)
@@ -97,8 +97,8 @@ def test_a_range_ends_where_rows_or_bytes_are_reached_and_has_one_message_in_any
     assert told(max_messages=4, upto=2) == RangePiece(2, 2, three - size_of(30))
 
 
-def test_a_range_with_limits_ends_where_all_transactions_are_closed(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_range_with_limits_ends_where_all_transactions_are_closed(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     bodies(caller, queue, *[10] * 3)
     bodies(caller, queue, *[10] * 8)
@@ -144,8 +144,10 @@ def test_a_range_ends_before_a_transaction_of_which_more_comes(net: Net) -> None
 
 
 @pytest.mark.parametrize("count", [400, 30_000])
-def test_a_range_is_cut_into_pieces_of_about_the_same_bytes(desk: Desk, count: int) -> None:
-    caller = desk.session()
+def test_a_range_is_cut_into_pieces_of_about_the_same_bytes(
+    driver: ManagerDriver, count: int
+) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     for _ in range(count // 200):
         bodies(caller, queue, *[1] * 190, *[100] * 10)
@@ -158,8 +160,10 @@ def test_a_range_is_cut_into_pieces_of_about_the_same_bytes(desk: Desk, count: i
     assert max(weights) < 1.5 * min(weights)
 
 
-def test_a_range_ends_before_the_first_message_that_a_transaction_holds(desk: Desk) -> None:
-    reader, receiver = desk.session(), desk.session()
+def test_a_range_ends_before_the_first_message_that_a_transaction_holds(
+    driver: ManagerDriver,
+) -> None:
+    reader, receiver = driver.session(), driver.session()
     queue = reader.create("orders")
     bodies(reader, queue, *range(6))
     taking = receiver.number_for()
@@ -173,8 +177,8 @@ def test_a_range_ends_before_the_first_message_that_a_transaction_holds(desk: De
     assert (measure(reader, queue).last, measure(reader, queue).held) == (6, 0)
 
 
-def test_a_range_is_read_with_what_a_transaction_holds(desk: Desk) -> None:
-    reader, receiver = desk.session(), desk.session()
+def test_a_range_is_read_with_what_a_transaction_holds(driver: ManagerDriver) -> None:
+    reader, receiver = driver.session(), driver.session()
     queue = reader.create("orders")
     bodies(reader, queue, *range(6))
     taking = receiver.number_for()
@@ -189,8 +193,8 @@ def test_a_range_is_read_with_what_a_transaction_holds(desk: Desk) -> None:
     assert read(reader, queue, 6) == ([], [])
 
 
-def test_without_bodies_only_header_and_properties_are_read(desk: Desk) -> None:
-    caller = desk.session()
+def test_without_bodies_only_header_and_properties_are_read(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, Message(body=bytes(1000), label="first"), Message(body=bytes(2000)))
     positions, whole = read(caller, queue)
@@ -200,8 +204,8 @@ def test_without_bodies_only_header_and_properties_are_read(desk: Desk) -> None:
     assert [record[: len(head)] for record, head in zip(whole, heads, strict=True)] == heads
 
 
-def test_in_a_queue_with_priorities_ranges_are_by_position(desk: Desk) -> None:
-    caller = desk.session()
+def test_in_a_queue_with_priorities_ranges_are_by_position(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders", transactional=False)
     for priority in (3, 7, 0, 3, 5):
         caller.send(queue, Message(body=bytes(priority), priority=priority))
@@ -212,9 +216,9 @@ def test_in_a_queue_with_priorities_ranges_are_by_position(desk: Desk) -> None:
 
 
 def test_large_messages_are_measured_by_payload_up_to_the_first_that_is_open_or_held(
-    desk: Desk,
+    driver: ManagerDriver,
 ) -> None:
-    caller, other = desk.session(), desk.session()
+    caller, other = driver.session(), driver.session()
     queue = caller.create("files")
     for fragments in (2, 3):
         transaction = caller.number_for()
@@ -235,8 +239,10 @@ def test_large_messages_are_measured_by_payload_up_to_the_first_that_is_open_or_
     assert measure(caller, queue, 1, large=True).last == 11
 
 
-def test_the_last_position_that_a_message_has_left_is_told_whatever_took_it(desk: Desk) -> None:
-    caller = desk.session()
+def test_the_last_position_that_a_message_has_left_is_told_whatever_took_it(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     bodies(caller, queue, *range(6))
     assert measure(caller, queue).gone == 0
@@ -247,13 +253,13 @@ def test_the_last_position_that_a_message_has_left_is_told_whatever_took_it(desk
     assert measure(caller, queue).gone == 3
     caller.receive(queue, select=frames.SelectAt(1))
     assert (measure(caller, queue).gone, measure(caller, queue).first) == (3, 2)
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     assert measure(caller, caller.open("orders")).gone == 3
 
 
-def test_a_large_message_has_left_by_the_position_of_its_header(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_large_message_has_left_by_the_position_of_its_header(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("files")
     for fragments in (2, 3):
         transaction = caller.number_for()
@@ -266,8 +272,10 @@ def test_a_large_message_has_left_by_the_position_of_its_header(desk: Desk) -> N
     assert measure(caller, queue).gone == 4
 
 
-def test_large_messages_of_one_transaction_are_measured_and_listed_together(desk: Desk) -> None:
-    caller = desk.session()
+def test_large_messages_of_one_transaction_are_measured_and_listed_together(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("files")
     for messages in (1, 3, 2):
         transaction = caller.number_for()
@@ -289,8 +297,8 @@ def test_large_messages_of_one_transaction_are_measured_and_listed_together(desk
     assert sizes() == [0, 0, 2, 2]
 
 
-def test_more_pieces_or_messages_than_make_sense_are_refused(desk: Desk) -> None:
-    caller = desk.session()
+def test_more_pieces_or_messages_than_make_sense_are_refused(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     with pytest.raises(errors.Misuse, match="pieces must be 0 to"):
         measure(caller, queue, pieces=-1)
@@ -298,8 +306,10 @@ def test_more_pieces_or_messages_than_make_sense_are_refused(desk: Desk) -> None
         read(caller, queue, max_messages=0)
 
 
-def test_a_settle_takes_what_lies_in_its_range_and_with_plain_no_large_message(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_settle_takes_what_lies_in_its_range_and_with_plain_no_large_message(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, *[Message(body=bytes([at])) for at in range(6)])
     caller.call(frames.Settle(queue, 4, 0, after=2))
@@ -316,8 +326,10 @@ def test_a_settle_takes_what_lies_in_its_range_and_with_plain_no_large_message(d
     assert caller.call(frames.DescribeQueue("parcels")).info.message_count == 3
 
 
-def test_small_messages_are_measured_read_and_settled_without_large_ones(desk: Desk) -> None:
-    caller = desk.session()
+def test_small_messages_are_measured_read_and_settled_without_large_ones(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("files")
     for at in range(3):
         transaction = caller.number_for()

@@ -7,7 +7,7 @@ import pytest
 from dray import errors
 from dray.manager.events import Answer
 from dray.wire import frames
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
 
 
@@ -17,8 +17,8 @@ def sent_large(caller: Caller, queue: int, fragments: int) -> None:
     caller.commit(transaction, 3)
 
 
-def test_parts_taken_singly_and_committed_are_told_as_a_hole(desk: Desk) -> None:
-    caller = desk.session()
+def test_parts_taken_singly_and_committed_are_told_as_a_hole(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue, taking = caller.create("files"), caller.number_for()
     sent_large(caller, queue, 3)
     caller.receive(queue, transaction=taking, max_messages=2, guarded=False)
@@ -26,11 +26,11 @@ def test_parts_taken_singly_and_committed_are_told_as_a_hole(desk: Desk) -> None
     with pytest.raises(errors.LargeMessageHole) as told:
         take_large(caller, queue, caller.number_for())
     assert told.value.missing == ["header", [1, 1]]
-    assert desk.store.live_bytes == 0
+    assert driver.store.live_bytes == 0
 
 
-def test_parts_taken_singly_and_put_back_make_no_hole(desk: Desk) -> None:
-    caller = desk.session()
+def test_parts_taken_singly_and_put_back_make_no_hole(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue, taking = caller.create("files"), caller.number_for()
     sent_large(caller, queue, 3)
     caller.receive(queue, transaction=taking, max_messages=2, guarded=False)
@@ -40,8 +40,8 @@ def test_parts_taken_singly_and_put_back_make_no_hole(desk: Desk) -> None:
     assert len(take_large(caller, queue, caller.number_for()).parts) == 3
 
 
-def test_whoever_waits_is_told_when_the_raw_reader_commits(desk: Desk) -> None:
-    raw, waiting = desk.session(), desk.session()
+def test_whoever_waits_is_told_when_the_raw_reader_commits(driver: ManagerDriver) -> None:
+    raw, waiting = driver.session(), driver.session()
     queue, taking = raw.create("files"), raw.number_for()
     sent_large(raw, queue, 3)
     raw.receive(queue, transaction=taking, max_messages=1, guarded=False)

@@ -15,7 +15,7 @@ from dray.model.message import Message
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import PartMark
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 
 
 class Sender:
@@ -62,8 +62,8 @@ class Sender:
 
 
 @pytest.fixture
-def caller(desk: Desk) -> Caller:
-    return desk.session()
+def caller(driver: ManagerDriver) -> Caller:
+    return driver.session()
 
 
 @pytest.fixture
@@ -86,24 +86,26 @@ def take(caller: Caller, queue: int) -> frames.LargeFound:
     return found
 
 
-def end_in(desk: Desk, sender: Sender, how: str) -> Caller:
+def end_in(driver: ManagerDriver, sender: Sender, how: str) -> Caller:
     """End the sender's connection in some way; gives a new one."""
     match how:
         case "crash":
-            desk.crash()
+            driver.crash()
         case "session":
-            desk.turn(SessionClosed(sender.caller.number))
+            driver.turn(SessionClosed(sender.caller.number))
         case "checkpoint":
-            desk.store.checkpoint(desk.manager.snapshot())
-            desk.store.sync()
-            desk.crash()
-    return desk.session()
+            driver.store.checkpoint(driver.manager.snapshot())
+            driver.store.sync()
+            driver.crash()
+    return driver.session()
 
 
 @pytest.mark.parametrize("how", ["crash", "session", "checkpoint", "takeover"])
-def test_what_was_marked_is_there_and_is_gone_on_with(desk: Desk, sender: Sender, how: str) -> None:
+def test_what_was_marked_is_there_and_is_gone_on_with(
+    driver: ManagerDriver, sender: Sender, how: str
+) -> None:
     half_way(sender)
-    other = end_in(desk, sender, how)
+    other = end_in(driver, sender, how)
     state = sender.resume(other)
     assert (state.status, state.parts, state.size) == ("open", 2, 1)
     assert (state.digest, state.source) == (b"digest", b"here")
@@ -116,35 +118,43 @@ def test_what_was_marked_is_there_and_is_gone_on_with(desk: Desk, sender: Sender
 
 
 @pytest.mark.parametrize("how", ["crash", "session"])
-def test_nothing_is_kept_of_what_was_not_marked(desk: Desk, sender: Sender, how: str) -> None:
+def test_nothing_is_kept_of_what_was_not_marked(
+    driver: ManagerDriver, sender: Sender, how: str
+) -> None:
     sender.begin()
     sender.send(Part.HEADER)
     sender.send(Part.FRAGMENT, 1)
-    other = end_in(desk, sender, how)
+    other = end_in(driver, sender, how)
     assert sender.resume(other).parts == 0
-    assert desk.store.live_bytes == 0
+    assert driver.store.live_bytes == 0
 
 
-def test_who_asks_after_the_commit_is_told_that_it_happened(desk: Desk, sender: Sender) -> None:
+def test_who_asks_after_the_commit_is_told_that_it_happened(
+    driver: ManagerDriver, sender: Sender
+) -> None:
     half_way(sender)
     sender.finish(3)
-    desk.crash()
-    other = desk.session()
+    driver.crash()
+    other = driver.session()
     assert sender.resume(other).status == "committed"
     assert take(other, other.open("heavy")).sequence == sender.number
 
 
-def test_of_a_number_that_was_never_committed_that_is_said(desk: Desk, sender: Sender) -> None:
+def test_of_a_number_that_was_never_committed_that_is_said(
+    driver: ManagerDriver, sender: Sender
+) -> None:
     half_way(sender)
     sender.caller.call(frames.UploadDrop(sender.name))
-    assert desk.store.live_bytes == 0
-    assert sender.resume(desk.session()).status == "aborted"
+    assert driver.store.live_bytes == 0
+    assert sender.resume(driver.session()).status == "aborted"
     with pytest.raises(errors.MessageNotFound):
         sender.caller.call(frames.UploadDrop(sender.name))
 
 
 @pytest.mark.parametrize("end", ["drop", "abort", "queue", "age"])
-def test_an_upload_that_ends_gives_every_byte_back(desk: Desk, sender: Sender, end: str) -> None:
+def test_an_upload_that_ends_gives_every_byte_back(
+    driver: ManagerDriver, sender: Sender, end: str
+) -> None:
     half_way(sender)
     caller = sender.caller
     match end:
@@ -157,35 +167,35 @@ def test_an_upload_that_ends_gives_every_byte_back(desk: Desk, sender: Sender, e
             with pytest.raises(errors.TransactionAborted):
                 caller.commit(sender.number, sender.sends)
         case "age":
-            desk.advance(UPLOAD_AGE_S_MAX - 1)
-            assert desk.store.live_bytes > 0
-            desk.advance(2)
-    assert desk.store.live_bytes == 0
-    desk.crash()
-    assert desk.store.live_bytes == 0
-    assert len(look_into(desk.manager).state.uploads) == 0
+            driver.advance(UPLOAD_AGE_S_MAX - 1)
+            assert driver.store.live_bytes > 0
+            driver.advance(2)
+    assert driver.store.live_bytes == 0
+    driver.crash()
+    assert driver.store.live_bytes == 0
+    assert len(look_into(driver.manager).state.uploads) == 0
 
 
-def test_the_age_counts_from_the_last_mark(desk: Desk, sender: Sender) -> None:
+def test_the_age_counts_from_the_last_mark(driver: ManagerDriver, sender: Sender) -> None:
     half_way(sender)
-    desk.advance(UPLOAD_AGE_S_MAX - 1)
+    driver.advance(UPLOAD_AGE_S_MAX - 1)
     sender.mark(3)
-    desk.crash()
-    desk.advance(UPLOAD_AGE_S_MAX - 1)
-    assert sender.resume(desk.session()).parts == 3
+    driver.crash()
+    driver.advance(UPLOAD_AGE_S_MAX - 1)
+    assert sender.resume(driver.session()).parts == 3
 
 
-def test_an_idle_upload_is_not_an_idle_transaction(desk: Desk, sender: Sender) -> None:
+def test_an_idle_upload_is_not_an_idle_transaction(driver: ManagerDriver, sender: Sender) -> None:
     half_way(sender)
-    desk.advance(7200)
+    driver.advance(7200)
     sender.finish(3)
     assert take(sender.caller, sender.queue).sequence == sender.number
 
 
-def test_the_newest_connection_has_the_upload(desk: Desk, sender: Sender) -> None:
+def test_the_newest_connection_has_the_upload(driver: ManagerDriver, sender: Sender) -> None:
     half_way(sender)
     before = sender.caller
-    sender.resume(desk.session())
+    sender.resume(driver.session())
     with pytest.raises(errors.TransactionAborted):
         before.commit(sender.number, 1)
     refused = before.answers(before.ask(frames.UploadMark(sender.number, 2, 1, b"")))
@@ -194,80 +204,82 @@ def test_the_newest_connection_has_the_upload(desk: Desk, sender: Sender) -> Non
     assert take(sender.caller, sender.queue).sequence == sender.number
 
 
-def test_a_mark_that_does_not_fit_dooms_it_until_it_is_resumed(desk: Desk, sender: Sender) -> None:
+def test_a_mark_that_does_not_fit_dooms_it_until_it_is_resumed(
+    driver: ManagerDriver, sender: Sender
+) -> None:
     half_way(sender)
     (refused,) = sender.mark(7)
     assert refused.head.error == "protocol-error"
     assert sender.mark(3) == []
-    assert sender.resume(desk.session()).parts == 2
+    assert sender.resume(driver.session()).parts == 2
     sender.finish(2)
     assert take(sender.caller, sender.queue).sequence == sender.number
 
 
-def used(desk: Desk) -> int:
+def used(driver: ManagerDriver) -> int:
     """Bytes that count against the quota of the computer, reserved ones too."""
-    ledger = look_into(desk.manager).ledger
+    ledger = look_into(driver.manager).ledger
     return ledger.stored[Account.COMPUTER] + ledger.staged[Account.COMPUTER]
 
 
 def test_the_room_is_reserved_and_reserved_again_when_the_upload_goes_on(tmp_path) -> None:
-    desk = Desk(tmp_path / "data", quota=10_000)
-    caller = desk.session()
+    driver = ManagerDriver(tmp_path / "data", quota=10_000)
+    caller = driver.session()
     sender = Sender(caller, caller.create("heavy"))
     sender.begin(reserve=9_000)
     sender.send(Part.HEADER)
     sender.send(Part.FRAGMENT, 1)
     sender.mark(2)
     with pytest.raises(errors.QuotaExceeded) as caught:
-        desk.session().call(frames.UploadBegin(sender.queue, 5_000_000, 2_000, b""))
+        driver.session().call(frames.UploadBegin(sender.queue, 5_000_000, 2_000, b""))
     assert caught.value.used == 9_000
-    desk.crash()
-    placed = used(desk)
+    driver.crash()
+    placed = used(driver)
     assert placed < 1_000
-    other = desk.session()
+    other = driver.session()
     sender.resume(other)
-    assert used(desk) == 9_000
+    assert used(driver) == 9_000
     sender.finish(2)
-    assert used(desk) < 1_000
+    assert used(driver) < 1_000
 
 
 @pytest.mark.parametrize("how", ["hangs up", "is silent"])
 def test_room_that_nobody_uses_is_given_back_after_a_minute(tmp_path, how: str) -> None:
     """One reservation and a hang-up took all room from everybody, for a week."""
-    desk = Desk(tmp_path / "data", quota=10_000)
-    caller, honest = desk.session(), desk.session()
+    driver = ManagerDriver(tmp_path / "data", quota=10_000)
+    caller, honest = driver.session(), driver.session()
     sender = Sender(caller, caller.create("heavy"))
     light = honest.create("light")
     sender.begin(reserve=9_900)
     if how == "hangs up":
-        desk.turn(SessionClosed(caller.number))
+        driver.turn(SessionClosed(caller.number))
     with pytest.raises(errors.QuotaExceeded):
         honest.send(light, Message(body=bytes(1_000)))
-    assert desk.manager.deadline() == desk.now + RESERVATION_UNUSED_S
-    desk.advance(RESERVATION_UNUSED_S)
-    assert used(desk) == 0
+    assert driver.manager.deadline() == driver.now + RESERVATION_UNUSED_S
+    driver.advance(RESERVATION_UNUSED_S)
+    assert used(driver) == 0
     honest.send(light, Message(body=bytes(1_000)))
 
 
 def test_room_that_is_used_stays_reserved(tmp_path) -> None:
-    desk = Desk(tmp_path / "data", quota=10_000)
-    caller = desk.session()
+    driver = ManagerDriver(tmp_path / "data", quota=10_000)
+    caller = driver.session()
     sender = Sender(caller, caller.create("heavy"))
     sender.begin(reserve=9_000)
     for number in range(3):
-        desk.advance(RESERVATION_UNUSED_S * 0.9)
+        driver.advance(RESERVATION_UNUSED_S * 0.9)
         sender.send(Part.FRAGMENT, number + 1) if number else sender.send(Part.HEADER)
-    assert used(desk) == 9_000
+    assert used(driver) == 9_000
 
 
 def test_an_upload_whose_room_was_taken_meanwhile_is_told_at_the_part_that_does_not_fit(
     tmp_path,
 ) -> None:
-    desk = Desk(tmp_path / "data", quota=10_000)
-    caller, honest = desk.session(), desk.session()
+    driver = ManagerDriver(tmp_path / "data", quota=10_000)
+    caller, honest = driver.session(), driver.session()
     sender = Sender(caller, caller.create("heavy"))
     sender.begin(reserve=9_000)
-    desk.advance(RESERVATION_UNUSED_S)
+    driver.advance(RESERVATION_UNUSED_S)
     honest.send(honest.create("light"), Message(body=bytes(9_880)))
     with pytest.raises(AssertionError, match="quota-exceeded"):
         # A part is answered only if it is refused.
@@ -275,18 +287,18 @@ def test_an_upload_whose_room_was_taken_meanwhile_is_told_at_the_part_that_does_
 
 
 def test_a_caller_sets_aside_half_of_what_is_free_however_many_uploads_it_begins(tmp_path) -> None:
-    desk = Desk(tmp_path / "data", quota=100_000, access=Access(is_open=True))
-    owner = desk.session()
+    driver = ManagerDriver(tmp_path / "data", quota=100_000, access=Access(is_open=True))
+    owner = driver.session()
     queue = owner.create("heavy")
-    stranger = desk.session(callers.Caller("user:mallory", address="process 7"))
+    stranger = driver.session(callers.Caller("user:mallory", address="process 7"))
     for _ in range(5):
         Sender(stranger, queue).begin(reserve=40_000)
-        stranger = desk.session(callers.Caller("user:mallory", address="process 8"))
-    assert used(desk) == 50_000
+        stranger = driver.session(callers.Caller("user:mallory", address="process 8"))
+    assert used(driver) == 50_000
     owner.send(owner.create("light"), Message(body=bytes(40_000)))
 
 
-def test_their_number_is_bounded(desk: Desk, sender: Sender) -> None:
+def test_their_number_is_bounded(driver: ManagerDriver, sender: Sender) -> None:
     for _ in range(UPLOADS_MAX):
         sender.begin()
     with pytest.raises(errors.Misuse, match="unfinished"):
@@ -322,7 +334,7 @@ def test_nonsense_is_refused(sender: Sender, head: frames.UploadBegin) -> None:
         sender.caller.call(wrong)
 
 
-def test_a_mark_in_what_is_no_upload_is_refused(desk: Desk, sender: Sender) -> None:
+def test_a_mark_in_what_is_no_upload_is_refused(driver: ManagerDriver, sender: Sender) -> None:
     caller = sender.caller
     transaction = caller.number_for()
     caller.send(sender.queue, Message(body=b"x"), transaction=transaction)
@@ -330,15 +342,15 @@ def test_a_mark_in_what_is_no_upload_is_refused(desk: Desk, sender: Sender) -> N
         caller.call(frames.UploadMark(transaction, 1, 0, b""))
 
 
-def test_a_restored_store_knows_nothing_of_uploads(desk: Desk, sender: Sender) -> None:
+def test_a_restored_store_knows_nothing_of_uploads(driver: ManagerDriver, sender: Sender) -> None:
     from dray.manager.facts import Restored
 
     half_way(sender)
-    look_into(desk.manager).record(Restored(0, int(desk.now * 1e6)))
-    desk.store.sync()
-    desk.crash()
-    assert desk.store.live_bytes == 0
-    assert sender.resume(desk.session()).status == "unknown"
+    look_into(driver.manager).record(Restored(0, int(driver.now * 1e6)))
+    driver.store.sync()
+    driver.crash()
+    assert driver.store.live_bytes == 0
+    assert sender.resume(driver.session()).status == "unknown"
 
 
 def test_the_id_of_another_manager_with_the_same_number_drops_nothing(sender: Sender) -> None:
@@ -352,13 +364,15 @@ def test_the_id_of_another_manager_with_the_same_number_drops_nothing(sender: Se
 
 
 @pytest.mark.parametrize("how", ["crash", "session", "none"])
-def test_what_is_unfinished_goes_with_its_queue(desk: Desk, sender: Sender, how: str) -> None:
+def test_what_is_unfinished_goes_with_its_queue(
+    driver: ManagerDriver, sender: Sender, how: str
+) -> None:
     half_way(sender)
-    other = end_in(desk, sender, how)
+    other = end_in(driver, sender, how)
     other.call(frames.DeleteQueue("heavy"))
-    assert desk.store.live_bytes == 0
+    assert driver.store.live_bytes == 0
     state = sender.resume(other)
     assert state.status == "aborted"
-    desk.crash()
-    assert sender.resume(desk.session()).status == "aborted"
-    assert desk.store.live_bytes == 0
+    driver.crash()
+    assert sender.resume(driver.session()).status == "aborted"
+    assert driver.store.live_bytes == 0

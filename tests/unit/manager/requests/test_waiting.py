@@ -7,26 +7,26 @@ from dray.testing.inspection import look_into
 from dray.wire import frames
 
 
-def test_each_wait_ends_at_its_own_time(desk):
-    caller = desk.session()
+def test_each_wait_ends_at_its_own_time(driver):
+    caller = driver.session()
     queue = caller.create("orders")
     waits = {seconds: caller.ask(frames.Receive(queue, 0, seconds)) for seconds in (10, 5, 20, 5)}
     for seconds in (5, 10, 20):
-        assert desk.manager.deadline() == 1_700_000_000.0 + seconds
+        assert driver.manager.deadline() == 1_700_000_000.0 + seconds
         assert not caller.answers(waits[seconds])
-        desk.advance(1_700_000_000.0 + seconds - desk.now)
+        driver.advance(1_700_000_000.0 + seconds - driver.now)
         (answer,) = caller.answers(waits[seconds])
         assert answer.head.error == "receive-timeout"
-    assert desk.manager.deadline() is None
+    assert driver.manager.deadline() is None
 
 
-def test_waits_that_were_answered_leave_nothing_behind(desk):
-    caller = desk.session()
+def test_waits_that_were_answered_leave_nothing_behind(driver):
+    caller = driver.session()
     queue = caller.create("orders")
     for seconds in range(1000, 1200):
         waiting = caller.ask(frames.Receive(queue, 0, float(seconds)))
         caller.send(queue, Message(body=b"x"))
         assert caller.answers(waiting)
-    assert len(look_into(desk.manager).waiters._timeouts) == 1
-    desk.advance(1500)
-    assert desk.manager.deadline() is None
+    assert len(look_into(driver.manager).waiters._timeouts) == 1
+    driver.advance(1500)
+    assert driver.manager.deadline() is None

@@ -9,31 +9,31 @@ from dray.manager.events import AccessChanged
 from dray.model.access import Access
 from dray.model.message import Message
 from dray.wire import frames
-from tests.unit.manager.rights.test_table import ADA, allowing, desk_with
+from tests.unit.manager.rights.test_table import ADA, allowing, driver_with
 
 
 def test_a_right_that_is_taken_back_is_gone_at_the_next_frame(tmp_path):
-    desk = desk_with(tmp_path, allowing("user:ada", "send see", "orders"))
-    ada = desk.session(ADA)
+    driver = driver_with(tmp_path, allowing("user:ada", "send see", "orders"))
+    ada = driver.session(ADA)
     orders = ada.open("orders")
     ada.send(orders, Message(body=b"1"))
-    desk.turn(AccessChanged(Access([allowing("user:ada", "see", "orders")])))
+    driver.turn(AccessChanged(Access([allowing("user:ada", "see", "orders")])))
     with pytest.raises(AccessDenied, match="may not send"):
         ada.send(orders, Message(body=b"2"))
-    desk.turn(AccessChanged(Access()))
+    driver.turn(AccessChanged(Access()))
     with pytest.raises(QueueNotFound):
         ada.open("orders")
 
 
 def test_a_receive_that_waits_is_refused_when_its_right_is_taken_back(tmp_path):
-    desk = desk_with(tmp_path, allowing("user:ada", "receive", "orders"))
-    ada = desk.session(ADA)
+    driver = driver_with(tmp_path, allowing("user:ada", "receive", "orders"))
+    ada = driver.session(ADA)
     request = ada.ask(frames.Receive(ada.open("orders"), 0, None))
     assert not ada.answers(request)
-    desk.turn(AccessChanged(Access([allowing("user:ada", "send", "orders")])))
+    driver.turn(AccessChanged(Access([allowing("user:ada", "send", "orders")])))
     (answer,) = ada.answers(request)
     assert isinstance(answer.head, frames.Failed)
     assert answer.head.error == "access-denied"
-    owner = desk.session()
+    owner = driver.session()
     owner.send(owner.open("orders"), Message(body=b"1"))
     assert len(ada.answers(request)) == 1

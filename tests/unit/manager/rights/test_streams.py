@@ -10,15 +10,15 @@ from dray.model.access import Access
 from dray.model.callers import Caller
 from dray.wire import frames
 from tests.unit.manager.conftest import Source
-from tests.unit.manager.rights.test_table import allowing, desk_with
+from tests.unit.manager.rights.test_table import allowing, driver_with
 
 PEER = Caller("cert:beta", address="10.0.0.2:4000")
 NUMBER = 900
 
 
-def peer_of(desk) -> Source:
-    desk.turn(SessionOpened(NUMBER, PEER))
-    source = Source(desk, NUMBER, "b")
+def peer_of(driver) -> Source:
+    driver.turn(SessionOpened(NUMBER, PEER))
+    source = Source(driver, NUMBER, "b")
     (welcome,) = source.say(source.keyed.hello())
     if isinstance(welcome, frames.Failed):
         raise AccessDenied(welcome.sentence)
@@ -27,15 +27,15 @@ def peer_of(desk) -> Source:
 
 
 def test_a_caller_without_deliver_is_no_queue_manager(tmp_path):
-    desk = desk_with(tmp_path, allowing("cert:beta", "send receive manage keep"))
+    driver = driver_with(tmp_path, allowing("cert:beta", "send receive manage keep"))
     with pytest.raises(AccessDenied, match="may not be a queue manager here"):
-        peer_of(desk)
+        peer_of(driver)
 
 
 def test_a_stream_is_refused_at_a_queue_that_its_caller_may_not_deliver_to(tmp_path):
     rules = (allowing("cert:beta", "deliver", "orders"), allowing("cert:beta", "see", "statusq"))
-    desk = desk_with(tmp_path, *rules)
-    source = peer_of(desk)
+    driver = driver_with(tmp_path, *rules)
+    source = peer_of(driver)
     for queue, code in (
         ("secrets", "queue-not-found"),  # NACK_BAD_DST_Q at its source
         ("missing", "queue-not-found"),
@@ -50,23 +50,23 @@ def test_a_stream_is_refused_at_a_queue_that_its_caller_may_not_deliver_to(tmp_p
 
 
 def test_a_source_is_not_told_of_new_queues_that_it_may_not_see(tmp_path):
-    desk = desk_with(tmp_path, allowing("cert:beta", "deliver", "orders;* later"))
-    source = peer_of(desk)
+    driver = driver_with(tmp_path, allowing("cert:beta", "deliver", "orders;* later"))
+    source = peer_of(driver)
     source.say(frames.OpenStream(16, "hidden"))
     source.say(frames.OpenStream(17, "later"))
-    owner = desk.session()
-    desk.effects.clear()
+    owner = driver.session()
+    driver.effects.clear()
     owner.create("hidden")
-    assert not [each for each in desk.effects if each.session == NUMBER]
+    assert not [each for each in driver.effects if each.session == NUMBER]
     owner.create("later")
-    assert [each for each in desk.effects if each.session == NUMBER]
+    assert [each for each in driver.effects if each.session == NUMBER]
 
 
 def test_a_stream_ends_when_its_right_is_taken_back(tmp_path):
-    desk = desk_with(tmp_path, allowing("cert:beta", "deliver", "orders"))
-    source = peer_of(desk)
+    driver = driver_with(tmp_path, allowing("cert:beta", "deliver", "orders"))
+    source = peer_of(driver)
     source.say(frames.OpenStream(16, "orders"))
-    desk.turn(AccessChanged(Access([allowing("cert:beta", "deliver", "others")])))
+    driver.turn(AccessChanged(Access([allowing("cert:beta", "deliver", "others")])))
     (refusal,) = source.say(frames.Passed(16, 5, 0, 1))
     assert isinstance(refusal, frames.StreamRefused)
     (refusal,) = source.say(frames.OpenStream(16, "orders"))

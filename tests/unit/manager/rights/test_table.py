@@ -15,7 +15,7 @@ from dray.model.ids import ManagerId, join_id
 from dray.model.message import Message
 from dray.model.queue import QueueOptions
 from dray.wire import backup_frames, frames
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 
 ADA, BOB = Caller("user:ada"), Caller("token:bob", address="10.0.0.2:4000")
 
@@ -25,13 +25,13 @@ def allowing(who: str, may: str, queues: str = "*", hosts: str = "") -> AccessRu
     return AccessRule((who,), verbs, tuple(queues.split()), tuple(hosts.split()))
 
 
-def desk_with(tmp_path, *rules: AccessRule) -> Desk:
-    desk = Desk(tmp_path / "data", access=Access(rules))
-    owner = desk.session()
+def driver_with(tmp_path, *rules: AccessRule) -> ManagerDriver:
+    driver = ManagerDriver(tmp_path / "data", access=Access(rules))
+    owner = driver.session()
     for name in ("orders", "secrets", "statusq"):
         owner.create(name)
     owner.send(owner.open("secrets"), Message(body=b"hush"))
-    return desk
+    return driver
 
 
 def refused(caller, head: frames.Head, body: bytes = b"") -> DrayError:
@@ -48,20 +48,20 @@ def test_each_frame_has_a_row():
 def test_a_frame_without_a_row_does_not_start(tmp_path, monkeypatch):
     monkeypatch.delitem(table.FOR_CLIENTS, frames.PurgeQueue)
     with pytest.raises(AssertionError, match=r"client without a row.*PurgeQueue"):
-        Desk(tmp_path / "data")
+        ManagerDriver(tmp_path / "data")
 
 
 def test_a_caller_without_any_right_is_refused_at_its_hello(tmp_path):
-    desk = desk_with(tmp_path, allowing("user:ada", "send"))
+    driver = driver_with(tmp_path, allowing("user:ada", "send"))
     with pytest.raises(AccessDenied, match="token:bob may not do anything here"):
-        desk.session(BOB)
+        driver.session(BOB)
     with pytest.raises(AccessDenied, match="has not said who it is"):
-        desk.session(Caller(NOBODY))
+        driver.session(Caller(NOBODY))
 
 
 def test_a_caller_with_a_right_at_one_queue_has_nothing_at_another(tmp_path):
-    desk = desk_with(tmp_path, allowing("user:ada", "send", "orders"))
-    owner, ada = desk.session(), desk.session(ADA)
+    driver = driver_with(tmp_path, allowing("user:ada", "send", "orders"))
+    owner, ada = driver.session(), driver.session(ADA)
     secrets, orders = owner.open("secrets"), ada.open("orders")
     ada.send(orders, Message(body=b"1"))
     at = owner.receive(secrets, peek=True)[0][0].lookup_id
@@ -99,14 +99,14 @@ def test_a_caller_with_a_right_at_one_queue_has_nothing_at_another(tmp_path):
 
 
 def test_a_queue_that_one_may_not_see_is_in_no_list(tmp_path):
-    ada = desk_with(tmp_path, allowing("user:ada", "send", "orders")).session(ADA)
+    ada = driver_with(tmp_path, allowing("user:ada", "send", "orders")).session(ADA)
     listed = ada.call(frames.ListQueues())
     assert isinstance(listed, frames.QueueList)
     assert [each.name for each in listed.queues] == ["orders"]
 
 
 def test_a_sender_may_not_take_look_or_manage_what_it_sees(tmp_path):
-    ada = desk_with(tmp_path, allowing("user:ada", "send", "orders")).session(ADA)
+    ada = driver_with(tmp_path, allowing("user:ada", "send", "orders")).session(ADA)
     orders = ada.open("orders")
     for head, act in (
         (frames.Receive(orders, 0, 0.0), "receive"),
@@ -122,8 +122,8 @@ def test_a_sender_may_not_take_look_or_manage_what_it_sees(tmp_path):
 
 def test_acts_at_the_whole_manager_need_a_rule_for_all_queues(tmp_path):
     rules = (allowing("user:ada", "manage keep", "o*"), allowing("token:bob", "manage keep", "*"))
-    desk = desk_with(tmp_path, *rules)
-    ada, bob = desk.session(ADA), desk.session(BOB)
+    driver = driver_with(tmp_path, *rules)
+    ada, bob = driver.session(ADA), driver.session(BOB)
     for head in (
         backup_frames.Backup(),
         frames.SetQuota("", 5, 5),
@@ -141,8 +141,8 @@ def test_acts_at_the_whole_manager_need_a_rule_for_all_queues(tmp_path):
 def test_a_client_needs_forward_to_make_the_manager_dial_a_host(tmp_path):
     """Neither by a name, nor by an acknowledgment, nor by a box of a transfer."""
     rules = (allowing("user:ada", "send", "orders"), allowing("user:ada", "forward", "", "depot:1"))
-    desk = desk_with(tmp_path, *rules)
-    ada = desk.session(ADA)
+    driver = driver_with(tmp_path, *rules)
+    ada = driver.session(ADA)
     asks = Message(
         body=b"", administration_queue="dray://evil:1/x", acknowledge=Acknowledge.POSITIVE_ARRIVAL
     )
@@ -155,13 +155,13 @@ def test_a_client_needs_forward_to_make_the_manager_dial_a_host(tmp_path):
         frames.Post("box", b"", "dray://evil:1/x"),
     ):
         assert isinstance(refused(ada, head), AccessDenied), head
-    names = [each.name for each in desk.session().call(frames.ListQueues()).queues]
+    names = [each.name for each in driver.session().call(frames.ListQueues()).queues]
     assert not [name for name in names if "evil" in name]
     ada.send(ada.open("dray://depot:1/x"), Message(body=b"1"))
 
 
 def test_an_acknowledgment_goes_only_where_its_asker_may_send(tmp_path):
-    ada = desk_with(tmp_path, allowing("user:ada", "send", "orders")).session(ADA)
+    ada = driver_with(tmp_path, allowing("user:ada", "send", "orders")).session(ADA)
     asks = Message(
         body=b"", administration_queue="secrets", acknowledge=Acknowledge.POSITIVE_ARRIVAL
     )
@@ -171,9 +171,9 @@ def test_an_acknowledgment_goes_only_where_its_asker_may_send(tmp_path):
 
 def test_journals_and_dead_letters_are_read_with_keep(tmp_path):
     rules = (allowing("user:ada", "receive"), allowing("token:bob", "keep"))
-    desk = desk_with(tmp_path, *rules)
-    desk.session().open("orders;journal")
-    ada, bob = desk.session(ADA), desk.session(BOB)
+    driver = driver_with(tmp_path, *rules)
+    driver.session().open("orders;journal")
+    ada, bob = driver.session(ADA), driver.session(BOB)
     for name in ("system$;deadletter", "orders;journal"):
         peek = frames.Receive(bob.open(name), 0, 0.0, peek=True)
         assert isinstance(refused(ada, peek), AccessDenied)
@@ -182,27 +182,27 @@ def test_journals_and_dead_letters_are_read_with_keep(tmp_path):
 
 def test_the_status_queue_serves_whoever_may_receive_and_shows_nothing(tmp_path):
     rules = (allowing("user:ada", "receive", "orders"), allowing("token:bob", "send", "orders"))
-    desk = desk_with(tmp_path, *rules)
-    ada, bob = desk.session(ADA), desk.session(BOB)
+    driver = driver_with(tmp_path, *rules)
+    ada, bob = driver.session(ADA), driver.session(BOB)
     opened = ada.call(frames.OpenQueue("statusq", for_status=True))
     assert isinstance(opened, frames.Opened)
     ask = frames.LargeReceive(ada.open("orders"), 0, 0.0, status_queue=opened.number, peek=True)
     assert refused(ada, ask).code == "receive-timeout"
     assert isinstance(refused(ada, frames.Receive(opened.number, 0, 0.0)), QueueNotFound)
-    secret = msgspec.structs.replace(ask, status_queue=desk.session().open("secrets"))
+    secret = msgspec.structs.replace(ask, status_queue=driver.session().open("secrets"))
     assert isinstance(refused(ada, secret), QueueNotFound)
     assert isinstance(refused(bob, frames.OpenQueue("statusq", for_status=True)), AccessDenied)
 
 
 def test_numbers_belong_to_the_caller_that_leased_them(tmp_path):
-    desk = desk_with(tmp_path, allowing("*", "send receive", "orders"))
-    ada, bob = desk.session(ADA), desk.session(BOB)
+    driver = driver_with(tmp_path, allowing("*", "send receive", "orders"))
+    ada, bob = driver.session(ADA), driver.session(BOB)
     queue = bob.open("orders")
     theirs = ada.number_for()
     bob.next_number, kept = theirs, bob.next_number
     with pytest.raises(TransactionSequence, match="leased to another caller"):
         bob.send(queue, Message(body=b"forged"))
-    asked = frames.Outcome(str(join_id(ManagerId(desk.manager_id), theirs)))
+    asked = frames.Outcome(str(join_id(ManagerId(driver.manager_id), theirs)))
     for head in (
         frames.Commit(theirs, 0),
         frames.Abort(theirs),
@@ -219,16 +219,16 @@ def test_numbers_belong_to_the_caller_that_leased_them(tmp_path):
 
 
 def test_prepared_transactions_belong_to_their_caller_also_after_a_crash(tmp_path):
-    desk = desk_with(tmp_path, allowing("*", "send", "orders"))
-    ada = desk.session(ADA)
+    driver = driver_with(tmp_path, allowing("*", "send", "orders"))
+    ada = driver.session(ADA)
     transaction = ada.number_for()
     ada.send(ada.open("orders"), Message(body=b"1"), transaction=transaction)
     ada.call(frames.Prepare(transaction, 1))
     settle = frames.SettlePrepared(
-        str(join_id(ManagerId(desk.manager_id), transaction)), commit=False
+        str(join_id(ManagerId(driver.manager_id), transaction)), commit=False
     )
-    desk.crash()
-    bob, ada = desk.session(BOB), desk.session(ADA)
+    driver.crash()
+    bob, ada = driver.session(BOB), driver.session(ADA)
     assert bob.call(frames.ListPrepared()).transaction_ids == []
     assert isinstance(refused(bob, settle), TransactionSequence)
     assert ada.call(frames.ListPrepared()).transaction_ids == [settle.transaction_id]
@@ -236,11 +236,11 @@ def test_prepared_transactions_belong_to_their_caller_also_after_a_crash(tmp_pat
 
 
 def test_uploads_belong_to_their_caller_also_after_a_crash(tmp_path):
-    desk = desk_with(tmp_path, allowing("*", "send", "orders"))
-    ada = desk.session(ADA)
+    driver = driver_with(tmp_path, allowing("*", "send", "orders"))
+    ada = driver.session(ADA)
     begun = ada.call(frames.UploadBegin(ada.open("orders"), ada.number_for(), 1000, b"from"))
-    desk.crash()
-    bob, ada = desk.session(BOB), desk.session(ADA)
+    driver.crash()
+    bob, ada = driver.session(BOB), driver.session(ADA)
     queue = bob.open("orders")
     assert bob.call(frames.ListUploads(queue)).uploads == []
     for head in (frames.UploadResume(begun.sequence_id), frames.UploadDrop(begun.sequence_id)):
@@ -250,12 +250,12 @@ def test_uploads_belong_to_their_caller_also_after_a_crash(tmp_path):
 
 
 def test_staged_rows_belong_to_the_caller_whose_tasks_staged_them(tmp_path):
-    desk = desk_with(tmp_path, allowing("*", "send", "orders"))
-    ada, bob = desk.session(ADA), desk.session(BOB)
+    driver = driver_with(tmp_path, allowing("*", "send", "orders"))
+    ada, bob = driver.session(ADA), driver.session(BOB)
     transaction = ada.number_for()
     ada.send(ada.open("orders"), Message(body=b"1"), transaction=transaction)
     ada.call(frames.StageForBatch(transaction, 1, "query", 0))
-    name = str(join_id(ManagerId(desk.manager_id), transaction))
+    name = str(join_id(ManagerId(driver.manager_id), transaction))
     for forged in (
         frames.DropStaged("query", 0, [name]),
         frames.CommitBatch("query", 0, b"", bob.number_for(), []),
@@ -266,8 +266,8 @@ def test_staged_rows_belong_to_the_caller_whose_tasks_staged_them(tmp_path):
 
 
 def test_a_box_belongs_to_its_caller(tmp_path):
-    desk = desk_with(tmp_path, allowing("*", "send", "orders"))
-    ada, again, bob = desk.session(ADA), desk.session(ADA), desk.session(BOB)
+    driver = driver_with(tmp_path, allowing("*", "send", "orders"))
+    ada, again, bob = driver.session(ADA), driver.session(ADA), driver.session(BOB)
     box = frames.AttachBox("box", "orders")
     ada.call(box)
     assert isinstance(refused(bob, box), AccessDenied)

@@ -10,7 +10,7 @@ from dray.model.ids import EXPRESS_OUTCOME
 from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
 from dray.wire import frames
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 
 
 @pytest.fixture
@@ -74,45 +74,45 @@ def test_a_checkpoint_keeps_what_was_forgotten(small: Outcomes) -> None:
 
 
 def test_a_client_is_told_that_an_old_outcome_is_unknown(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outcomes, "TRANSACTIONS_REMEMBERED", 2)
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("orders")
     numbers = []
     for _ in range(4):
         numbers.append(caller.number_for())
         caller.ask(frames.Send(queue, numbers[-1], [], []))
         caller.commit(numbers[-1], 1)
-    desk.store.checkpoint(desk.manager.snapshot())
-    desk.crash()
-    asker = desk.session()
-    told = [asker.call(frames.Outcome(f"{desk.manager_id}\\{number}")) for number in numbers]
+    driver.store.checkpoint(driver.manager.snapshot())
+    driver.crash()
+    asker = driver.session()
+    told = [asker.call(frames.Outcome(f"{driver.manager_id}\\{number}")) for number in numbers]
     assert [each.status for each in told] == ["unknown", "unknown", "committed", "committed"]
 
 
 @pytest.mark.parametrize("transactional", [True, False])
 def test_a_send_without_a_transaction_is_remembered_by_its_first_message(
-    desk: Desk, transactional: bool
+    driver: ManagerDriver, transactional: bool
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("orders", transactional=transactional)
     number = caller.send(queue, Message(body=b"a"), Message(body=b"b"))[0]
-    desk.crash()
-    asker = desk.session()
-    ids = [f"{desk.manager_id}\\{each}" for each in (number, number + 1)]
+    driver.crash()
+    asker = driver.session()
+    ids = [f"{driver.manager_id}\\{each}" for each in (number, number + 1)]
     told = [asker.call(frames.Outcome(each)).status for each in ids]
     assert told == ["committed", "aborted"]
 
 
-def test_of_an_express_send_of_an_earlier_incarnation_nobody_knows(desk: Desk) -> None:
-    caller = desk.session()
+def test_of_an_express_send_of_an_earlier_incarnation_nobody_knows(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("news", transactional=False)
     number = caller.send(queue, Message(body=b"a", recoverable=False))[0]
-    doubt = f"{desk.manager_id}\\{number + EXPRESS_OUTCOME}"
-    never = f"{desk.manager_id}\\{caller.number_for() + EXPRESS_OUTCOME}"
+    doubt = f"{driver.manager_id}\\{number + EXPRESS_OUTCOME}"
+    never = f"{driver.manager_id}\\{caller.number_for() + EXPRESS_OUTCOME}"
     assert caller.call(frames.Outcome(doubt)).status == "committed"
     assert caller.call(frames.Outcome(never)).status == "aborted"
-    desk.crash()
-    asker = desk.session()
+    driver.crash()
+    asker = driver.session()
     assert asker.call(frames.Outcome(doubt)).status == "unknown"

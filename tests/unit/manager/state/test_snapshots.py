@@ -20,7 +20,7 @@ from dray.store.heap.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
 from dray.store.log.checkpoint import Snapshots
 from dray.testing.inspection import look_into
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 
 decode = msgspec.msgpack.decode
 encode = msgspec.msgpack.encode
@@ -56,11 +56,11 @@ def entries(state: State, name: str) -> bytes:
     return state.queues.named(name).index.durable()
 
 
-def test_a_snapshot_does_not_change_with_what_comes_after_it(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_snapshot_does_not_change_with_what_comes_after_it(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, *[Message(body=b"%d" % number) for number in range(9)])
-    state = look_into(desk.manager).state
+    state = look_into(driver.manager).state
     taken, before = take_snapshots(state), entries(state, "orders")
     caller.receive(queue, max_messages=4)
     caller.send(queue, Message(body=b"late"))
@@ -72,12 +72,12 @@ def test_a_snapshot_does_not_change_with_what_comes_after_it(desk: Desk) -> None
     assert found.queues.named("orders").gone_upto == 0
 
 
-def test_a_snapshot_knows_the_last_position_that_a_message_has_left(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_snapshot_knows_the_last_position_that_a_message_has_left(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, *[Message(body=b"%d" % number) for number in range(9)])
     caller.receive(queue, max_messages=4)
-    state = look_into(desk.manager).state
+    state = look_into(driver.manager).state
     assert again(take_snapshots(state), state).queues.named("orders").gone_upto == 4
 
 
@@ -102,15 +102,15 @@ def _tail(number: int, *, express: bool) -> bytes:
     return pack_tail(Staged(Extent(file, 0, 100), 7, number, 0, 3, 1), 0, 1)
 
 
-def test_express_and_held_messages_are_in_a_snapshot_as_in_the_state(desk: Desk) -> None:
-    caller = desk.session()
+def test_express_and_held_messages_are_in_a_snapshot_as_in_the_state(driver: ManagerDriver) -> None:
+    caller = driver.session()
     plain = caller.create("plain", transactional=False)
     for number in range(6):
         caller.send(plain, Message(body=b"%d" % number, recoverable=number % 2 == 0))
     orders = caller.create("orders")
     caller.send(orders, *[Message(body=b"%d" % number) for number in range(5)])
     caller.receive(orders, transaction=caller.number_for(), max_messages=2)
-    state = look_into(desk.manager).state
+    state = look_into(driver.manager).state
     found = again(take_snapshots(state), state)
     for name in ("plain", "orders"):
         assert entries(found, name) == entries(state, name)
@@ -118,16 +118,16 @@ def test_express_and_held_messages_are_in_a_snapshot_as_in_the_state(desk: Desk)
     assert counts == [3, 5]
 
 
-def test_a_state_is_written_as_it_always_was(desk: Desk) -> None:
+def test_a_state_is_written_as_it_always_was(driver: ManagerDriver) -> None:
     """One record a queue, length before it, and in it what the encoder would have written."""
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("orders")
     for _ in range(20):
         caller.send(queue, *[Message(body=b"x")] * 100)
-    image, at, records = b"".join(write_state(look_into(desk.manager).state)), 0, 0
+    image, at, records = b"".join(write_state(look_into(driver.manager).state)), 0, 0
     while at < len(image):
         length = int.from_bytes(image[at : at + 8], "little")
         record = image[at + 8 : at + 8 + length]
         assert encode(decode(record)) == record
         at, records = at + 8 + length, records + 1
-    assert records == 1 + len(look_into(desk.manager).state.queues)
+    assert records == 1 + len(look_into(driver.manager).state.queues)

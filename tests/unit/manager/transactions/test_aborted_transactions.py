@@ -10,7 +10,7 @@ from dray.manager.transactions.aborted_transactions import REPORTED, AbortedTran
 from dray.model.limits import NUMBERS_LEASED
 from dray.model.message import Message
 from dray.wire import frames
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 
 
 @pytest.fixture(autouse=True)
@@ -20,14 +20,16 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ask_for(caller: Caller, number: int) -> str:
     """What another program is told of a transaction."""
-    other = caller.desk.session()
-    head = other.call(frames.Outcome(f"{caller.desk.manager_id}\\{number}"))
+    other = caller.driver.session()
+    head = other.call(frames.Outcome(f"{caller.driver.manager_id}\\{number}"))
     assert isinstance(head, frames.OutcomeIs)
     return head.status
 
 
-def test_an_answered_aborted_is_final_however_many_answers_were_given_since(desk: Desk) -> None:
-    caller = desk.session()
+def test_an_answered_aborted_is_final_however_many_answers_were_given_since(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue, late = caller.create("orders"), caller.number_for()
     others = [caller.number_for() for _ in range(10)]
     assert [ask_for(caller, number) for number in (late, *others)] == ["aborted"] * 11
@@ -42,8 +44,8 @@ def test_an_answered_aborted_is_final_however_many_answers_were_given_since(desk
     assert caller.call(frames.DescribeQueue("orders")).info.message_count == 0
 
 
-def test_what_begins_afterwards_and_what_had_begun_before_go_on(desk: Desk) -> None:
-    caller = desk.session()
+def test_what_begins_afterwards_and_what_had_begun_before_go_on(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue, begun = caller.create("orders"), caller.number_for()
     caller.send(queue, Message(body=b"1"), transaction=begun)
     for _ in range(10):
@@ -56,8 +58,10 @@ def test_what_begins_afterwards_and_what_had_begun_before_go_on(desk: Desk) -> N
     assert caller.receive(queue)[1] == [b"1", b"2", b"3"]
 
 
-def test_of_two_clients_only_the_one_that_was_asked_about_is_held_to_it(desk: Desk) -> None:
-    caller, other = desk.session(), desk.session()
+def test_of_two_clients_only_the_one_that_was_asked_about_is_held_to_it(
+    driver: ManagerDriver,
+) -> None:
+    caller, other = driver.session(), driver.session()
     queue = caller.create("orders")
     for _ in range(10):
         ask_for(other, other.number_for())

@@ -12,74 +12,74 @@ from dray.model.limits import QUERY_ID_CHARACTERS_MAX, STAGED_AGE_S_MAX
 from dray.model.message import Message
 from dray.testing.inspection import look_into
 from dray.wire import frames
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 
 QUERY = "a query"
 DIGEST = b"a digest of 32 bytes, or nearly."
 
 
 class Job:
-    """Tasks and driver of a query, each on a session of its own."""
+    """Tasks and spark_driver of a query, each on a session of its own."""
 
-    def __init__(self, desk: Desk, query: str = QUERY) -> None:
-        self.desk, self.query = desk, query
-        self.driver = desk.session()
+    def __init__(self, driver: ManagerDriver, query: str = QUERY) -> None:
+        self.driver, self.query = driver, query
+        self.spark_driver = driver.session()
 
     def stage(self, *bodies: bytes, batch: int = 0, queue: str = "orders") -> frames.BatchIs | str:
         """Let a task stage rows; its name, or the answer that the batch is committed."""
-        task = self.desk.session()
+        task = self.driver.session()
         number, into = task.number_for(), task.open(queue)
         for body in bodies:
             task.send(into, Message(body=body), transaction=number)
         stage = frames.StageForBatch(number, len(bodies), self.query, batch)
         answer = task.call(stage)
         assert isinstance(answer, frames.BatchIs)
-        self.desk.turn(SessionClosed(task.number))
-        return answer if answer.committed else f"{self.desk.manager_id}\\{number}"
+        self.driver.turn(SessionClosed(task.number))
+        return answer if answer.committed else f"{self.driver.manager_id}\\{number}"
 
     def commit(self, *staged: str, batch: int = 0, digest: bytes = DIGEST) -> frames.BatchIs:
-        number = self.driver.number_for()
-        answer = self.driver.call(
+        number = self.spark_driver.number_for()
+        answer = self.spark_driver.call(
             frames.CommitBatch(self.query, batch, digest, number, list(staged))
         )
         assert isinstance(answer, frames.BatchIs)
         return answer
 
     def restart(self) -> None:
-        self.desk.crash()
-        self.driver = self.desk.session()
+        self.driver.crash()
+        self.spark_driver = self.driver.session()
 
     def bodies(self, queue: str = "orders") -> list[bytes]:
-        peeked = self.driver.what_is_in(queue, peek=True)
+        peeked = self.spark_driver.what_is_in(queue, peek=True)
         return peeked[1]
 
     def info(self, queue: str = "orders"):
-        return self.driver.call(frames.DescribeQueue(queue)).info
+        return self.spark_driver.call(frames.DescribeQueue(queue)).info
 
 
 @pytest.fixture
-def job(desk: Desk) -> Job:
-    job = Job(desk)
-    job.driver.create("orders")
+def job(driver: ManagerDriver) -> Job:
+    job = Job(driver)
+    job.spark_driver.create("orders")
     return job
 
 
 def prepared(job: Job) -> list[int]:
-    return list(look_into(job.desk.manager).state.prepared)
+    return list(look_into(job.driver.manager).state.prepared)
 
 
 def test_what_tasks_have_staged_is_seen_by_nobody_before_the_commit(job: Job) -> None:
     job.stage(b"one", b"two")
     assert job.bodies() == []
     assert job.info().staged_count == 2
-    listed = job.driver.call(frames.ListQueues()).queues
+    listed = job.spark_driver.call(frames.ListQueues()).queues
     assert {info.name: info.staged_count for info in listed if info.staged_count} == {"orders": 2}
 
 
 def test_a_batch_becomes_visible_as_one_transaction_in_the_order_of_its_tasks(job: Job) -> None:
     first, second = job.stage(b"3", b"4"), job.stage(b"1", b"2")
     answer = job.commit(second, first)
-    envelopes, bodies = job.driver.receive(job.driver.open("orders"), peek=True)
+    envelopes, bodies = job.spark_driver.receive(job.spark_driver.open("orders"), peek=True)
     assert bodies == [b"1", b"2", b"3", b"4"]
     number = int(answer.transaction_id.rpartition("\\")[2])
     assert {each.transaction for each in envelopes} == {number}
@@ -90,7 +90,7 @@ def test_a_batch_becomes_visible_as_one_transaction_in_the_order_of_its_tasks(jo
         (4, 0),
     ]
     assert (answer.committed, answer.last, answer.messages) == (True, 0, 4)
-    status = job.driver.call(frames.Outcome(answer.transaction_id)).status
+    status = job.spark_driver.call(frames.Outcome(answer.transaction_id)).status
     assert status == str(TransactionStatus.COMMITTED)
     assert (job.info().staged_count, prepared(job)) == (0, [])
 
@@ -111,7 +111,7 @@ def test_staged_work_and_outcomes_survive_a_crash(job: Job, crash_after: str) ->
 def test_outcomes_and_staged_work_are_in_a_checkpoint(job: Job) -> None:
     job.commit(job.stage(b"one"))
     second = job.stage(b"two", batch=1)
-    job.desk.store.checkpoint(job.desk.manager.snapshot())
+    job.driver.store.checkpoint(job.driver.manager.snapshot())
     job.restart()
     assert job.commit(batch=0).committed
     assert job.commit(second, batch=1).last == 1
@@ -162,36 +162,36 @@ def test_an_attempt_that_stages_after_the_commit_leaves_nothing(job: Job) -> Non
 
 def test_a_commit_drops_what_earlier_batches_of_the_query_have_left(job: Job) -> None:
     job.stage(b"left by a job that failed", batch=1)
-    other = Job(job.desk, "another query").stage(b"of another query", batch=1)
+    other = Job(job.driver, "another query").stage(b"of another query", batch=1)
     ahead = job.stage(b"of a later batch", batch=3)
     job.commit(job.stage(b"row", batch=2), batch=2)
-    assert {f"{job.desk.manager_id}\\{each}" for each in prepared(job)} == {other, ahead}
+    assert {f"{job.driver.manager_id}\\{each}" for each in prepared(job)} == {other, ahead}
 
 
 def test_a_driver_drops_what_a_failed_job_has_staged(job: Job) -> None:
     staged = job.stage(b"row")
     keep = job.stage(b"row", batch=1)
     drop = frames.DropStaged(QUERY, 0, [staged, keep, "0" * 32 + "\\7"])
-    assert job.driver.call(drop) == frames.Done(1)
+    assert job.spark_driver.call(drop) == frames.Done(1)
     with pytest.raises(errors.TransactionAborted, match="run it again"):
         job.commit(staged)
-    assert f"{job.desk.manager_id}\\{prepared(job)[0]}" == keep
+    assert f"{job.driver.manager_id}\\{prepared(job)[0]}" == keep
 
 
 def test_staged_work_is_dropped_a_day_after_the_last_task_of_its_batch(job: Job) -> None:
     first = job.stage(b"one", b"two")
-    job.desk.advance(STAGED_AGE_S_MAX - 10)
+    job.driver.advance(STAGED_AGE_S_MAX - 10)
     second = job.stage(b"three")
-    job.desk.advance(20)
+    job.driver.advance(20)
     assert job.info().staged_count == 3
     job.restart()
-    deadline = job.desk.manager.deadline()
+    deadline = job.driver.manager.deadline()
     assert deadline is not None
-    assert deadline <= job.desk.now + STAGED_AGE_S_MAX
-    job.desk.manager.notices()
-    job.desk.advance(STAGED_AGE_S_MAX + 10)
+    assert deadline <= job.driver.now + STAGED_AGE_S_MAX
+    job.driver.manager.notices()
+    job.driver.advance(STAGED_AGE_S_MAX + 10)
     assert (job.info().staged_count, job.info().staged_dropped, prepared(job)) == (0, 3, [])
-    told = [each for each in job.desk.manager.notices() if each.kind == NoticeKind.STAGED_DROPPED]
+    told = [each for each in job.driver.manager.notices() if each.kind == NoticeKind.STAGED_DROPPED]
     assert len(told) == 2
     with pytest.raises(errors.TransactionAborted, match="no longer staged"):
         job.commit(first, second)
@@ -199,17 +199,17 @@ def test_staged_work_is_dropped_a_day_after_the_last_task_of_its_batch(job: Job)
 
 def test_what_is_staged_is_no_business_of_those_who_settle_prepared_transactions(job: Job) -> None:
     staged = job.stage(b"row")
-    assert job.driver.call(frames.ListPrepared()).transaction_ids == []
+    assert job.spark_driver.call(frames.ListPrepared()).transaction_ids == []
     with pytest.raises(errors.TransactionUsage, match="only the query can commit it"):
-        job.driver.call(frames.SettlePrepared(staged, commit=True))
-    job.driver.call(frames.SettlePrepared(staged, commit=False))
+        job.spark_driver.call(frames.SettlePrepared(staged, commit=True))
+    job.spark_driver.call(frames.SettlePrepared(staged, commit=False))
     assert (job.bodies(), prepared(job)) == ([], [])
 
 
 def test_a_queue_that_is_deleted_takes_what_is_staged_for_it_along(job: Job) -> None:
     staged = job.stage(b"row")
-    job.driver.call(frames.DeleteQueue("orders"))
-    job.driver.create("orders")
+    job.spark_driver.call(frames.DeleteQueue("orders"))
+    job.spark_driver.create("orders")
     with pytest.raises(errors.TransactionAborted, match="run it again"):
         job.commit(staged)
     job.commit(job.stage(b"row"))
@@ -220,15 +220,17 @@ def test_a_batch_without_rows_is_remembered(job: Job) -> None:
     job.commit()
     with pytest.raises(errors.BatchMismatch):
         job.commit(digest=b"another")
-    is_known = job.driver.call(frames.DescribeBatch(QUERY, 0))
+    is_known = job.spark_driver.call(frames.DescribeBatch(QUERY, 0))
     assert (is_known.committed, is_known.digest, is_known.messages) == (True, DIGEST, 0)
-    assert not job.driver.call(frames.DescribeBatch(QUERY, 1)).committed
+    assert not job.spark_driver.call(frames.DescribeBatch(QUERY, 1)).committed
 
 
-def test_a_batch_that_does_not_fit_the_log_is_refused_and_stays_staged(desk: Desk) -> None:
-    job = Job(desk)
-    job.driver.create("orders")
-    each = look_into(desk.manager).fact_bytes_max // 200
+def test_a_batch_that_does_not_fit_the_log_is_refused_and_stays_staged(
+    driver: ManagerDriver,
+) -> None:
+    job = Job(driver)
+    job.spark_driver.create("orders")
+    each = look_into(driver.manager).fact_bytes_max // 200
     names = [job.stage(*[b"x"] * each) for _ in range(4)]
     with pytest.raises(errors.TransactionAborted, match="maxOffsetsPerTrigger") as raised:
         job.commit(*names)
@@ -239,15 +241,15 @@ def test_a_batch_that_does_not_fit_the_log_is_refused_and_stays_staged(desk: Des
 
 
 def test_the_query_that_committed_least_recently_is_forgotten_first(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dray.manager.state.outcomes.QUERIES_REMEMBERED", 2)
-    jobs = [Job(desk, f"query {at}") for at in range(3)]
+    jobs = [Job(driver, f"query {at}") for at in range(3)]
     for job in (jobs[0], jobs[1]):
         job.commit()
     jobs[0].commit(batch=1)
     jobs[2].commit()
-    known = [job.driver.call(frames.DescribeBatch(job.query, 0)).committed for job in jobs]
+    known = [job.spark_driver.call(frames.DescribeBatch(job.query, 0)).committed for job in jobs]
     assert known == [True, False, True]
 
 
@@ -263,9 +265,9 @@ def test_the_query_that_committed_least_recently_is_forgotten_first(
 )
 def test_a_commit_that_makes_no_sense_is_refused(job: Job, wrong) -> None:
     query, batch, digest, staged = wrong
-    commit = frames.CommitBatch(query, batch, digest, job.driver.number_for(), staged)
+    commit = frames.CommitBatch(query, batch, digest, job.spark_driver.number_for(), staged)
     with pytest.raises(errors.DrayError):
-        job.driver.call(commit)
+        job.spark_driver.call(commit)
 
 
 def test_a_transaction_number_or_a_task_cannot_be_used_twice(job: Job) -> None:
@@ -274,13 +276,13 @@ def test_a_transaction_number_or_a_task_cannot_be_used_twice(job: Job) -> None:
         job.commit(staged, staged)
     taken = int(staged.rpartition("\\")[2])
     with pytest.raises(errors.DrayError):
-        job.driver.call(frames.CommitBatch(QUERY, 0, DIGEST, taken, [staged]))
+        job.spark_driver.call(frames.CommitBatch(QUERY, 0, DIGEST, taken, [staged]))
     job.commit(staged)
     assert job.bodies() == [b"row"]
 
 
 def test_what_has_received_cannot_be_staged(job: Job) -> None:
-    caller: Caller = job.driver
+    caller: Caller = job.spark_driver
     queue = caller.open("orders")
     caller.send(queue, Message(body=b"there"))
     number = caller.number_for()
@@ -291,7 +293,7 @@ def test_what_has_received_cannot_be_staged(job: Job) -> None:
 
 
 def test_a_task_whose_sends_have_not_all_come_stages_nothing(job: Job) -> None:
-    caller = job.driver
+    caller = job.spark_driver
     number = caller.number_for()
     caller.send(caller.open("orders"), Message(body=b"one"), transaction=number)
     with pytest.raises(errors.TransactionAborted):

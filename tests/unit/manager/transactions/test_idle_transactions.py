@@ -9,26 +9,28 @@ import pytest
 from dray import errors
 from dray.model.message import Message
 from dray.wire import frames
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path / "data", idle_transaction_s=60.0)
+def driver(tmp_path: Path) -> ManagerDriver:
+    return ManagerDriver(tmp_path / "data", idle_transaction_s=60.0)
 
 
-def test_what_an_idle_transaction_held_is_given_back_and_its_next_use_told_why(desk: Desk) -> None:
-    caller = desk.session()
+def test_what_an_idle_transaction_held_is_given_back_and_its_next_use_told_why(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, Message(body=b"held"))
     transaction = caller.number_for()
     caller.receive(queue, transaction=transaction)
     caller.send(queue, Message(body=b"sent"), transaction=transaction)
-    assert desk.manager.deadline() <= desk.now + 60.0
-    desk.advance(59.0)
+    assert driver.manager.deadline() <= driver.now + 60.0
+    driver.advance(59.0)
     with pytest.raises(errors.ReceiveTimeout):
         caller.receive(queue)
-    desk.advance(1.0)
+    driver.advance(1.0)
     assert caller.receive(queue, peek=True)[1] == [b"held"]
     for use in (
         frames.Commit(transaction, 1),
@@ -39,39 +41,39 @@ def test_what_an_idle_transaction_held_is_given_back_and_its_next_use_told_why(d
         with pytest.raises(errors.TransactionAborted, match="nothing happened in it for 60 sec"):
             caller.call(use)
     assert caller.receive(queue)[1] == [b"held"]
-    assert desk.store.live_bytes == 0
+    assert driver.store.live_bytes == 0
 
 
-def test_a_transaction_in_use_is_not_idle(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_transaction_in_use_is_not_idle(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue, transaction = caller.create("orders"), caller.number_for()
     for _ in range(5):
         caller.send(queue, Message(body=b"a"), transaction=transaction)
-        desk.advance(40.0)
+        driver.advance(40.0)
     caller.commit(transaction, 5)
     assert len(caller.receive(queue)[1]) == 5
 
 
-def test_a_receive_that_waits_is_use(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_receive_that_waits_is_use(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue, empty = caller.create("orders"), caller.create("empty")
     transaction = caller.number_for()
     caller.send(queue, Message(body=b"a"), transaction=transaction)
     waiting = caller.ask(frames.Receive(empty, transaction, 1000.0))
     for _ in range(5):
-        desk.advance(59.0)
+        driver.advance(59.0)
     caller.send(empty, Message(body=b"came"))
     assert isinstance(caller.answers(waiting)[0].head, frames.Messages)
     caller.commit(transaction, 1)
     assert caller.receive(queue)[1] == [b"a"]
 
 
-def test_a_prepared_transaction_is_never_idle(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_prepared_transaction_is_never_idle(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue, transaction = caller.create("orders"), caller.number_for()
     caller.send(queue, Message(body=b"a"), transaction=transaction)
     caller.call(frames.Prepare(transaction, 1))
-    desk.advance(100_000.0)
-    name = f"{desk.manager_id}\\{transaction}"
+    driver.advance(100_000.0)
+    name = f"{driver.manager_id}\\{transaction}"
     caller.call(frames.SettlePrepared(name, commit=True))
     assert caller.receive(queue)[1] == [b"a"]

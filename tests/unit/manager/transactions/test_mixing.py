@@ -10,15 +10,15 @@ from dray.model.classes import QueueKind
 from dray.model.message import Message
 from dray.testing.inspection import look_into
 from dray.wire import frames
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
 
 DEAD = "system$;deadxact"
 
 
-def large_dead_letter(desk: Desk) -> int:
+def large_dead_letter(driver: ManagerDriver) -> int:
     """A large message of four parts that is purged away; gives its sequence."""
-    caller = desk.session()
+    caller = driver.session()
     queue, transaction = caller.create("files"), caller.number_for()
     sequence = send_large(caller, queue, 2, transaction, use_dead_letter_queue=True)
     caller.commit(transaction, 3)
@@ -28,9 +28,9 @@ def large_dead_letter(desk: Desk) -> int:
 
 @pytest.mark.parametrize("kind", [QueueKind.PRIVATE, QueueKind.SUB])
 def test_a_plain_receive_is_refused_where_users_send_large_messages(
-    desk: Desk, kind: QueueKind
+    driver: ManagerDriver, kind: QueueKind
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue, transaction = caller.create("files"), caller.number_for()
     aside = caller.open("files;aside")
     send_large(caller, queue, 1, transaction)
@@ -43,29 +43,35 @@ def test_a_plain_receive_is_refused_where_users_send_large_messages(
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_parts_are_received_singly_from_the_dead_letters(desk: Desk, restarted: bool) -> None:
-    large_dead_letter(desk)
+def test_parts_are_received_singly_from_the_dead_letters(
+    driver: ManagerDriver, restarted: bool
+) -> None:
+    large_dead_letter(driver)
     if restarted:
-        desk.crash()
-    caller = desk.session()
+        driver.crash()
+    caller = driver.session()
     dead = caller.open(DEAD)
     assert caller.receive(dead, max_messages=2)[1][1] == b"\x01"
-    check_plain_receive(look_into(desk.manager).state.queues.named(DEAD))
+    check_plain_receive(look_into(driver.manager).state.queues.named(DEAD))
     assert len(caller.receive(dead)[0]) == 2
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_large_message_among_the_dead_letters_is_still_whole(desk: Desk, restarted: bool) -> None:
-    sequence = large_dead_letter(desk)
+def test_a_large_message_among_the_dead_letters_is_still_whole(
+    driver: ManagerDriver, restarted: bool
+) -> None:
+    sequence = large_dead_letter(driver)
     if restarted:
-        desk.crash()
-    caller = desk.session()
+        driver.crash()
+    caller = driver.session()
     assert take_large(caller, caller.open(DEAD), caller.number_for()).sequence == sequence
 
 
-def test_a_large_message_in_a_received_transaction_is_nobody_elses_meanwhile(desk: Desk) -> None:
-    sequence = large_dead_letter(desk)
-    caller, other = desk.session(), desk.session()
+def test_a_large_message_in_a_received_transaction_is_nobody_elses_meanwhile(
+    driver: ManagerDriver,
+) -> None:
+    sequence = large_dead_letter(driver)
+    caller, other = driver.session(), driver.session()
     dead, taking = caller.open(DEAD), caller.number_for()
     found = caller.call(frames.ReceiveTransaction(dead, taking, 0.0))
     assert isinstance(found, frames.TransactionMessages)
@@ -94,18 +100,18 @@ def refuses_plain(caller: Caller, queue: int) -> str:
     return str(caught.value)
 
 
-def crashed(desk: Desk, *, restarted: bool) -> Caller:
+def crashed(driver: ManagerDriver, *, restarted: bool) -> Caller:
     if restarted:
-        desk.crash()
-    return desk.session()
+        driver.crash()
+    return driver.session()
 
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("emptied", ["received", "purged", "taken by parts", "rejected"])
 def test_an_empty_queue_takes_plain_messages_again(
-    desk: Desk, emptied: str, restarted: bool
+    driver: ManagerDriver, emptied: str, restarted: bool
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("files")
     sent_large(caller, queue)
     taking = caller.number_for()
@@ -123,7 +129,7 @@ def test_an_empty_queue_takes_plain_messages_again(
             for position in (1, 2, 3):
                 caller.call(frames.Reject(queue, position, taking))
             caller.commit(taking, 0)
-    caller = crashed(desk, restarted=restarted)
+    caller = crashed(driver, restarted=restarted)
     queue = caller.open("files")
     caller.send(queue, PLAIN)
     assert caller.receive(queue)[1] == [b"plain"]
@@ -133,15 +139,15 @@ def test_an_empty_queue_takes_plain_messages_again(
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_queue_is_not_empty_while_large_messages_may_come_back(
-    desk: Desk, restarted: bool
+    driver: ManagerDriver, restarted: bool
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue, taking = caller.create("files"), caller.number_for()
     sent_large(caller, queue)
     take_large(caller, queue, taking)
     if restarted:
-        desk.crash()
-        caller = desk.session()
+        driver.crash()
+        caller = driver.session()
         queue = caller.open("files")
     else:
         refuses_plain(caller, queue)
@@ -154,14 +160,14 @@ def test_a_queue_is_not_empty_while_large_messages_may_come_back(
 @pytest.mark.parametrize("commits", [False, True])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_prepared_receive_of_a_large_message_keeps_its_queue(
-    desk: Desk, restarted: bool, commits: bool
+    driver: ManagerDriver, restarted: bool, commits: bool
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue, taking = caller.create("files"), caller.number_for()
     sent_large(caller, queue)
     take_large(caller, queue, taking)
     caller.call(frames.Prepare(taking, 0))
-    caller = crashed(desk, restarted=restarted)
+    caller = crashed(driver, restarted=restarted)
     queue = caller.open("files")
     refuses_plain(caller, queue)
     (prepared,) = caller.call(frames.ListPrepared()).transaction_ids
@@ -172,8 +178,10 @@ def test_a_prepared_receive_of_a_large_message_keeps_its_queue(
         refuses_plain(caller, queue)
 
 
-def test_a_queue_is_not_empty_while_a_large_message_is_being_sent_to_it(desk: Desk) -> None:
-    caller, other = desk.session(), desk.session()
+def test_a_queue_is_not_empty_while_a_large_message_is_being_sent_to_it(
+    driver: ManagerDriver,
+) -> None:
+    caller, other = driver.session(), driver.session()
     queue = caller.create("files")
     for ends in (frames.Abort, None):
         sending = caller.number_for()
@@ -190,12 +198,14 @@ def test_a_queue_is_not_empty_while_a_large_message_is_being_sent_to_it(desk: De
 
 @pytest.mark.parametrize("commits", [False, True])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_prepared_large_send_keeps_its_queue(desk: Desk, restarted: bool, commits: bool) -> None:
-    caller = desk.session()
+def test_a_prepared_large_send_keeps_its_queue(
+    driver: ManagerDriver, restarted: bool, commits: bool
+) -> None:
+    caller = driver.session()
     queue, sending = caller.create("files"), caller.number_for()
     send_large(caller, queue, 1, sending)
     caller.call(frames.Prepare(sending, 3))
-    caller = crashed(desk, restarted=restarted)
+    caller = crashed(driver, restarted=restarted)
     queue = caller.open("files")
     refuses_plain(caller, queue)
     (prepared,) = caller.call(frames.ListPrepared()).transaction_ids
@@ -208,13 +218,13 @@ def test_a_prepared_large_send_keeps_its_queue(desk: Desk, restarted: bool, comm
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_an_unfinished_upload_keeps_its_queue_until_it_is_dropped(
-    desk: Desk, restarted: bool
+    driver: ManagerDriver, restarted: bool
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue, number = caller.create("files"), caller.number_for()
     begun = caller.call(frames.UploadBegin(queue, number, 0, b"source"))
     assert isinstance(begun, frames.UploadState)
-    caller = crashed(desk, restarted=restarted)
+    caller = crashed(driver, restarted=restarted)
     queue = caller.open("files")
     assert "is being sent" in refuses_plain(caller, queue)
     caller.call(frames.UploadDrop(begun.sequence_id))
@@ -223,9 +233,9 @@ def test_an_unfinished_upload_keeps_its_queue_until_it_is_dropped(
 
 @pytest.mark.parametrize("in_two_phases", [False, True])
 def test_a_plain_message_is_refused_at_its_commit_where_large_ones_came_before_it(
-    desk: Desk, in_two_phases: bool
+    driver: ManagerDriver, in_two_phases: bool
 ) -> None:
-    caller, other = desk.session(), desk.session()
+    caller, other = driver.session(), driver.session()
     queue, plain = caller.create("files"), caller.number_for()
     caller.send(queue, PLAIN, transaction=plain)
     sequence = sent_large(other, queue)
@@ -235,11 +245,13 @@ def test_a_plain_message_is_refused_at_its_commit_where_large_ones_came_before_i
     assert take_large(other, queue, taking).sequence == sequence
     other.commit(taking, 0)
     assert caller.what_is_in(queue)[1] == []
-    assert desk.store.live_bytes == 0
+    assert driver.store.live_bytes == 0
 
 
-def test_a_plain_message_that_is_committed_first_waits_for_the_large_ones(desk: Desk) -> None:
-    caller, other = desk.session(), desk.session()
+def test_a_plain_message_that_is_committed_first_waits_for_the_large_ones(
+    driver: ManagerDriver,
+) -> None:
+    caller, other = driver.session(), driver.session()
     queue, plain = caller.create("files"), caller.number_for()
     caller.send(queue, PLAIN, transaction=plain)
     sending = other.number_for()
@@ -256,15 +268,15 @@ def test_a_plain_message_that_is_committed_first_waits_for_the_large_ones(desk: 
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_large_messages_in_a_sub_queue_may_come_back_to_their_queue(
-    desk: Desk, restarted: bool
+    driver: ManagerDriver, restarted: bool
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("files")
     aside = caller.open("files;aside")
     sent_large(caller, queue)
     for position in (1, 2, 3):
         caller.call(frames.Move(queue, position, aside, 0, guarded=False))
-    caller = crashed(desk, restarted=restarted)
+    caller = crashed(driver, restarted=restarted)
     queue = caller.open("files")
     assert "are in 'files;aside'" in refuses_plain(caller, queue)
     assert caller.what_is_in(queue)[1] == []
@@ -274,9 +286,9 @@ def test_large_messages_in_a_sub_queue_may_come_back_to_their_queue(
 
 @pytest.mark.parametrize("whole_transactions", [False, True])
 def test_a_plain_receive_that_waits_takes_no_part_of_a_large_message(
-    desk: Desk, whole_transactions: bool
+    driver: ManagerDriver, whole_transactions: bool
 ) -> None:
-    caller, other = desk.session(), desk.session()
+    caller, other = driver.session(), driver.session()
     queue, taking = caller.create("files"), caller.number_for()
     if whole_transactions:
         waiting = frames.ReceiveTransaction(queue, taking, None)
@@ -290,8 +302,10 @@ def test_a_plain_receive_that_waits_takes_no_part_of_a_large_message(
     assert take_large(other, queue, other.number_for()).sequence == sequence
 
 
-def test_an_outgoing_queue_is_free_for_plain_messages_once_it_is_empty(desk: Desk) -> None:
-    caller = desk.session()
+def test_an_outgoing_queue_is_free_for_plain_messages_once_it_is_empty(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.open("dray://127.0.0.1:9/there")
     sent_large(caller, queue)
     assert "is used for large messages" in refuses_plain(caller, queue)
@@ -299,11 +313,11 @@ def test_an_outgoing_queue_is_free_for_plain_messages_once_it_is_empty(desk: Des
     caller.send(queue, PLAIN)
 
 
-def test_a_damaged_part_that_is_put_aside_keeps_no_queue(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_damaged_part_that_is_put_aside_keeps_no_queue(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("files")
     sent_large(caller, queue)
-    index = look_into(desk.manager).state.queues.named("files").index
+    index = look_into(driver.manager).state.queues.named("files").index
     for packed in list(index.available()):
         index.put_aside(packed)
     caller.send(queue, PLAIN)

@@ -13,18 +13,18 @@ from dray.model.message import Message
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from tests import steps
-from tests.unit.manager.conftest import Desk
+from tests.unit.manager.conftest import ManagerDriver
 
 WALKS, STEPS, SEED = 250, 7, 7
 EVENTS = sorted({row.event for row in TRANSACTION})
 
 
 class Walk:
-    """One transaction at a desk."""
+    """One transaction at a driver."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self.caller = desk.session()
+    def __init__(self, driver: ManagerDriver) -> None:
+        self.driver = driver
+        self.caller = driver.session()
         self.queue = self.caller.create("orders")
         self.plain = self.caller.create("plain", transactional=False)
         self.begin()
@@ -33,7 +33,7 @@ class Walk:
         self.transaction, self.sends = self.caller.number_for(), 0
 
     def state(self) -> str:
-        inside = look_into(self.desk.manager)
+        inside = look_into(self.driver.manager)
         if self.transaction in inside.state.prepared:
             return "prepared"
         transaction = inside.transactions.get(self.transaction)
@@ -42,7 +42,7 @@ class Walk:
         return "open" if transaction.doomed is None else "doomed"
 
     def settle(self, *, commit: bool) -> None:
-        name = f"{self.desk.manager_id}\\{self.transaction}"
+        name = f"{self.driver.manager_id}\\{self.transaction}"
         self.caller.call(frames.SettlePrepared(name, commit=commit))
 
     def happen(self, event: str) -> None:
@@ -66,13 +66,13 @@ class Walk:
             case "settle by commit" | "settle by abort":
                 self.settle(commit=event == "settle by commit")
             case "idle for too long":
-                self.desk.advance(4000.0)
+                self.driver.advance(4000.0)
             case "session lost":
-                self.desk.turn(SessionClosed(caller.number))
-                self.caller = self.desk.session()
+                self.driver.turn(SessionClosed(caller.number))
+                self.caller = self.driver.session()
             case "crash":
-                self.desk.crash()
-                self.caller = self.desk.session()
+                self.driver.crash()
+                self.caller = self.driver.session()
 
     def ran(self, event: str) -> frozenset[object]:
         """Let something happen; the functions of the table that ran."""
@@ -95,7 +95,7 @@ def test_every_step_of_a_transaction_is_in_the_table_and_all_of_the_table_happen
     tmp_path: Path,
 ) -> None:
     seen: set[steps.Ran] = set()
-    rng, walk = random.Random(SEED), Walk(Desk(tmp_path / "data"))
+    rng, walk = random.Random(SEED), Walk(ManagerDriver(tmp_path / "data"))
     for _ in range(WALKS):
         walk.begin()
         for _ in range(STEPS):

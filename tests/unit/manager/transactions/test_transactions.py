@@ -15,15 +15,17 @@ from dray.model.message import Message
 from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import encode_record
-from tests.unit.manager.conftest import Caller, Desk
+from tests.unit.manager.conftest import Caller, ManagerDriver
 
 
 def text(*bodies: str) -> list[Message]:
     return [Message(body=body.encode()) for body in bodies]
 
 
-def test_uncommitted_messages_are_invisible_and_committed_ones_visible(desk: Desk) -> None:
-    caller = desk.session()
+def test_uncommitted_messages_are_invisible_and_committed_ones_visible(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     transaction = caller.number_for()
     caller.send(queue, *text("one"), transaction=transaction)
@@ -34,9 +36,9 @@ def test_uncommitted_messages_are_invisible_and_committed_ones_visible(desk: Des
 
 
 def test_what_is_not_committed_is_counted_nowhere_and_an_abort_gives_its_room_back(
-    desk: Desk,
+    driver: ManagerDriver,
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue, transaction = caller.create("orders"), caller.number_for()
 
     def counted() -> tuple[int, int]:
@@ -47,16 +49,16 @@ def test_what_is_not_committed_is_counted_nowhere_and_an_abort_gives_its_room_ba
     assert counted() == (0, 0)
     caller.call(frames.Abort(transaction))
     assert counted() == (0, 0)
-    assert desk.store.live_bytes == 0
+    assert driver.store.live_bytes == 0
     with pytest.raises(errors.ReceiveTimeout):
         caller.receive(queue)
     caller.send(queue, *text("seen"))
     assert counted() == (1, 68)
 
 
-def test_groups_stand_in_commit_order(desk: Desk) -> None:
+def test_groups_stand_in_commit_order(driver: ManagerDriver) -> None:
     """The example of Q173327: trans2 is committed before trans1."""
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("orders")
     first, second = caller.number_for(), caller.number_for()
     caller.send(queue, *text("trans1.msg1"), transaction=first)
@@ -71,8 +73,8 @@ def test_groups_stand_in_commit_order(desk: Desk) -> None:
     assert [envelope.transaction for envelope in envelopes] == [second, second, first, first]
 
 
-def test_an_aborted_receive_puts_back_in_place_and_counts(desk: Desk) -> None:
-    caller = desk.session()
+def test_an_aborted_receive_puts_back_in_place_and_counts(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, *text("a", "b", "c"))
     transaction = caller.number_for()
@@ -86,20 +88,22 @@ def test_an_aborted_receive_puts_back_in_place_and_counts(desk: Desk) -> None:
     assert [e.abort_count for e in envelopes] == [1, 1, 0]
 
 
-def test_a_lost_session_aborts_what_it_began(desk: Desk) -> None:
-    caller, other = desk.session(), desk.session()
+def test_a_lost_session_aborts_what_it_began(driver: ManagerDriver) -> None:
+    caller, other = driver.session(), driver.session()
     queue = caller.create("orders")
     caller.send(queue, *text("kept"))
     transaction = caller.number_for()
     caller.receive(queue, transaction=transaction)
     caller.send(queue, *text("gone"), transaction=transaction)
-    desk.turn(SessionClosed(caller.number))
+    driver.turn(SessionClosed(caller.number))
     assert other.receive(queue)[1] == [b"kept"]
-    assert desk.store.live_bytes == 0
+    assert driver.store.live_bytes == 0
 
 
-def test_what_was_committed_survives_a_crash_and_what_was_not_is_gone(desk: Desk) -> None:
-    caller = desk.session()
+def test_what_was_committed_survives_a_crash_and_what_was_not_is_gone(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     caller.send(queue, *text("a", "b"))
     caller.receive(queue, max_messages=1)
@@ -108,17 +112,17 @@ def test_what_was_committed_survives_a_crash_and_what_was_not_is_gone(desk: Desk
     caller.receive(queue, transaction=open_one)
     caller.send(queue, *text("c"), transaction=done)
     caller.commit(done, 1)
-    desk.crash()
-    caller = desk.session()
+    driver.crash()
+    caller = driver.session()
     assert caller.receive(caller.open("orders"))[1] == [b"b", b"c"]
     outcomes = [
-        caller.call(frames.Outcome(f"{desk.manager_id}\\{number}")) for number in (open_one, done)
+        caller.call(frames.Outcome(f"{driver.manager_id}\\{number}")) for number in (open_one, done)
     ]
     assert outcomes == [frames.OutcomeIs("aborted"), frames.OutcomeIs("committed")]
 
 
-def test_state_survives_many_checkpoints(desk: Desk) -> None:
-    caller = desk.session()
+def test_state_survives_many_checkpoints(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     expected = []
     for turn in range(400):
@@ -128,14 +132,14 @@ def test_state_survives_many_checkpoints(desk: Desk) -> None:
         if turn % 3 == 0:
             assert caller.receive(queue, max_messages=3)[1] == expected[:3]
             del expected[:3]
-    assert desk.store.counters.checkpoints > 1
-    desk.crash()
-    caller = desk.session()
+    assert driver.store.counters.checkpoints > 1
+    driver.crash()
+    caller = driver.session()
     assert caller.receive(caller.open("orders"), max_messages=1000)[1] == expected[:1000]
 
 
-def test_a_refused_send_dooms_its_transaction_whole(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_refused_send_dooms_its_transaction_whole(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("small", quota=300)
     transaction = caller.number_for()
     caller.send(queue, *text("fits"), transaction=transaction)
@@ -150,8 +154,8 @@ def test_a_refused_send_dooms_its_transaction_whole(desk: Desk) -> None:
     caller.send(queue, *text("fits again"))
 
 
-def test_a_commit_that_misses_a_send_is_aborted(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_commit_that_misses_a_send_is_aborted(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     transaction = caller.number_for()
     caller.send(queue, *text("one"), transaction=transaction)
@@ -161,8 +165,8 @@ def test_a_commit_that_misses_a_send_is_aborted(desk: Desk) -> None:
         caller.receive(queue)
 
 
-def test_a_message_sent_in_a_transaction_cannot_be_received_in_it(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_message_sent_in_a_transaction_cannot_be_received_in_it(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     transaction = caller.number_for()
     caller.send(queue, *text("one"), transaction=transaction)
@@ -170,8 +174,10 @@ def test_a_message_sent_in_a_transaction_cannot_be_received_in_it(desk: Desk) ->
         caller.receive(queue, transaction=transaction)
 
 
-def test_a_transaction_on_a_queue_that_is_not_transactional_is_refused(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_transaction_on_a_queue_that_is_not_transactional_is_refused(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("plain", transactional=False)
     caller.send(queue, *text("direct"))
     with pytest.raises(errors.TransactionUsage):
@@ -183,17 +189,19 @@ def test_a_transaction_on_a_queue_that_is_not_transactional_is_refused(desk: Des
     assert caller.receive(queue)[1] == [b"direct"]
 
 
-def test_a_waiting_receive_is_served_by_a_commit_or_told_of_its_timeout(desk: Desk) -> None:
-    caller, other = desk.session(), desk.session()
+def test_a_waiting_receive_is_served_by_a_commit_or_told_of_its_timeout(
+    driver: ManagerDriver,
+) -> None:
+    caller, other = driver.session(), driver.session()
     queue = caller.create("orders")
     waiting = other.ask(frames.Receive(queue, 0, 5.0))
     assert other.answers(waiting) == []
     caller.send(queue, *text("here"))
     (served,) = other.answers(waiting)
-    assert desk.body_of(served).endswith(b"here")
+    assert driver.body_of(served).endswith(b"here")
     waiting = other.ask(frames.Receive(queue, 0, 5.0))
-    assert desk.manager.deadline() == desk.now + 5.0
-    desk.advance(5.0)
+    assert driver.manager.deadline() == driver.now + 5.0
+    driver.advance(5.0)
     (told,) = other.answers(waiting)
     assert told.head.error == "receive-timeout"
 
@@ -201,7 +209,7 @@ def test_a_waiting_receive_is_served_by_a_commit_or_told_of_its_timeout(desk: De
 def _send_of(
     caller: Caller, queue: int, body: bytes, transaction: int
 ) -> tuple[frames.Send, bytes]:
-    source = bytes.fromhex(caller.desk.manager_id)
+    source = bytes.fromhex(caller.driver.manager_id)
     head, rest = encode_record(Message(body=body), source, caller.number_for())
     record = head + bytes(rest)
     return frames.Send(queue, transaction, [len(record)], [crc32c.crc32c(record)]), record
@@ -209,26 +217,26 @@ def _send_of(
 
 @pytest.mark.parametrize("in_transaction", [False, True])
 def test_a_message_damaged_on_the_way_leaves_nothing_behind(
-    desk: Desk, *, in_transaction: bool
+    driver: ManagerDriver, *, in_transaction: bool
 ) -> None:
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("orders", quota=3000)
     transaction = caller.number_for() if in_transaction else 0
     head, record = _send_of(caller, queue, b"x" * 2000, transaction)
-    before = desk.store.live_bytes
+    before = driver.store.live_bytes
     with pytest.raises(errors.ProtocolError, match="CRC32C"):
         caller.call(head, record[:-1] + b"y")
-    assert desk.store.live_bytes == before
+    assert driver.store.live_bytes == before
     # Its session is over; the room that it was given in the quota is free.
-    other = desk.session()
+    other = driver.session()
     other.send(queue, Message(body=b"z" * 2000))
     assert other.receive(queue)[1] == [b"z" * 2000]
 
 
-def test_a_damaged_message_is_not_reported_to_a_full_queues_sender(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_damaged_message_is_not_reported_to_a_full_queues_sender(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue, told = caller.create("orders", quota=100), caller.create("told", transactional=False)
-    source = bytes.fromhex(desk.manager_id)
+    source = bytes.fromhex(driver.manager_id)
     message = Message(
         body=b"x" * 2000,
         administration_queue="told",
@@ -240,15 +248,17 @@ def test_a_damaged_message_is_not_reported_to_a_full_queues_sender(desk: Desk) -
     with pytest.raises(errors.ProtocolError, match="CRC32C"):
         caller.call(send, record[:-1] + b"y")
     with pytest.raises(errors.ReceiveTimeout):
-        desk.session().receive(told)
+        driver.session().receive(told)
 
 
-def test_what_was_called_aborted_never_happens_though_its_frames_come_late(desk: Desk) -> None:
+def test_what_was_called_aborted_never_happens_though_its_frames_come_late(
+    driver: ManagerDriver,
+) -> None:
     """A client lost its connection, asked on another, and did the work again."""
-    caller = desk.session()
+    caller = driver.session()
     queue = caller.create("orders")
     transaction = caller.number_for()
-    asked = desk.session().call(frames.Outcome(f"{desk.manager_id}\\{transaction}"))
+    asked = driver.session().call(frames.Outcome(f"{driver.manager_id}\\{transaction}"))
     assert asked == frames.OutcomeIs("aborted")
     with pytest.raises(errors.TransactionAborted):
         caller.call(frames.Send(queue, transaction, [], []))
@@ -258,30 +268,34 @@ def test_what_was_called_aborted_never_happens_though_its_frames_come_late(desk:
         caller.receive(queue)
 
 
-def test_a_batch_without_a_transaction_that_was_called_aborted_never_happens(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_batch_without_a_transaction_that_was_called_aborted_never_happens(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     coming = caller.next_number + 1
-    asked = desk.session().call(frames.Outcome(f"{desk.manager_id}\\{coming}"))
+    asked = driver.session().call(frames.Outcome(f"{driver.manager_id}\\{coming}"))
     assert asked == frames.OutcomeIs("aborted")
     with pytest.raises(errors.TransactionAborted):
         caller.send(queue, *text("late"))
 
 
-def test_a_transaction_that_would_not_fit_the_log_is_refused_and_harms_nobody(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_transaction_that_would_not_fit_the_log_is_refused_and_harms_nobody(
+    driver: ManagerDriver,
+) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     transaction = caller.number_for()
-    most = look_into(desk.manager).fact_bytes_max // TAIL_BYTES
+    most = look_into(driver.manager).fact_bytes_max // TAIL_BYTES
     for _ in range(most // 100):
         caller.send(queue, *text(*"x" * 100), transaction=transaction)
     caller.ask(*_send_of(caller, queue, b"one", transaction))
     for _ in range(2):
         caller.ask(*_send_of(caller, queue, b"one", transaction))
-    refused = [e for e in desk.effects if getattr(e, "head", None).__class__ is frames.Failed]
+    refused = [e for e in driver.effects if getattr(e, "head", None).__class__ is frames.Failed]
     while not refused:
         caller.ask(*_send_of(caller, queue, b"one", transaction))
-        refused = [e for e in desk.effects if getattr(e, "head", None).__class__ is frames.Failed]
+        refused = [e for e in driver.effects if getattr(e, "head", None).__class__ is frames.Failed]
     assert refused[0].head.error == "transaction-aborted"
     with pytest.raises(errors.TransactionAborted):
         caller.commit(transaction, 10_000)
@@ -289,17 +303,17 @@ def test_a_transaction_that_would_not_fit_the_log_is_refused_and_harms_nobody(de
     assert caller.receive(queue)[1] == [b"after"]
 
 
-def test_a_purge_of_more_than_one_fact_holds_is_whole(desk: Desk) -> None:
-    caller = desk.session()
+def test_a_purge_of_more_than_one_fact_holds_is_whole(driver: ManagerDriver) -> None:
+    caller = driver.session()
     queue = caller.create("orders")
     for _ in range(90):
         caller.send(queue, *text(*"x" * 100))
     request = caller.ask(frames.PurgeQueue(queue))
-    while desk.manager.deadline() == desk.now:
-        desk.advance(0.0)
+    while driver.manager.deadline() == driver.now:
+        driver.advance(0.0)
     assert [answer.head for answer in caller.answers(request)] == [frames.Done(9000)]
-    desk.crash()
-    assert desk.store.live_bytes == 0
+    driver.crash()
+    assert driver.store.live_bytes == 0
 
 
 class Watched(deque):
@@ -314,13 +328,13 @@ class Watched(deque):
         return super().__iter__()
 
 
-def test_an_abort_visits_only_the_queues_at_which_its_session_waits(desk: Desk) -> None:
-    caller, other = desk.session(), desk.session()
+def test_an_abort_visits_only_the_queues_at_which_its_session_waits(driver: ManagerDriver) -> None:
+    caller, other = driver.session(), driver.session()
     names = [f"q{number}" for number in range(30)]
     numbers = [caller.create(name) for name in names]
     visited: list[str] = []
     for name, number in zip(names, numbers, strict=True):
-        look_into(desk.manager).state.queues.numbered(number).waiters = Watched(name, visited)
+        look_into(driver.manager).state.queues.numbered(number).waiters = Watched(name, visited)
     ended, standing = caller.number_for(), caller.number_for()
     waits = caller.ask(frames.Receive(numbers[3], ended, None))
     caller.ask(frames.Receive(numbers[5], standing, None))
