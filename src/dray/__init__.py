@@ -2,86 +2,83 @@
 
 `open` runs a queue manager in this process, `connect` reaches one elsewhere; both give a manager
 with queues and transactions. `LargeMessageQueue` sends and receives payloads of any size.
+
+Each name loads its module when a program first uses it, so `import dray` costs next to nothing.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
+import sys
 
-from dray.client.awaited.receiver import Fate, Handled
-from dray.client.blocking.file_transfer import Incoming, Offer, RunningTransfer
-from dray.client.blocking.large import LargeMessageQueue
-from dray.client.blocking.large_message import LargeMessage
-from dray.client.blocking.manager import Manager, connect
-from dray.client.blocking.queue import Cursor, Queue
-from dray.client.blocking.receiver import Receiver
-from dray.client.blocking.transaction import Transaction
-from dray.client.calls.messages import ReceivedTransaction
-from dray.client.calls.public_calls import checked
-from dray.errors import (
-    AccessDenied,
-    AddressInUse,
-    BackupDamaged,
-    BatchMismatch,
-    ConnectionLost,
-    DrayError,
-    IllegalCursorAction,
-    InDoubt,
-    InvalidArgument,
-    InvalidConfiguration,
-    InvalidQueueName,
-    JavaMissing,
-    LargeMessageCorrupt,
-    LargeMessageError,
-    LargeMessageHole,
-    LargeMessageMixing,
-    MessageAlreadyReceived,
-    MessageNotFound,
-    MessageTooLarge,
-    Misuse,
-    NotTransactional,
-    PeerError,
-    ProtocolError,
-    QueueExists,
-    QueueNotFound,
-    QueueRecreated,
-    QuotaExceeded,
-    ReceiveTimeout,
-    SourceChanged,
-    SourceUnreadable,
-    StatusQueueMissing,
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreLocked,
-    StoreMoved,
-    StorePoisoned,
-    TargetUnwritable,
-    TransactionAborted,
-    TransactionSequence,
-    TransactionUsage,
-    TransferCancelled,
-    TransferRefused,
-    TransferSourceChanged,
-    TransferTimeout,
-    WrongProcess,
-)
-from dray.large.split import LargeMessageParameters
-from dray.model.classes import Acknowledge, MessageClass, TransactionStatus
-from dray.model.files import FileProperties
-from dray.model.message import Message
-from dray.model.queue import ManagerInfo, PeerInfo, QueueInfo
-from dray.model.queued import QueuedMessage, Wholeness
-from dray.model.transfer import TransferState, TransferStatus
-
+TYPE_CHECKING = False  # typing itself takes as long to load as everything before it
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
     from types import ModuleType
-    from typing import Any, BinaryIO
 
-    from dray.model.backup import BackupReport
+    from dray.client.awaited.receiver import Fate, Handled
+    from dray.client.blocking.file_transfer import Incoming, Offer, RunningTransfer
+    from dray.client.blocking.large import LargeMessageQueue
+    from dray.client.blocking.large_message import LargeMessage
+    from dray.client.blocking.manager import Manager, connect
+    from dray.client.blocking.queue import Cursor, Queue
+    from dray.client.blocking.receiver import Receiver
+    from dray.client.blocking.transaction import Transaction
+    from dray.client.calls.messages import ReceivedTransaction
+    from dray.errors import (
+        AccessDenied,
+        AddressInUse,
+        BackupDamaged,
+        BatchMismatch,
+        ConnectionLost,
+        DrayError,
+        IllegalCursorAction,
+        InDoubt,
+        InvalidArgument,
+        InvalidConfiguration,
+        InvalidQueueName,
+        JavaMissing,
+        LargeMessageCorrupt,
+        LargeMessageError,
+        LargeMessageHole,
+        LargeMessageMixing,
+        MessageAlreadyReceived,
+        MessageNotFound,
+        MessageTooLarge,
+        Misuse,
+        NotTransactional,
+        PeerError,
+        ProtocolError,
+        QueueExists,
+        QueueNotFound,
+        QueueRecreated,
+        QuotaExceeded,
+        ReceiveTimeout,
+        SourceChanged,
+        SourceUnreadable,
+        StatusQueueMissing,
+        StoreCorrupt,
+        StoreError,
+        StoreFull,
+        StoreLocked,
+        StoreMoved,
+        StorePoisoned,
+        TargetUnwritable,
+        TransactionAborted,
+        TransactionSequence,
+        TransactionUsage,
+        TransferCancelled,
+        TransferRefused,
+        TransferSourceChanged,
+        TransferTimeout,
+        WrongProcess,
+    )
+    from dray.large.split import LargeMessageParameters
+    from dray.local import open, restore  # noqa: A004 - the name of the public face
+    from dray.model.classes import Acknowledge, MessageClass, TransactionStatus
+    from dray.model.files import FileProperties
+    from dray.model.message import Message
+    from dray.model.queue import ManagerInfo, PeerInfo, QueueInfo
+    from dray.model.queued import QueuedMessage, Wholeness
+    from dray.model.transfer import TransferState, TransferStatus
 
 __version__ = "0.1.0"
 
@@ -164,49 +161,45 @@ __all__ = [
     "restore",
 ]
 
-
-@checked
-def open(  # noqa: A001 - the name of the public face; `dray.open` reads as what it does
-    path: str | Path,
-    *,
-    quota: int | str | None = "8GiB",
-    journal_quota: int | str | None = "8GiB",
-    name: str | None = None,
-    listen: str | None = None,
-    **config: Any,  # noqa: ANN401 - each option of the daemon has its own type
-) -> Manager:
-    """Run a queue manager in this process over a data directory; closing it stops it cleanly.
-
-    Sizes are bytes or text such as "8GiB", None is no limit. With `socket="path"` or
-    `listen="host:port"` others can connect, too. Raises `StoreLocked` if the directory belongs to a
-    live process, `InvalidConfiguration` for an option that is none.
-    """
-    from dray.embedded import open_embedded
-
-    return open_embedded(
-        path, quota=quota, journal_quota=journal_quota, name=name, listen=listen, **config
-    )
-
-
-@checked
-def restore(
-    archive: str | Path | BinaryIO,
-    path: str | Path,
-    *,
-    progress: Callable[[int, int], object] | None = None,
-) -> BackupReport:
-    """Make a data directory at `path`, missing or empty, from what `Manager.backup` wrote.
-
-    Queues, messages and ids are what they were; delivery goes on exactly once. `progress` hears
-    bytes done and bytes in all. Raises `BackupDamaged`, and then there is nothing at `path`.
-    """
-    from dray.embedded import restore_here
-
-    return restore_here(archive, path, progress)
+_HOMES = {
+    "dray.client.awaited.receiver": "Fate Handled",
+    "dray.client.blocking.file_transfer": "Incoming Offer RunningTransfer",
+    "dray.client.blocking.large": "LargeMessageQueue",
+    "dray.client.blocking.large_message": "LargeMessage",
+    "dray.client.blocking.manager": "Manager connect",
+    "dray.client.blocking.queue": "Cursor Queue",
+    "dray.client.blocking.receiver": "Receiver",
+    "dray.client.blocking.transaction": "Transaction",
+    "dray.client.calls.messages": "ReceivedTransaction",
+    "dray.large.split": "LargeMessageParameters",
+    "dray.local": "open restore",
+    "dray.model.classes": "Acknowledge MessageClass TransactionStatus",
+    "dray.model.files": "FileProperties",
+    "dray.model.message": "Message",
+    "dray.model.queue": "ManagerInfo PeerInfo QueueInfo",
+    "dray.model.queued": "QueuedMessage Wholeness",
+    "dray.model.transfer": "TransferState TransferStatus",
+}
+"""Each module of the public face, and the names that it gives; errors come from `dray.errors`."""
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+_PACKAGES = frozenset({"aio", "errors"})
+"""Modules that need no import of their own: `dray.NAME` loads them."""
 
 
-def __getattr__(name: str) -> ModuleType:
-    """`dray.aio`, loaded when it is asked for."""
-    if name == "aio":
-        return importlib.import_module("dray.aio")
-    raise AttributeError(f"module 'dray' has no attribute {name!r}")
+def __getattr__(name: str) -> object:
+    """Load what is asked for by name, once."""
+    if name in _PACKAGES:
+        home = f"dray.{name}"
+    elif name in __all__:
+        home = _HOME_OF.get(name, "dray.errors")
+    else:
+        raise AttributeError(f"module 'dray' has no attribute {name!r}")
+    __import__(home)
+    module: ModuleType = sys.modules[home]
+    found: object = module if name in _PACKAGES else getattr(module, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PACKAGES})

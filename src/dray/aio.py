@@ -28,6 +28,7 @@ from dray.client.calls.public_calls import checked
 from dray.client.connections.address import parse_address
 from dray.client.connections.link import Link
 from dray.client.connections.loops import LoopRuntime
+from dray.model.platforms import require_linux
 from dray.net.doors import default_url
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def open(  # noqa: A001 - the name of the public face, as in dray
     **config: Any,  # noqa: ANN401 - each option of the daemon has its own type
 ) -> Opening[Manager]:
     """Run a queue manager in this process over a data directory; see `dray.open`."""
+    require_linux("a queue manager")
     from dray.embedded import open_awaited
 
     return Opening(
@@ -99,6 +101,7 @@ async def restore(
 
     `progress` is called in another thread. Once begun it goes on to its end, cancelled or not.
     """
+    require_linux("the data directory of a queue manager")
     from dray.embedded import restore_here
 
     return await LoopRuntime().offload(restore_here, archive, path, progress)

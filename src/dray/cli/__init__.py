@@ -6,11 +6,12 @@ everything else to `dray.cli.program`, which loads only the command that was ask
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import NoReturn
+
+TYPE_CHECKING = False  # typing itself takes as long to load as everything before it
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -34,5 +35,8 @@ def _open_what_is_closed() -> None:
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
+            import os
+            from pathlib import Path
+
             stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - for ever
             setattr(sys, name, stream)

@@ -26,11 +26,14 @@ from dray.folders.patterns import Patterns
 from dray.folders.sending import Destination, FileSent, FolderSender, InDoubtFiles, Tell
 from dray.folders.tree import FoundFile, LeftOut, Selection, Tree
 from dray.folders.watching import FolderWatch, Pace
+from dray.model.platforms import is_linux
 
 __all__ = ["FileSent", "FoundFile", "LeftOut", "Sent", "files_of", "send", "watch"]
 
 Changed = Literal["send", "skip"]
 _WALKED_AT_ONCE = 1_000
+_POLL_S_MIN = 0.1
+"""A folder without anything to settle is still not walked all the time."""
 
 
 class Sent(NamedTuple):
@@ -154,8 +157,9 @@ def watch(
             clearing=_clearing(root, after, ready_suffix),
             tell=told,
         )
-        # The kernel does not tell of changes behind links.
-        pace = Pace(settle, poll or (settle if follow_links else None))
+        # The kernel does not tell of changes behind links, and only Linux tells of closed files.
+        walked = follow_links or not is_linux()
+        pace = Pace(settle, poll or (max(settle, _POLL_S_MIN) if walked else None))
         watcher = FolderWatch(
             tree,
             sender,

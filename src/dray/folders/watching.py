@@ -14,12 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dray.errors import DrayError, InDoubt
-from dray.folders.changes import FolderObserver
 from dray.folders.sending import FolderSender, InDoubtFiles, Tell
 from dray.folders.tree import FoundFile, LeftOut, Tree
+
+if TYPE_CHECKING:
+    from dray.folders.changes import FolderObserver
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ class FolderWatch:
         self._stop = stop
         self._tell = tell
         self._changed = threading.Event()
-        self._observer = None if pace.poll_s else FolderObserver(tree.root, self._changed)
+        self._observer = None if pace.poll_s else _observer(tree, self._changed)
         self._ready: dict[str, None] = {}
         self._settling: dict[str, tuple[FoundFile, float]] = {}
         self._walks: dict[str, Iterator[FoundFile | LeftOut]] = {}
@@ -209,3 +211,9 @@ class FolderWatch:
             raise doubt
         if told:
             _log.warning("sending goes on")
+
+
+def _observer(tree: Tree, changed: threading.Event) -> FolderObserver:
+    from dray.folders.changes import FolderObserver  # noqa: PLC0415 - only Linux has what it needs
+
+    return FolderObserver(tree.root, changed)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 import msgspec
+
+AUTOMATIC: Final = "auto"
+"""A producer listens where it reaches its queue manager from."""
 
 
 class TransferState(enum.StrEnum):

@@ -23,9 +23,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
-import crc32c
 import msgspec
 
+from dray.checksum import crc32c
 from dray.errors import BackupDamaged
 from dray.model.limits import ARCHIVE_PIECE_BYTES_MAX
 
@@ -107,7 +107,7 @@ class ArchiveWriter:
         if len(stored) >= len(data):
             packing, stored = _STORED, bytes(data)
         checked = _CHECKED.pack(kind, packing, 0, len(stored), len(data))
-        crc = crc32c.crc32c(stored, crc32c.crc32c(checked))
+        crc = crc32c(stored, crc32c(checked))
         self._put(checked + crc.to_bytes(4, "little"))
         self._put(stored)
         self._pieces += 1
@@ -193,7 +193,7 @@ class ArchiveReader:
         if max(stored_bytes, size) > ARCHIVE_PIECE_BYTES_MAX:
             raise self.damaged(f"piece {self._pieces + 1} says that it is longer than any can be")
         stored = self._take(stored_bytes)
-        if crc32c.crc32c(stored, crc32c.crc32c(fixed[: _CHECKED.size])) != crc:
+        if crc32c(stored, crc32c(fixed[: _CHECKED.size])) != crc:
             raise self.damaged(f"piece {self._pieces + 1} is damaged, its CRC32C does not fit")
         data = self._unpacked(stored, packing, size)
         if kind == END:

@@ -21,9 +21,9 @@ import struct
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, cast
 
-import crc32c
 import msgspec
 
+from dray.checksum import crc32c
 from dray.errors import DrayError, InvalidArgument, ProtocolError
 from dray.model.ids import Incarnation
 from dray.model.limits import FIRST_HEAD_BYTES_MAX, FRAME_BODY_BYTES_MAX
@@ -283,7 +283,7 @@ def encode_frame(head: Head, request_id: int = 0, body_bytes: int = 0) -> bytes:
     if len(encoded) > head.bytes_max() or body_bytes > FRAME_BODY_BYTES_MAX:
         raise ProtocolError(f"{type(head).__name__} is over the bounds of a frame")
     checked = _CHECKED.pack(MAGIC, VERSION, head.code, 0, request_id, len(encoded), body_bytes)
-    crc = crc32c.crc32c(encoded, crc32c.crc32c(checked))
+    crc = crc32c(encoded, crc32c(checked))
     return b"".join((checked, crc.to_bytes(4, "little"), encoded))
 
 
@@ -342,7 +342,7 @@ def decode_head(header: FrameHeader, encoded: memoryview, *, lenient: bool = Fal
     If it is `lenient`, a value of a wrong type gives `Unfit`: the frame itself is whole.
     """
     head = encoded[FRAME_HEADER_BYTES:]
-    if crc32c.crc32c(head, crc32c.crc32c(encoded[:_CRC_AT])) != header.crc:
+    if crc32c(head, crc32c(encoded[:_CRC_AT])) != header.crc:
         raise ProtocolError("a frame was damaged in transit: its CRC32C does not match")
     try:
         return _DECODERS[header.type].decode(head)

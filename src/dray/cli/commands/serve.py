@@ -7,6 +7,7 @@ from functools import partial
 import click
 
 from dray.cli.sizes import Size
+from dray.model.platforms import require_linux
 
 
 @click.command()
@@ -95,7 +96,8 @@ def command(
     journal_quota: int | None,
     low_water: int | None,
 ) -> int:
-    """Run a queue manager, and print its addresses in one line when it is ready."""
+    """Run a queue manager, and print its addresses in one line when it is ready. Needs Linux."""
+    require_linux("a queue manager")
     from dray.daemon.config import ServeOptions, read_options
     from dray.daemon.process import serve
 

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-import crc32c
-
+from dray.checksum import crc32c
 from dray.errors import ProtocolError, StoreCorrupt, TargetUnwritable
 from dray.fsync import sync_folder
 from dray.model.backup import BackupReport
@@ -114,7 +113,7 @@ def _check(head: BackupPiece, body: memoryview) -> None:
     """Raise `StoreCorrupt` rather than archive a record whose checksum does not fit."""
     at = 0
     for length, crc in _CHECK.iter_unpack(head.checks):
-        if crc32c.crc32c(body[at : at + length]) != crc:
+        if crc32c(body[at : at + length]) != crc:
             name = _file_at(head.runs, at)
             raise StoreCorrupt(
                 f"Event {_MESSAGE_FILE}: a record in {name} is damaged, so there is no backup;"

@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, NamedTuple
 
-import crc32c
-
+from dray.checksum import crc32c
 from dray.errors import ProtocolError, TargetUnwritable
 from dray.model.limits import KIB
 from dray.wire.file_frames import Copied, CopyPart
@@ -90,11 +89,11 @@ class FileCopies:
         return await self._runtime.offload(self._take_in, copy, digest)
 
     def _take_in(self, copy: Copy, digest: RollingDigest) -> int:
-        crc, end = crc32c.crc32c(copy.before), copy.at + copy.length
+        crc, end = crc32c(copy.before), copy.at + copy.length
         for start in range(copy.at, end, _PIECE_BYTES):
             piece = self._piece[: end - start]
             self._file.read_back(piece, start)
-            crc = crc32c.crc32c(piece, crc)
+            crc = crc32c(piece, crc)
             digest.take_in(piece)
         return crc
 

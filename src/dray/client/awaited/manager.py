@@ -5,22 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from dray.client.awaited.backup import back_up
 from dray.client.awaited.moving import (
     dead_letters_of,
     drop_letters,
     move_messages,
     retry_letters,
 )
-from dray.client.awaited.offers import OfferRequest
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
-from dray.client.awaited.transfers import Manner, Transfers
 from dray.client.calls.public_calls import public
 from dray.client.connections.link import Link
-from dray.client.transfer.direct import AUTOMATIC
-from dray.large.digests import check_digest_kind
 from dray.model.classes import TransactionStatus
 from dray.model.ids import TransactionId
 from dray.model.limits import (
@@ -30,8 +25,10 @@ from dray.model.limits import (
     TRANSFER_WINDOW,
 )
 from dray.model.names import check_new_queue_name, parse_queue_address
+from dray.model.platforms import require_linux
 from dray.model.queue import ManagerInfo, PeerInfo, QueueInfo, QueueOptions
 from dray.model.sizes import optional_size
+from dray.model.transfer import AUTOMATIC
 from dray.wire.frames import (
     AcceptPeer,
     CreateQueue,
@@ -61,6 +58,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
+    from dray.client.awaited.transfers import Transfers
     from dray.client.transfer.board import Told
     from dray.model.backup import BackupReport
     from dray.model.queued import QueuedMessage
@@ -79,7 +77,8 @@ class Manager:
         """Use `link`; `stop` is called after closing, by the embedded queue manager."""
         self._link = link
         self._stop = stop
-        self._transfers = Transfers(link)
+        self._transfers: Transfers | None = None
+        self._made: dict[type[Transfers], Transfers] = {}
 
     @classmethod
     async def connected(cls, link: Link, stop: Callable[[], None] | None = None) -> Self:
@@ -114,7 +113,7 @@ class Manager:
             journal,
             optional_size(journal_quota),
             label,
-            None if digest is None else check_digest_kind(digest),
+            None if digest is None else _checked_kind(digest),
         )
         request = CreateQueue(check_new_queue_name(name), options, exist_ok)
         return Queue(self._link, (await self._link.ask(request, QueueState)).info.name)
@@ -272,6 +271,8 @@ class Manager:
         one. `progress(bytes_done, bytes_total)` reports progress. Raises `StoreCorrupt` if the
         bytes of a message are damaged.
         """
+        from dray.client.awaited.backup import back_up
+
         connection = await self._link.connection()
         return await back_up(connection, self._link.runtime, target, progress or _unheard)
 
@@ -301,6 +302,9 @@ class Manager:
         `digest` is "blake3" or "sha256", by default the digest of the queue, else "blake3". Raises
         `SourceUnreadable`, `TransferSourceChanged`.
         """
+        from dray.client.awaited.offers import OfferRequest
+        from dray.client.awaited.transfers import Manner
+
         asked = OfferRequest(
             Path(path),
             str(parse_queue_address(to)),
@@ -308,9 +312,9 @@ class Manager:
             window_size,
             request_timeout,
             consumers,
-            None if digest is None else check_digest_kind(digest),
+            None if digest is None else _checked_kind(digest),
         )
-        return await self._transfers.offer(asked, Manner(listen, response_timeout, progress))
+        return await self._running.offer(asked, Manner(listen, response_timeout, progress))
 
     async def accept_file(
         self,
@@ -327,12 +331,14 @@ class Manager:
         manager is reached through TLS and the producer offers no TLS. Raises `ReceiveTimeout` if no
         file is offered within `timeout` seconds.
         """
+        from dray.client.awaited.transfers import Manner
+
         manner = Manner(silence_s=response_timeout, direct=direct)
-        return await self._transfers.accept(source, timeout, manner)
+        return await self._running.accept(source, timeout, manner)
 
     async def unfinished_transfers(self) -> list[TransferStatus]:
         """File transfers through this queue manager that can be resumed, in both directions."""
-        return await self._transfers.unfinished()
+        return await self._running.unfinished()
 
     async def resume_transfer(
         self,
@@ -347,8 +353,10 @@ class Manager:
         `listen` as in `offer_file`, `direct` as in `accept_file`. Raises `Misuse` if there is no
         such transfer, `TransferSourceChanged`.
         """
+        from dray.client.awaited.transfers import Manner
+
         manner = Manner(listen, response_timeout, direct=direct)
-        return await self._transfers.resume(transfer_id, manner)
+        return await self._running.resume(transfer_id, manner)
 
     async def cancel_transfer(self, transfer_id: str, consumer_id: str = "") -> None:
         """Cancel an unfinished transfer, whether or not a program of this user runs it.
@@ -356,7 +364,7 @@ class Manager:
         Cancels the offer if both ends are here. `consumer_id` limits it to one consumer of a
         running offer. Raises `Misuse` if there is no such transfer.
         """
-        await self._transfers.cancel(transfer_id, consumer_id)
+        await self._running.cancel(transfer_id, consumer_id)
 
     async def linger(self, seconds: float) -> None:
         """Wait for consumers that took an offer which ended undone in this handle.
@@ -365,25 +373,38 @@ class Manager:
         the file during this time learns that; after this handle is closed nobody tells it. Returns
         at once if there can be no such consumer.
         """
-        await self._transfers.linger(seconds)
+        if self._transfers is not None:
+            await self._transfers.linger(seconds)
 
     async def running_transfer(self, transfer_id: str) -> RunningTransfer | None:
         """A transfer that another program of this user runs, to suspend, resume or cancel it.
 
         The offer if both ends run here; None if no program runs it.
         """
-        return await self._transfers.running(transfer_id)
+        return await self._running.running(transfer_id)
 
     async def close(self) -> None:
         """Close the connection; its open transactions are aborted. Closing again does nothing.
 
         File transfers stop; unfinished ones can be resumed.
         """
-        await self._transfers.close()
+        if self._transfers is not None:
+            await self._transfers.close()
         await self._link.close()
         stop, self._stop = self._stop, None
         if stop is not None:
             await self._link.runtime.offload(stop)
+
+    @property
+    def _running(self) -> Transfers:
+        """The file transfers of this handle; most programs have none, and load nothing of them."""
+        if self._transfers is None:
+            require_linux("a file transfer")
+            from dray.client.awaited.transfers import Transfers
+
+            # Of two threads that come here at once, both get the same.
+            self._transfers = self._made.setdefault(Transfers, Transfers(self._link))
+        return self._transfers
 
     async def __aenter__(self) -> Self:
         return self
@@ -399,6 +420,12 @@ class Manager:
 
 def _unheard(_done: int, _total: int) -> None:
     """Progress that nobody reads."""
+
+
+def _checked_kind(digest: str) -> str:
+    from dray.large.digests import check_digest_kind
+
+    return check_digest_kind(digest)
 
 
 def _limit(quota: int | str | EllipsisType | None) -> int | None:

@@ -15,8 +15,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-import crc32c
-
+from dray.checksum import crc32c
 from dray.client.awaited.copying import Copy, FileCopies, can_be_copied
 from dray.client.files.digest import RollingDigest
 from dray.client.files.sources import PIECES_ALIVE, buffers
@@ -101,7 +100,7 @@ class Saving:
             raise ProtocolError(
                 "the queue manager sent a range of another length than the client asked for"
             )
-        crc = crc32c.crc32c(piece, crc32c.crc32c(frame.body))
+        crc = crc32c(piece, crc32c(frame.body))
         self._connection.give_back(frame.body)
         return crc == part.crc
 

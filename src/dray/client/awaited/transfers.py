@@ -25,7 +25,7 @@ from dray.client.calls.requests import check_seconds, check_timeout
 from dray.client.connections.link import Link, QueueHandle
 from dray.client.files.steps import reached
 from dray.client.transfer.board import Told
-from dray.client.transfer.direct import AUTOMATIC, listen_at
+from dray.client.transfer.direct import listen_at
 from dray.client.transfer.kept import (
     all_incoming,
     all_offers,
@@ -50,7 +50,7 @@ from dray.errors import (
 from dray.forks import Process, tell_of_forks
 from dray.model.limits import TRANSFER_SILENCE_S
 from dray.model.names import parse_queue_address
-from dray.model.transfer import TransferState, TransferStatus
+from dray.model.transfer import AUTOMATIC, TransferState, TransferStatus
 from dray.transfer.events import ProducerEvent, SourceBroke, Suspend
 
 if TYPE_CHECKING:

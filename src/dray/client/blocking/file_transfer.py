@@ -125,13 +125,3 @@ class RunningTransfer(Face[AwaitedRunning]):
     suspend = blocking(AwaitedRunning.suspend)
     resume = blocking(AwaitedRunning.resume)
     cancel = blocking(AwaitedRunning.cancel)
-
-
-def face_of_running(awaited: AwaitedRunning | None) -> RunningTransfer | None:
-    """The blocking face of a running transfer, if there is one."""
-    return None if awaited is None else RunningTransfer(awaited)
-
-
-def face_of_transfer(awaited: AwaitedOffer | AwaitedIncoming) -> Offer | Incoming:
-    """The blocking face of either end."""
-    return Offer(awaited) if isinstance(awaited, AwaitedOffer) else Incoming(awaited)

@@ -7,12 +7,6 @@ from typing import TYPE_CHECKING, Self
 
 from dray.client.awaited.manager import Manager as AwaitedManager
 from dray.client.blocking.face import Face, blocking, blocking_as
-from dray.client.blocking.file_transfer import (
-    Incoming,
-    Offer,
-    face_of_running,
-    face_of_transfer,
-)
 from dray.client.blocking.queue import Queue
 from dray.client.blocking.transaction import Transaction
 from dray.client.calls.public_calls import checked, public
@@ -25,7 +19,35 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from dray.client.awaited.transfer import Incoming as AwaitedIncoming
+    from dray.client.awaited.transfer import Offer as AwaitedOffer
+    from dray.client.awaited.transfer import RunningTransfer as AwaitedRunning
+    from dray.client.blocking.file_transfer import Incoming, Offer, RunningTransfer
     from dray.client.connections.runtime import Dialer
+
+
+def _offer(awaited: AwaitedOffer) -> Offer:
+    from dray.client.blocking.file_transfer import Offer
+
+    return Offer(awaited)
+
+
+def _incoming(awaited: AwaitedIncoming) -> Incoming:
+    from dray.client.blocking.file_transfer import Incoming
+
+    return Incoming(awaited)
+
+
+def _running(awaited: AwaitedRunning | None) -> RunningTransfer | None:
+    from dray.client.blocking.file_transfer import RunningTransfer
+
+    return None if awaited is None else RunningTransfer(awaited)
+
+
+def _either_end(awaited: AwaitedOffer | AwaitedIncoming) -> Offer | Incoming:
+    from dray.client.awaited.transfer import Offer
+
+    return _offer(awaited) if isinstance(awaited, Offer) else _incoming(awaited)
 
 
 @checked
@@ -82,13 +104,13 @@ class Manager(Face[AwaitedManager]):
     discard_outgoing = blocking(AwaitedManager.discard_outgoing)
     set_quota = blocking(AwaitedManager.set_quota)
     backup = blocking(AwaitedManager.backup)
-    offer_file = blocking_as(Offer, AwaitedManager.offer_file)
-    accept_file = blocking_as(Incoming, AwaitedManager.accept_file)
+    offer_file = blocking_as(_offer, AwaitedManager.offer_file)
+    accept_file = blocking_as(_incoming, AwaitedManager.accept_file)
     unfinished_transfers = blocking(AwaitedManager.unfinished_transfers)
-    resume_transfer = blocking_as(face_of_transfer, AwaitedManager.resume_transfer)
+    resume_transfer = blocking_as(_either_end, AwaitedManager.resume_transfer)
     cancel_transfer = blocking(AwaitedManager.cancel_transfer)
     linger = blocking(AwaitedManager.linger)
-    running_transfer = blocking_as(face_of_running, AwaitedManager.running_transfer)
+    running_transfer = blocking_as(_running, AwaitedManager.running_transfer)
     close = blocking(AwaitedManager.close)
 
     def queue(self, name: str, *, raw: bool = False) -> Queue:

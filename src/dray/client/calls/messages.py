@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast, get_type_hints
 
-import crc32c
 import msgspec
 
+from dray.checksum import crc32c
 from dray.client.calls.arguments import checked_message
 from dray.errors import ProtocolError
 from dray.model.classes import Acknowledge, MessageClass
@@ -140,7 +140,7 @@ def record_of(message: Message, source: bytes, number: int, mark: PartMark = PLA
     head, body = encode_record(message, source, number, mark)
     if message.administration_queue is not None:
         parse_queue_address(message.administration_queue)
-    crc = crc32c.crc32c(body, crc32c.crc32c(head))
+    crc = crc32c(body, crc32c(head))
     return Record(head, body, len(head) + len(body), crc)
 
 
@@ -231,7 +231,7 @@ def _destination(read_from: str, properties: Properties) -> str:
 
 def checked_header(record: memoryview, length: int, crc: int) -> RecordHeader:
     """Read a record's header once its length and CRC32C fit; raises `ProtocolError`."""
-    if len(record) != length or crc32c.crc32c(record) != crc:
+    if len(record) != length or crc32c(record) != crc:
         raise ProtocolError(
             "a message was damaged in the store or in transit: its CRC32C does not match"
         )

@@ -16,12 +16,10 @@ from dray.net.tls import said_of, trusting
 
 CONNECT_TIMEOUT_S = 10.0
 """A machine on the network that has not answered by then is not there."""
-_KEEPALIVE = (
-    (socket.TCP_KEEPIDLE, 15),
-    (socket.TCP_KEEPINTVL, 5),
-    (socket.TCP_KEEPCNT, 4),
-)
-"""A dead machine is noticed after 35 seconds, also while we wait for a message for ever."""
+_KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPALIVE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
+"""A dead machine is noticed after 35 seconds, also while we wait for a message for ever.
+
+Each system has some of these; TCP_KEEPALIVE is what macOS calls TCP_KEEPIDLE."""
 
 
 class Address(NamedTuple):
@@ -90,8 +88,10 @@ class Address(NamedTuple):
         sock.settimeout(None)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in _KEEPALIVE:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        for name, value in _KEEPALIVE.items():
+            option = getattr(socket, name, None)
+            if option is not None:
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
         return sock
 
 

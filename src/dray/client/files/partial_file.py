@@ -13,7 +13,6 @@ killed writes when nothing more can come from that one.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,7 +22,7 @@ from pathlib import Path
 from dray.client.files.steps import reached
 from dray.errors import TargetUnwritable
 from dray.forks import check_process, is_here, keep_from_children, this_process
-from dray.fsync import sync_folder
+from dray.fsync import sync_data, sync_folder
 from dray.model.limits import MIB
 from dray.own_files import open_own
 
@@ -123,7 +122,7 @@ class PartialFile:
         self._unsynced = 0
         if self._syncer is None:
             self._syncer = ThreadPoolExecutor(1, "dray-file-sync")
-        self._syncing = self._syncer.submit(os.fdatasync, self._descriptor)
+        self._syncing = self._syncer.submit(sync_data, self._descriptor)
 
     def finish(self) -> None:
         """Give it its own name; it is durable under it, unless its owner syncs it."""
@@ -220,7 +219,7 @@ def open_locked(path: Path, *, shared: bool = False, wait_s: float) -> tuple[int
         descriptor = open_own(path, _MODE)
         knows_locks = True
         try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            _lock(descriptor, shared=shared)
         except BlockingIOError as error:
             os.close(descriptor)
             if time.monotonic() >= until:
@@ -237,6 +236,15 @@ def open_locked(path: Path, *, shared: bool = False, wait_s: float) -> tuple[int
             return descriptor, knows_locks
         # Whoever had it has given it its own name, or removed it.
         os.close(descriptor)
+
+
+def _lock(descriptor: int, *, shared: bool) -> None:
+    """Lock at once; raises `BlockingIOError`, or OSError where there are no locks."""
+    try:
+        import fcntl
+    except ImportError as error:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from error
+    fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 def is_still(partial: Path, descriptor: int) -> bool:

@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import crc32c
-
+from dray.checksum import crc32c
 from dray.client.files.progress import INTERVAL_S
 from dray.client.files.steps import reached
 from dray.client.transfer.board import Board, Rate
@@ -177,7 +176,7 @@ class Accepting(Engine):
         if isinstance(message, Fragment):
             self._direct_failures = 0 if connection is not None else self._direct_failures
             self._piece = body
-            intact = crc32c.crc32c(body) == message.crc
+            intact = crc32c(body) == message.crc
             self._give(FragmentCame(message.number, len(body), intact))
             self._piece = None
         elif isinstance(message, Joined) and self._may_try(message):

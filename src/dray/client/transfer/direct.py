@@ -23,6 +23,7 @@ from dray.client.transfer.engine import Dialled
 from dray.client.transfer.frame_socket import BUFFER_BYTES, FrameSocket
 from dray.errors import AddressInUse, DrayError, ProtocolError
 from dray.forks import keep_from_children
+from dray.model.transfer import AUTOMATIC
 from dray.net.send_buffer import widen
 from dray.net.tls import is_tunnel, local_host
 from dray.wire.transfer_frames import AnyMessage, DirectOpening, Joined
@@ -37,7 +38,6 @@ _UNKNOWN_S: Final = 5.0
 _TOKEN_BYTES: Final = 16
 _LISTEN_BACKLOG: Final = 64
 _CONNECT_WITHIN_S: Final = 3.0
-AUTOMATIC: Final = "auto"
 
 
 class DirectConnections:

@@ -8,8 +8,7 @@ from array import array
 from pathlib import Path
 from typing import NamedTuple, Self
 
-import crc32c
-
+from dray.checksum import crc32c
 from dray.client.files.sources import has_its_size, unreadable
 from dray.client.transfer.fingerprint import Fingerprint
 from dray.errors import SourceUnreadable, TransferSourceChanged
@@ -62,7 +61,7 @@ class SourceFile:
             wanted = min(len(room), fragment_size - in_fragment, self.identity.size - at)
             count = self._read(room[:wanted], at)
             digest.update(room[:count])
-            crc = crc32c.crc32c(room[:count], crc)
+            crc = crc32c(room[:count], crc)
             at, in_fragment = at + count, in_fragment + count
             if in_fragment == fragment_size or at == self.identity.size:
                 crcs.append(crc)
