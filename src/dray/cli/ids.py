@@ -17,10 +17,16 @@ class MessageIdText(click.ParamType[str]):
 
     name = "id"
 
+    def __init__(self, *, or_position: bool = False) -> None:
+        """Take a position, too, if `or_position` says so."""
+        self._or_position = or_position
+
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
         """Give the id as the queue manager writes it."""
+        if self._or_position and str(value).isdecimal():
+            return str(value)
         found = _ID.match(str(value))
         if found is None:
             self.fail(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dray.cli.output import print_json, print_table, size_text, time_text
@@ -12,38 +13,53 @@ from dray.model.message import Message
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager
+    from dray.client.blocking.queue import Queue
 
 Line = dict[str, object]
 _COLUMNS = ["position ", "label", "size ", "app specific ", "sent", "id"]
 
 
-def look_at(manager: Manager, queues: Sequence[str], most: int) -> list[Line]:
-    """The first `most` messages of the queues, one queue after the other."""
+def look_at(
+    manager: Manager,
+    queues: Sequence[str],
+    most: int,
+    *,
+    after: int = 0,
+    is_wanted: Callable[[str], bool] = lambda _: True,
+) -> list[Line]:
+    """The first `most` messages of the queues, one queue after the other.
+
+    Those behind a position, and with a label that is wanted.
+    """
     lines = (
-        _describe(queue, message)
+        describe(queue, message)
         for queue in queues
-        for message in manager.queue(queue, raw=True).messages()
+        for message in _messages(manager.queue(queue, raw=True), after)
+        if is_wanted(message.label)
     )
     return list(itertools.islice(lines, min(most, sys.maxsize)))
 
 
-def print_messages(lines: list[Line], *, as_json: bool, reasons: bool = False) -> None:
-    """Print one JSON object a line, or a table; with `reasons`, why each message is there."""
+def _messages(queue: Queue, after: int) -> Iterator[Message]:
+    if not after:
+        yield from queue.messages()
+        return
+    while page := queue.peek_range(after):
+        yield from page
+        after = page[-1].lookup_id or after
+
+
+def print_messages(lines: list[Line], *, as_json: bool) -> None:
+    """Print one JSON object a line, or a table."""
     if as_json:
         for line in lines:
             print_json(line)
         return
-    if reasons:
-        columns = ["queue", "reason", *_COLUMNS]
-        print_table(
-            columns,
-            ([str(line["queue"]), str(line["message_class"]), *_row(line)] for line in lines),
-        )
-    else:
-        print_table(_COLUMNS, (_row(line) for line in lines))
+    print_table(_COLUMNS, (_row(line) for line in lines))
 
 
-def _describe(queue: str, message: Message) -> Line:
+def describe(queue: str, message: Message) -> Line:
+    """All properties of a message but its body."""
     return {
         "queue": queue,
         "lookup_id": message.lookup_id,
@@ -58,6 +74,20 @@ def _describe(queue: str, message: Message) -> Line:
         "transaction_id": message.transaction_id,
         "sent_time": message.sent_time,
         "arrived_time": message.arrived_time,
+        "source": message.source,
+        "destination": message.destination,
+        "extension": base64.b64encode(message.extension).decode(),
+        "time_to_reach_queue": message.time_to_reach_queue,
+        "time_to_be_received": message.time_to_be_received,
+        "administration_queue": message.administration_queue,
+        "acknowledge": int(message.acknowledge),
+        "response_queue": message.response_queue,
+        "use_dead_letter_queue": message.use_dead_letter_queue,
+        "use_journal_queue": message.use_journal_queue,
+        "first_in_transaction": message.first_in_transaction,
+        "last_in_transaction": message.last_in_transaction,
+        "abort_count": message.abort_count,
+        "move_count": message.move_count,
     }
 
 

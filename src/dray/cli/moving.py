@@ -44,8 +44,3 @@ def moved(
         ids = [each for each in ids if each in left]
         if not ids:
             return count
-
-
-def counted(count: int) -> str:
-    """A number of messages, in words."""
-    return f"{count:,} message{'s' * (count != 1)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import EllipsisType
+
 import click
 
 from dray.errors import InvalidConfiguration
@@ -28,3 +30,22 @@ class Size(click.ParamType[int]):
         if self._most is not None and size > self._most:
             self.fail(f"{value} is more than {self._most} bytes", param, ctx)
         return size
+
+
+class Limit(click.ParamType["int | EllipsisType"]):
+    """A size, or "none" for no limit."""
+
+    name = "SIZE|none"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | EllipsisType:
+        """Read a size; `...` stands for no limit, since None is an option that was not given."""
+        return ... if value == "none" else Size().convert(value, param, ctx)
+
+
+def given(limit: int | EllipsisType | None) -> int | EllipsisType | None:
+    """The value for `Manager.set_quota`, which leaves a quota alone for `...`."""
+    if limit is None:
+        return ...
+    return None if isinstance(limit, EllipsisType) else limit

@@ -81,6 +81,8 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     kind: QueueKind
     transactional: bool
     message_count: int = 0
+    large_count: int = 0
+    """Large messages whose parts are among the messages; 0 for an outgoing queue."""
     byte_count: int = 0
     journal_count: int = 0
     journal_bytes: int = 0

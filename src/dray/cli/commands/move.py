@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.cli.ids import MessageIdText
-from dray.cli.moving import counted, moved
+from dray.cli.moving import moved
 from dray.cli.output import print_json
 from dray.cli.settings import Settings, takes_url_and_json
+from dray.cli.words import counted
 
 if TYPE_CHECKING:
     from dray.cli.moving import Ids

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json, print_table, size_text
+from dray.cli.output import print_json, print_record, print_table, size_text
+from dray.cli.queue_text import record_of
 from dray.cli.settings import Settings, takes_url_and_json
+from dray.errors import Misuse
 from dray.model.classes import QueueKind
+
+if TYPE_CHECKING:
+    from dray.client.blocking.manager import Manager
+    from dray.model.queue import QueueInfo
 
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """List outgoing queues; resolve a queue whose delivery has diverged."""
+    """List, pause and resume outgoing queues; resolve one whose delivery has diverged."""
 
 
 @command.command("list")
@@ -30,6 +38,69 @@ def list_outgoing(settings: Settings) -> None:
         for each in queues
     )
     print_table(["queue", "messages ", "size ", "state"], rows)
+
+
+@command.command()
+@click.argument("name")
+@takes_url_and_json
+@click.pass_obj
+def show(settings: Settings, name: str) -> None:
+    """Show the state of the outgoing queue NAME and what its connection has been through."""
+    with settings.connect() as manager:
+        info = _outgoing(manager, name)
+    if settings.as_json:
+        print_json(info)
+    else:
+        print_record(record_of(info))
+
+
+@command.command()
+@click.argument("name")
+@takes_url_and_json
+@click.pass_obj
+def pause(settings: Settings, name: str) -> None:
+    """Pause the delivery of the outgoing queue NAME; messages wait in it."""
+    with settings.connect() as manager:
+        manager.pause(name)
+    _tell(settings, "paused", name)
+
+
+@command.command()
+@click.argument("name")
+@takes_url_and_json
+@click.pass_obj
+def resume(settings: Settings, name: str) -> None:
+    """Resume the delivery of the outgoing queue NAME."""
+    with settings.connect() as manager:
+        manager.resume(name)
+    _tell(settings, "resumed", name)
+
+
+@command.command()
+@click.argument("name")
+@takes_url_and_json
+@click.pass_obj
+def retry(settings: Settings, name: str) -> None:
+    """Try the connection of the outgoing queue NAME now, instead of at the next attempt."""
+    with settings.connect() as manager:
+        if _outgoing(manager, name).state == "on hold":
+            raise Misuse(f"{name} is paused; `dray outgoing resume` delivers it again")
+        manager.resume(name)
+    _tell(settings, "retried", name)
+
+
+def _outgoing(manager: Manager, name: str) -> QueueInfo:
+    info = manager.queue(name).info()
+    if info.kind is not QueueKind.OUTGOING:
+        raise Misuse(f"{name!r} is not an outgoing queue; `dray outgoing list` shows those")
+    return info
+
+
+def _tell(settings: Settings, done: str, name: str) -> None:
+    if settings.as_json:
+        print_json({done: name})
+    else:
+        click.echo(f"{done} {name}")
 
 
 @command.command()

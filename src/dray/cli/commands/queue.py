@@ -1,22 +1,33 @@
-"""`dray queue`: create, list, show, purge and delete queues."""
+"""`dray queue`: create, list, show, change, purge and delete queues."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
-import msgspec
 
+from dray.cli.asking import asks, make_sure
 from dray.cli.groups import CommandGroup
-from dray.cli.output import print_json, print_record, print_table, size_text, time_text
+from dray.cli.output import print_json, print_record, print_table, size_text
+from dray.cli.queue_text import record_of, refusal_text, state_of, yes_or_no
 from dray.cli.settings import Settings, takes_url_and_json
-from dray.cli.sizes import Size
-from dray.model.queue import DeliveryInfo, QueueInfo, Refusal
+from dray.cli.sizes import Limit, Size, given
+from dray.cli.words import counted
+from dray.errors import QueueExists
+from dray.model.classes import QueueKind
+from dray.model.queue import QueueInfo
+from dray.model.sizes import human_size
 
-_REFUSED = "refused"
+if TYPE_CHECKING:
+    from types import EllipsisType
+
+_TROUBLED = frozenset({"refused", "diverged", "need-validation", "on hold"})
+"""States of an outgoing queue that somebody has to know of."""
 
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """Create, list, show, delete and purge queues."""
+    """Create, list, show, change, purge and delete queues."""
 
 
 @command.command()
@@ -54,37 +65,57 @@ def create(
 ) -> None:
     """Create the queue NAME."""
     with settings.connect() as manager:
-        queue = manager.create_queue(
-            name,
-            transactional=not non_transactional,
-            quota=quota,
-            journal=journal,
-            journal_quota=journal_quota,
-            label=label,
-            digest=digest,
-            exist_ok=exist_ok,
-        )
+        done = "created"
+        try:
+            manager.create_queue(
+                name,
+                transactional=not non_transactional,
+                quota=quota,
+                journal=journal,
+                journal_quota=journal_quota,
+                label=label,
+                digest=digest,
+            )
+        except QueueExists:
+            if not exist_ok:
+                raise
+            done = "exists"
         if settings.as_json:
-            print_json(queue.info())
+            print_json(manager.queue(name).info())
         else:
-            click.echo(f"created {name}")
+            click.echo(f"{done} {name}")
 
 
 @command.command("list")
+@click.option("--all", "every", is_flag=True, help="Also system queues and idle outgoing queues.")
 @takes_url_and_json
 @click.pass_obj
-def list_queues(settings: Settings) -> None:
-    """List all queues, including system queues and outgoing queues."""
+def list_queues(settings: Settings, *, every: bool) -> None:
+    """List the queues; --json lists all.
+
+    A large message counts with its parts among the messages, and once as a large one. System queues
+    and outgoing queues without messages and without trouble are shown with --all only.
+    """
     with settings.connect() as manager:
         queues = manager.queues()
     if settings.as_json:
         print_json(queues)
         return
-    columns = ["queue", "kind", "transactional", "messages ", "size ", "journal ", "state"]
-    print_table(columns, (_row(info) for info in queues))
-    for info in queues:
+    shown = [each for each in queues if every or _matters(each)]
+    columns = [
+        "queue",
+        "kind",
+        "transactional",
+        "messages ",
+        "large ",
+        "size ",
+        "journal ",
+        "state",
+    ]
+    print_table(columns, (_row(info) for info in shown))
+    for info in shown:
         if info.delivery is not None and info.delivery.refusal is not None:
-            click.echo(f"{info.name}: {_refusal(info.delivery.refusal)}")
+            click.echo(f"{info.name}: {refusal_text(info.delivery.refusal)}")
         if info.staged_count or info.staged_dropped:
             click.echo(
                 f"{info.name}: {info.staged_count} messages are staged for batches of Spark, and"
@@ -103,67 +134,79 @@ def show(settings: Settings, name: str) -> None:
     if settings.as_json:
         print_json(info)
         return
-    told = {key: str(value) for key, value in msgspec.structs.asdict(info).items()}
-    del told["delivery"]
-    told["state"] = _state(info)
-    for size in ("byte_count", "journal_bytes", "express_bytes", "quota", "journal_quota"):
-        told[size] = size_text(getattr(info, size))
-    told["transactional"] = _yes_or_no(info.transactional)
-    if info.delivery is not None:
-        told |= _delivery(info.delivery)
-    print_record({key.replace("_", " "): value for key, value in told.items()})
+    print_record(record_of(info))
 
 
-def _refusal(refusal: Refusal) -> str:
-    """Why, how often and since when a destination refuses."""
-    messages = f"{refusal.count} message{'s' * (refusal.count != 1)}"
-    since = f"{messages} since {time_text(refusal.since)}"
-    return f"refused ({refusal.code}), {since}: {refusal.sentence}"
-
-
-def _state(info: QueueInfo) -> str:
-    refusal = info.delivery.refusal if info.delivery is not None else None
-    if refusal is None or info.state != _REFUSED:
-        return info.state
-    return f"{info.state} ({refusal.code})"
-
-
-def _delivery(delivery: DeliveryInfo) -> dict[str, str]:
-    """How the delivery of an outgoing queue stands, and what its connection has been through."""
-    told = {key: str(value) for key, value in msgspec.structs.asdict(delivery).items()}
-    del told["history"]
-    for time in ("next_attempt", "last_ack_time", "next_resend"):
-        told[time] = time_text(getattr(delivery, time))
-    told["refusal"] = _refusal(delivery.refusal) if delivery.refusal is not None else "-"
-    told["in_flight_bytes"] = size_text(delivery.in_flight_bytes)
-    told["sequence_id"] = f"{delivery.sequence_id:#x}"
-    for at, change in enumerate(delivery.history, 1):
-        times = f", {change.times} times" if change.times > 1 else ""
-        reason = f": {change.reason}" if change.reason else ""
-        told[f"change {at}"] = f"{time_text(change.until)} {change.state}{times}{reason}"
-    return told
+@command.command("set")
+@click.argument("name")
+@click.option("--quota", type=Limit(), help="Most bytes the queue may hold, such as 8GiB, or none.")
+@click.option(
+    "--journal-quota", type=Limit(), help="Most bytes the journal of the queue may hold, or none."
+)
+@takes_url_and_json
+@click.pass_obj
+def set_quotas(
+    settings: Settings,
+    name: str,
+    *,
+    quota: int | EllipsisType | None,
+    journal_quota: int | EllipsisType | None,
+) -> None:
+    """Set quotas of the queue NAME; stored messages stay, even above a new quota."""
+    if quota is None and journal_quota is None:
+        raise click.UsageError("Give --quota, --journal-quota or both.")
+    with settings.connect() as manager:
+        manager.set_quota(name, given(quota), journal_quota=given(journal_quota))
+        info = manager.queue(name).info()
+    quotas = {"quota": info.quota, "journal_quota": info.journal_quota}
+    line = f"{name}: quota {size_text(info.quota)}, journal quota {size_text(info.journal_quota)}"
+    _tell(settings, {"queue": name, **quotas}, line)
 
 
 @command.command()
 @click.argument("name")
+@asks
 @takes_url_and_json
 @click.pass_obj
-def delete(settings: Settings, name: str) -> None:
-    """Delete the queue NAME with all its messages."""
+def delete(settings: Settings, name: str, *, yes: bool) -> None:
+    """Delete the queue NAME with all its messages; it asks if there are any."""
     with settings.connect() as manager:
+        info = manager.queue(name).info()
+        held = counted(info.message_count + info.journal_count)
+        size = info.byte_count + info.journal_bytes
+        if info.message_count or info.journal_count:
+            make_sure(f"delete {name} with {held}, {human_size(size)}", yes=yes)
         manager.delete_queue(name)
-    _tell(settings, {"deleted": name}, f"deleted {name}")
+    told = {"messages": info.message_count + info.journal_count, "bytes": size}
+    _tell(settings, {"deleted": name, **told}, f"deleted {name} with {held}, {human_size(size)}")
 
 
 @command.command()
 @click.argument("name")
+@asks
 @takes_url_and_json
 @click.pass_obj
-def purge(settings: Settings, name: str) -> None:
-    """Remove all messages of the queue NAME."""
+def purge(settings: Settings, name: str, *, yes: bool) -> None:
+    """Remove all messages of the queue NAME; it asks if there are any."""
     with settings.connect() as manager:
-        count = manager.queue(name).purge()
-    _tell(settings, {"purged": name, "messages": count}, f"purged {count} messages from {name}")
+        queue = manager.queue(name)
+        info = queue.info()
+        if info.message_count:
+            what = f"{counted(info.message_count)}, {human_size(info.byte_count)}"
+            make_sure(f"remove {what} from {name}", yes=yes)
+        count = queue.purge()
+        # Messages that a transaction holds have stayed, and others may have come.
+        gone = max(0, info.byte_count - queue.info().byte_count)
+    line = f"purged {counted(count)}, {human_size(gone)}, from {name}"
+    _tell(settings, {"purged": name, "messages": count, "bytes": gone}, line)
+
+
+def _matters(info: QueueInfo) -> bool:
+    """Whether a list shows a queue without being asked for all."""
+    if info.kind is QueueKind.SYSTEM:
+        return False
+    calm = info.message_count == 0 and info.state not in _TROUBLED
+    return info.kind is not QueueKind.OUTGOING or not calm
 
 
 def _tell(settings: Settings, record: dict[str, object], line: str) -> None:
@@ -177,13 +220,10 @@ def _row(info: QueueInfo) -> list[str]:
     return [
         info.name,
         info.kind,
-        _yes_or_no(info.transactional),
+        yes_or_no(info.transactional),
         str(info.message_count),
+        str(info.large_count),
         size_text(info.byte_count),
         str(info.journal_count),
-        _state(info),
+        state_of(info),
     ]
-
-
-def _yes_or_no(value: bool) -> str:  # noqa: FBT001 - the value is the thing
-    return "yes" if value else "no"

@@ -176,7 +176,7 @@ class Manager:
         await self._link.ask(PauseQueue(str(parse_queue_address(outgoing)), paused=True), Done)
 
     async def resume(self, outgoing: str) -> None:
-        """Resume the delivery of an outgoing queue."""
+        """Resume the delivery of an outgoing queue; a connection that is down is tried at once."""
         await self._link.ask(PauseQueue(str(parse_queue_address(outgoing)), paused=False), Done)
 
     async def peers(self) -> list[PeerInfo]:

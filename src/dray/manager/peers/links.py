@@ -163,6 +163,16 @@ class Links:
         else:
             self.steer(queue, Grown())
 
+    def dial_again(self, queue: StoredQueue) -> None:
+        """Try the peer of an outgoing queue now, if it is down and something is to be sent."""
+        if queue.route is None:
+            return
+        link = self._links.to(queue.route.peer)
+        if link.state is LinkState.DOWN:
+            link.dial_at = self.context.now
+            if self._links.is_wanted(link):
+                self._links.dial(link)
+
     def hello(self, peer: Peer) -> Hello:
         """The first frame on a new connection to a peer."""
         link = self._links.to(peer)

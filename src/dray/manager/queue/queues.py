@@ -165,6 +165,7 @@ class StoredQueue:
             kind=self.kind,
             transactional=self.options.transactional,
             message_count=len(self.index),
+            large_count=len(self.parts),
             byte_count=self.index.byte_count,
             journal_count=len(self.journal.index) if self.journal is not None else 0,
             journal_bytes=self.journal.index.byte_count if self.journal is not None else 0,

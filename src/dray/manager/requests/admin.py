@@ -323,6 +323,8 @@ def handle_pause(links: Links, session: Session, request_id: int, head: PauseQue
     if queue.paused != head.paused:
         context.record(QueuePaused(queue.number, head.paused))
         links.steer(queue, Paused() if head.paused else Unpaused())
+    if not head.paused:
+        links.dial_again(queue)
     context.answer(session, request_id, Done())
 
 
