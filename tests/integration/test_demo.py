@@ -48,7 +48,8 @@ def test_everything_arrives_through_a_kill_and_lands_as_it_was_sent(files, tmp_p
         [],
     )
     assert said["results"] == 24, "a row of the chain for each file"
-    assert set(said["rates_bytes_s"]) >= {"chain", "land", "land, moving"}
+    assert set(said["rates_bytes_s"]) >= {"chain", "land", "land, moving", "audit"}
+    assert (said["audited"], said["explained"]) == (24, [])
     assert said["kill"].startswith("killed")
     assert said["transactions"] < said["files"], "several files share a transaction"
     assert len(list(Path(said["payloads"]).iterdir())) == 24
@@ -67,6 +68,8 @@ def test_dropped_fragments_are_named_exactly_and_the_rest_lands(files, tmp_path)
         "many/01.bin": [[1, 1]],
     }
     assert (said["files"], said["identical"], said["results"]) == (21, 21, 21)
+    assert said["audited"] == 24
+    assert [finding.split()[0] for finding in said["explained"]] == ["hole"] * 3
     assert (tmp_path / "work" / "source").exists()
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from dray.cli.commands.demo.loss import Hole, plan, ranges
 from dray.cli.commands.demo.sending import DemoFile, SentFile
-from dray.cli.commands.demo.verdict import judge
+from dray.cli.commands.demo.spark_job import AuditTold
+from dray.cli.commands.demo.verdict import DemoVerdict, judge, judge_audit
 
 
 class World:
@@ -160,3 +161,13 @@ def test_fragments_to_lose_are_of_the_largest_files_and_in_three_places():
 def test_files_of_one_fragment_lose_that_one():
     sent = [SentFile(DemoFile(Path(), str(n), n), f"id-{n}", "t", 0) for n in (0, 5)]
     assert [(file.sequence_id, numbers) for file, numbers in plan(sent)] == [("id-5", [1])]
+
+
+def test_a_finding_of_the_audit_that_nothing_explains_is_wrong():
+    verdict = DemoVerdict()
+    judge_audit(verdict, AuditTold(3, ("hole in id-1: 3 missing",)), 3)
+    assert (verdict.holds, verdict.audited, len(verdict.explained)) == (True, 3, 1)
+    judge_audit(verdict, AuditTold(2, (), ("gap in parcels: 1 position",)), 3)
+    assert verdict.wrong == [
+        "the audit found gap in parcels: 1 position", "the audit saw 2 rows, not 3",
+    ]  # fmt: skip

@@ -22,8 +22,8 @@ from dray.cli.commands.demo.landing import SparkJob
 from dray.cli.commands.demo.loss import Hole, lose, plan
 from dray.cli.commands.demo.report import Report
 from dray.cli.commands.demo.sending import DemoFile, Sender, SentFile, find_origins, in_transactions
-from dray.cli.commands.demo.spark_job import JobOrder
-from dray.cli.commands.demo.verdict import judge, read_rows
+from dray.cli.commands.demo.spark_job import AuditTold, JobOrder
+from dray.cli.commands.demo.verdict import judge, judge_audit, read_rows
 from dray.cli.output import print_json
 from dray.cli.placing import directory
 from dray.cli.progress import ProgressDisplay, progress
@@ -92,16 +92,17 @@ class Demonstration:
         self._report.table = work / "landed" / "table"
 
     def run(self, origins: Sequence[DemoFile]) -> Report:
-        """Start Spark, send, transfer, drop if asked to, land, compare."""
+        """Start Spark, send, transfer, drop if asked to, land, audit, compare."""
         began = time.monotonic()
         with self._destination, self._source, SparkJob(self._work) as spark:
             sent = self._send_and_transfer(origins)
             holes = self._drop(sent) if self._lossy else []
-            self._land(spark, sent, holes)
+            audited = self._land(spark, sent, holes)
             with self._source.connect() as manager:
                 results = list(manager.queue(RESULTS).messages())
         self._compare(sent, holes)
         judge_chain(self._report.verdict, sent, holes, results)
+        judge_audit(self._report.verdict, audited, len(sent))
         self._report.seconds = time.monotonic() - began
         return self._report
 
@@ -151,7 +152,7 @@ class Demonstration:
         with self._destination.connect() as manager:
             return lose(manager, QUEUE, victims)
 
-    def _land(self, spark: SparkJob, sent: Sequence[SentFile], holes: Sequence[Hole]) -> None:
+    def _land(self, spark: SparkJob, sent: Sequence[SentFile], holes: Sequence[Hole]) -> AuditTold:
         lost = {hole.sequence_id for hole in holes}
         legs = self._report.legs
         legs.landed_bytes = sum(file.origin.size for file in sent if file.sequence_id not in lost)
@@ -165,7 +166,8 @@ class Demonstration:
                 shown.update(done)
 
             times = spark.land(order, follow)
-        legs.chain_s, legs.land_s, legs.land_moving_s = times
+        legs.chain_s, legs.land_s, legs.land_moving_s, legs.audit_s, told = times
+        return told
 
     def _compare(self, sent: Sequence[SentFile], holes: Sequence[Hole]) -> None:
         rows = read_rows(self._report.table)

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from dray.cli.commands.demo.spark_job import JobOrder, JobTimes
+from dray.cli.commands.demo.spark_job import AuditTold, JobOrder, JobTimes
 from dray.errors import DrayError, every_error
 from dray.testing.interrupts import uninterrupted
 
@@ -24,11 +24,16 @@ POLL_EVERY_S = 0.2
 
 
 class LandingTimes(NamedTuple):
-    """Seconds of the chain and of the landing, and from its first byte to its last commit."""
+    """Seconds of the chain and of the landing, and from its first byte to its last commit.
+
+    Then those of the audit, and what it found.
+    """
 
     chain_s: float
     land_s: float
     moving_s: float
+    audit_s: float
+    audit: AuditTold
 
 
 class SparkJob:
@@ -65,7 +70,7 @@ class SparkJob:
             _end(self._process)
 
     def land(self, order: JobOrder, shown: Callable[[int], None]) -> LandingTimes:
-        """Have everything read and landed; `shown` is told of the bytes landed so far.
+        """Have everything read, landed and audited; `shown` is told of the bytes landed so far.
 
         Raises the error that the process ended with.
         """
@@ -84,7 +89,13 @@ class SparkJob:
             raise _failure(self._log)
         times = msgspec.json.decode(self._answer.read_bytes(), type=JobTimes)
         moving_s = _last_commit_at(out) - (self._first_byte_at or time.time())
-        return LandingTimes(times.chain_s, times.land_s, max(moving_s, POLL_EVERY_S))
+        return LandingTimes(
+            times.chain_s,
+            times.land_s,
+            max(moving_s, POLL_EVERY_S),
+            times.audit_s,
+            times.audit,
+        )
 
     def _follow(
         self, process: subprocess.Popen[bytes], out: Path, shown: Callable[[int], None]

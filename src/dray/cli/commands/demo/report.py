@@ -27,6 +27,7 @@ class Legs:
     land_moving_s: float = 0.0
     """From the first byte of the landing to its last commit."""
     chain_s: float = 0.0
+    audit_s: float = 0.0
 
     @property
     def rates(self) -> dict[str, float]:
@@ -37,6 +38,7 @@ class Legs:
             "chain": self.landed_bytes / max(self.chain_s, 1e-9),
             "land": self.landed_bytes / max(self.land_s, 1e-9),
             "land, moving": self.landed_bytes / max(self.land_moving_s, 1e-9),
+            "audit": self.landed_bytes / max(self.audit_s, 1e-9),
         }
 
 
@@ -66,6 +68,8 @@ class Report:
             "duplicates": verdict.duplicates,
             "out_of_order": verdict.out_of_order,
             "results": verdict.results,
+            "audited": verdict.audited,
+            "explained": verdict.explained,
             "holes": [hole._asdict() for hole in verdict.holes],
             "dropped": [hole._asdict() for hole in verdict.expected_holes],
             "wrong": verdict.wrong,
@@ -106,6 +110,7 @@ class Report:
             "chain": "each payload read in a Spark job, a row about it sent to the source",
             "land": "Spark, from the start of the landing to its end",
             "land, moving": "the same, from the first byte to the last commit",
+            "audit": "each landed message proven from the table and the files",
         }
         sizes = {"send": legs.sent_bytes, "transfer": legs.sent_bytes}
         seconds = {
@@ -114,6 +119,7 @@ class Report:
             "chain": legs.chain_s,
             "land": legs.land_s,
             "land, moving": legs.land_moving_s,
+            "audit": legs.audit_s,
         }
         return [
             [
@@ -137,6 +143,8 @@ class Report:
             ["holes", str(len(verdict.holes)), str(lost)],
             ["out of order", str(verdict.out_of_order), "0"],
             ["right rows of the chain", str(verdict.results), whole],
+            ["rows audited", str(verdict.audited), str(len(self.sending.files))],
+            ["findings of the audit, explained", str(len(verdict.explained)), str(lost)],
         ]
 
     def _print_holes(self) -> None:

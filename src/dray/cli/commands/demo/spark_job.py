@@ -1,8 +1,9 @@
-"""Spark's part of the demonstration, as a program of its own: a chain, then the landing.
+"""Spark's part of the demonstration, as a program of its own: a chain, the landing, its audit.
 
 It starts Spark at once, while files are still being sent, and then waits for its order: one line of
 JSON on standard input. The chain reads every large message as a file inside a job and sends a row
-about it to a queue of the source manager; it takes nothing. The landing then empties the queue.
+about it to a queue of the source manager; it takes nothing. The landing then empties the queue. The
+audit proves that each message landed once, whole and in order.
 """
 
 from __future__ import annotations
@@ -37,12 +38,22 @@ class JobOrder(msgspec.Struct, frozen=True):
     results_queue: str
 
 
+class AuditTold(msgspec.Struct, frozen=True):
+    """The result of the audit: how many rows it checked, and its findings as sentences."""
+
+    rows: int = 0
+    explained: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+
+
 class JobTimes(msgspec.Struct, frozen=True):
-    """Seconds of each part."""
+    """Seconds of each part, and what the audit found."""
 
     start_s: float
     chain_s: float
     land_s: float
+    audit_s: float
+    audit: AuditTold
 
 
 def main(answer: Path) -> int:
@@ -62,7 +73,15 @@ def main(answer: Path) -> int:
             run_chain(spark, order)
             chained = time.monotonic()
             land(order.url, order.queue, order.out, session=spark)
-            times = JobTimes(started - began, chained - ordered, time.monotonic() - chained)
+            landed = time.monotonic()
+            told = run_audit(spark, order)
+            times = JobTimes(
+                started - began,
+                chained - ordered,
+                landed - chained,
+                time.monotonic() - landed,
+                told,
+            )
             answer.write_bytes(msgspec.json.encode(times))
     except DrayError as error:
         sys.stderr.write(f"dray: {error.code}: {error}\n")
@@ -77,6 +96,19 @@ def run_chain(spark: SparkSession, order: JobOrder) -> None:
     writer = parcels.mapInPandas(results_of, RESULT).write.format("dray").mode("append")
     writer = writer.option("url", order.results_url).option("queue", order.results_queue)
     writer.option("query_id", "demonstration").option("batch_id", 0).save()
+
+
+def run_audit(spark: SparkSession, order: JobOrder) -> AuditTold:
+    """Audit what landed, with what is still in the queue and among the dead letters."""
+    from dray.spark import audit
+
+    queues = [(order.url, order.queue), (order.url, "deadletter:")]
+    report = audit([order.out, *queues], session=spark)
+    told: dict[bool, list[str]] = {True: [], False: []}
+    for finding in report.findings.to_pylist():
+        about = finding["id"] or finding["queue"] or finding["origin"]
+        told[finding["explained"]].append(f"{finding['kind']} in {about}: {finding['detail']}")
+    return AuditTold(report.messages, tuple(told[True]), tuple(told[False]))
 
 
 def results_of(frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from dray.cli.commands.demo.loss import Hole, ranges
 from dray.cli.commands.demo.sending import SentFile
+from dray.cli.commands.demo.spark_job import AuditTold
 from dray.large.digests import DIGESTS, SHA256
 
 HASHED_AT_ONCE = 1 << 20
@@ -33,6 +34,10 @@ class DemoVerdict:
     out_of_order: int = 0
     results: int = 0
     """Rows of the chain that are right."""
+    audited: int = 0
+    """Rows of the table that the audit checked."""
+    explained: list[str] = field(default_factory=list)
+    """Findings of the audit that are in order, such as a hole that the table names."""
     holes: list[Hole] = field(default_factory=list)
     expected_holes: list[Hole] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -69,6 +74,15 @@ def judge(
     _judge_holes(verdict, rows)
     _judge_contents(verdict, sent, landed, out=out, checked=checked)
     return verdict
+
+
+def judge_audit(verdict: DemoVerdict, told: AuditTold, rows: int) -> None:
+    """Take over what the audit found; each finding without an explanation is wrong."""
+    verdict.audited, verdict.explained = told.rows, list(told.explained)
+    for sentence in told.wrong:
+        verdict.complain(f"the audit found {sentence}")
+    if told.rows != rows:
+        verdict.complain(f"the audit saw {told.rows} rows, not {rows}")
 
 
 def read_rows(table: Path) -> list[Row]:
