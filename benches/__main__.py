@@ -32,6 +32,7 @@ NAMES = (
     "storage_reopen",
     "peers",
     "spark",
+    "spark_rows",
 )
 INTERRUPTED = 130
 """The exit status of a shell's command that ^C has ended."""
