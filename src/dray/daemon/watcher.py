@@ -33,7 +33,8 @@ from watchdog.observers.polling import PollingObserver
 from dray.daemon.timekeeper import Timekeeper
 from dray.errors import StoreError
 from dray.own_files import make_own_folder
-from dray.store.audit import SEE_TO_IT, SEE_TO_IT_OR_TURN_IT_OFF, AuditLog, breaks, read_entries
+from dray.store.audit import AuditLog, read_entries
+from dray.store.chain import SEE_TO_IT, SEE_TO_IT_OR_TURN_IT_OFF, breaks
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, NO_ROOM
 from dray.store.lqs import FOLDER, QUARANTINE
 from dray.store.manifest import (

@@ -26,7 +26,8 @@ from crc32c import crc32c
 from dray.errors import StoreCorrupt
 from dray.fsync import sync_folder
 from dray.own_files import create_own
-from dray.store.audit import AUDIT_NAME, ORIGIN, ChainReport, verify_chain
+from dray.store.audit import AUDIT_NAME
+from dray.store.chain import ORIGIN, ChainReport, verify_chain
 from dray.store.decisions import LOG_LOST, LOG_NAME
 from dray.store.disk import FOLDER_NAME, LOCK_NAME
 

@@ -13,7 +13,8 @@ import pytest
 from dray.daemon import watcher
 from dray.daemon.watcher import AuditedDisk, OwnMarks, UnwatchedDisk
 from dray.errors import StoreCorrupt, StoreError, StoreLocked
-from dray.store.audit import AUDIT_NAME, read_entries, verify_chain
+from dray.store.audit import AUDIT_NAME, read_entries
+from dray.store.chain import verify_chain
 from dray.store.manifest import MANIFEST_NAME, read_manifest
 from dray.store.reading import ReadOnlyDisk
 from dray.store.recovery.survey import survey

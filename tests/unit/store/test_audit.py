@@ -9,7 +9,8 @@ import threading
 import pytest
 
 from dray.errors import StoreError
-from dray.store.audit import AUDIT_NAME, ORIGIN, AuditLog, ChainHead, read_entries, verify_chain
+from dray.store.audit import AUDIT_NAME, AuditLog, read_entries
+from dray.store.chain import ORIGIN, ChainHead, verify_chain
 
 NOW = 1_700_000_000.25
 
@@ -135,7 +136,7 @@ def test_an_entry_that_could_not_be_written_leaves_the_chain_whole(audit, monkey
         raise OSError(5, "input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("dray.store.audit.os.fsync", broken)
+        patch.setattr("dray.store.chain.os.fsync", broken)
         with pytest.raises(StoreError, match="input/output error"):
             write(audit, 1)
     assert audit.head == ChainHead(*verify_chain(audit.path)[:2])

@@ -1,0 +1,77 @@
+"""Chained lines of any kind; `test_audit` tries what can be done to them."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+import pytest
+
+from dray.errors import StoreError
+from dray.store.chain import BEGINNING, ChainedFile, ChainHead, before_first, breaks, verify_chain
+
+
+class Entry(msgspec.Struct):
+    number: int
+    text: str
+    previous: str
+
+
+def saying(*texts):
+    return [lambda number, previous, text=text: Entry(number, text, previous) for text in texts]
+
+
+@pytest.fixture
+def chained(tmp_path):
+    file = ChainedFile(tmp_path / "lines")
+    yield file
+    file.close()
+
+
+def test_several_entries_are_written_in_one_piece(chained):
+    chained.add(saying("a", "b", "c"))
+    assert verify_chain(chained.path) == (*chained.head, 0, "")
+    assert chained.head.entries == 3
+
+
+def test_a_file_goes_on_from_the_head_of_another(chained, tmp_path):
+    chained.add(saying("a", "b"))
+    second = ChainedFile(tmp_path / "second", chained.head)
+    second.add(saying("c"))
+    second.close()
+    assert before_first(second.path) == chained.head
+    assert verify_chain(second.path, chained.head) == (*second.head, 0, "")
+    assert not verify_chain(second.path).intact
+    assert second.head.entries == 3
+
+
+def test_the_head_before_an_empty_file_or_junk_is_the_beginning(tmp_path):
+    (tmp_path / "junk").write_bytes(b"?\n")
+    assert before_first(tmp_path / "junk") == before_first(tmp_path / "none") == BEGINNING
+
+
+def test_each_break_is_told(chained):
+    chained.add(saying("a", "b", "c"))
+    image = chained.path.read_bytes()
+    chained.path.write_bytes(image.replace(b'"a"', b'"z"') + b"?\n")
+    assert [line for line, _ in breaks(chained.path)] == [2, 4]
+
+
+@pytest.mark.parametrize("planted", ["link", "name", "pipe"])
+def test_a_file_that_somebody_planted_is_not_written_to(tmp_path, planted):
+    own, path = tmp_path / "other", tmp_path / "lines"
+    own.write_bytes(b"")
+    if planted == "link":
+        path.symlink_to(own)
+    elif planted == "name":
+        path.hardlink_to(own)
+    else:
+        os.mkfifo(path)
+    with pytest.raises(StoreError, match="cannot be used for the audit"):
+        ChainedFile(path)
+    assert own.read_bytes() == b""
+
+
+def test_only_its_owner_can_read_it(chained):
+    assert chained.path.stat().st_mode & 0o777 == 0o600
+    assert chained.head == ChainHead(0, "0" * 64)
