@@ -128,7 +128,7 @@ def test_memory_and_lines_are_bounded_however_many_subjects_there_are(time, log,
     (line,) = lines()
     assert "(499 times in the last minute)" in line
     time.pass_by(120.0)
-    assert not log._subjects
+    assert not log._repeats._keys
     assert OTHERS not in line
 
 
