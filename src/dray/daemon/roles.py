@@ -34,6 +34,10 @@ class Performing(Protocol):
         """Stop reading everywhere, or go on, as `Turns.overfull` now says."""
         ...
 
+    def described(self, session: int) -> str:
+        """The caller of a session, for the log."""
+        ...
+
     def failed(self, error: Exception) -> None:
         """Nothing more can be made durable: end."""
         ...

@@ -300,9 +300,9 @@ class Turns(Machine[ServiceState, Any, Any]):
         """React to an error of the manager: answer every caller, log the error."""
         known = isinstance(error, DrayError)
         if known:
-            _log.error("%s could not be handled: %s", type(event).__name__, error)
+            _log.error("%s could not be handled: %s", self._told(event), error)
         else:
-            _log.error("%s could not be handled", type(event).__name__, exc_info=error)
+            _log.error("%s could not be handled", self._told(event), exc_info=error)
         match event:
             case Request(session, frame):
                 told = failure(error if isinstance(error, DrayError) else INTERNAL)
@@ -314,6 +314,17 @@ class Turns(Machine[ServiceState, Any, Any]):
             case Tick():
                 self._alarm.pause()
         return []
+
+    def _told(self, event: Event) -> str:
+        """An event for the log, with the caller or the peer that it came from."""
+        name = type(event).__name__
+        match event:
+            case Request(session, frame):
+                who = self._performer.described(session)
+                return f"{type(frame.head).__name__} of session {session} of {who}"
+            case LinkFrame(peer, frame):
+                return f"{type(frame.head).__name__} of {peer.host}:{peer.port}"
+        return name
 
 
 _SERVING, _STOPPING = ServiceState.SERVING, ServiceState.STOPPING

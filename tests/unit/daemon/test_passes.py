@@ -34,6 +34,8 @@ class Listening:
 
     def reconsider(self) -> None: ...
 
+    def described(self, session: int) -> str: ...
+
     def failed(self, error: Exception) -> None:
         raise error
 

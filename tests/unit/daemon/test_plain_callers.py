@@ -51,7 +51,7 @@ def test_a_caller_without_tls_reads_what_to_write(ends):
     theirs.sendall(HELLO)
     theirs.shutdown(socket.SHUT_WR)
     ours.setblocking(False)
-    asyncio.run(turn_away(ours))
+    asyncio.run(turn_away(ours, "10.0.0.1:4"))
     (head,) = told(theirs)
     assert isinstance(head, Failed)
     assert (head.error, head.sentence) == (ConnectionLost.code, SENTENCE)
@@ -61,5 +61,5 @@ def test_a_caller_without_tls_reads_what_to_write(ends):
 def test_a_caller_that_does_not_hang_up_is_not_waited_for(ends, monkeypatch):
     monkeypatch.setattr("dray.daemon.sockets.plain_callers.LINGER_S", 0.01)
     ends[1].setblocking(False)
-    asyncio.run(turn_away(ends[1]))
+    asyncio.run(turn_away(ends[1], "10.0.0.1:4"))
     assert ends[1].fileno() == -1

@@ -58,17 +58,19 @@ def _account(sock: socket.socket) -> Caller:
     size = _CREDENTIALS.size
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     process, user, group = _CREDENTIALS.unpack(credentials)
-    groups = tuple(dict.fromkeys(_group_name(each) for each in (group, *_more_groups(sock))))
-    owner = user == os.geteuid()
-    return Caller(_user_name(user), groups, f"process {process}", owner=owner)
+    caller = Caller(_user_name(user), (), f"process {process}", owner=user == os.geteuid())
+    groups = tuple(
+        dict.fromkeys(_group_name(each) for each in (group, *_more_groups(sock, caller)))
+    )
+    return caller._replace(groups=groups)
 
 
-def _more_groups(sock: socket.socket) -> list[int]:
+def _more_groups(sock: socket.socket, caller: Caller) -> list[int]:
     try:
         image = sock.getsockopt(socket.SOL_SOCKET, _PEER_GROUPS, _OPTION_BYTES_MAX)
     except OSError as error:
         # A caller in more groups than fit has a right too few by them, and the log says why.
-        _log.warning("the groups of a caller cannot be read: %s", error.strerror)
+        _log.warning("the groups of %s cannot be read: %s", caller, error.strerror)
         return []
     return [group for (group,) in _GROUP.iter_unpack(image)]
 

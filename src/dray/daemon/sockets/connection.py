@@ -93,17 +93,19 @@ class FrameConnection:
         caller: Caller | None = None,
         *,
         caller_says: AbstractSet[int] | None = None,
+        dialled: str = "",
     ) -> None:
         """Take over `sock`; nothing is read before `start`.
 
         A caller says frames of the codes in `caller_says` only, and Hello first.
 
-        Without a `caller` it was dialled. It then leads to another manager and goes on reading when
-        memory is tight: were neither end to read before it was rid of what it says, both would
-        wait for ever.
+        Without a `caller` it was dialled, at the address `dialled`. It then leads to another
+        manager and goes on reading when memory is tight: were neither end to read before it was rid
+        of what it says, both would wait for ever.
         """
         self.caller = caller
         """None on a connection that this manager has dialled."""
+        self._dialled = dialled
         self._unsent = 0
         keep_from_children(sock)
         tune(sock)
@@ -331,8 +333,8 @@ class FrameConnection:
         self._owner.frame_refused(self, error)
 
     def _note_end(self, sentence: str) -> None:
-        whose = "another queue manager" if self.caller is None else self.caller.place
-        address = "" if self.caller is None else f" ({self.caller})"
+        whose = self._dialled if self.caller is None else self.caller.place
+        address = f" ({self.caller or f'the queue manager at {self._dialled}'})"
         self._around.notices.say(NoticeKind.CONNECTION_ENDED, whose, sentence + address)
 
     def _came(self, frame: Frame) -> None:

@@ -62,15 +62,15 @@ class Handshakes:
             sock.close()
 
     async def _shake_hands(self, sock: socket.socket, address: object) -> None:
+        stranger = Caller(NOBODY, address=shown_address(address))
         try:
             if await begins_plainly(sock):
-                await turn_away(sock)
+                await turn_away(sock, str(stranger))
                 return
             inner = await self._tunnels.answer(sock, self._shown)
         except OSError as error:
             why = str(error) or "it hung up, or does not trust the certificate that it was shown"
-            stranger = Caller(NOBODY, address=shown_address(address))
-            told = f"a TLS handshake with {stranger.address} failed: {why}"
+            told = f"a TLS handshake with {stranger} failed: {why}"
             self._notices.say(NoticeKind.TLS_FAILED, stranger.place, told)
         else:
             self._accepted(inner, address)

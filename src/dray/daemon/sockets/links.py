@@ -165,7 +165,9 @@ class DialledLinks:
             self._failed(peer, f"the name cannot be looked up: {error}")
         else:
             del self._dialling[peer]
-            connection = FrameConnection(self._around, sock, self)
+            connection = FrameConnection(
+                self._around, sock, self, dialled=f"{peer.host}:{peer.port}"
+            )
             self._up[peer] = connection
             self._peers[connection] = peer
             connection.send(self._hello(peer))

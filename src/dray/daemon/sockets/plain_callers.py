@@ -42,7 +42,7 @@ async def begins_plainly(sock: socket.socket) -> bool:
         raise
 
 
-async def turn_away(sock: socket.socket) -> None:
+async def turn_away(sock: socket.socket, address: str) -> None:
     """Send the sentence in a frame, wait a moment for the caller to hang up, and close."""
     loop = asyncio.get_running_loop()
     with sock:
@@ -54,4 +54,4 @@ async def turn_away(sock: socket.socket) -> None:
                 while await loop.sock_recv(sock, _DISCARD_BYTES):
                     continue
         except OSError as error:
-            _log.debug("a caller without TLS did not wait for its answer: %s", error)
+            _log.debug("%s spoke no TLS and did not wait for its answer: %s", address, error)

@@ -90,8 +90,9 @@ def greet(context: Context, session: Session, head: Hello) -> None:
     """Learn which manager says that it calls, and in which incarnation of its store."""
     if head.manager_id == context.state.manager_id:
         sentence = (
-            "another queue manager with this one's own id called and was refused: one data"
-            " directory was copied from the other; stop one of them, and give each its own"
+            f"{session.caller} called as another queue manager with this one's own id and was"
+            " refused: one data directory was copied from the other; stop one of them, and give"
+            " each its own"
         )
         context.notices.add(NoticeKind.OTHER_COPY, session.caller.place, sentence)
         raise ProtocolError(
@@ -118,7 +119,8 @@ def overtaken(
         return None
     told = (
         "two copies of its data directory run and call this queue manager; it takes messages from"
-        " the one that called last: stop one of them"
+        f" the one that called last, {newest.caller}, and not from {session.caller}: stop one of"
+        " them"
     )
     context.notices.add(NoticeKind.OTHER_COPY, f"the queue manager {session.peer_id}", told)
     sentence = "another copy of this data directory runs and has called later: stop one of them"
@@ -215,7 +217,8 @@ def tell_of_own_loss(strangers: Strangers, session: Session, stream: int) -> Non
     """A source has order acks for messages of which this store knows nothing."""
     context = strangers.context
     sentence = (
-        "this queue manager had acknowledged messages of it that its store does not have: the data"
+        f"this queue manager had acknowledged messages of it ({session.caller}) that its store does"
+        " not have: the data"
         " directory is an older copy, and messages that were received here since are lost; later"
         " ones are taken, so look at the source for what is missing"
     )

@@ -71,7 +71,7 @@ def check(context: Context, session: Session, head: OpenStream | EndStream) -> N
     """
     if session.key is None or not session.key.proves(head.proof, _said(head)):
         sentence = (
-            f"{session.caller.place} said that it is this queue manager and did not show its key:"
+            f"{session.caller} said that it is this queue manager and did not show its key:"
             " nothing of it was taken; another process uses the id"
         )
         context.notices.add(NoticeKind.KEY_NOT_SHOWN, session.peer_id, sentence)
@@ -88,7 +88,7 @@ def may_speak_of(
     if head.stream in session.proven:
         return True
     sentence = (
-        f"{session.caller.place} says that it is this queue manager and spoke of a stream that it"
+        f"{session.caller} says that it is this queue manager and spoke of a stream that it"
         f" had not opened: {type(head).__name__} was not taken"
     )
     context.notices.add(NoticeKind.KEY_NOT_SHOWN, session.peer_id, sentence)
