@@ -101,3 +101,65 @@ def test_commands_check_and_explain_the_rules(files):
     bad = configuration(files, RULES.replace("send", "destroy"))
     said = dray_command("config", "check", bad).assert_error("invalid-configuration")
     assert "'destroy' is no right; choose of see, send" in said
+
+
+def test_what_callers_did_stands_in_the_access_log_and_a_changed_line_is_found_out(files):
+    hush = "a-label-that-nobody-else-may-read"
+    with started("serve", "--config", configuration(files, RULES)) as process:
+        address = re.search(r"drays://\S+", process.stdout.readline().decode())[0]
+        address = address.replace("127.0.0.1", "localhost")
+        with dray.connect(f"dray+unix://{files}/dray.sock") as owner:
+            owner.create_queue("orders", label=hush)
+            with dray.connect(address, ca=files / "ca.pem", cert=files / "alpha.pem") as alpha:
+                orders = alpha.queue("orders")
+                orders.send(hush.encode(), label=hush)
+                for _ in range(20):
+                    with pytest.raises(dray.AccessDenied):
+                        orders.receive(timeout=0)
+            owner.queue("orders").purge()
+            owner.delete_queue("orders")
+            with pytest.raises(dray.ReceiveTimeout):
+                owner.queue("system$;deadxact").peek(timeout=0.1)
+        configuration(files, RULES.replace("send", "receive"))
+        process.send_signal(signal.SIGHUP)
+        for line in process.stderr:
+            if b"read again" in line:
+                break
+        process.terminate()
+        assert process.wait(60) == 0
+    told = dray_command("access", "log", "--data", files / "data", "--json").assert_good().value
+    lines = [(each["act"], each["caller"], each["frame"]) for each in told["list"]]
+    owner = next(each["caller"] for each in told["list"] if each["act"] == "manage")
+    assert lines == [
+        ("rules", "owner", "start"),
+        ("manage", owner, "CreateQueue"),
+        ("refused", "cert:alpha", "Receive"),
+        ("manage", owner, "PurgeQueue"),
+        ("manage", owner, "DeleteQueue"),
+        ("keep", owner, "Receive"),
+        ("rules", "owner", "reload"),
+        ("refused", "cert:alpha", "Receive"),
+    ]
+    assert [each["times"] for each in told["list"]] == [1] * 7 + [19]
+    refused = told["list"][2]
+    assert refused["address"].startswith("127.0.0.1:")
+    assert refused["session"]
+    assert refused["subject"] == "orders"
+    path = files / "data/access.jsonl"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert hush.encode() not in path.read_bytes()
+    table = dray_command("access", "log", "--data", files / "data", "--last", 2).assert_good().out
+    assert "8 entries, the chain is whole" in table
+    assert "DeleteQueue" not in table
+    assert dray_command("check", "--data", files / "data").assert_good()
+    path.write_bytes(path.read_bytes().replace(b"cert:alpha", b"cert:gamma", 1))
+    broken = dray_command("access", "log", "--data", files / "data")
+    assert broken.status == 42
+    assert "access.jsonl, line 4" in broken.err
+    assert "access.jsonl" in dray_command("check", "--data", files / "data").out
+
+
+def test_without_an_audit_there_is_no_access_log(tmp_path):
+    (tmp_path / "data").mkdir()
+    said = dray_command("access", "log", "--data", tmp_path / "data").assert_error("store-error")
+    assert "option `audit`" in said

@@ -61,6 +61,13 @@ NOTICE_RETRY_S: Final = 0.1
 """The loop may call a little early by the clock; it is not asked again at once."""
 NOTICE_SUBJECTS_MAX: Final = 1_000
 """Subjects whose warnings are held back, 1 MB with long names; others share a line a kind."""
+ACCESS_LINES_MAX: Final = 1_000
+"""Lines of the access log in a minute for what one caller manages; more are counted together. So a
+caller needs 8 hours to push the lines of others out of the log."""
+ACCESS_LINES_WAITING_MAX: Final = 10_000
+"""Lines of the access log that wait for the disk, some 3 MB; beyond that they are counted."""
+ACCESS_RETRY_S: Final = 1.0
+"""After a failure to write them."""
 OUTBOX_ITEMS_MAX: Final = 20_000
 """The same for pieces of any kind, about 200 bytes of bookkeeping each."""
 GATHERED_EFFECTS_MAX: Final = 50_000

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol, assert_never
 
+from dray.daemon.access_record import AccessRecord
 from dray.daemon.config import ServeOptions, listen_address
 from dray.daemon.limits import (
     HELLO_S,
@@ -47,6 +49,7 @@ from dray.manager.dispatch import FROM_CALLERS
 from dray.manager.events import (
     AccessChanged,
     Answer,
+    CallerAct,
     CloseSession,
     Dial,
     Effect,
@@ -102,6 +105,11 @@ def _real_disk(options: ServeOptions, data: str) -> RealDisk:
     return disk
 
 
+def _recorded_in(disk: Disk) -> Path | None:
+    """The directory of the access log, on a disk that is audited."""
+    return disk.path if isinstance(disk, AuditedDisk) else None
+
+
 class Server:
     """Everything of one data directory that is open while a daemon runs."""
 
@@ -116,9 +124,8 @@ class Server:
     ) -> None:
         """Lock and recover the data directory, then listen for callers.
 
-        They say Hello and then frames of the codes in `caller_says`.
-
-        Raises whatever stands in the way: `StoreLocked`, `StoreCorrupt`, `AddressInUse`...
+        They say Hello and then frames of the codes in `caller_says`. Raises whatever stands in the
+        way: `StoreLocked`, `StoreCorrupt`, `AddressInUse`...
         """
         self._loop = loop
         self._caller_says = caller_says
@@ -155,6 +162,8 @@ class Server:
             if isinstance(disk, AuditedDisk):
                 disk.store_is_there()
             self._listen(options)
+            self._record = AccessRecord(loop, clock, _recorded_in(disk), self._notices)
+            self._record.rules(config.access, "start")
         except BaseException:
             self._close_listeners()
             self._store.close()
@@ -195,7 +204,9 @@ class Server:
                 self._handshakes.present(_shown(options, options.tls_cert))
                 self._certificate_ends.watch([options.tls_cert, options.tls_client_ca])
             self._unproven = ANYONE if options.open else NOBODY
-            self._turns.deliver(AccessChanged(options.access_rules()))
+            access = options.access_rules()
+            self._turns.deliver(AccessChanged(access))
+            self._record.rules(access, "reload")
         except DrayError as error:
             _log.error("the configuration was not read again, and the old one holds: %s", error)
         else:
@@ -311,6 +322,8 @@ class Server:
                 case LinkSend(peer, head, body):
                     self._links.send(peer, head, body)
                     peers[peer] = None
+                case CallerAct():
+                    self._record.note(effect)
                 case _:
                     assert_never(effect)
         for connection in touched:
@@ -323,6 +336,11 @@ class Server:
         for connection in list(self._numbers):
             connection.reconsider()
         self._links.reconsider()
+
+    def described(self, session: int) -> str:
+        """The caller of a session, for the log."""
+        connection = self._sessions.get(session)
+        return "a caller that has left" if connection is None else str(connection.caller)
 
     def failed(self, error: Exception) -> None:
         """Remember why the daemon has to end; whoever started it ends it."""
@@ -356,7 +374,10 @@ class Server:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._around.copier.idle(), STOP_S)
             self._around.copier.stop()
-        await self._turns.stop()
+        try:
+            await self._turns.stop()
+        finally:
+            await self._record.stop()
 
     def _unforeseen(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Something of ours failed outside any request: better to end than to leave all waiting."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import NamedTuple
 
 import msgspec
@@ -149,7 +150,30 @@ class LinkSend(NamedTuple):
     body: Body = ()
 
 
-Effect = Answer | CloseSession | Dial | HangUp | LinkSend
+class ActKind(enum.StrEnum):
+    """Acts of callers that an operator may want to trace."""
+
+    REFUSED = "refused"
+    """The caller has no right for it."""
+    MANAGE = "manage"
+    KEEP = "keep"
+    """A backup was begun, or a journal or dead-letter queue read."""
+    DELIVER = "deliver"
+    """A queue manager opened a stream to a queue here."""
+
+
+class CallerAct(NamedTuple):
+    """Write to the access log what a caller did, once it is durable."""
+
+    kind: ActKind
+    caller: Caller
+    session: int
+    frame: str
+    subject: str
+    """The queue or the manager that it was done to; never a part of a message."""
+
+
+Effect = Answer | CloseSession | Dial | HangUp | LinkSend | CallerAct
 
 
 class ManagerConfig(msgspec.Struct, kw_only=True):

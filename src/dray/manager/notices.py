@@ -19,6 +19,7 @@ OTHERS: Final = "others"
 class NoticeKind(enum.StrEnum):
     """Kinds of notices, for filters of the log."""
 
+    ACCESS_UNWRITTEN = "access-log-unwritten"
     ACKNOWLEDGMENT_LOST = "acknowledgment-lost"
     ANSWER_UNSENT = "answer-unsent"
     AT_START = "at-start"

@@ -44,6 +44,8 @@ class Session:
         not taken."""
         self.granted: set[tuple[str, int]] = set()
         """Rights, and numbers of queues, that its caller was found to have at them."""
+        self.kept: set[str] = set()
+        """Journals and dead-letter queues that were read on it."""
         self.posts_to: set[str] = set()
         """Queues to which its caller was found to be allowed to post."""
         self.boxes: set[str] = set()

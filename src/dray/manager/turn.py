@@ -14,7 +14,7 @@ import msgspec
 
 from dray.delivery.events import DeliverySettings, Paused
 from dray.delivery.lineage import next_incarnation
-from dray.errors import DrayError, InvalidArgument, ProtocolError, StorePoisoned
+from dray.errors import AccessDenied, DrayError, InvalidArgument, ProtocolError, StorePoisoned
 from dray.machine import Tick
 from dray.manager.change import sub_queues
 from dray.manager.change.compaction import Compactor
@@ -54,6 +54,7 @@ from dray.manager.requests import (
     uploads,
 )
 from dray.manager.requests.waiting import Waiters
+from dray.manager.rights import acts
 from dray.manager.rights.changes import change_access
 from dray.manager.rights.table import check
 from dray.manager.session import Session
@@ -270,6 +271,8 @@ class QueueManager:
             context.refuse(session, request_id, error)
             context.effects.append(CloseSession(session.number))
         except DrayError as error:
+            if isinstance(error, AccessDenied):
+                acts.refused(context, session, head)
             context.refuse(session, request_id, error)
         if isinstance(head, _WAITING):
             self._waiters.note_last(head.queue)
@@ -297,7 +300,10 @@ class QueueManager:
         handler = (subjects.for_clients if of_client else subjects.for_managers).get(kind)
         if handler is None or len(body):
             raise ProtocolError(f"a {session.role} may not send {kind.__name__} here")
+        act = acts.begun(self._context, session, head)
         handler(session, request_id, head)
+        if act is not None:
+            acts.done(self._context, session, act)
 
     def _close(self, session: Session | None) -> None:
         """Abort what a client that went away had begun, and wait for it no longer."""

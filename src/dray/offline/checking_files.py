@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from dray.manager.change.lqs import EDITABLE, EVENTS, changes, check_editable
 from dray.manager.disk.queue_files import path_of
+from dray.store.access_log import verify_access_log
 from dray.store.audit import AUDIT_NAME
 from dray.store.decisions import LogState, Pair
 from dray.store.disk import LOCK_NAME
@@ -73,7 +74,7 @@ def check_queue_files(offline: Offline, findings: Findings) -> None:
 
 
 def check_audit(path: Path, findings: Findings) -> None:
-    """The manifest can be read; the chain of the audit is unbroken, and as long as it was."""
+    """The manifest can be read; the chains of the audit and the access log are unbroken."""
     try:
         read_manifest(path)
     except (OSError, ValueError):
@@ -82,6 +83,9 @@ def check_audit(path: Path, findings: Findings) -> None:
     chain = verify_audit(path)
     if not chain.intact:
         findings.damage(AUDIT_NAME, f"line {chain.line}: {chain.problem}")
+    name, chain = verify_access_log(path)
+    if not chain.intact:
+        findings.damage(name, f"line {chain.line}: {chain.problem}")
 
 
 def _check_queue_file(

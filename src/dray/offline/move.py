@@ -28,6 +28,7 @@ from crc32c import crc32c
 from dray.errors import StoreCorrupt, StoreError, StoreFull
 from dray.fsync import sync_folder
 from dray.own_files import create_own, make_own_folder
+from dray.store.access_log import ACCESS_NAMES
 from dray.store.audit import AUDIT_NAME, AuditLog
 from dray.store.decisions import LOG_NAME
 from dray.store.disk import FOLDER_NAME, LOCK_NAME, MESSAGE_FILE_UNREADABLE, NO_ROOM
@@ -44,6 +45,8 @@ from dray.store.manifest import (
 from dray.store.real_disk import RealDisk
 
 _PIECE: Final = 1 << 20
+_BESIDE: Final = (AUDIT_NAME, *ACCESS_NAMES, MANIFEST_NAME)
+"""Files of a store beside its folder."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done next, and how many bytes of how many are copied."""
@@ -138,7 +141,7 @@ def _prepare(move: StoreMove, progress: Progress) -> None:
     (move.target / MOVED_NAME).unlink(missing_ok=True)
     if (move.target / FOLDER_NAME).exists():
         shutil.rmtree(move.target / FOLDER_NAME)
-    for name in (AUDIT_NAME, MANIFEST_NAME):
+    for name in _BESIDE:
         (move.target / name).unlink(missing_ok=True)
     sync_folder(move.target)
 
@@ -147,7 +150,8 @@ def _is_free(target: Path) -> bool:
     """Whether nothing is in a directory, or only what a store left behind that was moved away."""
     if not target.exists():
         return True
-    left = {MOVED_NAME, AUDIT_NAME, FOLDER_NAME} if (target / MOVED_NAME).exists() else set()
+    moved = (target / MOVED_NAME).exists()
+    left = {MOVED_NAME, FOLDER_NAME, AUDIT_NAME, *ACCESS_NAMES} if moved else set()
     storage = target / FOLDER_NAME
     inside = {path.name for path in storage.iterdir()} if storage.exists() else set()
     return {path.name for path in target.iterdir()} <= left and inside <= {LOCK_NAME}
@@ -184,7 +188,7 @@ def _copy(move: StoreMove, progress: Progress) -> MoveReport:
 def _files(data: Path) -> Iterator[str]:
     storage = [f"{FOLDER_NAME}/{name}" for name in take_stock(data)]
     yield from storage
-    for name in (AUDIT_NAME, MANIFEST_NAME):
+    for name in _BESIDE:
         if (data / name).exists():
             yield name
 

@@ -68,6 +68,12 @@ LOG_AHEAD_BYTES_MIN: Final = 4 << 10
 """In a small log at least a block of usual file systems: a shorter write gains nothing and would
 be repeated with every group."""
 
+ACCESS_LOG_BYTES_MAX: Final = 16 << 20
+"""One file of the access log: some 50,000 lines, which an editor still opens."""
+
+ACCESS_LOGS_MAX: Final = 9
+"""Files of the access log, 144 MiB: a caller that does as much as it may fills them in 8 hours."""
+
 LOG_CHECKPOINT_SHARE: Final = 3
 """A checkpoint is due when one part in this many was written since the last. The log is kept back
 to the older checkpoint, so two parts are in use and the third is for what arrives meanwhile."""

@@ -11,7 +11,8 @@ import pytest
 from dray.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreMoved
 from dray.offline import move as module
 from dray.offline.move import StoreMove, move_store
-from dray.store.audit import AUDIT_NAME, read_entries, verify_chain
+from dray.store.audit import AUDIT_NAME, read_entries
+from dray.store.chain import verify_chain
 from dray.store.location import MOVED_NAME, MOVING_NAME
 from dray.store.manifest import MANIFEST_NAME
 from dray.store.reading import ReadOnlyDisk

@@ -1,6 +1,9 @@
-"""`dray access`: what a caller may do at a queue, and which rule says so."""
+"""`dray access`: what a caller may do at a queue and which rule says so, and what callers did."""
 
 from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
 
 import click
 
@@ -11,7 +14,7 @@ from dray.cli.settings import Settings, takes_json
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """Explain what a caller may do."""
+    """Explain what a caller may do, and list what callers did."""
 
 
 @command.command()
@@ -57,3 +60,50 @@ def explain(
         return
     rows = ([right, "no" if rule is None else "yes", rule or ""] for right, rule in found)
     print_table(["right", "allowed", "by"], rows)
+
+
+@command.command()
+@click.option("--data", required=True, metavar="DIR", type=Path, help="The data directory.")
+@click.option("--last", metavar="N", type=click.IntRange(1), help="List the newest N entries only.")
+@takes_json
+@click.pass_obj
+def log(settings: Settings, *, data: Path, last: int | None) -> None:
+    """List refusals and administrative acts of callers, and verify the access log.
+
+    The command verifies the whole log, also with --last. It may run beside the queue manager.
+    """
+    from dray.errors import StoreCorrupt, StoreError
+    from dray.store.access_log import ACCESS_NAME, read_access_log, verify_access_log
+
+    name, report = verify_access_log(data)
+    if report.intact and not (data / ACCESS_NAME).exists():
+        raise StoreError(
+            f"{data} has no {ACCESS_NAME}; a queue manager writes it if its option `audit` is true"
+        )
+    entries = deque(read_access_log(data), last)
+    if settings.as_json:
+        told = {**report._asdict(), "file": name, "intact": report.intact, "list": list(entries)}
+        print_json(told)
+    else:
+        columns = ["number ", "time", "act", "caller", "address", "session ", "frame", "subject"]
+        columns.append("times ")
+        rows = (
+            [
+                str(each.number),
+                each.time,
+                each.act,
+                each.caller,
+                each.address,
+                str(each.session or ""),
+                each.frame,
+                each.subject,
+                str(each.times),
+            ]
+            for each in entries
+        )
+        print_table(columns, rows)
+        if report.intact:
+            click.echo(f"{report.entries} entries, the chain is whole; digest {report.digest}")
+    if not report.intact:
+        sentence = f"{data / name}, line {report.line}: {report.problem}"
+        raise StoreCorrupt(sentence, event=0, file=name)

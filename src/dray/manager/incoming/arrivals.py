@@ -29,6 +29,7 @@ from dray.manager.incoming.open_transactions import check_ends
 from dray.manager.peers import peers, possession
 from dray.manager.peers.confirmations import tell_source
 from dray.manager.peers.waiting_for_room import Waiting
+from dray.manager.rights import acts
 from dray.manager.rights.streams import may_deliver, require_delivery
 from dray.model.classes import QueueKind
 from dray.model.limits import STREAMS_PER_PEER_MAX
@@ -78,6 +79,8 @@ def handle_open_stream(
         queue = _destination(context, session, head)
     except DrayError as error:
         session.streams.pop(head.stream, None)
+        if isinstance(error, AccessDenied) or not may_deliver(context, session, head.queue):
+            acts.refused(context, session, head)
         _refuse(context, session, head.stream, error)
         if isinstance(error, QueueNotFound) and may_deliver(context, session, head.queue):
             sources.missing_queues.add(session, head.stream, head.queue)
@@ -85,6 +88,7 @@ def handle_open_stream(
         _tell_on(sources, session, key, newest)
         return
     session.streams[head.stream] = queue.number
+    acts.delivers(context, session, head)
     sources.missing_queues.opened(session, head.stream)
     if (head.sequence_id, head.acknowledged) > context.state.incoming.position(key):
         peers.tell_of_own_loss(strangers, session, head.stream)

@@ -5,5 +5,6 @@ Other rooms use these modules; the others are private to this room:
     table      the right that each frame needs
     queues     rights at queues
     streams    rights of other managers
+    acts       which acts of callers are traced
     changes    what follows when other rules hold
 """

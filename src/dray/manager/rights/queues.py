@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dray.manager.session import Session
     from dray.model.callers import Caller
 
-_KEPT = frozenset({QueueKind.JOURNAL, QueueKind.SYSTEM})
+KEPT = frozenset({QueueKind.JOURNAL, QueueKind.SYSTEM})
 """Kinds of queues whose messages are read with the right `keep`."""
 _READS = frozenset({Verb.PEEK, Verb.RECEIVE})
 
@@ -34,7 +34,7 @@ def allowed(context: Context, caller: Caller, verb: Verb, queue: StoredQueue) ->
         if may(caller, Verb.FORWARD, host):
             return True
         return verb is Verb.SEE and may(caller, verb, queue.name)
-    if verb in _READS and queue.kind in _KEPT:
+    if verb in _READS and queue.kind in KEPT:
         verb = Verb.KEEP
     return may(caller, verb, queue.name)
 

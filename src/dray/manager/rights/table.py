@@ -9,9 +9,10 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from dray.errors import AccessDenied, TransactionSequence
+from dray.errors import AccessDenied, QueueNotFound, TransactionSequence
 from dray.manager.change.names import seen_from_here
 from dray.manager.facts import BatchStaged
+from dray.manager.rights import acts
 from dray.manager.rights.queues import (
     denied,
     manages_all,
@@ -66,8 +67,14 @@ def check(context: Context, session: Session, head: frames.Head, body: memoryvie
     if session.caller.owner:
         return
     row = (FOR_CLIENTS if session.role == "client" else FOR_MANAGERS).get(type(head))
-    if row is not None:
+    if row is None:
+        return
+    try:
         row(context, session, head, body)
+    except (QueueNotFound, TransactionSequence):
+        # Refusals in the words of things that are not there; `AccessDenied` is noted by the turn.
+        acts.refused(context, session, head)
+        raise
 
 
 def check_hello(context: Context, session: Session, role: str) -> None:

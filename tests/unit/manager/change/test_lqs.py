@@ -338,7 +338,7 @@ def test_a_full_disk_keeps_a_file_waiting_and_says_so_but_refuses_no_queue(tmp_p
     manager.handle(SessionOpened(1, OWNER), 0.0)
 
     def call(head):
-        (answer,) = manager.handle(Request(1, Frame(head, 1, memoryview(b""))), 0.0)
+        answer, *_ = manager.handle(Request(1, Frame(head, 1, memoryview(b""))), 0.0)
         store.sync()
         return answer.head
 

@@ -1,0 +1,120 @@
+"""Acts that are written to the access log: which frames make them, and what they were done to.
+
+`begun` is asked before a frame is decided, because a deleted queue has no name afterwards; the act
+counts once the frame was decided without an error. Refusals count as they are raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from dray.manager.change.names import seen_from_here
+from dray.manager.events import ActKind, CallerAct
+from dray.manager.rights.queues import KEPT
+from dray.model.names import parse_queue_address
+from dray.wire import backup_frames, file_frames, frames
+
+if TYPE_CHECKING:
+    from dray.manager.context import Context
+    from dray.manager.session import Session
+
+Row = Callable[["Context", "Session", Any], CallerAct | None]
+
+
+class _ToPeer(Protocol):
+    @property
+    def address(self) -> str: ...
+
+
+class _WithQueue(Protocol):
+    @property
+    def queue(self) -> int: ...
+
+
+def begun(context: Context, session: Session, head: frames.Head) -> CallerAct | None:
+    """The act that a frame is, if it is one and is decided without an error."""
+    row = OF_CLIENTS.get(type(head))
+    return None if row is None else row(context, session, head)
+
+
+def done(context: Context, session: Session, act: CallerAct) -> None:
+    """Note an act that was decided without an error."""
+    if act.kind is ActKind.KEEP:
+        session.kept.add(act.subject)
+    context.effects.append(act)
+
+
+def refused(context: Context, session: Session, head: frames.Head) -> None:
+    """Note that a caller lacked a right."""
+    subject = "" if isinstance(head, frames.Hello) else _subject(context, head)
+    context.effects.append(_act(ActKind.REFUSED, session, head, subject))
+
+
+def delivers(context: Context, session: Session, head: frames.OpenStream) -> None:
+    """Note that a queue manager has opened a stream."""
+    context.effects.append(_act(ActKind.DELIVER, session, head, head.queue))
+
+
+def _named(context: Context, session: Session, head: frames.Head) -> CallerAct:
+    return _act(ActKind.MANAGE, session, head, _subject(context, head))
+
+
+def _create(context: Context, session: Session, head: frames.CreateQueue) -> CallerAct | None:
+    """Making sure that a queue is there changes nothing if it is."""
+    known = context.state.queues.find(parse_queue_address(head.name).local_name)
+    return None if known is not None else _named(context, session, head)
+
+
+def _peer(_context: Context, session: Session, head: _ToPeer) -> CallerAct:
+    return _act(ActKind.MANAGE, session, head, head.address)
+
+
+def _backup(_context: Context, session: Session, head: frames.Head) -> CallerAct:
+    return _act(ActKind.KEEP, session, head, "")
+
+
+def _reads(context: Context, session: Session, head: _WithQueue) -> CallerAct | None:
+    """Reading a journal or dead-letter queue: once for each session."""
+    queue = context.state.queues.get(head.queue)
+    if queue is None or queue.kind not in KEPT or queue.name in session.kept:
+        return None
+    return _act(ActKind.KEEP, session, head, queue.name)
+
+
+def _act(kind: ActKind, session: Session, head: object, subject: str) -> CallerAct:
+    return CallerAct(kind, session.caller, session.number, type(head).__name__, subject)
+
+
+def _subject(context: Context, head: object) -> str:
+    """The queue that a frame names, or of which it has the number."""
+    named, numbered = getattr(head, "name", ""), getattr(head, "queue", 0)
+    if isinstance(numbered, str):
+        named = numbered
+    elif numbered:
+        queue = context.state.queues.get(numbered)
+        return "" if queue is None else queue.name
+    return str(seen_from_here(context, named)) if named else ""
+
+
+OF_CLIENTS: Final[dict[type[frames.Head], Row]] = {
+    frames.CreateQueue: _create,
+    frames.DeleteQueue: _named,
+    frames.PurgeQueue: _named,
+    frames.PauseQueue: _named,
+    frames.SetQuota: _named,
+    frames.ResolveOutgoing: _named,
+    frames.AcceptPeer: _peer,
+    frames.ForgetPeer: _peer,
+    backup_frames.Backup: _backup,
+    frames.Receive: _reads,
+    frames.ReceiveTransaction: _reads,
+    frames.LargeReceive: _reads,
+    frames.LargeList: _reads,
+    frames.MeasureRange: _reads,
+    frames.ReadRange: _reads,
+    frames.ReadPart: _reads,
+    file_frames.CopyPart: _reads,
+    frames.Move: _reads,
+}
+"""By request of a client."""

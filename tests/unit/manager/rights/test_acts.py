@@ -1,0 +1,124 @@
+"""Acts of callers that are written to the access log."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.errors import AccessDenied, DrayError, QueueNotFound
+from dray.manager.events import ActKind, CallerAct
+from dray.manager.rights import acts, table
+from dray.model.callers import OWNER
+from dray.model.message import Message
+from dray.model.names import DEAD_LETTER_QUEUES
+from dray.model.queue import QueueOptions
+from dray.wire import backup_frames, frames
+from tests.unit.manager.rights.test_streams import NUMBER, PEER, peer_of
+from tests.unit.manager.rights.test_table import ADA, BOB, allowing, desk_with
+
+DEAD_LETTERS = DEAD_LETTER_QUEUES[1]
+
+
+def told(desk):
+    found = [each for each in desk.effects if isinstance(each, CallerAct)]
+    desk.effects.clear()
+    return [(each.kind, each.caller.name, each.frame, each.subject) for each in found]
+
+
+def test_each_frame_that_needs_manage_or_keep_of_the_whole_is_an_act():
+    """Rows that only read are left out by name."""
+    managing = {
+        kind
+        for kind, row in table.FOR_CLIENTS.items()
+        if kind in {frames.CreateQueue, frames.SetQuota}
+        or any(
+            str(cell.cell_contents) in {"manage", "keep"}
+            for cell in getattr(row, "__closure__", None) or ()
+        )
+    }
+    assert managing - acts.OF_CLIENTS.keys() == {frames.ListPeers, backup_frames.BackupRead}
+    assert len(managing) == 11
+
+
+def test_managing_acts_of_the_owner_are_told_with_caller_and_session(tmp_path):
+    desk = desk_with(tmp_path)
+    owner = desk.session()
+    told(desk)
+    number = owner.create("new")
+    owner.call(frames.CreateQueue("new", QueueOptions(), exist_ok=True))
+    owner.call(frames.SetQuota("new", 5, 5))
+    owner.call(frames.SetQuota("", 5, 5))
+    owner.call(frames.PurgeQueue(number))
+    owner.call(frames.DeleteQueue("new"))
+    (created, *_) = [each for each in desk.effects if isinstance(each, CallerAct)]
+    assert (created.caller, created.session) == (OWNER, owner.number)
+    assert told(desk) == [
+        ("manage", "owner", "CreateQueue", "new"),
+        ("manage", "owner", "SetQuota", "new"),
+        ("manage", "owner", "SetQuota", ""),
+        ("manage", "owner", "PurgeQueue", "new"),
+        ("manage", "owner", "DeleteQueue", "new"),
+    ]
+
+
+def test_an_act_that_fails_is_none(tmp_path):
+    desk = desk_with(tmp_path)
+    owner = desk.session()
+    told(desk)
+    for head in (frames.DeleteQueue("none"), frames.CreateQueue("orders", QueueOptions())):
+        with pytest.raises(DrayError):
+            owner.call(head)
+    assert told(desk) == []
+
+
+def test_an_ordinary_send_and_receive_are_no_acts(tmp_path):
+    desk = desk_with(tmp_path, allowing("user:ada", "send receive", "orders"))
+    ada = desk.session(ADA)
+    told(desk)
+    orders = ada.open("orders")
+    ada.send(orders, Message(body=b"1"))
+    ada.receive(orders)
+    assert told(desk) == []
+
+
+def test_a_journal_that_is_read_is_told_once_a_session(tmp_path):
+    desk = desk_with(tmp_path, allowing("user:ada", "keep"))
+    ada = desk.session(ADA)
+    told(desk)
+    dead = ada.open(DEAD_LETTERS)
+    for _ in range(3):
+        ada.call(frames.LargeList(dead, 0, 10))
+    assert told(desk) == [("keep", "user:ada", "LargeList", DEAD_LETTERS)]
+    ada.call(backup_frames.Backup())
+    assert told(desk) == [("keep", "user:ada", "Backup", "")]
+
+
+def test_refusals_are_told_also_those_in_the_words_of_a_missing_queue(tmp_path):
+    desk = desk_with(tmp_path, allowing("user:ada", "send", "orders"))
+    ada = desk.session(ADA)
+    orders, secrets = ada.open("orders"), desk.session().open("secrets")
+    told(desk)
+    with pytest.raises(AccessDenied):
+        ada.call(frames.PurgeQueue(orders))
+    with pytest.raises(QueueNotFound):
+        ada.call(frames.Receive(secrets, 0, 0.0))
+    with pytest.raises(QueueNotFound):
+        ada.call(frames.DescribeQueue("secrets"))
+    with pytest.raises(AccessDenied):
+        desk.session(BOB)
+    assert told(desk) == [
+        ("refused", "user:ada", "PurgeQueue", "orders"),
+        ("refused", "user:ada", "Receive", "secrets"),
+        ("refused", "user:ada", "DescribeQueue", "secrets"),
+        ("refused", "token:bob", "Hello", ""),
+    ]
+
+
+def test_streams_of_other_managers_are_told(tmp_path):
+    desk = desk_with(tmp_path, allowing("cert:beta", "deliver", "orders"))
+    source = peer_of(desk)
+    told(desk)
+    source.say(frames.OpenStream(16, "orders"))
+    source.say(frames.OpenStream(17, "secrets"))
+    (delivered, refused) = [each for each in desk.effects if isinstance(each, CallerAct)]
+    assert delivered == CallerAct(ActKind.DELIVER, PEER, NUMBER, "OpenStream", "orders")
+    assert refused == CallerAct(ActKind.REFUSED, PEER, NUMBER, "OpenStream", "secrets")

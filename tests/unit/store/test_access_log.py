@@ -1,0 +1,110 @@
+"""The access log: one chain through several files, of which the oldest goes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from dray.errors import StoreError
+from dray.store.access_log import (
+    ACCESS_NAME,
+    ACCESS_NAMES,
+    AccessLine,
+    AccessLog,
+    read_access_log,
+    verify_access_log,
+)
+from dray.store.chain import ORIGIN
+
+NOW = 1_700_000_000.25
+LINES = [AccessLine(NOW, "refused", "user:ada", "process 7", 3, "PurgeQueue", "orders", 5)]
+
+
+def fill(data, files, *, lines_each=4):
+    log = AccessLog(data, file_bytes_max=lines_each * 250)
+    written = 0
+    while not (data / ACCESS_NAMES[-files]).exists():
+        log.append(LINES)
+        written += 1
+    log.append(LINES)
+    log.close()
+    return written + 1
+
+
+def test_a_line_has_these_bytes(tmp_path):
+    log = AccessLog(tmp_path)
+    log.append(LINES)
+    log.close()
+    assert (tmp_path / ACCESS_NAME).read_bytes() == (
+        b'{"number":1,"time":"2023-11-14T22:13:20.250Z","act":"refused","caller":"user:ada",'
+        b'"address":"process 7","session":3,"frame":"PurgeQueue","subject":"orders","times":5,'
+        b'"previous":"' + b"0" * 64 + b'"}\n'
+    )
+
+
+def test_there_are_never_more_than_so_many_files_and_their_chain_is_whole(tmp_path):
+    written = fill(tmp_path, len(ACCESS_NAMES))
+    log = AccessLog(tmp_path, file_bytes_max=1_000)
+    for _ in range(30):
+        log.append(LINES)
+    log.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(ACCESS_NAMES)
+    name, report = verify_access_log(tmp_path)
+    assert (name, report.intact, report.entries) == (ACCESS_NAME, True, written + 30)
+    numbers = [entry.number for entry in read_access_log(tmp_path)]
+    assert numbers == list(range(numbers[0], written + 31))
+    assert numbers[0] > 1
+
+
+def test_the_chain_goes_on_after_a_crash_between_the_rename_and_the_first_line(tmp_path):
+    written = fill(tmp_path, 3)
+    names = [tmp_path / name for name in ACCESS_NAMES[-4:]]
+    for older, newer in pairwise(names):
+        newer.replace(older)
+    log = AccessLog(tmp_path)
+    log.append(LINES)
+    log.close()
+    entries = list(read_access_log(tmp_path))
+    assert entries[-1].number == written + 1
+    assert verify_access_log(tmp_path)[1].intact
+
+
+@pytest.mark.parametrize("name", ["access.2.jsonl", "access.1.jsonl"])
+def test_a_file_that_was_taken_away_breaks_the_chain(tmp_path, name):
+    fill(tmp_path, 3)
+    (tmp_path / name).unlink()
+    assert not verify_access_log(tmp_path)[1].intact
+
+
+@pytest.mark.parametrize("name", ["access.2.jsonl", "access.1.jsonl", ACCESS_NAME])
+def test_a_line_that_was_changed_breaks_the_chain(tmp_path, name):
+    fill(tmp_path, 3)
+    log = AccessLog(tmp_path)
+    log.append(LINES)
+    log.close()
+    path = tmp_path / name
+    path.write_bytes(path.read_bytes().replace(b"ada", b"bob", 1))
+    assert not verify_access_log(tmp_path)[1].intact
+
+
+def test_a_disk_that_refuses_leaves_the_log_whole_and_takes_the_lines_later(tmp_path, monkeypatch):
+    log = AccessLog(tmp_path, file_bytes_max=1)
+    log.append(LINES)
+
+    def broken(*_):
+        raise OSError(28, "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dray.store.chain.os.write", broken)
+        with pytest.raises(StoreError, match="no space left"):
+            log.append(LINES)
+    log.append(LINES)
+    log.close()
+    assert verify_access_log(tmp_path)[1].intact
+    assert [entry.number for entry in read_access_log(tmp_path)] == [1, 2]
+
+
+def test_without_a_log_the_chain_is_empty_and_whole(tmp_path):
+    assert verify_access_log(tmp_path) == (ACCESS_NAME, (0, ORIGIN, 0, ""))
+    assert list(read_access_log(tmp_path)) == []
