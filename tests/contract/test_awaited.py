@@ -368,6 +368,9 @@ def test_the_awaited_face_has_every_name_of_the_blocking_one():
                 "undivided",
                 "under_way",
                 "bind",
+                "beside",
+                "status_queue_on",
+                "take",
             }
         } - {name for cls in blocking.__mro__ for name in vars(cls)}
         assert not missing

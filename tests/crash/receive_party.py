@@ -43,7 +43,8 @@ class Calls:
         @wraps(real)
         def call(*given, **options):
             reads = name == "open" and not given[1] & os.O_CREAT
-            if reads or not self.concerns(given[0]):
+            at = options.get("dir_fd", options.get("dst_dir_fd"))
+            if reads or not self.concerns(given[0] if at is None else at):
                 return real(*given, **options)
             self.seen.append(name)
             # Others may call meanwhile, in their threads.

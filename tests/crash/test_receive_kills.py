@@ -5,6 +5,7 @@ However it was killed, run again the directory has the file once, whole, and not
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
@@ -24,6 +25,9 @@ pytestmark = pytest.mark.slow
 FRAGMENT = 300_000
 BODY = random.Random(7).randbytes(2 * FRAGMENT + 7)
 PARTY = "tests.crash.receive_party"
+PATH = "below/b/a.txt"
+LEDGER = f".dray-tree-{os.geteuid()}/received.sqlite"
+TREE = ("--large", "--tree", "--preserve")
 
 
 class Stage:
@@ -32,6 +36,7 @@ class Stage:
     def __init__(self, manager, path, url, how):
         self.manager, self.url, self.out = manager, url, path / "out"
         self.large = "--large" in how
+        self.tree = "--tree" in how
         self.queue = f"{path.name[-40:]}-{'large' if self.large else 'plain'}"
         self.command = ["receive", self.queue, "--to", str(self.out), *how]
         with manager.connect() as connected:
@@ -43,7 +48,8 @@ class Stage:
             queue = connected.queue(self.queue)
             if self.large:
                 large = dray.LargeMessageQueue(queue, fragment_size=FRAGMENT)
-                large.send(BODY, label="a.txt")
+                file = dray.FileProperties(PATH, len(BODY), 1_700_000_000_000_000_000)
+                large.send(BODY, label="a.txt", file=file)
                 return
             with connected.transaction() as transaction:
                 queue.send(BODY, label="a.txt", transaction=transaction)
@@ -66,15 +72,18 @@ class Stage:
         with self.manager.connect() as connected:
             assert connected.queue(self.queue).info().message_count == 0
 
-    def assert_received_once(self, *names):
-        assert sorted(each.name for each in self.out.iterdir()) == sorted(names or ["a.txt"])
-        assert all(each.read_bytes() == BODY for each in self.out.iterdir())
+    def assert_received_once(self):
+        found = {str(each.relative_to(self.out)) for each in self.out.rglob("*") if each.is_file()}
+        # The ledger of a tree stays.
+        assert found == ({PATH, LEDGER} if self.tree else {"a.txt"})
+        assert (self.out / (PATH if self.tree else "a.txt")).read_bytes() == BODY
+        assert len(list(self.out.iterdir())) == (2 if self.tree else 1)
 
     def kill_at_each_call(self, when):
         self.send()
         calls = self.killed(when, 0)
         self.assert_received_once()
-        assert {"mkdir", "link", "unlink", "rmdir"} <= set(calls)
+        assert {"mkdir", "link", "unlink"} <= set(calls)
         for count, call in enumerate(calls, 1):
             shutil.rmtree(self.out)
             self.send()
@@ -99,7 +108,7 @@ def stage_of(manager, tmp_path, *how, lent=False):
     return Stage(manager, tmp_path, url, how)
 
 
-@pytest.mark.parametrize("how", [(), ("--large",)], ids=["plain", "large"])
+@pytest.mark.parametrize("how", [(), ("--large",), TREE], ids=["plain", "large", "tree"])
 def test_a_receiver_killed_before_each_change_of_its_directory_receives_once(
     manager, tmp_path, how, went_through
 ):
@@ -115,7 +124,24 @@ def test_a_receiver_killed_by_the_kernel_at_its_first_system_call_receives_once(
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("there is no strace here")
-    stage = stage_of(manager, tmp_path, *how)
+    stage_killed_by(strace, stage_of(manager, tmp_path, *how), tmp_path, syscalls)
+
+
+@pytest.mark.parametrize(
+    "syscalls",
+    ["mkdir,mkdirat", "link,linkat", "unlink,unlinkat", "fsync", "fdatasync", "pwrite64"],
+)
+def test_a_receiver_of_a_tree_killed_by_the_kernel_at_a_system_call_receives_once(
+    manager, tmp_path, syscalls
+):
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("there is no strace here")
+    stage_killed_by(strace, stage_of(manager, tmp_path, *TREE), tmp_path, syscalls)
+
+
+def stage_killed_by(strace, stage, tmp_path, syscalls):
+    """Receive and be killed at the first of such calls; then receive again."""
     stage.send()
     inject = [strace, "-f", "-o", tmp_path / "trace", "-e", f"inject={syscalls}:signal=KILL:when=1"]
     killed = subprocess.run(
@@ -131,7 +157,7 @@ def test_a_receiver_killed_by_the_kernel_at_its_first_system_call_receives_once(
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("how", [(), ("--large",), ("--large", "--resume"), ("--no-sync",)])
+@pytest.mark.parametrize("how", [(), ("--large",), ("--large", "--resume"), ("--no-sync",), TREE])
 def test_a_receiver_killed_at_each_change_of_its_directory_receives_once(
     manager, tmp_path, how, went_through
 ):

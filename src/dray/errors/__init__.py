@@ -10,7 +10,7 @@ DrayError
 │   │                           │   └── TransferSourceChanged
 │   ├── JavaMissing             ├── MessageAlreadyReceived
 │   ├── IllegalCursorAction     ├── WrongProcess          ├── QueueRecreated
-│   ├── BatchMismatch
+│   ├── BatchMismatch           ├── FileRefused           ├── CommandFailed
 │   └── InvalidArgument         an argument has a wrong type or value (also a ValueError)
 ├── QuotaExceeded               the message would exceed a quota
 ├── ReceiveTimeout              no message came in time (also a TimeoutError)
@@ -43,6 +43,8 @@ from dray.errors.large_messages import (
 from dray.errors.misuse import (
     AccessDenied,
     BatchMismatch,
+    CommandFailed,
+    FileRefused,
     IllegalCursorAction,
     InvalidArgument,
     InvalidConfiguration,
@@ -97,8 +99,10 @@ __all__ = [
     "AddressInUse",
     "BackupDamaged",
     "BatchMismatch",
+    "CommandFailed",
     "ConnectionLost",
     "DrayError",
+    "FileRefused",
     "IllegalCursorAction",
     "InDoubt",
     "InvalidArgument",

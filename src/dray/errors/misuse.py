@@ -162,6 +162,23 @@ class TransferSourceChanged(SourceChanged):
     transfer_id: str
 
 
+class FileRefused(Misuse):
+    """The received file cannot be restored under its path; its message is still in the queue."""
+
+    code = "file-refused"
+    exit_status = 38
+    path: str
+
+
+class CommandFailed(Misuse):
+    """The command that was run for a received file failed; its message is still in the queue."""
+
+    code = "command-failed"
+    exit_status = 39
+    path: str
+    status: int
+
+
 class JavaMissing(Misuse):
     """Spark needs Java, and Dray found no version that Spark supports."""
 

@@ -1,8 +1,9 @@
-"""Folders through queues: each version of a file is sent once, as a large message.
+"""Folders through queues: each version of a file is sent once, and received once.
 
 `send` sends the files that a folder has now; `watch` goes on and sends every file that appears, for
 months. Both keep a ledger of what they have sent, so the same call again sends only what is new or
-changed, whatever ended the last one. `docs/explanation/folders.md` tells how.
+changed, whatever ended the last one (`docs/explanation/folders.md`). `receive` makes files of large
+messages, below one folder or in a store (`docs/explanation/received-files.md`).
 """
 
 from __future__ import annotations
@@ -21,14 +22,28 @@ from dray.client.blocking.queue import Queue
 from dray.client.connections.threads import run
 from dray.errors import InvalidArgument, InvalidConfiguration
 from dray.folders.clearing import Clearing
+from dray.folders.file_receiver import FileNotReceived, FileReceived
 from dray.folders.ledger import FolderLedger
 from dray.folders.patterns import Patterns
+from dray.folders.receiving import Received, receive
 from dray.folders.sending import Destination, FileSent, FolderSender, InDoubtFiles, Tell
 from dray.folders.tree import FoundFile, LeftOut, Selection, Tree
 from dray.folders.watching import FolderWatch, Pace
 from dray.model.platforms import is_linux
 
-__all__ = ["FileSent", "FoundFile", "LeftOut", "Sent", "files_of", "send", "watch"]
+__all__ = [
+    "FileNotReceived",
+    "FileReceived",
+    "FileSent",
+    "FoundFile",
+    "LeftOut",
+    "Received",
+    "Sent",
+    "files_of",
+    "receive",
+    "send",
+    "watch",
+]
 
 Changed = Literal["send", "skip"]
 _WALKED_AT_ONCE = 1_000

@@ -11,7 +11,6 @@ import click
 from dray.cli.asking import asks, make_sure
 from dray.cli.groups import CommandGroup
 from dray.cli.ids import MessageIdText
-from dray.cli.labels import file_name, numbered
 from dray.cli.moving import moved
 from dray.cli.output import print_json, print_record, print_table, size_text, time_text
 from dray.cli.progress import progress
@@ -19,6 +18,7 @@ from dray.cli.queued import row_of, values_of
 from dray.cli.settings import Settings, takes_most, takes_url_and_json
 from dray.cli.words import counted
 from dray.errors import DrayError, MessageNotFound
+from dray.folders.labels import file_name, numbered
 from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def save(settings: Settings, message_id: str, *, folder: Path) -> None:
 
 def _save(manager: Manager, letter: QueuedMessage, folder: Path) -> Path:
     import dray
-    from dray.cli.placing import directory, write_new
+    from dray.folders.placing import directory, write_new
 
     name = file_name(letter.label, f"message-{letter.id.rpartition(chr(92))[2]}")
     path = _free(directory(str(folder)), name)

@@ -9,20 +9,20 @@ a power failure soon after may lose what was received.
 from __future__ import annotations
 
 import base64
-import os
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from dray.cli.doubt import PATIENCE_S, RETRY_EVERY_S, nobody_said, was_committed
+from dray.cli.incoming_files import ShownFiles
 from dray.cli.output import print_json, standard_output_is_closed
-from dray.cli.placing import Item, PlacedFile, TargetFolder, write_new
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_url_and_json
+from dray.cli.until_stopped import connected, stopped_by_sigterm
 from dray.errors import (
     ConnectionLost,
     InDoubt,
@@ -31,18 +31,23 @@ from dray.errors import (
     TargetUnwritable,
     TransactionAborted,
 )
-from dray.large.digests import DIGESTS
-from dray.model.limits import MIB
+from dray.folders.flat_target import is_whole, otherwise_named
+from dray.folders.placing import Item, PlacedFile, TargetFolder, write_new
+from dray.model.limits import WORKERS_MAX
 from dray.model.message import Message
 from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
-    from dray.client.blocking.large_message import LargeMessage
     from dray.client.blocking.manager import Manager
     from dray.client.blocking.transaction import Transaction
 
 
 Taken = dict[str, object]
+_FOLDER_OPTIONS = (
+    "--follow", "--tree", "--preserve", "--on-conflict", "--exec", "--retries", "--retry-delay",
+    "--then", "--workers",
+)  # fmt: skip
+"""Options of `dray.folders.receive`; the others receive message by message."""
 
 
 @click.command()
@@ -50,13 +55,17 @@ Taken = dict[str, object]
 @click.option(
     "--large", is_flag=True, help=("Receive large messages, reassembled and verified (with --to).")
 )
-@click.option("--to", "folder", metavar="DIR", help="Write each message to a file in DIR.")
+@click.option(
+    "--to",
+    "folder",
+    metavar="DIR",
+    help="Write each message to a file in DIR; - for the body of one on standard output (--large).",
+)
 @click.option(
     "--max",
     "most",
     type=click.IntRange(1),
-    default=1,
-    help=("Most messages to receive  [default: 1]."),
+    help=("Most messages to receive  [default: 1, with --follow no limit]."),
 )
 @click.option(
     "--timeout",
@@ -72,19 +81,75 @@ Taken = dict[str, object]
     is_flag=True,
     help="Do not sync files to disk: a power failure soon after may lose them (with --to).",
 )
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Go on until SIGTERM, through restarts of the queue manager (--large).",
+)
+@click.option(
+    "--tree", is_flag=True, help="Restore each file under its relative path below DIR (--large)."
+)
+@click.option("--preserve", is_flag=True, help="Keep time and mode of each file (--large).")
+@click.option(
+    "--on-conflict",
+    type=click.Choice(["number", "replace", "skip", "fail"]),
+    default="number",
+    show_default=True,
+    help="If another file has the path: number the new one, replace the old one, skip or fail"
+    " (--tree).",
+)
+@click.option(
+    "--exec",
+    "command",
+    metavar="CMD",
+    help="Run CMD for each file, with {path} for its path; receive the message if it exits with 0"
+    " (--large).",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(0),
+    default=5,
+    show_default=True,
+    help="Tries after the first one, if a file or its command fails.",
+)
+@click.option(
+    "--retry-delay",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds between tries; other messages pass.",
+)
+@click.option(
+    "--then",
+    type=click.Choice(["move", "reject", "drop"]),
+    default="move",
+    show_default=True,
+    help="After the last try: move the message to QUEUE;poison, reject it or drop it.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, WORKERS_MAX),
+    default=1,
+    show_default=True,
+    help="Messages to receive side by side (--follow).",
+)
 @takes_url_and_json
-@click.pass_obj
+@click.pass_context
 def command(
-    settings: Settings,
+    context: click.Context,
+    /,
     queue: str,
     *,
     large: bool,
     folder: str | None,
-    most: int,
+    most: int | None,
     timeout: float | None,
     repair: bool,
     resume: bool,
     no_sync: bool,
+    follow: bool,
+    **options: Any,  # noqa: ANN401 - the options of `dray.folders.receive`
 ) -> None:
     """Receive messages from QUEUE and print them, or write them to files.
 
@@ -92,26 +157,33 @@ def command(
     After a crash, run the same command again: it resumes, and each message ends up in exactly one
     file.
     """
-    if large and folder is None:
-        raise click.UsageError("--large needs --to DIR: a large message becomes a file.")
-    if (repair or resume) and not large:
-        raise click.UsageError("--repair and --resume are for --large.")
-    if no_sync and folder is None:
-        raise click.UsageError("--no-sync is for --to DIR: without it no file is written.")
-    if folder is None and standard_output_is_closed():
+    settings: Settings = context.obj
+    given = [name for name in _FOLDER_OPTIONS if _is_given(context, name)]
+    _check_usage(given, context.params)
+    if folder in {None, "-"} and standard_output_is_closed():
         raise TargetUnwritable(
             "standard output is closed, so nobody would see the message; receive with --to DIR",
             path="-",
         )
+    if given:
+        assert folder is not None
+        options |= {"sync": not no_sync}
+        if follow:
+            _follow(settings, queue, folder, options)
+        else:
+            limits = {"count": most or 1, "timeout": timeout}
+            _receive_files(settings, queue, folder, options | limits)
+        return
     with ExitStack() as stack:
         target = None
-        if folder is not None:
+        if folder not in {None, "-"}:
+            assert folder is not None
             target = stack.enter_context(TargetFolder(folder, sync=not no_sync))
         manager = stack.enter_context(settings.connect())
         how = How(target, large=large, repair=repair, resume=resume, sync=not no_sync)
         if target is not None:
             target.clear(manager.outcome)
-        _take_all(settings, MessageTaker(settings, manager, queue, how), most, timeout)
+        _take_all(settings, MessageTaker(settings, manager, queue, how), most or 1, timeout)
         if target is not None:
             target.clear(manager.outcome)
 
@@ -126,6 +198,55 @@ def _take_all(settings: Settings, taker: MessageTaker, most: int, timeout: float
                 raise
             return
         _tell(settings, taken)
+
+
+def _check_usage(given: list[str], params: dict[str, Any]) -> None:
+    """Raise a usage error for options that do not go together."""
+    folder, large, most = params["folder"], params["large"], params["most"]
+    alone = params["repair"] or params["resume"]
+    if large and folder is None:
+        raise click.UsageError("--large needs --to DIR: a large message becomes a file.")
+    if alone and not large:
+        raise click.UsageError("--repair and --resume are for --large.")
+    if params["no_sync"] and folder is None:
+        raise click.UsageError("--no-sync is for --to DIR: without it no file is written.")
+    if given and (not large or folder == "-" or alone):
+        raise click.UsageError(
+            f"{given[0]} is for --large --to DIR, without --repair and --resume."
+        )
+    if folder == "-" and (not large or params["resume"] or params["no_sync"] or (most or 1) > 1):
+        raise click.UsageError("--to - is for the body of one message, with --large.")
+    if params["follow"] and (most is not None or params["timeout"] is not None):
+        raise click.UsageError("--follow has no end: leave --max and --timeout out.")
+
+
+def _is_given(context: click.Context, option: str) -> bool:
+    name = {"--exec": "command"}.get(option, option[2:].replace("-", "_"))
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _follow(settings: Settings, queue: str, folder: str, options: dict[str, Any]) -> None:
+    """Receive until SIGTERM; the file under way is finished."""
+    import dray.folders
+
+    shown = ShownFiles(as_json=settings.as_json)
+    with stopped_by_sigterm() as stop:
+        manager = connected(settings, stop)
+        if manager is None:
+            return
+        with manager:
+            dray.folders.receive(manager.queue(queue), folder, stop=stop, tell=shown, **options)
+
+
+def _receive_files(settings: Settings, queue: str, folder: str, options: dict[str, Any]) -> None:
+    """Receive some messages; raises the error of one that was given up."""
+    import dray.folders
+
+    shown = ShownFiles(as_json=settings.as_json)
+    with settings.connect() as manager:
+        dray.folders.receive(manager.queue(queue), folder, tell=shown, **options)
+    if shown.error is not None:
+        raise shown.error
 
 
 class How(NamedTuple):
@@ -209,7 +330,7 @@ class MessageTaker:
             item = Item(
                 message.id,
                 message.label,
-                _name_from(message.id),
+                otherwise_named(message.id),
                 "" if transaction is None else transaction.id,
                 write=lambda at: write_new(at, body, sync=self._how.sync),
                 is_body=lambda at: at.stat().st_size == len(body) and at.read_bytes() == body,
@@ -227,10 +348,15 @@ class MessageTaker:
         import dray
 
         how = self._how
-        assert how.target is not None
         large = dray.LargeMessageQueue(self._queue)
         with large.receive(wait, transaction, repair=how.repair) as message:
-            name = _name_from(message.sequence_id)
+            if how.target is None:
+                # Written before the commit: what nobody can read stays in the queue.
+                for piece in message:
+                    sys.stdout.buffer.write(piece)
+                sys.stdout.buffer.flush()
+                return {}
+            name = otherwise_named(message.sequence_id)
             with progress(f"receiving {message.label or name}", message.size) as shown:
                 item = Item(
                     message.sequence_id,
@@ -240,7 +366,7 @@ class MessageTaker:
                     write=lambda at: message.save_to(
                         at, shown.update, resume=how.resume, sync=how.sync
                     ),
-                    is_body=lambda at: _is_whole(at, message),
+                    is_body=lambda at: is_whole(at, message),
                     resumed=how.resume,
                 )
                 self._placed = how.target.place(item)
@@ -260,22 +386,6 @@ def _print_body(message: Message) -> None:
     if sys.stdout.isatty() and bytes(message.body[-1:]) != b"\n":
         stdout.write(b"\n")
     stdout.flush()
-
-
-def _is_whole(path: Path, message: LargeMessage) -> bool:
-    """Whether a file holds a large message's whole body."""
-    with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size != message.size:
-            return False
-        digest = DIGESTS[message.digest_kind]()
-        while piece := file.read(MIB):
-            digest.update(piece)
-    return digest.digest() == message.digest
-
-
-def _name_from(id: str | None) -> str:
-    """A file's name for a message without a label."""
-    return f"message-{(id or '').rpartition(chr(92))[2]}"
 
 
 def _tell(settings: Settings, taken: Taken) -> None:

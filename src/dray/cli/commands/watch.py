@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import signal
-import threading
 import warnings
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
 from dray.cli.folders import Shown, folder_options
 from dray.cli.settings import Settings, takes_url_and_json
-from dray.errors import ConnectionLost
+from dray.cli.until_stopped import connected, stopped_by_sigterm
 
 if TYPE_CHECKING:
     from typing import Any
-
-    from dray.client.blocking.manager import Manager
-
-_log = logging.getLogger(__name__)
-_CONNECT_AGAIN_S = 1.0
 
 
 @click.command()
@@ -75,35 +66,10 @@ def command(
 
     # It watches a new folder twice when its parent is new as well, and warns of that.
     warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"watchdog\.")
-    logging.basicConfig(format="dray: %(message)s", level=logging.WARNING)
-    stop = threading.Event()
-
-    def end(_signal: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    previous = signal.signal(signal.SIGTERM, end)
     shown = Shown(as_json=settings.as_json)
-    try:
-        manager = _connected(settings, stop)
+    with stopped_by_sigterm() as stop:
+        manager = connected(settings, stop)
         if manager is None:
             return
         with manager:
             dray.folders.watch(directory, manager.queue(queue), stop=stop, tell=shown, **options)
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-def _connected(settings: Settings, stop: threading.Event) -> Manager | None:
-    """Connect as soon as the queue manager answers; None if told to stop before."""
-    told = False
-    while not stop.is_set():
-        try:
-            return settings.connect()
-        except ConnectionLost as error:
-            if not error.retryable:
-                raise
-            if not told:
-                _log.warning("waiting for the queue manager: %s", error)
-                told = True
-            stop.wait(_CONNECT_AGAIN_S)
-    return None

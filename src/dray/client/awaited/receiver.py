@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from dray.client.awaited.handled_messages import AnyMessage, handled_messages
 from dray.client.awaited.large_message import LargeMessage
@@ -30,6 +30,7 @@ from dray.errors import (
     MessageNotFound,
     Misuse,
     ReceiveTimeout,
+    TargetUnwritable,
     TransactionAborted,
 )
 from dray.model.classes import TransactionStatus
@@ -70,7 +71,8 @@ class Fate(enum.StrEnum):
 class Handled(NamedTuple):
     """A message, its outcome, and the exception of the handler."""
 
-    message: AnyMessage
+    message: Any
+    """A `Message`, or the `LargeMessage` of this face."""
     fate: Fate
     error: Exception | None = None
 
@@ -228,7 +230,7 @@ class Receiver:
                 return Handled(message, Fate.DONE)
             raise
         except Exception as error:
-            if isinstance(error, DrayError) and not isinstance(error, Misuse | LargeMessageError):
+            if not _is_of_the_message(error):
                 raise
             if transaction.status is TransactionStatus.COMMITTED:
                 return Handled(message, Fate.DONE, error)
@@ -350,10 +352,19 @@ class _NeverStop:
         return False
 
 
+def _is_of_the_message(error: Exception) -> bool:
+    """Whether a message is to blame for an error of its handler."""
+    if isinstance(error, TargetUnwritable) and error.retryable:
+        return False
+    return not isinstance(error, DrayError) or isinstance(error, Misuse | LargeMessageError)
+
+
 def _passes(error: DrayError) -> bool:
     """Whether an error is over when the queue manager is back, or has room again."""
     away = isinstance(error, ConnectionLost | InDoubt | TransactionAborted)
-    return (error.retryable or away) and not isinstance(error, LargeMessageError | Misuse)
+    full = isinstance(error, TargetUnwritable)
+    mine = isinstance(error, LargeMessageError | Misuse) and not full
+    return (error.retryable or away) and not mine
 
 
 def _id_of(message: AnyMessage) -> str:

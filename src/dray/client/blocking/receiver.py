@@ -93,7 +93,7 @@ def _awaited(handler: Handler) -> AwaitedHandler:
 
 
 def _of_this_face(handled: Handled) -> Handled:
-    return handled._replace(message=_outside(handled.message))  # type: ignore[arg-type]
+    return handled._replace(message=_outside(handled.message))
 
 
 def _outside(message: AwaitedMessage) -> Message | LargeMessage:

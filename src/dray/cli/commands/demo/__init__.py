@@ -25,10 +25,10 @@ from dray.cli.commands.demo.sending import DemoFile, Sender, SentFile, find_orig
 from dray.cli.commands.demo.spark_job import AuditTold, JobOrder
 from dray.cli.commands.demo.verdict import judge, judge_audit, read_rows
 from dray.cli.output import print_json
-from dray.cli.placing import directory
 from dray.cli.progress import ProgressDisplay, progress
 from dray.cli.settings import Settings, takes_json
 from dray.errors import DrayError, InvalidConfiguration
+from dray.folders.placing import directory
 from dray.testing.interrupts import interrupted_once
 from dray.testing.processes import ManagerProcess
 

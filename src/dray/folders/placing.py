@@ -12,15 +12,16 @@ import errno
 import itertools
 import os
 import stat
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dray.cli.labels import file_name, numbered
-from dray.cli.notes import PlacedNote, key_of, key_of_name, note_in
 from dray.client.files.partial_file import open_locked
 from dray.errors import DrayError, InvalidConfiguration, TargetUnwritable
+from dray.folders.labels import file_name, numbered
+from dray.folders.notes import PlacedNote, key_of, key_of_name, note_in
 from dray.fsync import sync_folder
 from dray.model.classes import TransactionStatus
 from dray.model.message import Buffer
@@ -91,6 +92,7 @@ class TargetFolder:
         self._sync = sync
         self._hidden = self.path / f".dray-{os.geteuid()}"
         self._descriptor: int | None = None
+        self._opening = threading.Lock()
         self._placed = False
         self._made = _make(self.path)
         if sync:
@@ -208,6 +210,10 @@ class TargetFolder:
 
     def _open(self) -> None:
         """Have the hidden folder, and keep others from clearing it."""
+        with self._opening:
+            self._open_alone()
+
+    def _open_alone(self) -> None:
         while self._descriptor is None:
             try:
                 self._hidden.mkdir(0o700)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dray.cli import placing
-from dray.cli.notes import PlacedNote
-from dray.cli.placing import Item, TargetFolder, directory, write_new
 from dray.client.files.partial_file import open_locked
 from dray.errors import InvalidConfiguration, LargeMessageCorrupt, TargetUnwritable
+from dray.folders import placing
+from dray.folders.notes import PlacedNote
+from dray.folders.placing import Item, TargetFolder, directory, write_new
 from dray.model.classes import TransactionStatus
 
 MANAGER = "a" * 32

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.cli.labels import NAME_BYTES_MAX, file_name, numbered
+from dray.folders.labels import NAME_BYTES_MAX, file_name, numbered
 
 
 @pytest.mark.parametrize(

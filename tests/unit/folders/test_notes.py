@@ -2,8 +2,8 @@
 
 import pytest
 
-from dray.cli.notes import PlacedNote, key_of, key_of_name, note_in
 from dray.errors import Misuse
+from dray.folders.notes import PlacedNote, key_of, key_of_name, note_in
 
 MANAGER, OTHER = "a" * 32, "b" * 32
 KEY = f"{MANAGER}-17"

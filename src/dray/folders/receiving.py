@@ -1,0 +1,147 @@
+"""`receive`: the large messages of a queue become files, each once, for as long as one likes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from dray.client.awaited.manager import Manager
+from dray.client.blocking.large import LargeMessageQueue
+from dray.client.blocking.receiver import Receiver
+from dray.client.connections.threads import run
+from dray.errors import InvalidArgument, ReceiveTimeout
+from dray.folders.file_receiver import FileReceiver, PlacedBody, Placing, Tell
+from dray.folders.flat_target import FlatTarget
+from dray.folders.placing import TargetFolder
+from dray.folders.tree_target import OnConflict, TreeTarget
+
+if TYPE_CHECKING:
+    from dray.client.awaited.receiver import Then
+    from dray.client.blocking.large_message import LargeMessage
+    from dray.client.blocking.queue import Queue
+    from dray.model.classes import TransactionStatus
+
+
+class Received(NamedTuple):
+    """How many files and bytes a call of `receive` has received, and how many messages failed."""
+
+    files: int
+    bytes: int
+    failed: int
+
+
+def receive(
+    queue: Queue | LargeMessageQueue,
+    target: str | os.PathLike[str],
+    *,
+    tree: bool = False,
+    preserve: bool = False,
+    on_conflict: OnConflict = "number",
+    command: str | Sequence[str] | None = None,
+    retries: int = 5,
+    retry_delay: float = 0.0,
+    then: Then = "move",
+    poison: str = "poison",
+    workers: int = 1,
+    sync: bool = True,
+    count: int | None = None,
+    timeout: float | None = 0,
+    stop: threading.Event | None = None,
+    tell: Tell | None = None,
+) -> Received:
+    """Receive each large message of a queue into a file, once.
+
+    `target` is a directory. Without `tree` a file is named
+    after the label of its message; with `tree` it is restored under its path, and never outside of
+    the target. `preserve` keeps its time and mode. `on_conflict` says what becomes of a file whose
+    path another one has: "number", "replace", "skip" or "fail"; a newer version from the same
+    source always takes the place of the older one. `command` is run for each file, with `{path}`
+    for its path; the message is received if it exits with 0.
+
+    With `stop` the call receives until that event is set, `workers` messages side by side, and goes
+    on through restarts of the queue manager. Without it the call receives `count` messages, or all
+    that come within `timeout` seconds of each other. A message that fails is tried `retries` times
+    more and then moved to the sub-queue `poison`, rejected or dropped, as `then` says. `tell` is
+    called with a `FileReceived` or a `FileNotReceived`. Raises `InvalidConfiguration`,
+    `StoreLocked` if another process receives into the tree, and errors of the queue manager.
+    """
+    large = queue if isinstance(queue, LargeMessageQueue) else LargeMessageQueue(queue)
+    if on_conflict != "number" and not tree:
+        raise InvalidArgument("on_conflict is for a tree; set tree=True", argument="on_conflict")
+    receiver = Receiver(
+        large,
+        retries=retries,
+        retry_delay=retry_delay,
+        then=then,
+        poison=poison,
+        reconnect=stop is not None,
+    )
+    with _placing(
+        large, target, tree=tree, preserve=preserve, on_conflict=on_conflict, sync=sync
+    ) as place:
+        files = FileReceiver(place, command, tell or (lambda _: None))
+        try:
+            if stop is not None:
+                receiver.run(files.handle, stop, workers=workers, report=files.report)
+            else:
+                _receive_some(receiver, files, count, timeout)
+        finally:
+            files.close()
+        return Received(files.count, files.bytes, files.failures)
+
+
+def _receive_some(
+    receiver: Receiver, files: FileReceiver, count: int | None, timeout: float | None
+) -> None:
+    while count is None or files.count + files.failures < count:
+        try:
+            files.report(receiver.handle_next(files.handle, timeout))
+        except ReceiveTimeout:
+            if not files.count + files.failures and timeout != 0:
+                raise
+            return
+
+
+@contextmanager
+def _placing(
+    large: LargeMessageQueue,
+    target: str | os.PathLike[str],
+    *,
+    tree: bool,
+    preserve: bool,
+    on_conflict: OnConflict,
+    sync: bool,
+) -> Iterator[Placing]:
+    """Open the target; give the function that places a message in it."""
+    outcome = _Outcome(large)
+    with ExitStack() as stack:
+        if tree:
+            below = TreeTarget(Path(target), preserve=preserve, on_conflict=on_conflict, sync=sync)
+            stack.callback(below.close)
+            yield partial(_place_below, below)
+        else:
+            folder = stack.enter_context(TargetFolder(str(target), sync=sync))
+            folder.clear(outcome)
+            yield FlatTarget(folder, preserve=preserve, sync=sync).place
+            folder.clear(outcome)
+
+
+def _place_below(target: TreeTarget, message: LargeMessage, transaction_id: str) -> PlacedBody:
+    del transaction_id
+    path, skipped = target.place(message)
+    return PlacedBody(str(path), path, lambda _: None, skipped)
+
+
+class _Outcome:
+    """Asks the queue manager how a transaction ended."""
+
+    def __init__(self, large: LargeMessageQueue) -> None:
+        self._manager = Manager(large.awaited.handle.link)
+
+    def __call__(self, transaction_id: str) -> TransactionStatus:
+        return run(self._manager.outcome(transaction_id))

@@ -1,0 +1,177 @@
+"""`dray receive` as an installed program that one leaves running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import dray
+from dray.testing.processes import ManagerProcess
+from tests.integration.commands import COMMAND, environment, until, warm_command
+from tests.integration.commands import dray as run
+
+__all__ = ["warm_command"]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def process(tmp_path):
+    with ManagerProcess("one", tmp_path) as process:
+        with process.connect() as manager:
+            manager.create_queue("statusq")
+        yield process
+
+
+@pytest.fixture
+def send(process):
+    """Sends a file; gives the name of its queue first."""
+    name = "files"
+    with process.connect() as manager:
+        manager.create_queue(name)
+
+    def send(path, body):
+        with process.connect() as manager:
+            large = dray.LargeMessageQueue(manager.queue(name))
+            file = dray.FileProperties(path, len(body), 1_700_000_000_000_000_000)
+            large.send(body, label=path, file=file)
+
+    send.queue = name
+    return send
+
+
+def test_receive_follows_through_restarts_with_two_lines_and_sigterm_ends_it_with_0(
+    process, send, tmp_path
+):
+    out, log = tmp_path / "out", tmp_path / "log"
+    command = [*COMMAND, "receive", send.queue, "--large", "--to", str(out), "--tree", "--follow"]
+    with log.open("wb") as lines:
+        receiver = subprocess.Popen(
+            command, stdout=lines, stderr=lines, env=environment(process.url)
+        )
+    try:
+        send("a/first", b"1")
+        until(lambda: "received" in log.read_text())
+        process.kill()
+        until(lambda: "receiving has stopped and goes on by itself" in log.read_text())
+        process.start()
+        send("b/second", b"2")
+        until(lambda: log.read_text().count("\nreceived ") == 1)
+        receiver.send_signal(signal.SIGTERM)
+        assert receiver.wait(60) == 0
+    finally:
+        if receiver.poll() is None:
+            receiver.kill()
+            receiver.wait()
+    said = log.read_text().splitlines()
+    assert [each.split(":")[0] for each in said] == [
+        f"received {out}/a/first (1 B)",
+        "dray",
+        "dray",
+        f"received {out}/b/second (1 B)",
+    ], said
+    assert said[2] == "dray: receiving goes on"
+    assert (out / "b" / "second").read_bytes() == b"2"
+
+
+def test_receive_waits_for_a_queue_manager_that_is_not_there_yet(process, send, tmp_path):
+    send("late", b"x")
+    process.kill()
+    log = tmp_path / "log"
+    command = [
+        *COMMAND,
+        "receive",
+        send.queue,
+        "--large",
+        "--to",
+        str(tmp_path / "out"),
+        "--follow",
+    ]
+    with log.open("wb") as lines:
+        receiver = subprocess.Popen(
+            command, stdout=lines, stderr=lines, env=environment(process.url)
+        )
+    try:
+        until(lambda: "waiting for the queue manager" in log.read_text())
+        process.start()
+        until(lambda: "received" in log.read_text())
+        receiver.send_signal(signal.SIGTERM)
+        assert receiver.wait(60) == 0
+    finally:
+        if receiver.poll() is None:
+            receiver.kill()
+            receiver.wait()
+    assert (tmp_path / "out" / "late").read_bytes() == b"x"
+
+
+def test_a_body_goes_through_a_pipe_to_standard_output(process, send):
+    with process.connect() as manager:
+        large = dray.LargeMessageQueue(manager.queue(send.queue), fragment_size=1_000)
+        large.send(bytes(range(256)) * 40, label="dump")
+    received = subprocess.run(
+        [*COMMAND, "receive", send.queue, "--large", "--to", "-"],
+        capture_output=True,
+        check=False,
+        env=environment(process.url),
+        timeout=100,
+    )
+    assert (received.returncode, received.stdout) == (0, bytes(range(256)) * 40), received.stderr
+    with process.connect() as manager:
+        assert manager.queue(send.queue).info().message_count == 0
+
+
+def test_a_body_that_nobody_reads_stays_in_its_queue(process, send):
+    with process.connect() as manager:
+        dray.LargeMessageQueue(manager.queue(send.queue)).send(b"x" * 5_000_000, label="dump")
+    reading, writing = os.pipe()
+    os.close(reading)
+    received = subprocess.run(
+        [*COMMAND, "receive", send.queue, "--large", "--to", "-"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+        env=environment(process.url),
+        timeout=100,
+    )
+    os.close(writing)
+    assert received.returncode != 0
+    with process.connect() as manager:
+        assert dray.LargeMessageQueue(manager.queue(send.queue)).peek(0).size == 5_000_000
+
+
+def test_a_file_whose_command_fails_is_tried_again_and_set_aside(process, send, tmp_path):
+    send("a file", b"x")
+    log = tmp_path / "log"
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import sys; open({str(log)!r}, 'a').write(sys.argv[1] + '\\n'); sys.exit(3)"
+    )
+    said = run(
+        "receive", send.queue, "--large", "--to", tmp_path / "out", "--retries", 1, "--exec",
+        f"{sys.executable} {script} {{path}}", url=process.url,
+    )  # fmt: skip
+    assert said.status == dray.CommandFailed.exit_status, said
+    assert said.err.count("ended with exit status 3") == 3, "each try, and the end"
+    assert log.read_text().splitlines() == [str(tmp_path / "out" / "a file")] * 2
+    with process.connect() as manager:
+        assert manager.queue(f"{send.queue};poison").info().message_count == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--follow",),
+        ("--large", "--to", "out", "--follow", "--max", "2"),
+        ("--large", "--to", "-", "--tree"),
+        ("--large", "--to", "-", "--max", "2"),
+        ("--large", "--to", "out", "--tree", "--resume"),
+        ("--to", "-"),
+    ],
+)
+def test_options_that_do_not_go_together_are_wrong_usage(options):
+    said = run("receive", "files", *options, url="dray://127.0.0.1:1")
+    assert said.status == 2, said

@@ -1,0 +1,330 @@
+"""Promises of `dray.folders.receive`: each file is received once, and only below its folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import threading
+import uuid
+from contextlib import contextmanager
+
+import pytest
+
+import dray
+import dray.folders
+from dray.folders import FileNotReceived, FileReceived
+from dray.folders.tree_target import LEDGER, TreeTarget
+from tests.integration.commands import until
+
+pytestmark = pytest.mark.slow
+OWN = (f".dray-{os.geteuid()}", f".dray-tree-{os.geteuid()}")
+HIDDEN = f".dray-tree-{os.geteuid()}"
+FILES = {"a": b"first", "b/c": b"", "b/d": b"x" * 5_000_000, "b/naïve": b"text"}
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory):
+    with dray.open(tmp_path_factory.mktemp("manager") / "data") as manager:
+        manager.create_queue("statusq")
+        yield manager
+
+
+@pytest.fixture
+def queue(manager):
+    return manager.create_queue(f"files-{uuid.uuid4().hex}")
+
+
+@pytest.fixture
+def large(queue):
+    return dray.LargeMessageQueue(queue)
+
+
+def put(large, path, body=b"body", *, mtime_ns=1_700_000_000_123_456_789, mode=0o640, label=None):
+    """Send a file that never was on this disk; the sender may say anything of it."""
+    properties = dray.FileProperties(path, len(body), mtime_ns, mode)
+    return large.send(body, label=label or path[-100:], file=properties)
+
+
+def tree_of(folder):
+    """Path and content of each file below a folder, without those of Dray itself."""
+    return {
+        str(each.relative_to(folder)): each.read_bytes()
+        for each in folder.rglob("*")
+        if each.is_file()
+        and not each.is_symlink()
+        and not each.relative_to(folder).parts[0].startswith(OWN)
+    }
+
+
+def litter_in(folder):
+    """What stands in the hidden folder beside the ledger."""
+    return [each.name for each in (folder / HIDDEN).iterdir() if not each.name.startswith(LEDGER)]
+
+
+def test_a_tree_that_was_sent_is_restored_with_times_and_modes(tmp_path, queue, out):
+    folder = tmp_path / "folder"
+    for name, body in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(body)
+    (folder / "a").chmod(0o4751)
+    os.utime(folder / "a", ns=(1, 1_234_567_890_123_456_789))
+    dray.folders.send(folder, queue)
+    told = []
+    received = dray.folders.receive(queue, out, tree=True, preserve=True, tell=told.append)
+    assert received == (4, 5_000_009, 0)
+    assert tree_of(out) == FILES
+    restored = (out / "a").stat()
+    assert restored.st_mtime_ns == 1_234_567_890_123_456_789
+    assert stat.S_IMODE(restored.st_mode) == 0o751, (
+        "nobody gets a program with rights by sending it"
+    )
+    assert sorted(each.path for each in told) == sorted(str(out / name) for name in FILES)
+    assert litter_in(out) == []
+
+
+def test_a_newer_version_from_the_same_source_takes_the_place_of_the_older_one(large, queue, out):
+    put(large, "a", b"old")
+    dray.folders.receive(queue, out, tree=True)
+    put(large, "a", b"new")
+    dray.folders.receive(queue, out, tree=True)
+    assert tree_of(out) == {"a": b"new"}
+
+
+@pytest.mark.parametrize(
+    ("on_conflict", "expected", "left"),
+    [
+        ("number", {"a": b"mine", "a (2)": b"theirs"}, 0),
+        ("replace", {"a": b"theirs"}, 0),
+        ("skip", {"a": b"mine"}, 0),
+        ("fail", {"a": b"mine"}, 1),
+    ],
+)
+def test_a_file_of_somebody_else_is_numbered_replaced_skipped_or_refused(
+    manager, queue, large, out, *, on_conflict, expected, left
+):
+    out.mkdir()
+    (out / "a").write_bytes(b"mine")
+    put(large, "a", b"theirs")
+    told = []
+    received = dray.folders.receive(
+        queue, out, tree=True, on_conflict=on_conflict, retries=1, tell=told.append
+    )
+    assert tree_of(out) == expected
+    assert received.failed == left
+    assert bool(manager.queue(f"{queue.name};poison").info().message_count) == bool(left)
+    if on_conflict == "skip":
+        assert told[0].skipped == "another file has its name"
+    if on_conflict == "fail":
+        assert isinstance(told[-1].error, dray.FileRefused)
+
+
+def test_a_newer_version_of_a_numbered_file_replaces_the_numbered_one(queue, large, out):
+    out.mkdir()
+    (out / "a.txt").write_bytes(b"mine")
+    for body in (b"1", b"2"):
+        put(large, "a.txt", body)
+        dray.folders.receive(queue, out, tree=True)
+    assert tree_of(out) == {"a.txt": b"mine", "a (2).txt": b"2"}
+
+
+def test_a_file_that_somebody_has_changed_is_a_conflict(queue, large, out):
+    put(large, "a", b"sent")
+    dray.folders.receive(queue, out, tree=True)
+    (out / "a").write_bytes(b"changed here")
+    put(large, "a", b"sent again")
+    dray.folders.receive(queue, out, tree=True)
+    assert tree_of(out) == {"a": b"changed here", "a (2)": b"sent again"}
+
+
+HOSTILE = [
+    "../escaped", "a/../../escaped", "..", ".", "a/./b", "/etc/escaped", "//escaped", "a//b", "a/",
+    "", "nul\0byte", "x" * 256, "d/" + "é" * 128, "/".join(["deep"] * 1_100), ".dray-tree-0/x",
+    f"{HIDDEN}/{LEDGER}", "a/.dray-x",
+]  # fmt: skip
+"""Paths that are refused, whatever stands on the disk."""
+HARMLESS = [
+    "con", "aux.txt", "a:b", "trailing.", "trailing ", "C:\\windows\\escaped", "..\\..\\escaped",
+    "a\nb", "a\x1b[2Jb", "~", "-rf", "x" * 255, "a\udcffb", "...", ".hidden/file", '*?<>|"',
+]  # fmt: skip
+"""Names that mean something elsewhere, and here are names of files like any other."""
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+def test_a_hostile_path_is_refused_and_its_message_set_aside(tmp_path, manager, queue, path):
+    out = tmp_path / "out"
+    hostile(queue, path)
+    told = []
+    received = dray.folders.receive(queue, out, tree=True, retries=0, then="move", tell=told.append)
+    assert (received.files, received.failed) == (0, 1)
+    assert isinstance(told[0].error, dray.FileRefused), told
+    assert tree_of(out) == {}
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["out"]
+    assert manager.queue(f"{queue.name};poison").info().message_count == 3
+
+
+@pytest.mark.parametrize("path", HARMLESS)
+def test_a_name_that_is_strange_elsewhere_is_restored_as_it_is(queue, out, path):
+    hostile(queue, path)
+    dray.folders.receive(queue, out, tree=True)
+    assert tree_of(out) == {path: b"body"}
+
+
+def hostile(queue, path):
+    """Send what no honest client sends."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "dray.large.split.encode_file",
+            lambda file: (path.encode("utf-8", "surrogateescape"), file.size, file.mtime_ns, 0o644),
+        )
+        dray.LargeMessageQueue(queue).send(
+            b"body", file=dray.FileProperties("x", 4, 0, 0o644), label="x"
+        )
+
+
+@pytest.mark.parametrize("where", ["folder", "file", "middle"])
+def test_no_link_in_the_tree_is_followed(tmp_path, queue, out, where):
+    large = dray.LargeMessageQueue(queue)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_bytes(b"theirs")
+    out.mkdir()
+    path = {"folder": "link/new", "file": "link", "middle": "a/link/b/new"}[where]
+    link = out / {"folder": "link", "file": "link", "middle": "a/link"}[where]
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(outside / "kept" if where == "file" else outside)
+    put(large, path)
+    received = dray.folders.receive(queue, out, tree=True, on_conflict="replace", retries=0)
+    assert {each.name: each.read_bytes() for each in outside.iterdir()} == {"kept": b"theirs"}
+    if where == "file":
+        # The link itself gives way.
+        assert (received.files, link.is_symlink(), link.read_bytes()) == (1, False, b"body")
+    else:
+        assert (received.files, received.failed) == (0, 1)
+
+
+def test_names_that_differ_in_case_only_are_two_files_and_none_is_lost(queue, large, out):
+    put(large, "Readme", b"1")
+    put(large, "README", b"2")
+    dray.folders.receive(queue, out, tree=True)
+    assert sorted(tree_of(out).values()) == [b"1", b"2"]
+
+
+def test_a_file_in_the_way_of_a_folder_refuses_its_files(manager, queue, large, out):
+    put(large, "a", b"file")
+    put(large, "a/b", b"below")
+    received = dray.folders.receive(queue, out, tree=True, retries=0)
+    assert (received.files, received.failed) == (1, 1)
+    assert tree_of(out) == {"a": b"file"}
+
+
+def test_a_message_that_comes_again_keeps_the_file_that_it_has(queue, large, out):
+    put(large, "a")
+    place = TreeTarget.place
+    seen = []
+
+    def place_and_fail(self, message, progress=None):
+        seen.append(place(self, message, progress))
+        if len(seen) < 3:
+            raise ValueError("after the file was placed")
+        return seen[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dray.folders.tree_target.TreeTarget.place", place_and_fail)
+        dray.folders.receive(queue, out, tree=True)
+    assert len(seen) == 3
+    assert tree_of(out) == {"a": b"body"}
+
+
+def test_two_processes_do_not_receive_into_one_tree(queue, out):
+    target = TreeTarget(out)
+    with pytest.raises(dray.StoreLocked):
+        dray.folders.receive(queue, out, tree=True)
+    target.close()
+
+
+@pytest.mark.parametrize("tree", [True, False])
+def test_a_command_runs_for_each_file_and_decides_about_its_message(
+    manager, queue, out, tmp_path, *, tree
+):
+    large = dray.LargeMessageQueue(queue)
+    put(large, "good file")
+    put(large, "bad")
+    log = tmp_path / "log"
+    script = (
+        "import pathlib, sys; path = pathlib.Path(sys.argv[1]);"
+        f" pathlib.Path({str(log)!r}).open('a').write(path.name + '\\n');"
+        " sys.exit(path.name == 'bad')"
+    )
+    told = []
+    received = dray.folders.receive(
+        queue,
+        out,
+        tree=tree,
+        command=[sys.executable, "-c", script, "{path}"],
+        retries=2,
+        tell=told.append,
+    )
+    assert (received.files, received.failed) == (1, 1)
+    assert log.read_text().split("\n") == ["good file", "bad", "bad", "bad", ""]
+    assert tree_of(out) == {"good file": b"body", "bad": b"body"}, "the file stays"
+    assert manager.queue(f"{queue.name};poison").info().message_count == 3
+    assert isinstance(told[-1].error, dray.CommandFailed)
+    assert [type(each) for each in told].count(FileNotReceived) == 3
+
+
+@contextmanager
+def receiving(queue, out, **options):
+    """A receive in a thread; gives the list of what it told, and raises what it raised."""
+    told, raised, stop = [], [], threading.Event()
+
+    def run():
+        try:
+            dray.folders.receive(queue, out, stop=stop, tell=told.append, **options)
+        except BaseException as error:  # noqa: BLE001 - raised below
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield told
+    finally:
+        stop.set()
+        thread.join()
+    if raised:
+        raise raised[0]
+
+
+@pytest.mark.parametrize("tree", [True, False])
+@pytest.mark.parametrize("workers", [1, 4])
+def test_with_an_event_it_receives_whatever_comes_until_the_event_is_set(
+    queue, large, out, *, tree, workers
+):
+    with receiving(queue, out, tree=tree, workers=workers) as told:
+        for number in range(20):
+            put(large, f"file {number}", b"%d" % number)
+        until(lambda: sum(isinstance(each, FileReceived) for each in told) == 20)
+    assert tree_of(out) == {f"file {number}": b"%d" % number for number in range(20)}
+
+
+def test_a_full_disk_is_waited_for_and_costs_no_message_its_tries(queue, out, monkeypatch):
+    monkeypatch.setattr("dray.client.awaited.receiver.BACKOFF_S", (0.01, 0.01))
+    place, failures = os.link, []
+
+    def full(*arguments, **named):
+        if len(failures) < 8:
+            failures.append(arguments)
+            raise OSError(28, "No space left on device")
+        return place(*arguments, **named)
+
+    monkeypatch.setattr(os, "link", full)
+    put(dray.LargeMessageQueue(queue), "a")
+    with receiving(queue, out, tree=True, retries=0) as told:
+        until(lambda: told)
+    assert isinstance(told[0], FileReceived)
+    assert tree_of(out) == {"a": b"body"}
