@@ -14,9 +14,9 @@ from dray.model.queue import QueueOptions
 from dray.store.lqs import FOLDER, decode, encode, file_name
 from dray.store.store import Store
 from dray.testing.disk import CrashEffect, CrashState, SimDisk, crash_states
-from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.stream import Frame
+from tests.inspection import look_into
 
 NOW = 1_700_000_000.0
 ADMIN = f"{FOLDER}/{file_name(2, 'admin_queue$')}"

@@ -201,7 +201,7 @@ def ignores_without_reason(path: str, pyproject: str) -> Iterator[str]:
 
 
 def reaches_into_a_manager(path: str, source: str) -> Iterator[str]:
-    """Tests see a manager from inside by `dray.testing.inspection`, and in no other way."""
+    """Tests see a manager from inside by `tests/inspection.py`, and in no other way."""
     for number, line in enumerate(source.splitlines(), 1):
         if re.search(r"\bmanager\._(?:context|subjects|links|tidier|waiters)\b", line):
             yield f"{path}:{number}: use look_into(manager)"

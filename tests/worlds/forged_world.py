@@ -19,9 +19,9 @@ from dray.manager.events import Peer
 from dray.manager.notices import Notice, NoticeKind
 from dray.manager.peers.possession import with_proof
 from dray.model.ids import Incarnation
-from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.stream import Frame
+from tests.inspection import look_into
 from tests.worlds.network import NO_FAULTS, Link
 from tests.worlds.simulated_daemon import SimDaemon
 from tests.worlds.world import MANAGERS, World

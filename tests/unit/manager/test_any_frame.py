@@ -15,10 +15,10 @@ from dray.manager.dispatch import FOR_CLIENTS, FOR_MANAGERS, FROM_CALLERS, WITH_
 from dray.manager.events import CloseSession, Request, SessionOpened
 from dray.model.callers import OWNER
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.testing.keyed_manager import KeyedManager, id_named
 from dray.wire import frames
 from dray.wire.stream import Frame
+from tests.inspection import look_into
 
 NUMBERS = [-(1 << 63), -1, 0, 1, 2, 3, 16, 17, 18, (1 << 31) - 1, 1 << 32, 1 << 63, (1 << 64) - 1]
 TEXTS = [

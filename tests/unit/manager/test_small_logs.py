@@ -12,9 +12,9 @@ from dray.manager.queue.index import pack_tail
 from dray.manager.queue.staged import Staged
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import RecordHeader
+from tests.inspection import look_into
 from tests.unit.manager import conftest
 from tests.unit.manager.net import Net, address
 

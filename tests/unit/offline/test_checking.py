@@ -21,7 +21,7 @@ from dray.store.log.checkpoint import TRANSACTIONS, examine
 from dray.store.log.group import Group, encode, framed
 from dray.store.manifest import MANIFEST_NAME
 from dray.store.reading import ReadOnlyDisk
-from dray.testing.inspection import look_into
+from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large
 

@@ -8,10 +8,10 @@ from dray import errors
 from dray.manager.events import LinkFrame, SessionClosed
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.testing.keyed_manager import id_named
 from dray.wire import frames
 from dray.wire.stream import Frame
+from tests.inspection import look_into
 from tests.unit.manager.change.test_departures import acknowledged, asking, dead
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, PEER, Pair, bodies_at_destination, pair  # noqa: F401 - a fixture

@@ -9,7 +9,7 @@ from dray.manager.change.compaction import QUIET_S, STEP_FILES
 from dray.manager.queue.index import unpack
 from dray.model.message import Message
 from dray.store.kinds import Kind, kind_of
-from dray.testing.inspection import look_into
+from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
 

@@ -17,10 +17,10 @@ from dray.model.classes import Acknowledge, MessageClass
 from dray.model.limits import END_COUNTS_MAX, END_STREAMS_MAX, HOPS_MAX
 from dray.model.message import Message
 from dray.store.heap.heap import file_name
-from dray.testing.inspection import look_into
 from dray.testing.keyed_manager import id_named
 from dray.wire import frames
 from dray.wire.stream import Frame
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller
 from tests.unit.manager.net import Net, address, peer
 

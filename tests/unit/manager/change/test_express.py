@@ -13,9 +13,9 @@ from dray.manager.facts import Committed, PositionsReserved, decode_fact
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
 from dray.store.kinds import Kind, kind_of
-from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.backup_frames import Backup
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
 RECORD_BYTES = 64

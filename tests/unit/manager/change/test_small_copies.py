@@ -12,10 +12,10 @@ from dray.manager.events import Request
 from dray.manager.queue.index import unpack
 from dray.model.message import Message
 from dray.store.kinds import Kind, file_name, kind_of
-from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import HEADER_BYTES
 from dray.wire.stream import Frame
+from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
 JOURNAL = "orders;journal"

@@ -10,7 +10,7 @@ from dray.errors import ReceiveTimeout
 from dray.manager.queue.index import unpack
 from dray.model.message import Message
 from dray.store.kinds import file_name
-from dray.testing.inspection import look_into
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.net import Net, address
 

@@ -13,9 +13,9 @@ from dray.model.message import Message
 from dray.store.limits import CHECKPOINT_BYTES, STATE_PER_FACTS
 from dray.store.log.checkpoint import TRANSACTIONS
 from dray.store.real_disk import RealFile
-from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import HEADER_BYTES
+from tests.inspection import look_into
 from tests.unit.manager.conftest import HEAP_FILE_BYTES, Caller, ManagerDriver
 
 LOW = 1000

@@ -12,9 +12,9 @@ from dray import errors
 from dray.manager.queue.accounts import Account
 from dray.model.message import Message
 from dray.store.real_disk import RealFile
-from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import HEADER_BYTES, encode_record
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.net import Net, address
 

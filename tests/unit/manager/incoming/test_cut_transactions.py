@@ -10,9 +10,9 @@ from dray import errors
 from dray.manager.requests import moving
 from dray.model.classes import Part
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import PartMark
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.net import Net, address
 from tests.unit.manager.requests.test_large_messages import send_large, take_large

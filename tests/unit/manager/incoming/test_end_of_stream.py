@@ -24,12 +24,12 @@ from dray.manager.state import stream_ends
 from dray.manager.state.stream_ends import ENDING
 from dray.model.limits import END_AGE_S_MAX
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.testing.keyed_manager import KeyedManager, id_named
 from dray.wire import frames
 from dray.wire.record import encode_record
 from dray.wire.stream import Frame
 from tests import steps
+from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.conftest import Source as Calling
 from tests.unit.manager.incoming.test_cut_transactions import (

@@ -9,8 +9,8 @@ import pytest
 from dray.manager.events import Dial, HangUp, LinkDown, LinkUp
 from dray.model.message import Message
 from dray.model.queue import DeliveryInfo
-from dray.testing.inspection import look_into
 from dray.wire import frames
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.peers.test_links import ADDRESS, PEER, Pair, pair  # noqa: F401 - a fixture
 

@@ -22,10 +22,10 @@ from dray.manager.notices import NoticeKind
 from dray.model.callers import OWNER
 from dray.model.ids import Incarnation
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.testing.keyed_manager import ONCE, KeyedManager, id_named
 from dray.wire import frames
 from dray.wire.stream import Frame
+from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver, Source
 from tests.unit.manager.peers.test_links import (
     ADDRESS,

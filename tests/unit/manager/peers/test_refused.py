@@ -10,8 +10,8 @@ import pytest
 from dray.model.classes import Acknowledge, MessageClass
 from dray.model.message import Message
 from dray.model.queue import QueueInfo
-from dray.testing.inspection import look_into
 from dray.wire import frames
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller
 from tests.unit.manager.net import Net, address
 

@@ -10,10 +10,10 @@ import pytest
 from dray.manager.events import LinkFrame, LinkSend, SessionClosed
 from dray.model.classes import MessageClass, Part
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import PartMark
 from dray.wire.stream import Frame
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.net import Net, address, peer
 

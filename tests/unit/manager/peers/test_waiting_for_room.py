@@ -10,8 +10,8 @@ import pytest
 from dray import errors
 from dray.model.limits import LOW_WATER_BYTES, ROOM_LOOK_S
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.wire import frames
+from tests.inspection import look_into
 from tests.unit.manager.conftest import HEAP_FILE_BYTES, Caller
 from tests.unit.manager.disk.test_full_disks import fill_after
 from tests.unit.manager.peers.test_links import ADDRESS, Pair

@@ -9,9 +9,9 @@ from dray.errors import Misuse
 from dray.manager.queue.arrival_routes import ArrivalRoute, ArrivalRoutes
 from dray.model.limits import WAYS_MAX
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import encode_record
+from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 from tests.unit.manager.incoming.test_end_of_stream import Source
 

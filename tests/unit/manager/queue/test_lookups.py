@@ -7,8 +7,8 @@ import pytest
 from dray.errors import MessageNotFound
 from dray.model.limits import LOOKUP_READ_AT_ONCE, LOOKUP_UNUSED_S, LOOKUPS_MAX
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.wire import frames
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
 MANY = 3 * LOOKUP_READ_AT_ONCE + 7

@@ -10,8 +10,8 @@ from dray import errors
 from dray.manager.events import SessionClosed
 from dray.manager.queue.accounts import Account
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.wire import frames
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
 

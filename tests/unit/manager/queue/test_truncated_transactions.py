@@ -17,12 +17,12 @@ from dray.manager.queue.arrival_routes import GOING
 from dray.manager.queue.truncated_transactions import TRUNCATED, TruncatedTransactions
 from dray.model.classes import Part
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.testing.keyed_manager import KeyedManager, id_named
 from dray.wire import frames
 from dray.wire.record import PartMark, encode_record
 from dray.wire.stream import Frame
 from tests import steps
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.incoming.test_cut_transactions import (
     LATE,

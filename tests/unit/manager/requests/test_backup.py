@@ -18,9 +18,9 @@ from dray.offline.checking import check_store
 from dray.offline.restoring import SUFFIX, restore
 from dray.store.heap.heap import Extent
 from dray.store.real_disk import RealDisk
-from dray.testing.inspection import look_into
 from dray.wire import backup_frames, frames
 from dray.wire.archive import About, ArchiveWriter
+from tests.inspection import look_into
 from tests.unit.manager.conftest import LOG_BYTES, Caller, ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
 

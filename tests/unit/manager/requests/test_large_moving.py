@@ -16,9 +16,9 @@ from dray.model.classes import Part
 from dray.model.message import Message
 from dray.offline.inspecting import look_at_log
 from dray.offline.story import tell_story
-from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import PartMark
+from tests.inspection import look_into
 from tests.unit.manager import conftest
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large, take_large

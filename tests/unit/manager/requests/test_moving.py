@@ -8,8 +8,8 @@ from dray import errors
 from dray.manager.change import names
 from dray.manager.events import SessionClosed
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.wire import frames
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
 

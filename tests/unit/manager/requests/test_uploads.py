@@ -12,9 +12,9 @@ from dray.model.access import Access
 from dray.model.classes import Part
 from dray.model.limits import RESERVATION_UNUSED_S, UPLOAD_AGE_S_MAX, UPLOADS_MAX
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import PartMark
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
 

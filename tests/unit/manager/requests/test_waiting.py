@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.wire import frames
+from tests.inspection import look_into
 
 
 def test_each_wait_ends_at_its_own_time(driver):

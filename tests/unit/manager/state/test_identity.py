@@ -10,8 +10,8 @@ from dray.delivery.lineage import INCARNATIONS_KEPT
 from dray.errors import QueueRecreated
 from dray.manager.facts import Restored
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.wire import frames
+from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
 

@@ -19,7 +19,7 @@ from dray.model.message import Message
 from dray.store.heap.heap import Extent
 from dray.store.kinds import KIND_AT, Kind
 from dray.store.log.checkpoint import Snapshots
-from dray.testing.inspection import look_into
+from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
 decode = msgspec.msgpack.decode

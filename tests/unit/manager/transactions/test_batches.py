@@ -10,8 +10,8 @@ from dray.manager.notices import NoticeKind
 from dray.model.classes import TransactionStatus
 from dray.model.limits import QUERY_ID_CHARACTERS_MAX, STAGED_AGE_S_MAX
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.wire import frames
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
 QUERY = "a query"

@@ -8,8 +8,8 @@ from dray.errors import LargeMessageMixing, ReceiveTimeout
 from dray.manager.transactions.mixing import check_plain_receive
 from dray.model.classes import QueueKind
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.wire import frames
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 from tests.unit.manager.requests.test_large_messages import send_large, take_large
 

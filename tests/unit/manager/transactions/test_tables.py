@@ -10,9 +10,9 @@ from dray import errors
 from dray.manager.events import SessionClosed
 from dray.manager.transactions.tables import TRANSACTION
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.wire import frames
 from tests import steps
+from tests.inspection import look_into
 from tests.unit.manager.conftest import ManagerDriver
 
 WALKS, STEPS, SEED = 250, 7, 7

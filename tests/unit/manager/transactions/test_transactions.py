@@ -12,9 +12,9 @@ from dray.manager.events import SessionClosed
 from dray.manager.queue.index import TAIL_BYTES
 from dray.model.classes import Acknowledge
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.wire import frames
 from dray.wire.record import encode_record
+from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
 
 

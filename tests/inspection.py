@@ -1,4 +1,4 @@
-"""What tests and worlds see of a manager from inside: the one place that knows where it is kept."""
+"""A manager from inside, for tests and worlds: the one place that knows where its parts are."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Inside:
 
     def __init__(self, manager: QueueManager) -> None:
         """Look into `manager`."""
-        self._context = manager._context  # noqa: SLF001 - looked at from outside, on purpose
-        self._subjects = manager._subjects  # noqa: SLF001 - likewise
-        self.compactor: Compactor = manager._compactor  # noqa: SLF001 - likewise
-        self.waiters: Waiters = manager._waiters  # noqa: SLF001 - likewise
+        self._context = manager._context
+        self._subjects = manager._subjects
+        self.compactor: Compactor = manager._compactor
+        self.waiters: Waiters = manager._waiters
 
     @property
     def state(self) -> State:
