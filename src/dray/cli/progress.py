@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 import click
@@ -34,12 +33,7 @@ class ProgressDisplay(Protocol):
     def __enter__(self) -> Self:
         """Start showing progress."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Show the last state and leave the terminal as it was."""
 
 
@@ -87,12 +81,7 @@ class _Bar:
         if self._rich is not None and self._task is not None:
             self._rich.update(self._task, description=text)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._rich is not None:
             self._rich.stop()
 
@@ -121,13 +110,8 @@ class _Lines:
     def describe(self, text: str) -> None:
         self._text = text
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._printed and error is None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._printed and kind is None:
             self._print(time.monotonic())
 
     def _print(self, now: float) -> None:

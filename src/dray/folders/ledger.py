@@ -20,7 +20,6 @@ from dray.folders.tree import FoundFile
 from dray.fsync import sync_folder
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 VERSION: Final = "1"
@@ -73,12 +72,7 @@ class FolderLedger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -28,7 +28,6 @@ from dray.model.message import Buffer
 from dray.own_files import is_of_this_user
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 _WAIT_S = 5.0
@@ -102,12 +101,7 @@ class TargetFolder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Whatever cannot be cleared now is cleared by the next receiver.
         with suppress(TargetUnwritable):
             self.clear(None)

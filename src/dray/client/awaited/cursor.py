@@ -14,8 +14,6 @@ from dray.errors import IllegalCursorAction, MessageAlreadyReceived, MessageNotF
 from dray.forks import check_process, this_process
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from dray.client.awaited.joining import InTransaction
     from dray.client.awaited.reading import MessageReader
     from dray.model.message import Message
@@ -85,12 +83,7 @@ class Cursor:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def _check_open(self) -> None:

@@ -32,8 +32,6 @@ from dray.model.classes import TransactionStatus
 from dray.wire.frames import LargeFound, PartAt
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from dray.client.awaited.transaction import Transaction
 
 
@@ -250,12 +248,7 @@ class LargeMessage(Described):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self._open_transaction() is not None:
             await self.commit()
         await self.close()

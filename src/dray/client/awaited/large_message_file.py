@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from dray.client.calls.public_calls import public
 from dray.model.arguments import no_sense
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 
 class Layout(NamedTuple):
@@ -120,12 +117,7 @@ class LargeMessageFile:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
     def check_usable(self) -> None:

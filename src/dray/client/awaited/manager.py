@@ -54,7 +54,7 @@ from dray.wire.frames import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import EllipsisType, TracebackType
+    from types import EllipsisType
     from typing import BinaryIO
 
     from dray.client.awaited.transfer import Incoming, Offer, RunningTransfer
@@ -409,12 +409,7 @@ class Manager:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 
 class Closing(Protocol):
@@ -14,12 +11,7 @@ class Closing(Protocol):
 
     async def __aenter__(self) -> Self: ...
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None: ...
 
 
 _Opened = TypeVar("_Opened", bound=Closing)
@@ -40,11 +32,6 @@ class Opening(Generic[_Opened]):
         self._opened = await self._open()
         return await self._opened.__aenter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         assert self._opened is not None
-        await self._opened.__aexit__(kind, error, trace)
+        await self._opened.__aexit__(kind, *rest)

@@ -44,8 +44,6 @@ from dray.wire.frames import (
 )
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from dray.client.calls.messages import Record
     from dray.client.connections.connection import Connection
     from dray.client.connections.link import Link
@@ -184,12 +182,7 @@ class Transaction:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._status is not TransactionStatus.PENDING:
             return
         if kind is None:

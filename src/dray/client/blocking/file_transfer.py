@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dray.client.awaited.transfer import Incoming as AwaitedIncoming
 from dray.client.awaited.transfer import Offer as AwaitedOffer
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from dray.model.transfer import TransferStatus
 
 
-@public(made_by="Manager.offer_file")
-class Offer(Face[AwaitedOffer]):
-    """An offered file. Iterate over it for its progress, or `wait` for its end."""
+_End = TypeVar("_End", AwaitedOffer, AwaitedIncoming)
+
+
+class _EndOfTransfer(Face[_End]):
+    """The properties that both ends of a transfer have."""
 
     @property
     def transfer_id(self) -> str:
@@ -35,6 +37,11 @@ class Offer(Face[AwaitedOffer]):
     def digest_kind(self) -> str:
         """Kind of the digest: "sha256" or "blake3"."""
         return self.awaited.digest_kind
+
+
+@public(made_by="Manager.offer_file")
+class Offer(_EndOfTransfer[AwaitedOffer]):
+    """An offered file. Iterate over it for its progress, or `wait` for its end."""
 
     @property
     def status(self) -> TransferStatus:
@@ -59,13 +66,8 @@ class Offer(Face[AwaitedOffer]):
 
 
 @public(made_by="Manager.accept_file")
-class Incoming(Face[AwaitedIncoming]):
+class Incoming(_EndOfTransfer[AwaitedIncoming]):
     """An accepted file: its properties, and how to save it."""
-
-    @property
-    def transfer_id(self) -> str:
-        """Id by which the transfer can be resumed."""
-        return self.awaited.transfer_id
 
     @property
     def label(self) -> str:
@@ -81,16 +83,6 @@ class Incoming(Face[AwaitedIncoming]):
     def size(self) -> int:
         """Size of the file in bytes."""
         return self.awaited.size
-
-    @property
-    def digest(self) -> bytes:
-        """Digest of the file, 32 bytes."""
-        return self.awaited.digest
-
-    @property
-    def digest_kind(self) -> str:
-        """Kind of the digest: "sha256" or "blake3"."""
-        return self.awaited.digest_kind
 
     @property
     def path(self) -> Path | None:

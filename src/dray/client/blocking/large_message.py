@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from dray.client.awaited.described import Described
 from dray.client.awaited.large_message import LargeMessage as AwaitedLargeMessage
@@ -12,9 +12,6 @@ from dray.client.blocking.face import Face, blocking
 from dray.client.blocking.large_message_file import BufferedLargeMessageFile
 from dray.client.calls.public_calls import public
 from dray.client.connections.threads import iterate, run
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 
 @public(made_by="LargeMessageQueue.receive")
@@ -55,10 +52,5 @@ class LargeMessage(Described, Face[AwaitedLargeMessage]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        run(self.awaited.__aexit__(kind, error, trace))
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        run(self.awaited.__aexit__(kind, *rest))

@@ -17,7 +17,6 @@ from dray.net.doors import default_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from dray.client.awaited.transfer import Incoming as AwaitedIncoming
     from dray.client.awaited.transfer import Offer as AwaitedOffer
@@ -125,10 +124,5 @@ class Manager(Face[AwaitedManager]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

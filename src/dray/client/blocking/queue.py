@@ -13,8 +13,6 @@ from dray.client.connections.link import QueueHandle
 from dray.client.connections.threads import iterate
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from dray.model.message import Message
     from dray.model.queued import QueuedMessage
 
@@ -31,12 +29,7 @@ class Cursor(Face[AwaitedCursor]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -10,8 +10,6 @@ from dray.client.calls.public_calls import public
 from dray.client.connections.threads import run
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from dray.model.classes import TransactionStatus
     from dray.model.ids import TransactionId
 
@@ -38,10 +36,5 @@ class Transaction(Face[AwaitedTransaction]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        run(self.awaited.__aexit__(kind, error, trace))
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        run(self.awaited.__aexit__(kind, *rest))

@@ -10,13 +10,10 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from dray.client.connections.runtime import Dialer, Runtime
 from dray.client.connections.thread_connection import ThreadConnection
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _PIECE_S = 3600.0
 _Result = TypeVar("_Result")
@@ -106,10 +103,5 @@ class _Lock:
     async def __aenter__(self) -> None:
         self._lock.acquire()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._lock.release()

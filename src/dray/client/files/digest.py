@@ -10,8 +10,6 @@ from dray.forks import check_process, is_here, this_process
 from dray.large.digests import DIGEST_KIND_DEFAULT, DIGESTS
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from dray.client.connections.runtime import Runtime
 
 _WORTH_A_THREAD_BYTES = 1 << 18
@@ -59,12 +57,7 @@ class RollingDigest:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if not is_here(self._process):
             # The thread that takes the pieces in is the parent's, and there is none in a child.
             return

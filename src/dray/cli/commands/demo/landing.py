@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import msgspec
@@ -59,12 +58,7 @@ class SparkJob:
             )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the process, if it has not ended by itself."""
         if self._process is not None:
             _end(self._process)
