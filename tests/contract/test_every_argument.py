@@ -166,7 +166,11 @@ class World:
             "handler": lambda *_: None, "transaction": self.finished, "url": "dray://127.0.0.1:1",
             "archive": self.file, "queue": self.queue, "timeout": 0,
             "address": "dray://127.0.0.1:1", "stop": self.stopped, "ids": [self.finished.id],
+            "administration_queue": self.queue.name,
         }  # fmt: skip
+        if call == "Manager.wait_for_delivery":
+            # Otherwise it would wait for ever.
+            by_name["ids"] = []
         if call == "Manager.backup":
             return self.folder / "backup"
         assert parameter in by_name, f"say in this test what {parameter} of {call} may be"

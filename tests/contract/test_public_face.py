@@ -55,6 +55,10 @@ CALLS = {
     "Manager.queues": ({}, {}),
     "Manager.delete_queue": ({"name": NEEDED}, {}),
     "Manager.transaction": ({}, {}),
+    "Manager.wait_for_delivery": (
+        {"ids": NEEDED, "administration_queue": NEEDED},
+        {"until": "accepted", "timeout": None},
+    ),
     "Manager.outcome": ({"transaction_id": NEEDED}, {}),
     "Manager.prepared": ({}, {}),
     "Manager.commit_prepared": ({"transaction_id": NEEDED}, {}),

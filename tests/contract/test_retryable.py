@@ -246,6 +246,7 @@ SILENT = {
     "Manager.resume_transfer": "goes on by itself",
     "Manager.cancel_transfer": "again changes nothing",
     "Manager.linger": "waits here",
+    "Manager.wait_for_delivery": "goes on by itself: an acknowledgment stays in its queue",
     "Manager.running_transfer": "asks another program of this user",
     "Queue.cursor": "asks nothing",
     "Cursor.close": "asks nothing",

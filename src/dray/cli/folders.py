@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 from click.core import ParameterSource
 
+from dray.cli.arrivals import Wait, arrivals_at
 from dray.cli.output import print_json, printable
 from dray.cli.settings import Settings
 from dray.model.sizes import human_size
@@ -135,7 +136,12 @@ class Shown:
 
 
 def send_folder(
-    settings: Settings, queue: str, directory: Path, options: Mapping[str, Any]
+    settings: Settings,
+    queue: str,
+    directory: Path,
+    options: Mapping[str, Any],
+    *,
+    wait: Wait | None,
 ) -> None:
     """Send the files below a directory, or with `dry_run` say which."""
     import dray.folders
@@ -153,11 +159,22 @@ def send_folder(
             else:
                 shown.sent(found, None)
         return
-    with settings.connect() as manager:
-        sent = dray.folders.send(directory, manager.queue(queue), batch=batch, tell=shown, **rest)
+    with settings.connect() as manager, arrivals_at(manager, wait) as arrivals:
+        asked = {} if arrivals is None else arrivals.properties
+        timeout = None if wait is None else wait.seconds
+        sent = dray.folders.send(
+            directory,
+            manager.queue(queue),
+            batch=batch,
+            timeout=timeout,
+            tell=shown,
+            **asked,
+            **rest,
+        )
     if not settings.as_json:
         noun = "file" if sent.files == 1 else "files"
-        click.echo(f"sent {sent.files} {noun}, {human_size(sent.bytes)}, to {queue}")
+        arrived = "" if wait is None else f", and {wait.until}"
+        click.echo(f"sent {sent.files} {noun}, {human_size(sent.bytes)}, to {queue}{arrived}")
 
 
 def printable_path(path: str) -> str:

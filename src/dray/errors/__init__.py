@@ -15,6 +15,8 @@ DrayError
 ├── QuotaExceeded               the message would exceed a quota
 ├── ReceiveTimeout              no message came in time (also a TimeoutError)
 ├── InDoubt                     the answer to a commit or a send was lost: ask `Manager.outcome`
+├── DeliveryRefused             the destination refused a message that was sent
+├── DeliveryTimeout             sent messages had not arrived in time (also a TimeoutError)
 ├── TransactionAborted          the queue manager aborted the transaction; the sentence says why
 ├── StoreError
 │   ├── StoreLocked             ├── StoreCorrupt          ├── StorePoisoned
@@ -69,6 +71,8 @@ from dray.errors.misuse import (
     WrongProcess,
 )
 from dray.errors.outcomes import (
+    DeliveryRefused,
+    DeliveryTimeout,
     InDoubt,
     QuotaExceeded,
     ReceiveTimeout,
@@ -101,6 +105,8 @@ __all__ = [
     "BatchMismatch",
     "CommandFailed",
     "ConnectionLost",
+    "DeliveryRefused",
+    "DeliveryTimeout",
     "DrayError",
     "FileRefused",
     "IllegalCursorAction",

@@ -49,3 +49,26 @@ class TransactionAborted(DrayError):
     exit_status = 33
     retryable = True
     transaction_id: str
+
+
+class DeliveryRefused(DrayError):
+    """The destination refused the message, or it ended there without being received.
+
+    `id` is the id of the message, `message_class` says why (a `dray.MessageClass`).
+    """
+
+    code = "delivery-refused"
+    exit_status = 36
+    id: str
+    message_class: int
+
+
+class DeliveryTimeout(DrayError, TimeoutError):
+    """Messages had not arrived in time; they are sent, and still on their way.
+
+    `ids` are their ids: wait for these again, and do not send the messages again.
+    """
+
+    code = "delivery-timeout"
+    exit_status = 37
+    ids: list[str]

@@ -15,20 +15,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
+from dray.client.awaited.deliveries import Arrival
 from dray.client.awaited.large import LargeMessageQueue as AwaitedLargeMessageQueue
 from dray.client.awaited.manager import Manager
 from dray.client.blocking.large import LargeMessageQueue
 from dray.client.blocking.queue import Queue
 from dray.client.connections.threads import run
-from dray.errors import InvalidArgument, InvalidConfiguration
+from dray.errors import DeliveryRefused, InvalidArgument, InvalidConfiguration
 from dray.folders.clearing import Clearing
 from dray.folders.file_receiver import FileNotReceived, FileReceived
 from dray.folders.ledger import FolderLedger
 from dray.folders.patterns import Patterns
 from dray.folders.receiving import Received, receive
-from dray.folders.sending import Destination, FileSent, FolderSender, InDoubtFiles, Tell
+from dray.folders.sending import Asking, Destination, FileSent, FolderSender, InDoubtFiles, Tell
 from dray.folders.tree import FoundFile, LeftOut, Selection, Tree
 from dray.folders.watching import FolderWatch, Pace
+from dray.model.classes import Acknowledge
 from dray.model.platforms import is_linux
 
 __all__ = [
@@ -85,6 +87,9 @@ def send(
     after: str = "keep",
     batch: int | None = 1,
     in_doubt: InDoubtFiles | None = None,
+    acknowledge: Acknowledge = Acknowledge.NONE,
+    administration_queue: str | None = None,
+    timeout: float | None = None,
     tell: Tell | None = None,
 ) -> Sent:
     """Send every file below `directory`, each as a large message that carries its `file`.
@@ -92,9 +97,12 @@ def send(
     `state` is a directory for the ledger of what was sent; without it nothing is remembered.
     `include` and `exclude` are patterns with rclone's meaning. `batch` is the number of files in
     one transaction, None for all of them. `after` is what becomes of a file once it is sent:
-    "keep", "delete" or "move:DIR". `tell` is called with a `FileSent` or a `LeftOut`. Raises
-    `InvalidConfiguration`, `StoreLocked` if another process uses the ledger, `InDoubt` if the queue
-    manager has forgotten the outcome of an earlier run, and errors of the queue manager.
+    "keep", "delete" or "move:DIR". With `acknowledge` and an `administration_queue` the call waits
+    until the destination has accepted each file (`FULL_REACH_QUEUE`) or a receiver has committed it
+    (`FULL_RECEIVE`), at most `timeout` seconds; files are deleted or moved only then. `tell` is
+    called with a `FileSent` or a `LeftOut`. Raises `InvalidConfiguration`, `StoreLocked` if another
+    process uses the ledger, `InDoubt` if the queue manager has forgotten the outcome of an earlier
+    run, `DeliveryRefused`, `DeliveryTimeout`, and errors of the queue manager.
     """
     root = _folder(directory)
     selection = _selection(
@@ -102,6 +110,7 @@ def send(
     )
     told = tell or (lambda _: None)
     tree = Tree(root, selection)
+    asking = Asking(acknowledge, administration_queue) if administration_queue else None
     with TemporaryDirectory(prefix="dray-") as throwaway:
         to = _destination(queue)
         with _ledger(Path(state or throwaway), to) as ledger:
@@ -112,12 +121,15 @@ def send(
                 files_per_transaction=batch,
                 changed=changed == "send",
                 clearing=_clearing(root, after),
+                asking=asking,
                 tell=told,
             )
             doubt = sender.recover(in_doubt)
             if doubt is not None:
                 raise doubt
             _send_all(tree, sender, told, whole=batch is None)
+            if asking is not None:
+                _wait_for(sender, to, asking, timeout)
             return Sent(sender.count, sender.bytes)
 
 
@@ -202,6 +214,22 @@ def _send_all(tree: Tree, sender: FolderSender, tell: Tell, *, whole: bool) -> N
 def _send_portion(sender: FolderSender, found: list[FoundFile], tell: Tell) -> None:
     for path in sender.send(found):
         tell(LeftOut(path, "it changed while it was sent; send the folder again"))
+
+
+def _wait_for(sender: FolderSender, to: Destination, asking: Asking, timeout: float | None) -> None:
+    """Wait until the files have arrived; then those that are to go may go."""
+    until: Arrival = "received" if asking.acknowledge & Acknowledge.POSITIVE_RECEIVE else "accepted"
+    paths = {str(each.id): each.file.path for each in sender.awaited}
+    manager = Manager(to.link)
+    try:
+        run(
+            manager.wait_for_delivery(
+                list(paths), asking.administration_queue, until=until, timeout=timeout
+            )
+        )
+    except DeliveryRefused as error:
+        raise DeliveryRefused(f"{paths[error.id]}: {error}", **error.fields) from error
+    sender.arrived()
 
 
 def _folder(directory: str | os.PathLike[str]) -> Path:

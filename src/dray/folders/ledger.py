@@ -28,6 +28,8 @@ _ASKED_AT_ONCE: Final = 500
 """Paths in one query; SQLite takes at least 999 values."""
 _SENT: Final = 0
 _TO_CLEAR: Final = 1
+_TO_ARRIVE: Final = 2
+"""To be removed from the folder once it has arrived; it stays as long as nobody knows."""
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS files (
@@ -120,13 +122,15 @@ class FolderLedger:
             found.setdefault(transaction_id, []).append(file)
         return found
 
-    def settle(self, outcomes: Iterable[tuple[str, bool]], *, clear: bool = False) -> None:
+    def settle(
+        self, outcomes: Iterable[tuple[str, bool]], *, clear: bool = False, arrives: bool = False
+    ) -> None:
         """Note outcomes of transactions: True if it committed.
 
-        With `clear` the files of committed ones are to be removed from their folder. After a power
-        failure the queue manager may have to be asked again.
+        With `clear` the files of committed ones are to be removed from their folder, with `arrives`
+        after `arrived`. After a power failure the queue manager may have to be asked again.
         """
-        state = _TO_CLEAR if clear else _SENT
+        state = _SENT if not clear else _TO_ARRIVE if arrives else _TO_CLEAR
         with self._writing():
             for transaction_id, committed in outcomes:
                 if committed:
@@ -139,6 +143,14 @@ class FolderLedger:
                 self._database.execute(
                     "DELETE FROM pending WHERE transaction_id = ?", (transaction_id,)
                 )
+
+    def arrived(self, files: Iterable[FoundFile]) -> None:
+        """Note that these have arrived, so that those that are to go may go."""
+        rows = [(_TO_CLEAR, os.fsencode(each.path), _TO_ARRIVE) for each in files]
+        with self._writing(synced=True):
+            self._database.executemany(
+                "UPDATE files SET state = ? WHERE path = ? AND state = ?", rows
+            )
 
     def to_clear(self) -> list[FoundFile]:
         """The files that were sent and are still to be removed from their folder."""

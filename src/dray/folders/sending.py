@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from dray.client.awaited.manager import Manager
@@ -34,6 +35,7 @@ from dray.model.limits import LABEL_CHARACTERS_MAX, MIB
 if TYPE_CHECKING:
     from dray.client.awaited.large import LargeMessageQueue
     from dray.client.connections.link import Link
+    from dray.model.classes import Acknowledge
     from dray.model.ids import MessageId
 
 TRANSACTIONS_AT_ONCE: Final = 32
@@ -65,6 +67,13 @@ class Destination(NamedTuple):
     name: str
 
 
+class Asking(NamedTuple):
+    """The acknowledgments that each message asks for, and the queue that they come to."""
+
+    acknowledge: Acknowledge
+    administration_queue: str
+
+
 class _Filled(NamedTuple):
     """A transaction with files in it, not committed yet."""
 
@@ -84,11 +93,13 @@ class FolderSender:
         files_per_transaction: int | None = 1,
         changed: bool = True,
         clearing: Clearing | None = None,
+        asking: Asking | None = None,
         tell: Tell,
     ) -> None:
         """Send from `tree`; `changed`: a file that was sent is sent again when it has changed.
 
-        `clearing` removes files from the folder once they are sent. `tell` is called for each file.
+        `clearing` removes files from the folder once they are sent; with `asking`, once `arrived`
+        is called. `tell` is called for each file.
         """
         self._tree = tree
         self._to = to
@@ -96,6 +107,9 @@ class FolderSender:
         self._files_per_transaction = files_per_transaction
         self._changed = changed
         self._clearing = clearing
+        self._asking = asking
+        self.awaited: list[FileSent] = []
+        """The files that were sent with `asking`, and whose arrival is not known yet."""
         self._tell = tell
         self.count = self.bytes = 0
 
@@ -177,10 +191,9 @@ class FolderSender:
             error = source.changed()
             source.close()
             raise error
-        label = _label_of(file.path)
-        id = run(
-            self._to.queue.send(source, label=label, file=file.properties, transaction=transaction)
-        )
+        asked = {} if self._asking is None else self._asking._asdict()
+        send = partial(self._to.queue.send, source, file=file.properties, transaction=transaction)
+        id = run(send(label=_label_of(file.path), **asked))
         if self._look_again(file) is None:
             raise SourceChanged(f"{path} changed while Dray sent it", path=str(path))
         return id
@@ -218,6 +231,8 @@ class FolderSender:
             if each.transaction.id in committed:
                 self.count += len(each.sent)
                 self.bytes += sum(sent.file.size for sent in each.sent)
+                if self._asking is not None:
+                    self.awaited += each.sent
                 for sent in each.sent:
                     self._tell(sent)
         self._clear()
@@ -225,7 +240,14 @@ class FolderSender:
             raise failures[0]
 
     def _settle(self, outcomes: Iterable[tuple[str, bool]]) -> None:
-        self._ledger.settle(outcomes, clear=self._clearing is not None)
+        clear = self._clearing is not None
+        self._ledger.settle(outcomes, clear=clear, arrives=self._asking is not None)
+
+    def arrived(self) -> None:
+        """Note that all files that were sent have arrived; those that are to go, go now."""
+        self._ledger.arrived([each.file for each in self.awaited])
+        self.awaited = []
+        self._clear()
 
     def _clear(self) -> None:
         """Remove from the folder what was sent and is to go."""

@@ -71,4 +71,9 @@ class QueuedMessage(msgspec.Struct, frozen=True, kw_only=True):
         """Why it is a dead letter, in words; empty for a message that did not end."""
         if not self.message_class & MessageClass.NACK_BAD_DST_Q:
             return ""
-        return _REASONS.get(self.message_class, "it could not be delivered")
+        return reason_of(self.message_class)
+
+
+def reason_of(message_class: MessageClass) -> str:
+    """Why a message of a negative class ended, in words."""
+    return _REASONS.get(message_class, "it could not be delivered")

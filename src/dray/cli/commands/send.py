@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from dray.cli.arrivals import Wait, WaitingCommand, arrivals_at, wait_option
 from dray.cli.doubt import PATIENCE_S, was_committed
 from dray.cli.folders import folder_options, refuse_folder_options, send_folder
 from dray.cli.output import print_json
@@ -53,6 +54,8 @@ class MessageOptions:
     digest: str | None
     compression: str | None
     resume: str | None
+    acknowledged: dict[str, Any]
+    """Properties that ask for acknowledgments."""
 
     def label_of(self, path: str) -> str:
         """The label asked for, else the file's name."""
@@ -86,7 +89,7 @@ class Batch:
 Send = Callable[[Batch, "Transaction | None"], list[SentMessage]]
 
 
-@click.command()
+@click.command(cls=WaitingCommand)
 @click.argument("queue")
 @click.argument("files", nargs=-1, metavar="[FILES]...")
 @click.option("--large", is_flag=True, help="Send each file as a large message, of any size.")
@@ -135,6 +138,7 @@ Send = Callable[[Batch, "Transaction | None"], list[SentMessage]]
         " FILE)."
     ),
 )
+@wait_option
 @folder_options(one_transaction=True)
 @takes_url_and_json
 @click.pass_obj
@@ -155,6 +159,7 @@ def command(
     digest: str | None,
     compression: str | None,
     resume: str | None,
+    wait: Wait | None,
     **folder: Any,  # noqa: ANN401 - the options of `folder_options`
 ) -> None:
     """Send FILES to QUEUE, each as one message, all in one transaction.
@@ -166,7 +171,7 @@ def command(
     if len(files) == 1 and not from_stdin and os.path.isdir(files[0]):  # noqa: PTH112
         if not large:
             raise click.UsageError("The files of a directory are sent as large messages: --large.")
-        send_folder(settings, queue, Path(files[0]), folder)
+        send_folder(settings, queue, Path(files[0]), folder, wait=wait)
         return
     refuse_folder_options(click.get_current_context())
     sources = [*files, *([STANDARD_INPUT] if from_stdin else [])]
@@ -176,26 +181,30 @@ def command(
         raise click.UsageError("--fragment-size, --digest and --compression are for --large.")
     if resume is not None and not (large and len(sources) == 1):
         raise click.UsageError("--resume is for --large and one FILE.")
-    properties = MessageOptions(
-        label,
-        correlation_id,
-        app_specific,
-        priority,
-        dead_letter,
-        fragment_size=fragment_size or 0,
-        digest=digest,
-        compression=compression,
-        resume=resume,
-    )
     total = _check_sources(sources)
     send = _send_large if large else _send_plain
-    with progress(f"sending to {queue}", total) as shown, settings.connect() as manager:
-        batch = Batch(manager, queue, sources, properties, shown, settings.connect)
-        with _naming_the_option():
+    with settings.connect() as manager, arrivals_at(manager, wait) as arrivals:
+        properties = MessageOptions(
+            label,
+            correlation_id,
+            app_specific,
+            priority,
+            dead_letter,
+            fragment_size=fragment_size or 0,
+            digest=digest,
+            compression=compression,
+            resume=resume,
+            acknowledged={} if arrivals is None else arrivals.properties,
+        )
+        with progress(f"sending to {queue}", total) as shown, _naming_the_option():
+            batch = Batch(manager, queue, sources, properties, shown, settings.connect)
             if resume is not None or not (large or _is_transactional(manager, queue)):
                 sent, transaction_id = send(batch, None), None
             else:
                 sent, transaction_id = _in_one_transaction(settings, batch, send)
+        if arrivals is not None:
+            names = zip(sources, sent, strict=True)
+            arrivals.wait_for({message.id: path for path, message in names})
     _tell(settings, queue, sent, transaction_id)
 
 
@@ -289,6 +298,7 @@ def _send_plain(batch: Batch, transaction: Transaction | None) -> list[SentMessa
                 app_specific=properties.app_specific,
                 priority=properties.priority,
                 use_dead_letter_queue=properties.dead_letter,
+                **properties.acknowledged,
             )
         )
         batch.shown.update(sum(message.body_size for message in messages))
@@ -389,6 +399,7 @@ def _send_large(batch: Batch, transaction: Transaction | None) -> list[SentMessa
             correlation_id=properties.correlation_id,
             app_specific=properties.app_specific,
             use_dead_letter_queue=properties.dead_letter,
+            **properties.acknowledged,
             transaction=transaction,
             progress=follow,
             resume=properties.resume,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from dray.client.awaited.deliveries import Arrival, wait_for_delivery
 from dray.client.awaited.moving import (
     dead_letters_of,
     drop_letters,
@@ -166,6 +167,20 @@ class Manager:
     async def abort_prepared(self, transaction_id: str) -> None:
         """Abort a prepared transaction; repeating it changes nothing. See `commit_prepared`."""
         await self._link.ask(SettlePrepared(transaction_id, commit=False), Done)
+
+    async def wait_for_delivery(
+        self,
+        ids: Iterable[str],
+        administration_queue: str,
+        *,
+        until: Arrival = "accepted",
+        timeout: float | None = None,
+    ) -> None:
+        """Wait until messages, sent with `acknowledge`, are "accepted" or "received".
+
+        Takes the acknowledgments from their queue. Raises `DeliveryRefused` and `DeliveryTimeout`.
+        """
+        await wait_for_delivery(self._link, ids, administration_queue, until=until, timeout=timeout)
 
     async def info(self) -> ManagerInfo:
         """State of the queue manager."""

@@ -89,6 +89,7 @@ class Manager(Face[AwaitedManager]):
     prepared = blocking(AwaitedManager.prepared)
     commit_prepared = blocking(AwaitedManager.commit_prepared)
     abort_prepared = blocking(AwaitedManager.abort_prepared)
+    wait_for_delivery = blocking(AwaitedManager.wait_for_delivery)
     info = blocking(AwaitedManager.info)
     pause = blocking(AwaitedManager.pause)
     resume = blocking(AwaitedManager.resume)

@@ -237,6 +237,7 @@ _BY_PLACE: Final = {
     ),
     "Manager.set_quota.queue": _NAME,
     "Manager.move.target": _NAME,
+    "Manager.wait_for_delivery.until": _choice("accepted", "received"),
     "Queue.move.target": _NAME,
     "LargeMessageQueue.send.resume": _PATH,
 }
