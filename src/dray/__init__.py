@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from dray.local import open, restore  # noqa: A004 - the name of the public face
     from dray.model.classes import Acknowledge, MessageClass, TransactionStatus
     from dray.model.files import FileProperties
+    from dray.model.finding import DoctorFinding
     from dray.model.message import Message
     from dray.model.queue import ManagerInfo, PeerInfo, QueueInfo
     from dray.model.queued import QueuedMessage, Wholeness
@@ -97,6 +98,7 @@ __all__ = [
     "Cursor",
     "DeliveryRefused",
     "DeliveryTimeout",
+    "DoctorFinding",
     "DrayError",
     "Fate",
     "FileProperties",
@@ -185,6 +187,7 @@ _HOMES = {
     "dray.model.files": "FileProperties",
     "dray.model.message": "Message",
     "dray.model.queue": "ManagerInfo PeerInfo QueueInfo",
+    "dray.model.finding": "DoctorFinding",
     "dray.model.queued": "QueuedMessage Wholeness",
     "dray.model.transfer": "TransferState TransferStatus",
 }

@@ -37,7 +37,7 @@ INNER = {
 }  # fmt: skip
 """What only Dray's own modules call; no page names them."""
 RESULTS = {
-    "Fate", "Handled", "ManagerInfo", "PeerInfo", "QueueInfo", "QueuedMessage",
+    "Fate", "Handled", "ManagerInfo", "PeerInfo", "QueueInfo", "QueuedMessage", "DoctorFinding",
     "ReceivedTransaction",
     "TransferStatus",
 }  # fmt: skip

@@ -126,6 +126,7 @@ CALLS = {
         DOUBT,
         retryable=False,
     ),
+    "Manager.doctor": Call(lambda desk: desk.manager.doctor(), said.Describe),
     "Manager.dead_letters": Call(lambda targets: targets.manager.dead_letters(), said.ReadRange),
     "Manager.retry_dead_letters": Call(
         lambda targets: targets.manager.retry_dead_letters(to="orders"),

@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "config": "Check a file of options.",
     "access": "Explain what a caller may do.",
     "cert": "Make an authority, and certificates for mutual TLS.",
+    "doctor": "Say why messages do not move, and what to do.",
     "info": "Show the state of the queue manager.",
     "top": "Show depths, rates and ages of the queues on one screen.",
     "queue": "Create, list, show, change, delete and purge queues.",

@@ -35,6 +35,8 @@ BATCH_MESSAGES_MAX: Final = 10_000
 """Messages in one frame; bounds what one turn can be asked to do."""
 WORKERS_MAX: Final = 64
 """Messages that one receiver handles side by side; a queue manager gains nothing from more."""
+OPEN_TRANSACTIONS_TOLD_MAX: Final = 1_000
+"""Open transactions that one answer tells of: 100 KB, and enough to find one that is idle."""
 IDS_MAX: Final = 1_000_000
 """Ids that one call takes: some 100 MB of the caller's own memory."""
 MOVED_AT_ONCE_MAX: Final = 1_000

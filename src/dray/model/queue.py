@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from dray.model.classes import QueueKind
-from dray.model.ids import ManagerId
+from dray.model.ids import ManagerId, TransactionId
 
 
 class QueueOptions(msgspec.Struct, frozen=True, array_like=True):
@@ -108,6 +108,19 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Birth number; a queue created later under the same name has a higher one."""
 
 
+class OpenTransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """An open transaction: who began it, for how many seconds nothing has happened in it.
+
+    `held` has the number of messages that it has taken, by queue; `sent` is how many it sends.
+    """
+
+    id: TransactionId
+    caller: str
+    idle: float
+    held: dict[str, int] = {}
+    sent: int = 0
+
+
 class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The queue manager that is known at an address; `since` in seconds since the epoch.
 
@@ -148,3 +161,5 @@ class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
     without the room promised to large messages that have begun."""
     low_water: int = 0
     """Bytes of the disk that messages must leave free."""
+    now: float = 0.0
+    """The queue manager's time, in seconds since the epoch."""

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from dray.model.queue import OpenTransactionInfo
 from dray.wire.head import BATCH, Head
 from dray.wire.selections import Select, SelectFirst
 
@@ -252,8 +253,9 @@ class ListPrepared(Head, frozen=True):
 
 
 class PreparedList(Head, frozen=True):
-    """Ids of the transactions that are prepared and not settled."""
+    """Ids of the transactions that are prepared and not settled, and transactions still open."""
 
     code = 39
     pages = True
     transaction_ids: list[str]
+    open: list[OpenTransactionInfo] = msgspec.field(default_factory=list)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from dray.client.awaited import moving
 from dray.client.awaited.deliveries import Arrival, wait_for_delivery
-from dray.client.awaited.moving import (
-    dead_letters_of,
-    drop_letters,
-    move_messages,
-    retry_letters,
-)
+from dray.client.awaited.doctor import examine
 from dray.client.awaited.opening import Opening
 from dray.client.awaited.queue import Queue
 from dray.client.awaited.transaction import Transaction
@@ -62,6 +58,7 @@ if TYPE_CHECKING:
     from dray.client.awaited.transfers import Transfers
     from dray.client.transfer.board import Told
     from dray.model.backup import BackupReport
+    from dray.model.finding import DoctorFinding
     from dray.model.queued import QueuedMessage
     from dray.model.transfer import TransferStatus
 
@@ -210,6 +207,15 @@ class Manager:
         """Forget the known queue manager at an address; deliver to the next that answers there."""
         await self._link.ask(ForgetPeer(address), Done)
 
+    async def doctor(self, queue: str | None = None, *, idle: float = 60.0) -> list[DoctorFinding]:
+        """Look for everything that keeps messages from moving, at a queue or at all.
+
+        Nothing is changed. Each finding has a code, the queue and one sentence with what to do. A
+        transaction counts as idle when nothing has happened in it for `idle` seconds.
+        """
+        name = None if queue is None else str(parse_queue_address(queue))
+        return await examine(self._link, name, idle)
+
     async def move(self, source: str, target: str, ids: Iterable[str] | None = None) -> int:
         """Move the messages of these ids, or all, to another queue; return their number.
 
@@ -219,11 +225,11 @@ class Manager:
         message keeps its id. Raises `MessageNotFound`, `QueueNotFound`, `QuotaExceeded`,
         `LargeMessageHole`; a lost answer raises `InDoubt`, which `outcome` settles.
         """
-        return await move_messages(self._link, source, str(parse_queue_address(target)), ids)
+        return await moving.move_messages(self._link, source, str(parse_queue_address(target)), ids)
 
     async def dead_letters(self) -> list[QueuedMessage]:
         """All dead letters without their bodies, a large message as one; `reason` says why."""
-        return await dead_letters_of(self._link)
+        return await moving.dead_letters_of(self._link)
 
     async def retry_dead_letters(
         self, ids: Iterable[str] | None = None, to: str | None = None
@@ -235,11 +241,11 @@ class Manager:
         `move`. Raises `Misuse` if a dead letter does not say where it was sent.
         """
         queue = None if to is None else str(parse_queue_address(to))
-        return await retry_letters(self._link, ids, queue)
+        return await moving.retry_letters(self._link, ids, queue)
 
     async def drop_dead_letters(self, ids: Iterable[str]) -> int:
         """Drop the dead letters of these ids for good; return their number. See `move`."""
-        return await drop_letters(self._link, ids)
+        return await moving.drop_letters(self._link, ids)
 
     async def accept_outgoing(self, outgoing: str) -> int:
         """Deliver all messages of a diverged outgoing queue; return their number.

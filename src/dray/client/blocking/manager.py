@@ -96,6 +96,7 @@ class Manager(Face[AwaitedManager]):
     peers = blocking(AwaitedManager.peers)
     accept_peer = blocking(AwaitedManager.accept_peer)
     forget_peer = blocking(AwaitedManager.forget_peer)
+    doctor = blocking(AwaitedManager.doctor)
     move = blocking(AwaitedManager.move)
     dead_letters = blocking(AwaitedManager.dead_letters)
     retry_dead_letters = blocking(AwaitedManager.retry_dead_letters)

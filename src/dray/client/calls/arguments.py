@@ -144,6 +144,7 @@ _BY_NAME: Final = {
     # Times and sizes.
     "timeout": _TIMEOUT,
     "retry_delay": _DURATION,
+    "idle": _DURATION,
     "seconds": _DURATION,
     "request_timeout": _SECONDS,
     "response_timeout": _SECONDS,
@@ -236,6 +237,7 @@ _BY_PLACE: Final = {
         "a path, or a file open for writing bytes", checks.path_or_file("write")
     ),
     "Manager.set_quota.queue": _NAME,
+    "Manager.doctor.queue": _NAME,
     "Manager.move.target": _NAME,
     "Manager.wait_for_delivery.until": _choice("accepted", "received"),
     "Queue.move.target": _NAME,

@@ -310,6 +310,7 @@ def handle_describe(links: Links, session: Session, request_id: int, _head: Desc
         express_in_memory=counters.express_in_memory,
         disk_free=max(0, context.disk_room.free),
         low_water=context.disk_room.low_water,
+        now=context.now,
     )
     context.answer(session, request_id, ManagerState(info))
 

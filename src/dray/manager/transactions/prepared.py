@@ -8,6 +8,7 @@ prepared  abort     (none)     places given up, held entries back in place
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from dray.errors import TransactionSequence, TransactionUsage
@@ -31,6 +32,8 @@ from dray.manager.transactions.transactions import (
 )
 from dray.model.classes import Part
 from dray.model.ids import split_id
+from dray.model.limits import OPEN_TRANSACTIONS_TOLD_MAX
+from dray.model.queue import OpenTransactionInfo
 from dray.wire.frames import (
     Done,
     ListPrepared,
@@ -117,15 +120,41 @@ def handle_settle_prepared(
 
 
 def handle_list_prepared(
-    context: Context, session: Session, request_id: int, _head: ListPrepared
+    transactions: Transactions, session: Session, request_id: int, _head: ListPrepared
 ) -> None:
-    """List what is prepared and not settled; what is staged is for the commit of its batch."""
+    """List what is prepared and not settled; what is staged is for the commit of its batch.
+
+    And the open transactions of those whom the caller may see.
+    """
+    context = transactions.context
     ids = [
         str(context.transaction_id(number))
         for number, prepared in context.state.prepared.items()
         if not isinstance(prepared, BatchStaged) and owns(context, session, prepared.caller)
     ]
-    context.answer(session, request_id, PreparedList(ids))
+    told = [
+        _open_info(context, each, each.session.caller.name)
+        for each in islice(transactions.open.values(), OPEN_TRANSACTIONS_TOLD_MAX)
+        if each.session is not None and owns(context, session, each.session.caller.name)
+    ]
+    context.answer(session, request_id, PreparedList(ids, told))
+
+
+def _open_info(context: Context, transaction: OpenTransaction, caller: str) -> OpenTransactionInfo:
+    held: dict[str, int] = {}
+    taken = [*transaction.receives.items()]
+    taken += [(source, moved) for (source, _), moved in transaction.moves.items()]
+    for number, lookup_ids in taken:
+        queue = context.state.queues.get(number)
+        if queue is not None and lookup_ids:
+            held[queue.name] = held.get(queue.name, 0) + len(lookup_ids)
+    return OpenTransactionInfo(
+        id=context.transaction_id(transaction.number),
+        caller=caller,
+        idle=max(0.0, context.now - transaction.used_at),
+        held=held,
+        sent=sum(map(len, transaction.sends.values())),
+    )
 
 
 def take_up(transactions: Transactions) -> None:

@@ -1,0 +1,39 @@
+"""`dray doctor`: why messages do not move, and what to do."""
+
+from __future__ import annotations
+
+import click
+
+from dray.cli.output import print_json, printable
+from dray.cli.settings import Settings, takes_url_and_json
+
+EXIT_FINDINGS = 1
+
+
+@click.command()
+@click.argument("queue", required=False)
+@click.option(
+    "--idle",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A transaction is idle when nothing has happened in it for so long.",
+)
+@takes_url_and_json
+@click.pass_obj
+def command(settings: Settings, queue: str | None, *, idle: float) -> int:
+    """Say why messages do not move, at QUEUE or at all, and what to do; nothing is changed.
+
+    Exit status 1 means that something was found.
+    """
+    with settings.connect() as manager:
+        findings = manager.doctor(queue, idle=idle)
+    if settings.as_json:
+        print_json(findings)
+    else:
+        for each in findings:
+            click.echo(f"{each.code}: {printable(each.sentence)}")
+        if not findings:
+            click.echo("nothing keeps messages from moving")
+    return EXIT_FINDINGS if findings else 0

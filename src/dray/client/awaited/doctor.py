@@ -1,0 +1,342 @@
+"""Why a queue manager, or one queue, is stuck: findings, each with what to do. Nothing is changed.
+
+| code | what is found |
+|---|---|
+| quota | a quota is full, or nearly |
+| disk | the disk of the data directory takes no more messages, or soon will not |
+| peer-down | messages wait, and there is no connection to the next queue manager |
+| refused | the destination refuses messages |
+| diverged | delivery stopped: two copies of a data directory sent messages, or another answers |
+| paused | messages wait in an outgoing queue that somebody paused |
+| poison | the message at the head was given back again and again; a poison queue holds some |
+| hole | the large message at the head lacks parts |
+| idle-transaction | an open or prepared transaction holds messages, and nobody goes on with it |
+| dead-letters | messages could not be delivered |
+| certificate | a certificate ends soon, or has ended |
+| clock | the clocks of two machines differ |
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from dray.client.awaited.contents import contents_of
+from dray.client.awaited.moving import dead_letters_of
+from dray.client.awaited.queue import Queue
+from dray.client.connections.address import CONNECT_TIMEOUT_S, Address
+from dray.client.connections.link import QueueHandle
+from dray.errors import AccessDenied, ReceiveTimeout
+from dray.model.classes import QueueKind
+from dray.model.finding import DoctorFinding
+from dray.model.queued import Wholeness
+from dray.model.sizes import human_size
+from dray.net.tls import CERT_VARIABLE, trusting
+from dray.wire.frames import (
+    Describe,
+    DescribeQueue,
+    ListPeers,
+    ListPrepared,
+    ListQueues,
+    ManagerState,
+    PeerList,
+    PreparedList,
+    QueueList,
+    QueueState,
+)
+
+if TYPE_CHECKING:
+    from dray.client.connections.link import Link
+    from dray.model.message import Message
+    from dray.model.queue import ManagerInfo, QueueInfo
+
+NEARLY_FULL: Final = 0.9
+"""The share of a quota from which a finding says so."""
+ABORTS_OF_POISON: Final = 3
+"""A receiver that gave a message back so often will hardly take it the next time."""
+CERTIFICATE_S: Final = 14 * 86_400.0
+"""Time enough to get a new certificate."""
+CLOCK_S: Final = 5.0
+"""More than the way of a question and its answer."""
+_DAY_S: Final = 86_400.0
+_POISON: Final = "poison"
+
+
+async def examine(link: Link, name: str | None, idle: float) -> list[DoctorFinding]:
+    """Look for everything that may keep messages from moving, at one queue or at all."""
+    asked = time.time()
+    info = (await link.ask(Describe(), ManagerState)).info
+    answered = time.time()
+    everything = (await link.ask(ListQueues(), QueueList)).queues
+    if name is not None:
+        # A missing queue is an error, and not a queue without findings.
+        await link.ask(DescribeQueue(name), QueueState)
+    chosen = [each for each in everything if name is None or _is_of(each.name, name)]
+    found = [*_of_quotas(info, chosen), *_of_disk(info), *_of_clock(info, asked, answered)]
+    for queue in chosen:
+        found += await _of_queue(link, queue)
+    found += await _of_transactions(link, {each.name for each in chosen}, idle, every=name is None)
+    found += await _of_dead_letters(link, name)
+    found += await _of_peers(link, name)
+    found += await _of_certificates(link)
+    return found
+
+
+def _is_of(queue: str, name: str) -> bool:
+    """Whether a queue is the one that is asked about, or a sub-queue of it."""
+    return queue == name or queue.startswith(f"{name};")
+
+
+def _of_quotas(info: ManagerInfo, queues: list[QueueInfo]) -> Iterator[DoctorFinding]:
+    whole = "this queue manager"
+    rows = [
+        ("", whole, "quota", info.bytes_used, info.quota, "receive or move messages"),
+        ("", whole, "journal quota", info.journal_bytes_used, info.journal_quota,
+         "purge journals and dead letters"),
+    ]  # fmt: skip
+    for each in queues:
+        if each.kind is QueueKind.PRIVATE:
+            rows += [
+                (each.name, repr(each.name), "quota", each.byte_count, each.quota,
+                 "receive or move messages"),
+                (each.name, repr(each.name), "journal quota", each.journal_bytes,
+                 each.journal_quota, f"`dray queue purge '{each.name};journal'`"),
+            ]  # fmt: skip
+    for name, whose, quota, used, limit, advice in rows:
+        if limit is None or used < limit * NEARLY_FULL:
+            continue
+        set_by = f"`dray queue set {name} --{quota.replace(' ', '-')}`" if name else "its option"
+        yield DoctorFinding(
+            "quota",
+            name,
+            f"the {quota} of {whose} is {used / max(limit, 1):.0%} full ({human_size(used)} of"
+            f" {human_size(limit)}); {advice}, or raise it with {set_by}",
+        )
+
+
+def _of_disk(info: ManagerInfo) -> Iterator[DoctorFinding]:
+    if info.disk_free >= 2 * info.low_water:
+        return
+    free, kept = human_size(info.disk_free), human_size(info.low_water)
+    full = info.disk_free <= info.low_water
+    state = "new messages are refused" if full else "soon new messages will be refused"
+    yield DoctorFinding(
+        "disk",
+        "",
+        f"the disk of the data directory has {free} free and {kept} must stay free, so {state};"
+        " make room on it",
+    )
+
+
+def _of_clock(info: ManagerInfo, asked: float, answered: float) -> Iterator[DoctorFinding]:
+    ahead = max(info.now - answered, asked - info.now)
+    if ahead <= CLOCK_S:
+        return
+    whose = "ahead of" if info.now > answered else "behind"
+    yield DoctorFinding(
+        "clock",
+        "",
+        f"the clock of the queue manager's machine is {ahead:.0f} s {whose} the clock of this one;"
+        " set both by NTP, since messages expire by them",
+    )
+
+
+async def _of_queue(link: Link, info: QueueInfo) -> list[DoctorFinding]:
+    if info.kind is QueueKind.OUTGOING:
+        return list(_of_delivery((await link.ask(DescribeQueue(info.name), QueueState)).info))
+    if info.kind not in (QueueKind.PRIVATE, QueueKind.SUB) or not info.message_count:
+        return []
+    try:
+        first = await Queue(link, info.name, guarded=False).peek(0)
+    except (AccessDenied, ReceiveTimeout):
+        # Receivers hold all that is there, or it is not this caller's to see.
+        return []
+    found = list(_of_head(info, first))
+    if info.large_count:
+        found += await _of_hole(link, info.name)
+    return found
+
+
+def _of_delivery(info: QueueInfo) -> Iterator[DoctorFinding]:
+    delivery, count = info.delivery, info.message_count
+    waiting = "a message waits" if count == 1 else f"{count} messages wait"
+    waiting = f"{waiting} in {info.name}"
+    if info.state == "on hold":
+        advice = f"`dray outgoing resume {info.name}`"
+        yield DoctorFinding("paused", info.name, f"{waiting}, which is paused; {advice}")
+    elif info.state in ("diverged", "need-validation"):
+        yield DoctorFinding(
+            "diverged",
+            info.name,
+            f"{waiting}, whose delivery stopped ({info.state}); see `dray outgoing show"
+            f" {info.name}` and `dray peer list`",
+        )
+    elif delivery is not None and delivery.refusal is not None:
+        why = delivery.refusal
+        yield DoctorFinding(
+            "refused",
+            info.name,
+            f"the destination refuses the messages of {info.name} ({why.code}, {why.count} so far):"
+            f" {why.sentence}; mend that there, then `dray deadletter retry --all` sends those that"
+            " are dead letters",
+        )
+    elif delivery is not None and count and delivery.link in ("disconnected", "dialling"):
+        reasons = [each.reason for each in delivery.history if each.reason]
+        why_down = f": {reasons[-1]}" if reasons else ""
+        yield DoctorFinding(
+            "peer-down",
+            info.name,
+            f"{waiting}, and nobody answers at {delivery.next_hop}{why_down}; start the queue"
+            f" manager there, or mend the network, then `dray outgoing retry {info.name}`",
+        )
+
+
+def _of_head(info: QueueInfo, first: Message) -> Iterator[DoctorFinding]:
+    base, _, sub = info.name.partition(";")
+    if sub == _POISON:
+        yield DoctorFinding(
+            "poison",
+            info.name,
+            f"no receiver could handle {info.message_count} messages, which are in {info.name!r};"
+            f" mend the receiver, then `dray move '{info.name}' {base}`",
+        )
+    elif first.abort_count >= ABORTS_OF_POISON:
+        yield DoctorFinding(
+            "poison",
+            info.name,
+            f"the first message of {info.name!r} ({first.id}) was taken and given back"
+            f" {first.abort_count} times; look at it with `dray show {info.name}"
+            f" {first.lookup_id}`, or put it aside with `dray move {info.name} '{base};poison'"
+            f" '{first.id}'`",
+        )
+    early = (first.sent_time or 0.0) - (first.arrived_time or 0.0)
+    if early > CLOCK_S:
+        yield DoctorFinding(
+            "clock",
+            info.name,
+            f"the first message of {info.name!r} arrived {early:.0f} s before it was sent, so the"
+            " clocks of this queue manager and of its source differ; set both by NTP",
+        )
+
+
+async def _of_hole(link: Link, name: str) -> list[DoctorFinding]:
+    async with aclosing(contents_of(QueueHandle(link, name), 0)) as contents:
+        first = await anext(contents, None)
+    if first is None or first.wholeness is not Wholeness.HOLE:
+        return []
+    return [
+        DoctorFinding(
+            "hole",
+            name,
+            f"the large message {first.id} at the head of {name!r} lacks parts; receive it with"
+            " --repair, or without to reject it",
+        )
+    ]
+
+
+async def _of_transactions(
+    link: Link, names: set[str], idle: float, *, every: bool
+) -> list[DoctorFinding]:
+    listed = await link.ask(ListPrepared(), PreparedList)
+    found = [
+        DoctorFinding(
+            "idle-transaction",
+            "",
+            f"the prepared transaction {each} holds its messages until somebody settles it; `dray"
+            f" transaction commit '{each}'` or `abort` does that",
+        )
+        for each in listed.transaction_ids
+        if every
+    ]
+    for each in listed.open:
+        held = {name: count for name, count in each.held.items() if name in names}
+        if held and each.idle >= idle:
+            told = ", ".join(f"{count} of {name!r}" for name, count in held.items())
+            found.append(
+                DoctorFinding(
+                    "idle-transaction",
+                    next(iter(held)),
+                    f"the transaction {each.id} of {each.caller} has held messages ({told}) and"
+                    f" done nothing for {each.idle:.0f} s; end the program that began it, and they"
+                    " are free again",
+                )
+            )
+    return found
+
+
+async def _of_dead_letters(link: Link, name: str | None) -> list[DoctorFinding]:
+    letters = [each for each in await dead_letters_of(link) if name in (None, each.destination)]
+    if not letters:
+        return []
+    whose = "" if name is None else f" for {name}"
+    return [
+        DoctorFinding(
+            "dead-letters",
+            name or "",
+            f"there are {len(letters)} dead letters{whose} (the last: {letters[-1].reason});"
+            " `dray deadletter list` shows them",
+        )
+    ]
+
+
+async def _of_peers(link: Link, name: str | None) -> list[DoctorFinding]:
+    try:
+        peers = (await link.ask(ListPeers(), PeerList)).peers
+    except AccessDenied:
+        # Only a caller that manages the whole queue manager may see them.
+        return []
+    return [
+        DoctorFinding(
+            "diverged",
+            "",
+            f"another queue manager ({each.found}) answers at {each.address} instead of the known"
+            f" one; `dray peer accept {each.address}` if that is right",
+        )
+        for each in peers
+        if each.found and (name is None or each.address in name)
+    ]
+
+
+async def _of_certificates(link: Link) -> list[DoctorFinding]:
+    dialer = link.dialer
+    if not isinstance(dialer, Address) or not dialer.secure:
+        return []
+    run = link.runtime.offload
+    found: list[DoctorFinding] = []
+    for what, ends in (
+        (f"the certificate of {dialer}", await run(partial(_served, dialer))),
+        ("the certificate that this program presents", await run(partial(_own, dialer))),
+    ):
+        if ends is not None and ends - time.time() < CERTIFICATE_S:
+            left = (ends - time.time()) / _DAY_S
+            when = f"ends in {left:.1f} days" if left > 0 else "has ended"
+            sentence = f"{what} {when}; make a new one, such as with `dray cert issue`"
+            found.append(DoctorFinding("certificate", "", sentence))
+    return found
+
+
+def _served(address: Address) -> float:
+    """When the certificate ends that a queue manager presents."""
+    trusted = trusting(address.ca, address.cert, address.key)
+    with (
+        socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S) as plain,
+        trusted.wrap_socket(plain, server_hostname=address.host) as tls,
+    ):
+        shown = tls.getpeercert()
+    assert shown is not None, "the context asks for a certificate"
+    return float(ssl.cert_time_to_seconds(str(shown["notAfter"])))
+
+
+def _own(address: Address) -> float | None:
+    """When the first certificate ends that this program presents; None if it presents none."""
+    # Loads cryptography, which programs without TLS do without.
+    from dray.net.certificates import endings
+
+    file = address.cert or os.environ.get(CERT_VARIABLE)
+    return min(each.ends.timestamp() for each in endings(file)) if file else None

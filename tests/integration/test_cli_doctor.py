@@ -1,0 +1,166 @@
+"""`dray doctor` finds each fault that is made here, and nothing where there is none."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import dray as client
+from dray.testing.processes import ManagerProcess, _own_port
+from tests.integration.commands import dray, environment, until
+
+pytestmark = pytest.mark.slow
+THERE = "dray://127.0.0.1:1/orders"
+LATER = """
+import sys, time
+now = time.time
+time.time = lambda: now() + 3600
+from dray.cli import main
+main(["doctor"])
+"""
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory):
+    with ManagerProcess("manager", tmp_path_factory.mktemp("doctor")) as running:
+        yield running
+
+
+@pytest.fixture
+def manager(process):
+    with process.connect() as connected:
+        connected.create_queue("orders")
+        yield connected
+        for id in connected.prepared():
+            connected.abort_prepared(id)
+        for info in connected.queues():
+            if info.kind in ("private", "outgoing"):
+                connected.delete_queue(info.name)
+        connected.queue("system$;deadxact").purge()
+
+
+def findings(url, *arguments):
+    """The findings by their codes; the exit status says whether there are any."""
+    said = dray("doctor", *arguments, "--json", url=url)
+    found = {each["code"]: each for each in said.value}
+    assert said.status == (1 if found else 0)
+    for each in found.values():
+        assert each["sentence"][0].islower()
+        assert ";" in each["sentence"], "it says what to do"
+    return found
+
+
+def test_nothing_is_found_where_nothing_is_wrong(process, manager):
+    manager.queue("orders").send(b"x")
+    assert findings(process.url) == {}
+    told = dray("doctor", url=process.url).assert_good().out
+    assert told == "nothing keeps messages from moving\n"
+    dray("doctor", "missing", url=process.url).assert_error("queue-not-found")
+
+
+def test_a_full_quota_is_found(process, manager):
+    manager.set_quota("orders", 1000)
+    manager.queue("orders").send(b"x" * 900)
+    found = findings(process.url, "orders")
+    assert list(found) == ["quota"]
+    assert "dray queue set orders --quota" in found["quota"]["sentence"]
+
+
+def test_a_peer_that_is_down_is_found_and_a_pause(process, manager):
+    queue = manager.queue(THERE)
+    queue.send(b"x")
+    until(lambda: queue.info().delivery.history)
+    assert "127.0.0.1:1" in findings(process.url, THERE)["peer-down"]["sentence"]
+    manager.pause(THERE)
+    assert list(findings(process.url, THERE)) == ["paused"]
+    manager.delete_queue(THERE)
+
+
+def test_a_destination_that_refuses_and_its_dead_letters_are_found(process, manager, tmp_path):
+    with ManagerProcess("there", tmp_path) as there:
+        address = f"{there.url}/missing"
+        manager.queue(address).send(b"x")
+        until(lambda: manager.queue(address).info().state == "refused")
+        until(manager.dead_letters)
+        found = findings(process.url, address)
+        assert set(found) == {"refused", "dead-letters"}
+        assert "queue-not-found" in found["refused"]["sentence"]
+        assert "dray deadletter list" in found["dead-letters"]["sentence"]
+        manager.delete_queue(address)
+
+
+def test_a_poison_message_at_the_head_is_found_and_one_put_aside(process, manager):
+    orders = manager.queue("orders")
+    orders.send(b"poison")
+    for _ in range(3):
+        with manager.transaction() as transaction:
+            orders.receive(0, transaction)
+            transaction.abort()
+    assert "given back 3 times" in findings(process.url, "orders")["poison"]["sentence"]
+    orders.move(orders.peek(0), "orders;poison")
+    found = findings(process.url, "orders")["poison"]
+    assert (found["queue"], "dray move 'orders;poison'" in found["sentence"]) == (
+        "orders;poison",
+        True,
+    )
+
+
+def test_an_idle_transaction_is_found_and_a_prepared_one(process, manager):
+    orders = manager.queue("orders")
+    orders.send_many([b"a", b"b"])
+    with manager.transaction() as transaction:
+        orders.receive(0, transaction)
+        assert findings(process.url, "orders") == {}
+        found = findings(process.url, "orders", "--idle", "0")["idle-transaction"]
+        assert transaction.id in found["sentence"]
+        transaction.prepare()
+    assert "dray transaction commit" in findings(process.url)["idle-transaction"]["sentence"]
+    manager.abort_prepared(transaction.id)
+
+
+def test_a_hole_at_the_head_is_found(process, manager):
+    manager.create_queue("statusq", exist_ok=True)
+    client.LargeMessageQueue(manager.queue("orders"), fragment_size=1000).send(b"x" * 2500)
+    raw = manager.queue("orders", raw=True)
+    raw.receive_by_lookup_id(raw.peek(0).lookup_id + 1)
+    assert "--repair" in findings(process.url, "orders")["hole"]["sentence"]
+
+
+def test_a_clock_that_differs_is_found(process, manager):
+    done = subprocess.run(
+        [sys.executable, "-c", LATER],
+        capture_output=True, check=False, env=environment(process.url),
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stdout.startswith(b"clock: the clock of the queue manager's machine is 3600 s behi")
+
+
+def test_a_disk_without_room_is_found(tmp_path):
+    disk = os.statvfs(tmp_path)
+    low_water = (disk.f_bavail + disk.f_blocks) // 2 * disk.f_frsize
+    with ManagerProcess("full", tmp_path, ["--low-water", str(low_water)]) as process:
+        with process.connect() as manager:
+            queue = manager.create_queue("orders")
+            with pytest.raises(client.StoreFull):
+                queue.send(b"x")
+        assert "new messages are refused" in findings(process.url)["disk"]["sentence"]
+
+
+def test_a_certificate_that_ends_soon_is_found(tmp_path):
+    dray("cert", "init", cwd=tmp_path).assert_good()
+    for name, days in (("soon", "5"), ("later", "500")):
+        issue = ("cert", "issue", name, "--host", "127.0.0.1", "--days", days)
+        dray(*issue, cwd=tmp_path).assert_good()
+    port = _own_port()
+    listen = f"127.0.0.1:{port}"
+    with client.open(
+        tmp_path / "data", listen=listen, open=True, tls_cert=str(tmp_path / "soon.pem")
+    ):
+        for own, count in (("later", 1), ("soon", 2)):
+            cert = tmp_path / f"{own}.pem"
+            url, ca = f"drays://{listen}", tmp_path / "ca.pem"
+            with client.connect(url, ca=ca, cert=cert) as manager:
+                found = manager.doctor()
+            assert [each.code for each in found] == ["certificate"] * count
+            assert "ends in 5.0 days" in found[0].sentence
