@@ -12,7 +12,7 @@ from benches.processes import client
 from benches.results import Result
 from dray.testing.processes import ManagerProcess
 
-ROWS = 500_000
+ROWS = 1_000_000
 ROW_BYTES = 1024
 LANDED = 1_000_000
 COMMITS = 1_000

@@ -51,6 +51,19 @@ def some_messages(count):
     ]
 
 
+@pytest.mark.parametrize("sizes", [(1000,), (0,), (1000, 1001)], ids=str)
+@pytest.mark.parametrize("labels", [("",), ("one",), ("one", "three")], ids=str)
+def test_bodies_of_one_size_and_of_several_are_each_in_their_row(orders, sizes, labels):
+    chance = random.Random(4)
+    sent = [
+        dray.Message(body=chance.randbytes(sizes[at % len(sizes)]), label=labels[at % len(labels)])
+        for at in range(12)
+    ]
+    orders.send_many(sent)
+
+    assert [row["body"] for row in columns(orders)] == [message.body for message in sent]
+
+
 def test_columns_are_what_the_messages_say(manager, orders):
     with manager.transaction() as transaction:
         orders.send_many(some_messages(30), transaction=transaction)

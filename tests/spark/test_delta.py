@@ -90,6 +90,15 @@ def test_commits_of_other_programs_are_no_hindrance(tmp_path):
     assert DeltaLandedTable(tmp_path).read().num_rows == 3
 
 
+def test_a_delta_table_with_other_columns_is_refused_before_anything_is_written(tmp_path):
+    write_deltalake(str(tmp_path), pa.table({"sequence_id": ["m\\1"], "price": [1]}))
+
+    with pytest.raises(InvalidConfiguration, match="of another kind: it has no column 'manager'"):
+        DeltaLandedTable(tmp_path)
+
+    assert DeltaTable(str(tmp_path)).version() == 0
+
+
 def test_one_directory_has_one_kind_of_table(tmp_path):
     DeltaLandedTable(tmp_path / "delta").commit(rows("m\\1"), REACHED)
     LandedTable(tmp_path / "parquet").commit(rows("m\\1"), REACHED)

@@ -206,3 +206,33 @@ def test_what_was_taken_is_said_in_one_line(tmp_path, surroundings, caplog):
     find_java(surroundings | {"JAVA_HOME": str(tmp_path / "home")})
 
     assert caplog.messages == [f"Spark runs on Java 17 from JAVA_HOME ({java})"]
+
+
+REFUSED = """
+import sys
+from pathlib import Path
+
+from dray.spark import Java, spark_session
+
+sys.tracebacklimit = 0
+home = Path(sys.argv[1])
+with spark_session(java=Java("JAVA_HOME", 21, home, home / "bin" / "java")):
+    print("a session")
+"""
+
+
+def test_a_java_that_spark_cannot_run_is_named_in_one_sentence(tmp_path):
+    make_java(tmp_path, "21.0.1", status=1)
+
+    ended = subprocess.run(
+        [sys.executable, "-c", REFUSED, str(tmp_path)],
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+
+    lines = [line for line in ended.stderr.splitlines() if line]
+    assert lines[-1].startswith(
+        "dray.errors.misuse.JavaMissing: Spark cannot run with Java 21 from JAVA_HOME"
+    )
+    assert str(tmp_path / "bin" / "java") in lines[-1]
+    assert lines[-1].endswith("set JAVA_HOME to another Java, 17 or later")
+    assert len(lines) <= 6, ended.stderr

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dray.errors import StoreCorrupt, StoreLocked
+from dray.errors import InvalidConfiguration, StoreCorrupt, StoreLocked
 from dray.spark.landing.generations import make_table
 from dray.spark.landing.table import LandedTable, QueueReached, Reached, TransactionReached
 from dray.spark.positions import LandingProgress
@@ -96,6 +96,16 @@ def test_a_file_that_is_not_ours_is_named(directory):
 
     with pytest.raises(StoreCorrupt):
         LandedTable(directory)
+
+
+def test_a_table_of_somebody_else_is_refused_before_anything_is_written(tmp_path):
+    (tmp_path / "table").mkdir()
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "table" / "part-0.parquet")
+
+    with pytest.raises(InvalidConfiguration, match=r"another kind: part-0\.parquet is no commit"):
+        LandedTable(tmp_path / "table")
+
+    assert [path.name for path in (tmp_path / "table").iterdir()] == ["part-0.parquet"]
 
 
 def test_a_queue_that_was_made_again_has_landed_nothing():

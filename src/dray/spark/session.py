@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dray.client.calls.public_calls import checked
-from dray.errors import InvalidConfiguration
+from dray.errors import InvalidConfiguration, JavaMissing
 from dray.spark.failure import errors_told
 from dray.spark.java import Java, find_java
 
@@ -73,11 +73,13 @@ def spark_session(
     if SparkContext._active_spark_context is not None:  # noqa: SLF001 - Spark has no other way
         yield SparkSession.builder.getOrCreate()
         return
-    prepare_environment(java or find_java())
+    found = java or find_java()
+    prepare_environment(found)
     scratch = Path(tempfile.mkdtemp(prefix="dray-spark-"))
     try:
         with as_file(files("dray.spark") / "log4j2.properties") as log_settings:
-            session = _start(master, name, {**_settings(scratch, log_settings), **(config or {})})
+            settings = {**_settings(scratch, log_settings), **(config or {})}
+            session = _start(found, master, name, settings)
             try:
                 with errors_told():
                     yield session
@@ -117,10 +119,17 @@ def _settings(scratch: Path, log_settings: Path) -> dict[str, str]:
     }
 
 
-def _start(master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
+def _start(java: Java, master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise JavaMissing(
+            f"Spark cannot run with {java}:"
+            " it ended before Spark had started; set JAVA_HOME to another Java, 17 or later"
+        ) from error

@@ -21,6 +21,7 @@ from dray.manager.change.ends import DAMAGED_THERE, note_ends
 from dray.manager.facts import Committed, Confirmation, QueueCreated, pack_lookups
 from dray.manager.notices import NoticeKind
 from dray.manager.queue.index import (
+    has_come_back,
     is_express_entry,
     lookup_id_of,
     part_of,
@@ -58,6 +59,9 @@ def refuse_damaged(
     Without `thorough` what goes from the heap file to the socket is only checked if it has come
     back from a receiver.
     """
+    only_sent = not thorough and all(isinstance(piece, Extent) for piece in body)
+    if only_sent and not any(map(has_come_back, found)):
+        return
     entries = [unpack(packed) for packed in found]
     checks = _checks(context.store, entries, body, thorough=thorough)
     damaged = [packed for packed, intact in zip(found, checks, strict=True) if not intact]

@@ -309,25 +309,20 @@ def tail_of(entry: bytes) -> bytes:
 
 def with_key(tail: bytes, lookup_id: int) -> bytes:
     """Make the entry of a tail that is given its position."""
-    return (
-        _KEY.pack(_PRIORITY_TOP - (tail[_KIND_AT] >> _PRIORITY_AT & _THREE_BITS), lookup_id) + tail
-    )
+    priority = _PRIORITY_TOP - (tail[_KIND_AT] >> _PRIORITY_AT & _THREE_BITS)
+    return _KEY.pack(priority, lookup_id) + tail
 
 
 def unpack(entry: bytes) -> Entry:
     """Read an entry."""
     fields = _TAIL_IN_ENTRY.unpack(entry)
     *others, ordinal, marks, message_class, kind, aborts, moves = fields
-    part, priority, copies = (
-        kind & _TWO_BITS,
-        kind >> _PRIORITY_AT & _THREE_BITS,
-        kind >> _COPIES_AT,
-    )
+    part, priority = kind & _TWO_BITS, kind >> _PRIORITY_AT & _THREE_BITS
     following, ordinal = ordinal >> ORDINAL_BITS, ordinal & ORDINAL_MAX
     return Entry._make(
         (
             lookup_id_of(entry), *others, ordinal, marks, message_class, aborts, moves,
-            part, priority, copies, following,
+            part, priority, kind >> _COPIES_AT, following,
         )
     )  # fmt: skip
 
@@ -413,6 +408,11 @@ def part_count_in(packed: bytes) -> int:
 def any_asks_in(packed: bytes) -> bool:
     """Whether the sender of any of packed entries asked for a copy or an acknowledgment."""
     return bool(packed[KEY_BYTES + _KIND_AT :: ENTRY_BYTES].translate(None, _KINDS_ASKING_NOTHING))
+
+
+def has_come_back(entry: bytes) -> bool:
+    """Whether a receiver has given a message back."""
+    return bool(entry[KEY_BYTES + _COUNTS_AT])
 
 
 def with_keys(tails: bytes, first: int) -> bytes:

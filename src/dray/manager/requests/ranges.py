@@ -131,18 +131,7 @@ def handle_read(context: Context, session: Session, request_id: int, head: ReadR
     queue = context.state.queues.numbered(head.queue)
     if not 1 <= head.max_messages <= BATCH_MESSAGES_MAX:
         raise Misuse(f"max_messages must be 1 to {BATCH_MESSAGES_MAX}, not {head.max_messages}")
-    held = sorted(
-        (each for each in queue.index.held_entries() if lookup_id_of(each) > head.after),
-        key=lookup_id_of,
-    )
-    entries: Iterator[bytes] = heapq.merge(
-        queue.index.in_position_order(head.after), held, key=lookup_id_of
-    )
-    if head.plain:
-        entries = (packed for packed in entries if not part_of(packed))
-    if head.upto:
-        entries = takewhile(lambda packed: lookup_id_of(packed) <= head.upto, entries)
-    found = list(within_frame(entries, head.max_messages, head.max_bytes))
+    found = list(within_frame(_entries(queue, head), head.max_messages, head.max_bytes))
     packed = b"".join(found)
     if head.bodies and found:
         body, lengths = bodies_in(context.store, packed), list(lengths_in(packed))
@@ -153,6 +142,31 @@ def handle_read(context: Context, session: Session, request_id: int, head: ReadR
         lengths = [len(each) for each in heads]
     answer = RangeRead(queue.born, _rows(packed, lengths))
     context.answer(session, request_id, answer, body)
+
+
+def _entries(queue: StoredQueue, head: ReadRange) -> Iterator[bytes]:
+    """The messages of a range in the order of their positions, also those that are held."""
+    held = [each for each in queue.index.held_entries() if lookup_id_of(each) > head.after]
+    entries: Iterator[bytes]
+    if held:
+        held.sort(key=lookup_id_of)
+        available = queue.index.in_position_order(head.after)
+        entries = heapq.merge(available, held, key=lookup_id_of)
+        if head.upto:
+            entries = takewhile(lambda packed: lookup_id_of(packed) <= head.upto, entries)
+    else:
+        entries = _available(queue, head)
+    return (packed for packed in entries if not part_of(packed)) if head.plain else entries
+
+
+def _available(queue: StoredQueue, head: ReadRange) -> Iterator[bytes]:
+    """The available messages of a range; where many are packed together, only the last is asked."""
+    for run in queue.index.runs_in_position_order(head.after):
+        if head.upto and lookup_id_of(run[-ENTRY_BYTES:]) > head.upto:
+            count = sum(1 for each in positions_in(run) if each <= head.upto)
+            yield from entries_in(run[: count * ENTRY_BYTES])
+            return
+        yield from entries_in(run)
 
 
 def _rows(packed: bytes, given: list[int]) -> bytes:

@@ -62,6 +62,7 @@ class DeltaLandedTable:
         self.reached = Reached()
         if DeltaTable.is_deltatable(str(directory)):
             self._table = DeltaTable(str(directory))
+            self._check_columns()
             self.reached = self._read_reached()
         self._ids = LandedIds(self._files)
 
@@ -119,6 +120,16 @@ class DeltaLandedTable:
             return []
         self._table.update_incremental()
         return _paths_of(self._table)
+
+    def _check_columns(self) -> None:
+        assert self._table is not None
+        there = {field.name for field in self._table.schema().fields}
+        missing = [name for name in LANDED.names if name not in there]
+        if missing:
+            raise InvalidConfiguration(
+                f"{self.directory} is a table of another kind: it has no column {missing[0]!r};"
+                " land into another directory"
+            )
 
     def _read_reached(self) -> Reached:
         """How far the last commit of a landing had come; other programs may have written since."""

@@ -101,6 +101,12 @@ class LandedTable:
                 f"{directory} is a Delta table; land with table='delta' (--table delta), or into"
                 " another directory"
             )
+        foreign = [path for path in directory.glob(f"*{SUFFIX}") if not path.match(COMMITS)]
+        if foreign:
+            raise InvalidConfiguration(
+                f"{directory} is a table of another kind: {foreign[0].name} is no commit of a"
+                " landing; land into another directory"
+            )
         remove_partials(directory)
         self.directory = directory
         paths = commits_in(directory)
