@@ -44,6 +44,7 @@ def read(given, columns=BODY, *, overwrite=False, stream=False):
         (URL, BODY, "needs the option queue"),
         ({**QUEUE, "query_id": "q"}, BODY, "give both options or none"),
         ({**QUEUE, "batch_id": "1"}, BODY, "give both options or none"),
+        ({**QUEUE, "query_id": "write$1", "batch_id": "1"}, BODY, "so choose another one"),
         ({**QUEUE, "query_id": "q", "batch_id": "-1"}, BODY, "a number from 0 on"),
     ],
 )

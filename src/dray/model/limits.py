@@ -119,6 +119,8 @@ STAGED_AGE_S_MAX: Final = 86400.0
 """No task of a batch stages anything for a day: its query is dead."""
 QUERIES_REMEMBERED: Final = 10_000
 """Queries whose last batches a manager remembers: 4 MB of state."""
+UNNAMED_WRITES_REMEMBERED: Final = 100
+"""Writes without a query id: nobody repeats one but its driver, which asks again for 30 seconds."""
 BATCHES_REMEMBERED: Final = 2
 """Batches of a query: those that a checkpoint of Spark can replay."""
 QUERY_ID_CHARACTERS_MAX: Final = 200

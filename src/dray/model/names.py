@@ -43,6 +43,8 @@ STATUS_QUEUE = "statusq"
 SYSTEM_JOURNAL = "system$;journal"
 DEAD_LETTER_QUEUES = ("system$;deadletter", "system$;deadxact")
 """The dead-letter queues: of plain messages, and of transactional ones."""
+UNNAMED_WRITE = "write$"
+"""The query ids of writes from Spark that were given none begin with this."""
 _PATHS = {
     "journal$": SYSTEM_JOURNAL,
     "deadletter$": DEAD_LETTER_QUEUES[0],

@@ -23,7 +23,9 @@ from dray.model.limits import (
     NUMBERS_LEASED,
     QUERIES_REMEMBERED,
     TRANSACTIONS_REMEMBERED,
+    UNNAMED_WRITES_REMEMBERED,
 )
+from dray.model.names import UNNAMED_WRITE
 
 
 class Outcomes:
@@ -89,11 +91,17 @@ class BatchOutcome(msgspec.Struct, array_like=True, frozen=True):
 
 
 class BatchOutcomes:
-    """The outcomes of all queries, in the order of their last commits."""
+    """The outcomes of all queries, in the order of their last commits.
+
+    Writes without a query id are few among them: they must not push out queries with a checkpoint.
+    """
 
     def __init__(self, known: Iterable[tuple[str, list[BatchOutcome]]] = ()) -> None:
         """Begin with what a checkpoint knew."""
         self._queries = {query: list(outcomes) for query, outcomes in known}
+        self._unnamed = dict.fromkeys(
+            query for query in self._queries if query.startswith(UNNAMED_WRITE)
+        )
 
     def of(self, query: str) -> list[BatchOutcome]:
         """The remembered batches of a query, the oldest first."""
@@ -106,8 +114,16 @@ class BatchOutcomes:
             BatchOutcome(fact.batch, fact.digest, fact.messages, fact.transaction, fact.when_us)
         )
         self._queries[fact.query] = outcomes[-BATCHES_REMEMBERED:]
+        if fact.query.startswith(UNNAMED_WRITE):
+            self._unnamed[fact.query] = None
+        if len(self._unnamed) > UNNAMED_WRITES_REMEMBERED:
+            self._forget(next(iter(self._unnamed)))
         if len(self._queries) > QUERIES_REMEMBERED:
-            del self._queries[next(iter(self._queries))]
+            self._forget(next(iter(self._queries)))
+
+    def _forget(self, query: str) -> None:
+        del self._queries[query]
+        self._unnamed.pop(query, None)
 
     def state(self) -> list[tuple[str, list[BatchOutcome]]]:
         """Everything, for a checkpoint."""

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from dray.errors import InvalidConfiguration
+from dray.model.names import UNNAMED_WRITE
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -80,6 +81,11 @@ def read_sink_options(
     if not stream and bool(options.query_id) != (options.batch_id is not None):
         raise InvalidConfiguration(
             "df.write knows a batch by query_id and batch_id together; give both options or none"
+        )
+    if options.query_id.startswith(UNNAMED_WRITE):
+        raise InvalidConfiguration(
+            f"query_id is {options.query_id!r}; names that begin with {UNNAMED_WRITE!r} are of"
+            " writes without a query_id, so choose another one"
         )
     _check_columns(schema, options)
     return options

@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 
 from dray.client.connections.threads import run
 from dray.errors import ConnectionLost, InvalidConfiguration
+from dray.model.names import UNNAMED_WRITE
 from dray.spark.managers import Managers
 from dray.spark.sink.batches import BatchName
 from dray.spark.sink.outgoing_rows import RowSender, add_digests, outgoing_rows
@@ -83,7 +84,7 @@ class BatchSink(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         """Draw a name for a write that has none; this object goes to tasks and driver."""
         self._options = options
-        self._query = options.query_id or f"write-{secrets.token_hex(16)}"
+        self._query = options.query_id or f"{UNNAMED_WRITE}{secrets.token_hex(16)}"
         self._batch = options.batch_id or 0
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskStaged:

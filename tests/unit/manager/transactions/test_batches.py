@@ -7,9 +7,11 @@ import pytest
 from dray import errors
 from dray.manager.events import SessionClosed
 from dray.manager.notices import NoticeKind
+from dray.manager.state.outcomes import BatchOutcomes
 from dray.model.classes import TransactionStatus
 from dray.model.limits import QUERY_ID_CHARACTERS_MAX, STAGED_AGE_S_MAX
 from dray.model.message import Message
+from dray.model.names import UNNAMED_WRITE
 from dray.wire import frames
 from tests.inspection import look_into
 from tests.unit.manager.conftest import Caller, ManagerDriver
@@ -251,6 +253,27 @@ def test_the_query_that_committed_least_recently_is_forgotten_first(
     jobs[2].commit()
     known = [job.spark_driver.call(frames.DescribeBatch(job.query, 0)).committed for job in jobs]
     assert known == [True, False, True]
+
+
+def test_writes_without_a_name_never_push_out_queries(
+    driver: ManagerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.manager.state.outcomes.QUERIES_REMEMBERED", 4)
+    monkeypatch.setattr("dray.manager.state.outcomes.UNNAMED_WRITES_REMEMBERED", 2)
+    named = Job(driver, "query")
+    named.commit()
+    unnamed = [Job(driver, f"{UNNAMED_WRITE}{at}") for at in range(9)]
+    for job in unnamed:
+        job.commit()
+
+    def known() -> list[bool]:
+        asked = [frames.DescribeBatch(job.query, 0) for job in (named, *unnamed)]
+        return [named.spark_driver.call(each).committed for each in asked]
+
+    assert known() == [True] + 7 * [False] + [True, True]
+    # The same after a start, from a checkpoint or from the log.
+    outcomes = BatchOutcomes(look_into(driver.manager).state.batch_outcomes.state())
+    assert list(outcomes._unnamed) == [f"{UNNAMED_WRITE}{at}" for at in (7, 8)]
 
 
 @pytest.mark.parametrize(
