@@ -1,0 +1,104 @@
+"""Counted cost: how many lines of Python run in one event, whatever else the machine does.
+
+A line takes 20 to 200 nanoseconds, so an event of fewer lines than `LINES_MAX` holds the loop for
+less than 50 ms on a slow machine. Work in C, such as the reading of a frame's head, is not counted;
+the bounds of sizes keep it short (`model/limits.py`).
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from asyncio import events
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+LINES_MAX = 250_000
+_ONE_CALLBACK = events.Handle._run.__code__
+
+
+class Costs:
+    """The lines of each event; one that takes too many fails at once, with its name."""
+
+    def __init__(self, lines_max: int = LINES_MAX) -> None:
+        self.lines_max = lines_max
+        self.events = 0
+        self.most = 0
+        """Lines of the event that took most."""
+        self.costliest = ""
+
+    def of(self, name: str, act: Callable[[], Any]) -> Any:
+        """Do one event and count it; its result or error is passed on."""
+        lines = 0
+
+        def line(frame: FrameType, event: str, arg: object) -> Any:
+            nonlocal lines
+            lines += 1
+            return line
+
+        before = sys.gettrace()
+        sys.settrace(line)
+        try:
+            return act()
+        finally:
+            sys.settrace(before)
+            self._took(name, lines)
+
+    def _took(self, name: str, lines: int) -> None:
+        self.events += 1
+        if lines > self.most:
+            self.most, self.costliest = lines, name
+
+    def check(self) -> None:
+        """No event took too many lines."""
+        assert self.events
+        assert self.most <= self.lines_max, f"{self.costliest} took {self.most} lines"
+
+    @contextmanager
+    def in_loops(self) -> Iterator[None]:
+        """Count each callback of the loops whose threads start meanwhile, until they end."""
+        local = threading.local()
+
+        def line(_frame: FrameType, event: str, _arg: object) -> Any:
+            local.lines += 1
+            return line
+
+        def callback(frame: FrameType, event: str, _arg: object) -> Any:
+            if event == "return":
+                self._took(repr(frame.f_locals["self"]), local.lines)
+                local.counting = False
+            return callback
+
+        def called(frame: FrameType, _event: str, _arg: object) -> Any:
+            if frame.f_code is _ONE_CALLBACK:
+                local.lines, local.counting = 0, True
+                return callback
+            return line if getattr(local, "counting", False) else None
+
+        threading.settrace(called)
+        try:
+            yield
+        finally:
+            threading.settrace(None)  # type: ignore[arg-type]
+
+
+def descriptors() -> Counter[str]:
+    """The open descriptors of this process by what they lead to, sockets without their numbers."""
+    found: Counter[str] = Counter()
+    for each in Path("/proc/self/fd").iterdir():
+        try:
+            found[str(each.readlink()).partition(":[")[0]] += 1
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def alive(*kinds: type) -> Counter[str]:
+    """How many objects of these classes are in memory."""
+    gc.collect()
+    return Counter(type(each).__name__ for each in gc.get_objects() if type(each) in kinds)
