@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dray.manager.disk.disk_room import DiskRoom
     from dray.manager.dispatch import Subjects
     from dray.manager.facts import AnyFact
+    from dray.manager.follow_up import TriedQueues
     from dray.manager.peers.links import Links
     from dray.manager.peers.waiting_for_room import WaitingForRoom
     from dray.manager.queue.lookups import Lookups
@@ -88,6 +89,11 @@ class Inside:
     def untold_ends(self) -> UntoldEnds:
         """Ends of messages of which their sources are still to be told."""
         return self._context.untold_ends
+
+    @property
+    def tried(self) -> TriedQueues:
+        """Outgoing queues that have carried nothing yet."""
+        return self._context.follow_up.tried
 
     @property
     def relay(self) -> Relay:

@@ -27,7 +27,6 @@ from dray.model.limits import (
     TRANSFER_WINDOW_MAX,
 )
 from dray.model.message import Message
-from dray.testing.inspection import look_into
 from dray.transfer.consumer import Consumer
 from dray.transfer.events import FragmentCame, Heard, Room, Terms
 from dray.wire import frames
@@ -35,6 +34,7 @@ from dray.wire.record import PLAIN, encode_record, read_header, read_properties
 from dray.wire.stream import READ_BYTES, Frame, FrameStream
 from dray.wire.transfer_frames import AnyMessage, decode_message, encode_message
 from tests.cost import Costs, alive
+from tests.inspection import look_into
 from tests.unit.manager import conftest
 from tests.unit.manager.conftest import Caller, ManagerDriver, die_out
 from tests.unit.manager.test_any_frame import Babbler

@@ -87,6 +87,8 @@ class Meddler:
         name = client.rng.choice(self._outgoing)
         while True:
             try:
+                # One that has carried nothing goes with the last session that had opened it.
+                yield from open_all(client, [name])
                 yield from client.call(PauseQueue(name, paused=True))
                 yield from client.sleep(client.rng.uniform(0.0, 2.0))
                 yield from client.call(PauseQueue(name, paused=False))

@@ -15,16 +15,47 @@ class FollowUp:
     """Noted while an event is decided about; the end of the turn goes through it."""
 
     def __init__(self, queues: QueueTable) -> None:
-        """Begin with what a start leaves: any sub-queue may have lost its last use."""
+        """Begin with what a start leaves: any queue that goes may have lost its last use."""
         self.touched: dict[int, StoredQueue] = {}
         """Queues in which something became available during this turn."""
         self.to_tell: dict[StreamKey, None] = {}
         """Streams whose sources have news; they are told last in a turn, after any order ack."""
         self.perhaps_unused: dict[int, None] = {
-            each.number: None for each in queues if each.kind is QueueKind.SUB
+            each.number: None for each in queues if each.kind in (QueueKind.SUB, QueueKind.OUTGOING)
         }
-        """Sub-queues, by number, that may have lost their last use."""
+        """Sub-queues and outgoing queues, by number, that may have lost their last use."""
+        self.tried = TriedQueues()
 
     def __bool__(self) -> bool:
         """Whether anything is to be done."""
         return bool(self.touched or self.to_tell or self.perhaps_unused)
+
+
+class TriedQueues:
+    """Outgoing queues that have carried nothing yet, by the caller that made each."""
+
+    def __init__(self) -> None:
+        """Begin with none: a start drops those that there were."""
+        self._of: dict[str, set[int]] = {}
+        self._made_by: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        """How many are known, of all callers."""
+        return len(self._made_by)
+
+    def add(self, place: str, number: int) -> None:
+        """A caller has made a queue."""
+        self._made_by[number] = place
+        self._of.setdefault(place, set()).add(number)
+
+    def forget(self, number: int) -> None:
+        """A queue has carried something, or is gone."""
+        place = self._made_by.pop(number, None)
+        if place is not None:
+            self._of[place].discard(number)
+            if not self._of[place]:
+                del self._of[place]
+
+    def of(self, place: str) -> list[int]:
+        """The queues of a caller."""
+        return list(self._of.get(place, ()))

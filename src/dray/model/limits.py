@@ -154,6 +154,9 @@ SESSIONS_MAX: Final = 10_000
 """Callers at a time; what each may hold is measured by this number (`daemon/limits.py`)."""
 QUEUES_MAX: Final = 100_000
 """Queues and sub-queues, which any caller can make: each has a text file in one folder."""
+UNUSED_OUTGOING_MAX: Final = 256
+"""Outgoing queues that a caller has made and never sent to: each is a name on the disk, and a host
+to dial. A program with more destinations sends to the first before it opens the last."""
 LINK_WINDOW_BYTES: Final = 64 * MIB
 """Unacknowledged bytes between two managers: 100 MB/s at 100 ms wants 10 MB, a disk beside it that
 takes 50 ms for a sync 15 MB; 64 MiB let 300 MB/s through such a line (docs/decisions/0095)."""

@@ -1,8 +1,12 @@
 """Sub-queues come when they are first opened and go when nobody has any use (semantics 1.10).
 
+So do outgoing queues that have never carried a message: a name that somebody tried costs nothing.
+
 made       by whoever opens the name; it counts as open on each session that has opened it
 open       stays, also while it is empty
-used       something is in it, held or not, or a prepared transaction moves something into it
+used       something is in it, held or not, or a prepared transaction moves something into it;
+           an outgoing queue also if it ever carried a message, is paused, has a setting that
+           somebody gave it, or waits for an upload
 neither    deleted in the same turn, in a fact of its own; after a start nothing is open
 
 One that is made again under the same name is another queue. Its positions begin above all that any
@@ -11,10 +15,13 @@ of that name ever had, for they begin at its number, which rises, times 2^32.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from dray.errors import Misuse
 from dray.manager.facts import QueueDeleted
 from dray.model.classes import QueueKind
+from dray.model.limits import UNUSED_OUTGOING_MAX
+from dray.model.queue import QueueOptions
 
 if TYPE_CHECKING:
     from dray.manager.context import Context
@@ -23,9 +30,35 @@ if TYPE_CHECKING:
     from dray.manager.session import Session
 
 
+GO_UNUSED: Final = frozenset({QueueKind.SUB, QueueKind.OUTGOING})
+AS_MADE: Final = QueueOptions(transactional=True)
+"""The settings of an outgoing queue that nobody has changed."""
+
+
+def check_outgoing(context: Context, session: Session) -> None:
+    """Refuse a caller one more outgoing queue while too many of its queues carried nothing."""
+    place, tried = session.caller.place, context.follow_up.tried
+    if len(tried.of(place)) < UNUSED_OUTGOING_MAX:
+        return
+    for number in tried.of(place):
+        _forget_if_used(context, number)
+    count = len(tried.of(place))
+    if count >= UNUSED_OUTGOING_MAX:
+        raise Misuse(
+            f"{session.caller.name} has opened {count} outgoing queues and sent nothing to them;"
+            " close the programs that opened them, or send to them, before you open another one"
+        )
+
+
+def _forget_if_used(context: Context, number: int) -> None:
+    queue = context.state.queues.get(number)
+    if queue is None or queue.carried:
+        context.follow_up.tried.forget(number)
+
+
 def opened(session: Session, queue: StoredQueue) -> None:
     """A session uses a queue from here on."""
-    if queue.kind is QueueKind.SUB and queue.number not in session.opened:
+    if queue.kind in GO_UNUSED and queue.number not in session.opened:
         session.opened.add(queue.number)
         queue.opened += 1
 
@@ -37,16 +70,18 @@ def closed(context: Context, session: Session) -> None:
         if queue is not None:
             queue.opened -= 1
             context.follow_up.perhaps_unused[number] = None
+        _forget_if_used(context, number)
 
 
 def drop_unused(context: Context) -> None:
-    """Delete the sub-queues that nobody has any use for, as many as the turn can tell of."""
+    """Delete the queues that nobody has any use for, as many as the turn can tell of."""
     candidates = context.follow_up.perhaps_unused
     while candidates and not context.log_room.has_said_enough:
         number, _ = candidates.popitem()
         queue = context.state.queues.get(number)
         if queue is not None and _is_unused(context, queue):
             context.record(QueueDeleted(number, context.now_us))
+            context.follow_up.tried.forget(number)
 
 
 def used_by(prepared: Prepared) -> set[int]:
@@ -56,6 +91,10 @@ def used_by(prepared: Prepared) -> set[int]:
 
 
 def _is_unused(context: Context, queue: StoredQueue) -> bool:
-    if queue.kind is not QueueKind.SUB or queue.opened or queue.waiters or len(queue.index):
+    if queue.kind not in GO_UNUSED or queue.opened or queue.waiters or len(queue.index):
+        return False
+    if queue.outgoing and (queue.carried or queue.paused or queue.options != AS_MADE):
+        return False
+    if any(each.queue == queue.number for each in context.state.uploads):
         return False
     return not any(queue.number in used_by(each) for each in context.state.prepared.values())

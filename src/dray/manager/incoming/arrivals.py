@@ -19,6 +19,7 @@ from dray.errors import (
     QuotaExceeded,
     StoreFull,
 )
+from dray.manager.change import sub_queues
 from dray.manager.change.names import resolve
 from dray.manager.disk.placing import check_records
 from dray.manager.facts import Accepted
@@ -111,6 +112,7 @@ def _destination(context: Context, session: Session, head: OpenStream) -> Stored
     require_delivery(context, session, head.queue)
     if parse_queue_address(head.queue).remote:
         queue = resolve(context, head.queue)
+        sub_queues.opened(session, queue)
     else:
         found = context.state.queues.find(head.queue)
         if found is None:

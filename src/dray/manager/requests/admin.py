@@ -133,7 +133,13 @@ def handle_create(context: Context, session: Session, request_id: int, head: Cre
 
 def handle_open(context: Context, session: Session, request_id: int, head: OpenQueue) -> None:
     """Resolve a name; a remote one gets its outgoing queue when it is first used."""
+    address = seen_from_here(context, head.name)
+    is_tried = address.remote and context.state.queues.find(str(address)) is None
+    if is_tried:
+        sub_queues.check_outgoing(context, session)
     queue = (_status_queue if head.for_status else resolve)(context, head.name)
+    if is_tried:
+        context.follow_up.tried.add(session.caller.place, queue.number)
     sub_queues.opened(session, queue)
     options = queue.options
     opened = Opened(

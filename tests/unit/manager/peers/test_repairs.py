@@ -374,6 +374,7 @@ def test_a_link_that_is_cut_resends_no_more_than_its_window(tmp_path: Path) -> N
     pair.net["a"].disk.close()
     pair.net.drivers["a"] = ManagerDriver(tmp_path / "a", "a", window_bytes=window)
     source = pair.net["a"]
+    pair.leading = pair.source.open(address("d", "heavy"))
     sent = 0
     caller = source.session()
     transaction = caller.number_for()
