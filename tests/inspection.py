@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dray.manager.disk.disk_room import DiskRoom
     from dray.manager.dispatch import Subjects
     from dray.manager.facts import AnyFact
-    from dray.manager.follow_up import TriedQueues
+    from dray.manager.follow_up import QueuesMade
     from dray.manager.peers.links import Links
     from dray.manager.peers.waiting_for_room import WaitingForRoom
     from dray.manager.queue.lookups import Lookups
@@ -91,7 +91,7 @@ class Inside:
         return self._context.untold_ends
 
     @property
-    def tried(self) -> TriedQueues:
+    def tried(self) -> QueuesMade:
         """Outgoing queues that have carried nothing yet."""
         return self._context.follow_up.tried
 

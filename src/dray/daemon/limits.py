@@ -151,6 +151,10 @@ CLAIM_S: Final = 5.0
 FILES_LENT_MANY: Final = 64
 """Files lent by all sessions together from which on each may lend but one at a time."""
 
+FILES_PER_CALLER_MAX: Final = 256
+"""Files that a caller other than the owner lends at a time on all its connections: as many as 32
+clients have under way that each send a large message. Beyond it the connection is ended."""
+
 DESCRIPTORS_FOR_LINKS: Final = 128
 """Log, checkpoints, audit, listeners, and links to other queue managers."""
 SESSIONS_OF_EMBEDDED_MIN: Final = 16

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from dray.model.classes import QueueKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dray.delivery.incoming import StreamKey
     from dray.manager.queue.queues import QueueTable, StoredQueue
 
@@ -24,18 +26,21 @@ class FollowUp:
             each.number: None for each in queues if each.kind in (QueueKind.SUB, QueueKind.OUTGOING)
         }
         """Sub-queues and outgoing queues, by number, that may have lost their last use."""
-        self.tried = TriedQueues()
+        self.tried = QueuesMade()
+        """Outgoing queues that have carried nothing yet; a start drops those that there were."""
+        self.made = QueuesMade()
+        """Queues and sub-queues; those that were deleted are forgotten when it matters."""
 
     def __bool__(self) -> bool:
         """Whether anything is to be done."""
         return bool(self.touched or self.to_tell or self.perhaps_unused)
 
 
-class TriedQueues:
-    """Outgoing queues that have carried nothing yet, by the caller that made each."""
+class QueuesMade:
+    """Queues by the caller that made each, since the start."""
 
     def __init__(self) -> None:
-        """Begin with none: a start drops those that there were."""
+        """Begin with none."""
         self._of: dict[str, set[int]] = {}
         self._made_by: dict[int, str] = {}
 
@@ -49,12 +54,20 @@ class TriedQueues:
         self._of.setdefault(place, set()).add(number)
 
     def forget(self, number: int) -> None:
-        """A queue has carried something, or is gone."""
+        """A queue counts for its caller no more."""
         place = self._made_by.pop(number, None)
         if place is not None:
             self._of[place].discard(number)
             if not self._of[place]:
                 del self._of[place]
+
+    def __iter__(self) -> Iterator[int]:
+        """The numbers of all of them."""
+        return iter(list(self._made_by))
+
+    def count(self, place: str) -> int:
+        """How many a caller has made."""
+        return len(self._of.get(place, ()))
 
     def of(self, place: str) -> list[int]:
         """The queues of a caller."""

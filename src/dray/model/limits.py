@@ -113,6 +113,9 @@ LOOKUPS_MAX: Final = 64
 """Queues in which messages are looked up by an id at a time, as a rule one for a program."""
 WAITERS_PER_QUEUE_MAX: Final = 10_000
 """Receives that wait at one queue: as many as there may be sessions."""
+WAITERS_SHARE: Final = 4
+"""A caller other than the owner has at most one part in so many of the receives that may wait at a
+queue, as of the sessions."""
 STAGED_MAX: Final = 100_000
 """Transactions staged for batches: more tasks than one Spark job has."""
 STAGED_AGE_S_MAX: Final = 86400.0
@@ -154,6 +157,9 @@ SESSIONS_MAX: Final = 10_000
 """Callers at a time; what each may hold is measured by this number (`daemon/limits.py`)."""
 QUEUES_MAX: Final = 100_000
 """Queues and sub-queues, which any caller can make: each has a text file in one folder."""
+QUEUES_SHARE: Final = 4
+"""A caller other than the owner makes at most one part in so many of all queues and sub-queues,
+counted since the manager started: 25,000 are more than a program makes."""
 UNUSED_OUTGOING_MAX: Final = 256
 """Outgoing queues that a caller has made and never sent to: each is a name on the disk, and a host
 to dial. A program with more destinations sends to the first before it opens the last."""

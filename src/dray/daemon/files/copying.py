@@ -15,7 +15,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from os import copy_file_range, pread, preadv, pwrite
@@ -70,6 +70,8 @@ class Copier:
         """Connections of which a file came, and its frame not yet."""
         self.files_lent = 0
         """Descriptors of clients' files that are open, on all connections."""
+        self.lent_by: Counter[str] = Counter()
+        """The same of each caller that has a share."""
         self._threads = CopyThreads(loop)
         self._buffers: list[memoryview] = []
         self._made = 0

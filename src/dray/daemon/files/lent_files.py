@@ -22,7 +22,7 @@ from collections.abc import Callable
 from functools import partial
 
 from dray.daemon.files.copying import Copier, FileRegion
-from dray.daemon.limits import FILES_LENT_MANY, FILES_PER_SESSION
+from dray.daemon.limits import FILES_LENT_MANY, FILES_PER_CALLER_MAX, FILES_PER_SESSION
 from dray.errors import ProtocolError
 from dray.model.limits import FRAME_BODY_BYTES_MAX
 from dray.wire.file_frames import SendFile
@@ -55,11 +55,14 @@ class LentFiles:
         pass_on: Callable[[Frame], None],
         settled: Callable[[], None],
         end: Callable[[str], None],
+        *,
+        place: str = "",
     ) -> None:
         """Tell `pass_on` of frames, in order, and `settled` when a file is held no longer.
 
-        `end` ends the connection, for a reason.
+        `end` ends the connection, for a reason. `place` is the caller that has a share, if one has.
         """
+        self._place = place
         self._copier = copier
         self._pass_on = pass_on
         self._settled = settled
@@ -92,7 +95,7 @@ class LentFiles:
     def receive(self, sock: socket.socket, buffer: memoryview) -> int:
         """Read from the socket as `recv_into` does; descriptors that come along are kept.
 
-        Raises `ProtocolError` if there are more than one frame needs.
+        Raises `ProtocolError` if there are more than one frame needs, or than the caller may lend.
         """
         count, ancillary, flags, _ = sock.recvmsg_into(
             [buffer], _ONE_DESCRIPTOR, socket.MSG_CMSG_CLOEXEC
@@ -104,6 +107,10 @@ class LentFiles:
                 self._count(len(came))
         if flags & _WERE_MORE:
             raise ProtocolError("a frame came with more than one file")
+        if self._copier.lent_by[self._place] > FILES_PER_CALLER_MAX:
+            raise ProtocolError(
+                f"a caller lends at most {FILES_PER_CALLER_MAX} files on all its connections"
+            )
         return count
 
     def take(self, frame: Frame) -> None:
@@ -187,6 +194,11 @@ class LentFiles:
     def _count(self, more: int) -> None:
         self._held += more
         self._copier.files_lent += more
+        if self._place:
+            lent_by = self._copier.lent_by
+            lent_by[self._place] += more
+            if not lent_by[self._place]:
+                del lent_by[self._place]
 
     def _advance(self) -> None:
         while self._line and self._line[0].ready:

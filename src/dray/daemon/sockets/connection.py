@@ -127,7 +127,11 @@ class FrameConnection:
         self._lent: LentFiles | None = None
         if carries_files(sock):
             self._lent = LentFiles(
-                around.copier, self._pass_on, self._read_if_wanted, self._end_with_file
+                around.copier,
+                self._pass_on,
+                self._read_if_wanted,
+                self._end_with_file,
+                place=self.place,
             )
 
     def start(self) -> None:

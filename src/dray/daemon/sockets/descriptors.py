@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import resource
 
-from dray.daemon.limits import DESCRIPTORS_FOR_LINKS, FILES_LENT_MANY
+from dray.daemon.limits import DESCRIPTORS_FOR_LINKS, FILES_LENT_MANY, FILES_PER_CALLER_MAX
 from dray.errors import InvalidConfiguration
 from dray.model.limits import SESSIONS_MAX
 from dray.store.limits import HEAP_DESCRIPTORS, HEAP_READERS
 
-DESCRIPTORS_FOR_FILES = 2 * FILES_LENT_MANY
-"""Files that callers lend, each with the heap file that it is copied from."""
+DESCRIPTORS_FOR_FILES = FILES_LENT_MANY + FILES_PER_CALLER_MAX
+"""Files that callers lend; one caller may lend all of its share beside the others."""
 DESCRIPTORS_KEPT = HEAP_DESCRIPTORS + HEAP_READERS + DESCRIPTORS_FOR_LINKS + DESCRIPTORS_FOR_FILES
 """Descriptors that the daemon keeps from its callers."""
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from dray.errors import Misuse
 from dray.manager.facts import QueueDeleted
 from dray.model.classes import QueueKind
-from dray.model.limits import UNUSED_OUTGOING_MAX
+from dray.model.limits import QUEUES_MAX, QUEUES_SHARE, UNUSED_OUTGOING_MAX
 from dray.model.queue import QueueOptions
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dray.manager.facts import Prepared
     from dray.manager.queue.queues import StoredQueue
     from dray.manager.session import Session
+    from dray.model.callers import Caller
 
 
 GO_UNUSED: Final = frozenset({QueueKind.SUB, QueueKind.OUTGOING})
@@ -38,16 +39,44 @@ AS_MADE: Final = QueueOptions(transactional=True)
 def check_outgoing(context: Context, session: Session) -> None:
     """Refuse a caller one more outgoing queue while too many of its queues carried nothing."""
     place, tried = session.caller.place, context.follow_up.tried
-    if len(tried.of(place)) < UNUSED_OUTGOING_MAX:
+    if tried.count(place) < UNUSED_OUTGOING_MAX:
         return
     for number in tried.of(place):
         _forget_if_used(context, number)
-    count = len(tried.of(place))
+    count = tried.count(place)
     if count >= UNUSED_OUTGOING_MAX:
         raise Misuse(
             f"{session.caller.name} has opened {count} outgoing queues and sent nothing to them;"
             " close the programs that opened them, or send to them, before you open another one"
         )
+
+
+def check_share(context: Context, caller: Caller) -> None:
+    """Refuse a caller one more queue when it has made its share of all that there may be."""
+    made, share = context.follow_up.made, QUEUES_MAX // QUEUES_SHARE
+    if caller.owner or made.count(caller.place) < share:
+        return
+    for number in made.of(caller.place):
+        if context.state.queues.get(number) is None:
+            made.forget(number)
+    if made.count(caller.place) >= share:
+        raise Misuse(
+            f"{caller.name} has made {share} queues and sub-queues; delete some before you make"
+            " another one"
+        )
+
+
+def note_made(context: Context, caller: Caller, first: int) -> None:
+    """Count the queues that were made from a number on for their caller."""
+    made = context.follow_up.made
+    if caller.owner:
+        return
+    if len(made) > 2 * QUEUES_MAX:
+        for number in made:
+            if context.state.queues.get(number) is None:
+                made.forget(number)
+    for number in range(first, context.state.next_queue):
+        made.add(caller.place, number)
 
 
 def _forget_if_used(context: Context, number: int) -> None:

@@ -123,9 +123,12 @@ def handle_create(context: Context, session: Session, request_id: int, head: Cre
     _check_quota("journal_quota", head.options.journal_quota, lowest=0)
     queue = context.state.queues.find(name)
     if queue is None:
+        sub_queues.check_share(context, session.caller)
+        first = context.state.next_queue
         queue = create(context, QueueAddress(name), head.options)
         if queue.options.journal:
             journal_of(context, queue)
+        sub_queues.note_made(context, session.caller, first)
     elif not head.exist_ok:
         raise QueueExists(f"there is already a queue {queue.name!r}", queue=queue.name)
     context.answer(session, request_id, QueueState(queue.info()))
@@ -137,7 +140,11 @@ def handle_open(context: Context, session: Session, request_id: int, head: OpenQ
     is_tried = address.remote and context.state.queues.find(str(address)) is None
     if is_tried:
         sub_queues.check_outgoing(context, session)
+    if context.state.queues.find(str(address)) is None:
+        sub_queues.check_share(context, session.caller)
+    first = context.state.next_queue
     queue = (_status_queue if head.for_status else resolve)(context, head.name)
+    sub_queues.note_made(context, session.caller, first)
     if is_tried:
         context.follow_up.tried.add(session.caller.place, queue.number)
     sub_queues.opened(session, queue)

@@ -39,6 +39,7 @@ from dray.manager.transactions.mixing import check_plain_receive
 from dray.manager.transactions.open_transaction import OpenTransaction
 from dray.manager.transactions.transactions import Transactions, hold_part, open_transaction
 from dray.model.arguments import no_sense
+from dray.model.callers import Caller
 from dray.model.classes import MessageClass, Part
 from dray.model.ids import split_id
 from dray.model.limits import (
@@ -46,6 +47,7 @@ from dray.model.limits import (
     FRAME_BODY_BYTES_MAX,
     PROPERTIES_BYTES_MAX,
     WAITERS_PER_QUEUE_MAX,
+    WAITERS_SHARE,
 )
 from dray.store.heap.heap import Extent
 from dray.wire.file_frames import Copied, CopyPart
@@ -111,8 +113,20 @@ def wait(context: Context, queue: StoredQueue, waiter: Waiter) -> None:
         raise nothing_came(queue, waiter.head.timeout)
     if len(queue.waiters) >= WAITERS_PER_QUEUE_MAX:
         raise Misuse(f"{WAITERS_PER_QUEUE_MAX} receives already wait at {queue.name!r}")
+    _check_share(queue, waiter.session.caller)
     queue.waiters.append(waiter)
     waiter.session.waiting_at[queue.number] = None
+
+
+def _check_share(queue: StoredQueue, caller: Caller) -> None:
+    """Refuse a caller that would keep others from waiting at a queue."""
+    share = WAITERS_PER_QUEUE_MAX // WAITERS_SHARE
+    if caller.owner or len(queue.waiters) < share:
+        return
+    if sum(each.session.caller.place == caller.place for each in queue.waiters) >= share:
+        raise Misuse(
+            f"{share} receives of {caller.name} already wait at {queue.name!r}; end some of them"
+        )
 
 
 def nothing_came(queue: StoredQueue, timeout: float | None) -> ReceiveTimeout:

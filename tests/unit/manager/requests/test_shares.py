@@ -1,0 +1,64 @@
+"""What one caller may hold of what the manager has for all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.errors import Misuse
+from dray.manager.events import SessionClosed
+from dray.model.queue import QueueOptions
+from dray.wire import frames
+from tests.unit.manager.rights.test_table import ADA, BOB, allowing, driver_with
+
+RULES = (allowing("*", "send receive manage"), allowing("*", "forward", hosts="*"))
+
+
+def test_a_caller_that_makes_its_share_of_queues_is_refused_and_others_are_not(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("dray.manager.change.sub_queues.QUEUES_MAX", 40)
+    driver = driver_with(tmp_path, *RULES)
+    first, second, bob = driver.session(ADA), driver.session(ADA), driver.session(BOB)
+    for number in range(4):
+        first.create(f"q{number}")
+        second.open(f"q{number};sub")
+    second.open("dray://depot:7340/orders")
+    first.call(frames.CreateQueue("kept", QueueOptions()))
+    for caller in (first, second):
+        with pytest.raises(Misuse, match="user:ada has made 10 queues"):
+            caller.call(frames.CreateQueue("more", QueueOptions()))
+        with pytest.raises(Misuse, match="user:ada has made 10 queues"):
+            caller.open("q1;another")
+        caller.open("q1;sub")
+    bob.create("of bob")
+    driver.session().create("of the owner")
+    first.call(frames.DeleteQueue("kept"))
+    first.create("more")
+
+
+def test_sub_queues_that_went_count_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr("dray.manager.change.sub_queues.QUEUES_MAX", 40)
+    driver = driver_with(tmp_path, *RULES)
+    for _ in range(5):
+        ada = driver.session(ADA)
+        for number in range(10):
+            ada.open(f"orders;sub{number}")
+        driver.turn(SessionClosed(ada.number))
+
+
+def test_a_caller_has_its_share_of_the_receives_that_wait_at_a_queue(tmp_path, monkeypatch):
+    monkeypatch.setattr("dray.manager.requests.receiving.WAITERS_PER_QUEUE_MAX", 20)
+    driver = driver_with(tmp_path, *RULES)
+    first, second, bob = driver.session(ADA), driver.session(ADA), driver.session(BOB)
+    orders = first.open("orders")
+
+    def waits(caller) -> bool:
+        return not caller.answers(caller.ask(frames.Receive(orders, 0, 600.0)))
+
+    assert all(waits(caller) for caller in (first, second, first, second, first))
+    for caller in (first, second):
+        with pytest.raises(Misuse, match="5 receives of user:ada already wait at 'orders'"):
+            caller.call(frames.Receive(orders, 0, 600.0))
+    assert waits(bob)
+    driver.turn(SessionClosed(second.number))
+    assert waits(first)
