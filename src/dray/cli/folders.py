@@ -138,7 +138,7 @@ class Shown:
 def send_folder(
     settings: Settings,
     queue: str,
-    directory: Path,
+    directory: str,
     options: Mapping[str, Any],
     *,
     wait: Wait | None,

@@ -28,7 +28,9 @@ from dray.folders.ledger import FolderLedger
 from dray.folders.patterns import Patterns
 from dray.folders.receiving import Received, receive
 from dray.folders.sending import Asking, Destination, FileSent, FolderSender, InDoubtFiles, Tell
-from dray.folders.tree import FoundFile, LeftOut, Selection, Tree
+from dray.folders.store_target import is_url
+from dray.folders.store_tree import StoreTree
+from dray.folders.tree import FoundFile, LeftOut, Selection, SourceTree, Tree
 from dray.folders.watching import FolderWatch, Pace
 from dray.model.classes import Acknowledge
 from dray.model.platforms import is_linux
@@ -71,7 +73,7 @@ def files_of(
 ) -> list[FoundFile | LeftOut]:
     """Return the files that `send` would look at, and the names that it would leave out."""
     selection = _selection(include, exclude, hidden=hidden, follow_links=follow_links, state=state)
-    return list(Tree(_folder(directory), selection).walk())
+    return list(_tree(directory, selection, "keep").walk())
 
 
 def send(
@@ -94,6 +96,8 @@ def send(
 ) -> Sent:
     """Send every file below `directory`, each as a large message that carries its `file`.
 
+    `directory` may be the URL of a store that fsspec knows.
+
     `state` is a directory for the ledger of what was sent; without it nothing is remembered.
     `include` and `exclude` are patterns with rclone's meaning. `batch` is the number of files in
     one transaction, None for all of them. `after` is what becomes of a file once it is sent:
@@ -104,13 +108,12 @@ def send(
     process uses the ledger, `InDoubt` if the queue manager has forgotten the outcome of an earlier
     run, `DeliveryRefused`, `DeliveryTimeout`, and errors of the queue manager.
     """
-    root = _folder(directory)
     selection = _selection(
         include, exclude, hidden=hidden, follow_links=follow_links, state=state, after=after
     )
     told = tell or (lambda _: None)
-    tree = Tree(root, selection)
     asking = Asking(acknowledge, administration_queue) if administration_queue else None
+    tree = _tree(directory, selection, after)
     with TemporaryDirectory(prefix="dray-") as throwaway:
         to = _destination(queue)
         with _ledger(Path(state or throwaway), to) as ledger:
@@ -120,7 +123,7 @@ def send(
                 ledger,
                 files_per_transaction=batch,
                 changed=changed == "send",
-                clearing=_clearing(root, after),
+                clearing=_clearing(Path(directory), after),
                 asking=asking,
                 tell=told,
             )
@@ -198,7 +201,7 @@ def watch(
         return Sent(sender.count, sender.bytes)
 
 
-def _send_all(tree: Tree, sender: FolderSender, tell: Tell, *, whole: bool) -> None:
+def _send_all(tree: SourceTree, sender: FolderSender, tell: Tell, *, whole: bool) -> None:
     found: list[FoundFile] = []
     for each in tree.walk():
         if isinstance(each, LeftOut):
@@ -230,6 +233,16 @@ def _wait_for(sender: FolderSender, to: Destination, asking: Asking, timeout: fl
     except DeliveryRefused as error:
         raise DeliveryRefused(f"{paths[error.id]}: {error}", **error.fields) from error
     sender.arrived()
+
+
+def _tree(directory: str | os.PathLike[str], selection: Selection, after: str) -> SourceTree:
+    if not is_url(directory):
+        return Tree(_folder(directory), selection)
+    if after != "keep":
+        raise InvalidConfiguration(
+            "nothing is removed from a store that is sent; leave `after` at 'keep'"
+        )
+    return StoreTree(str(directory), selection)
 
 
 def _folder(directory: str | os.PathLike[str]) -> Path:

@@ -14,10 +14,11 @@ from dray.client.awaited.manager import Manager
 from dray.client.blocking.large import LargeMessageQueue
 from dray.client.blocking.receiver import Receiver
 from dray.client.connections.threads import run
-from dray.errors import InvalidArgument, ReceiveTimeout
+from dray.errors import InvalidArgument, InvalidConfiguration, ReceiveTimeout
 from dray.folders.file_receiver import FileReceiver, PlacedBody, Placing, Tell
 from dray.folders.flat_target import FlatTarget
 from dray.folders.placing import TargetFolder
+from dray.folders.store_target import StoreTarget, is_url
 from dray.folders.tree_target import OnConflict, TreeTarget
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def receive(
 ) -> Received:
     """Receive each large message of a queue into a file, once.
 
-    `target` is a directory. Without `tree` a file is named
+    `target` is a directory, or the URL of a store that fsspec knows. Without `tree` a file is named
     after the label of its message; with `tree` it is restored under its path, and never outside of
     the target. `preserve` keeps its time and mode. `on_conflict` says what becomes of a file whose
     path another one has: "number", "replace", "skip" or "fail"; a newer version from the same
@@ -81,6 +82,11 @@ def receive(
         poison=poison,
         reconnect=stop is not None,
     )
+    if is_url(target) and (preserve or command is not None):
+        raise InvalidConfiguration(
+            "a store keeps neither time nor mode of a file, and no command can open an object;"
+            " receive without `preserve` and `command`"
+        )
     with _placing(
         large, target, tree=tree, preserve=preserve, on_conflict=on_conflict, sync=sync
     ) as place:
@@ -120,7 +126,12 @@ def _placing(
     """Open the target; give the function that places a message in it."""
     outcome = _Outcome(large)
     with ExitStack() as stack:
-        if tree:
+        if is_url(target):
+            store = StoreTarget(str(target), tree=tree, on_conflict=on_conflict)
+            store.clear(outcome)
+            yield store.place
+            store.clear(outcome)
+        elif tree:
             below = TreeTarget(Path(target), preserve=preserve, on_conflict=on_conflict, sync=sync)
             stack.callback(below.close)
             yield partial(_place_below, below)

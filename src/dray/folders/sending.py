@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from dray.client.awaited.manager import Manager
 from dray.client.awaited.transaction import Transaction
 from dray.client.connections.threads import run
-from dray.client.files.sources import FileSource
 from dray.errors import (
     ConnectionLost,
     InDoubt,
@@ -28,7 +27,7 @@ from dray.errors import (
 )
 from dray.folders.clearing import Clearing
 from dray.folders.ledger import FolderLedger
-from dray.folders.tree import FoundFile, LeftOut, Tree
+from dray.folders.tree import FoundFile, LeftOut, SourceTree
 from dray.model.classes import TransactionStatus
 from dray.model.limits import LABEL_CHARACTERS_MAX, MIB
 
@@ -86,7 +85,7 @@ class FolderSender:
 
     def __init__(
         self,
-        tree: Tree,
+        tree: SourceTree,
         to: Destination,
         ledger: FolderLedger,
         *,
@@ -184,18 +183,13 @@ class FolderSender:
         return None
 
     def _send_in(self, transaction: Transaction, file: FoundFile) -> MessageId:
-        path = self._tree.root / file.path
-        source = FileSource(path, follow_links=self._tree.selection.follow_links)
-        before = source.before
-        if (before.st_size, before.st_mtime_ns, before.st_ino) != file.version:
-            error = source.changed()
-            source.close()
-            raise error
         asked = {} if self._asking is None else self._asking._asdict()
-        send = partial(self._to.queue.send, source, file=file.properties, transaction=transaction)
-        id = run(send(label=_label_of(file.path), **asked))
+        label = _label_of(file.path)
+        send = partial(self._to.queue.send, file=file.properties, transaction=transaction)
+        with self._tree.body_of(file) as source:
+            id = run(send(source, label=label, **asked))
         if self._look_again(file) is None:
-            raise SourceChanged(f"{path} changed while Dray sent it", path=str(path))
+            raise SourceChanged(f"{file.path} changed while Dray sent it", path=file.path)
         return id
 
     def _look_again(self, file: FoundFile) -> FoundFile | None:

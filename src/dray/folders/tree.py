@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from dray.client.files.sources import FileSource
 from dray.folders.patterns import Patterns
 from dray.model.files import FileProperties, is_plain_path
 
@@ -69,6 +71,24 @@ class Selection:
         return self.patterns.take(path)
 
 
+class SourceTree(Protocol):
+    """Files to send: of a folder, or of a store."""
+
+    selection: Selection
+
+    def walk(self, below: str = "") -> Iterator[FoundFile | LeftOut]:
+        """Find the files, each once; begin at the folder `below`."""
+        ...
+
+    def look_at(self, path: str) -> FoundFile | LeftOut | None:
+        """Look at one path; None if no file of that name is to be sent now."""
+        ...
+
+    def body_of(self, file: FoundFile) -> AbstractContextManager[object]:
+        """Open a file to send it; raises `SourceChanged` if it is another version by now."""
+        ...
+
+
 class Tree:
     """A folder to send from."""
 
@@ -112,6 +132,18 @@ class Tree:
         if suffix and not os.path.lexists(f"{full}{suffix}"):
             return None
         return FoundFile(path, found.st_size, found.st_mtime_ns, found.st_ino, found.st_mode)
+
+    @contextmanager
+    def body_of(self, file: FoundFile) -> Iterator[object]:
+        """Open a file to send it; raises `SourceChanged` if it is another version by now."""
+        source = FileSource(self.root / file.path, follow_links=self.selection.follow_links)
+        before = source.before
+        try:
+            if (before.st_size, before.st_mtime_ns, before.st_ino) != file.version:
+                raise source.changed()
+            yield source
+        finally:
+            source.close()
 
     def _walk(
         self, folder: str, above: tuple[tuple[int, int], ...]

@@ -59,7 +59,8 @@ _FOLDER_OPTIONS = (
     "--to",
     "folder",
     metavar="DIR",
-    help="Write each message to a file in DIR; - for the body of one on standard output (--large).",
+    help="Write each message to a file in DIR (--large: or in the store of a URL such as"
+    " s3://bucket/prefix); - for the body of one on standard output (--large).",
 )
 @click.option(
     "--max",
@@ -159,6 +160,8 @@ def command(
     """
     settings: Settings = context.obj
     given = [name for name in _FOLDER_OPTIONS if _is_given(context, name)]
+    if "://" in (folder or ""):
+        given.append("A URL")
     _check_usage(given, context.params)
     if folder in {None, "-"} and standard_output_is_closed():
         raise TargetUnwritable(

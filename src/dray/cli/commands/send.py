@@ -165,13 +165,15 @@ def command(
     """Send FILES to QUEUE, each as one message, all in one transaction.
 
     QUEUE is a queue of this queue manager, or dray://HOST:PORT/NAME for one elsewhere. If the only
-    FILE is a directory, all files below it are sent (--large), each in a transaction of its own.
+    FILE is a directory, all files below it are sent (--large), each in a transaction of its own;
+    and so are the objects below a URL that fsspec knows, such as s3://bucket/prefix.
     """
     # A path that cannot be looked at is told of where it is opened.
-    if len(files) == 1 and not from_stdin and os.path.isdir(files[0]):  # noqa: PTH112
+    alone = files[0] if len(files) == 1 and not from_stdin else ""
+    if "://" in alone or os.path.isdir(alone):  # noqa: PTH112
         if not large:
             raise click.UsageError("The files of a directory are sent as large messages: --large.")
-        send_folder(settings, queue, Path(files[0]), folder, wait=wait)
+        send_folder(settings, queue, alone, folder, wait=wait)
         return
     refuse_folder_options(click.get_current_context())
     sources = [*files, *([STANDARD_INPUT] if from_stdin else [])]
