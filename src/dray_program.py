@@ -20,7 +20,8 @@ def main() -> NoReturn:
         from dray.cli import main as command_line
 
         command_line()
-    except KeyboardInterrupt:
-        # While modules were still being loaded, or from a command.
-        sys.stderr.write("dray: interrupted\n")
+    except KeyboardInterrupt as interrupt:
+        # While modules were still being loaded, or from a command, which may say what was done.
+        for told in ["interrupted", *getattr(interrupt, "__notes__", ())]:
+            sys.stderr.write(f"dray: {told}\n")
         sys.exit(EXIT_INTERRUPTED)

@@ -23,16 +23,22 @@ def moved(
     ids: Ids,
     act: Callable[[Manager, Ids], int],
     still_there: Callable[[Manager], Iterable[str]],
+    *,
+    note: str,
 ) -> int:
     """Move or drop messages; return how many, with those whose transaction was in doubt.
 
-    `still_there` gives the ids that a queue holds, to go on with the rest.
+    `still_there` gives the ids that a queue holds, to go on with the rest. `note` tells a person
+    who interrupts it where the messages are.
     """
     count = 0
     while True:
         try:
             with connect_again(settings.connect, PATIENCE_S if count else 0) as manager:
                 return count + act(manager, ids)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(f"{note}; the same command goes on with the rest")
+            raise
         except InDoubt as doubt:
             count += int(str(doubt.fields["done"]))
             if was_committed(settings.connect, doubt, PATIENCE_S):

@@ -8,14 +8,18 @@ interrupt leaves here as `KeyboardInterrupt`; `dray_program` reports it and ends
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import CompletionItem
 
 from dray import __version__
+from dray.cli.completing import complete_queue_names
 from dray.cli.settings import Settings
 from dray.errors import DrayError, TargetUnwritable
 
@@ -25,7 +29,7 @@ EXIT_BROKEN_PIPE = 141
 
 COMMANDS: dict[str, str] = {
     "serve": "Run a queue manager until it is told to stop.",
-    "config": "Check a file of options.",
+    "config": "Write or check a file of options.",
     "access": "Explain what a caller may do.",
     "cert": "Make an authority, and certificates for mutual TLS.",
     "doctor": "Say why messages do not move, and what to do.",
@@ -52,6 +56,8 @@ COMMANDS: dict[str, str] = {
     "inspect": "Look into a data directory: log, heap file, queue, one message's story.",
     "spark": "Land what is in queues with Spark.",
     "torture": "Prove here that nothing is lost: simulated failures, then real kills.",
+    "completion": "Print what makes a shell complete commands and names of queues.",
+    "service": "Print a systemd unit that runs a command as a service.",
     "demo": "Move real files between two queue managers, through a kill, into Spark.",
 }
 
@@ -71,7 +77,29 @@ class LazyCommands(click.Group):
             return None
         command = importlib.import_module(f"dray.cli.commands.{cmd_name}").command
         assert isinstance(command, click.Command)
+        complete_queue_names(command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; for a name that is none, say which ones are like it."""
+        name = args[0]
+        if name not in COMMANDS and not ctx.resilient_parsing and not name.startswith("-"):
+            like = difflib.get_close_matches(name, COMMANDS)
+            hint = f" Did you mean {' or '.join(map(repr, like))}?" if like else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command from the table, without loading them."""
+        found = [
+            CompletionItem(name, help=text)
+            for name, text in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        # A group completes its own options beside its commands; here the table has the commands.
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table, without loading them."""
@@ -90,10 +118,30 @@ class LazyCommands(click.Group):
     help="Queue manager to connect to  [default: the one that runs here].",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.option("--ca", metavar="FILE.pem", help="Authorities to trust at drays://  [env: DRAY_CA].")
+@click.option("--cert", metavar="FILE.pem", help="Certificate to present  [env: DRAY_CERT].")
+@click.option("--key", metavar="FILE.pem", help="Key of the certificate  [env: DRAY_KEY].")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="Log to standard error from this level on  [default: warning].",
+)
 @click.pass_context
-def program(context: click.Context, url: str | None, *, as_json: bool) -> None:
+def program(
+    context: click.Context,
+    url: str | None,
+    *,
+    as_json: bool,
+    ca: str | None,
+    cert: str | None,
+    key: str | None,
+    log_level: str | None,
+) -> None:
     """Move payloads of any size between machines, exactly once and in order."""
-    settings = Settings(as_json=as_json)
+    settings = Settings(as_json=as_json, ca=ca, cert=cert, key=key, log_level=log_level)
+    if log_level is not None:
+        logging.basicConfig(format="dray: %(levelname)s: %(name)s: %(message)s")
+        logging.getLogger("dray").setLevel(log_level.upper())
     if url:
         settings.url = url
     context.obj = settings
@@ -110,8 +158,11 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         error.show()
         return EXIT_USAGE
-    except click.Abort as interrupted:
-        raise KeyboardInterrupt from interrupted
+    except click.Abort as aborted:
+        interrupt = KeyboardInterrupt()
+        for note in getattr(aborted.__cause__, "__notes__", ()):
+            interrupt.add_note(note)
+        raise interrupt from aborted
     except BrokenPipeError:
         _forget_standard_output()
         return EXIT_BROKEN_PIPE

@@ -6,7 +6,9 @@ before a person would look.
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -15,6 +17,8 @@ import click
 from dray.model.sizes import human_size
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
@@ -49,33 +53,51 @@ class _Bar:
         self._text, self._total = text, total
         self._rich: RichProgress | None = None
         self._task: TaskID | None = None
+        self._began = 0.0
+        self._ends_us = False
 
     def __enter__(self) -> Self:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
-            DownloadColumn,
             Progress,
             TextColumn,
             TimeRemainingColumn,
-            TransferSpeedColumn,
         )
 
         self._rich = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
-            DownloadColumn(binary_units=True),
-            TransferSpeedColumn(),
+            TextColumn("{task.fields[amount]}", markup=False),
             TimeRemainingColumn(),
             console=Console(stderr=True),
         )
+        self._began = time.monotonic()
         self._rich.start()
-        self._task = self._rich.add_task(self._text, total=self._total)
+        self._task = self._rich.add_task(self._text, total=self._total, amount="")
+        self._watch_for_end()
         return self
+
+    def _watch_for_end(self) -> None:
+        """Show the cursor again when SIGTERM ends the program."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            # A program with a handler of its own ends by itself, and the bar with it.
+            self._ends_us = True
+            signal.signal(signal.SIGTERM, self._end)
+
+    def _end(self, number: int, _frame: FrameType | None) -> None:
+        if self._rich is not None:
+            self._rich.stop()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
 
     def update(self, done: int, total: int | None = None) -> None:
         if self._rich is not None and self._task is not None:
-            self._rich.update(self._task, completed=done, total=total)
+            rate = done / max(time.monotonic() - self._began, 1e-6)
+            amount = amount_text(done, total if total is not None else self._total, rate)
+            self._rich.update(self._task, completed=done, total=total, amount=amount)
 
     def describe(self, text: str) -> None:
         if self._rich is not None and self._task is not None:
@@ -84,6 +106,14 @@ class _Bar:
     def __exit__(self, *_: object) -> None:
         if self._rich is not None:
             self._rich.stop()
+        if self._ends_us:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def amount_text(done: int, total: int | None, rate: float) -> str:
+    """How much is done, of how much, and how fast: everywhere in the same units."""
+    of_total = f" of {human_size(total)}" if total else ""
+    return f"{human_size(done)}{of_total}, {human_size(rate)}/s"
 
 
 class _Lines:
@@ -91,7 +121,7 @@ class _Lines:
 
     def __init__(self, text: str, total: int | None) -> None:
         self._text, self._total = text, total
-        self._done = 0
+        self._done = self._told = 0
         self._began = self._printed_at = 0.0
         self._printed = False
 
@@ -103,7 +133,8 @@ class _Lines:
         self._done = done
         self._total = total if total is not None else self._total
         now = time.monotonic()
-        if now - self._printed_at >= PLAIN_LINE_EVERY_S:
+        # A line that says no more than the one before it helps nobody.
+        if now - self._printed_at >= PLAIN_LINE_EVERY_S and done > self._told:
             self._printed_at, self._printed = now, True
             self._print(now)
 
@@ -111,10 +142,10 @@ class _Lines:
         self._text = text
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._printed and kind is None:
+        if self._printed and kind is None and self._done > self._told:
             self._print(time.monotonic())
 
     def _print(self, now: float) -> None:
-        rate = human_size(self._done / max(now - self._began, 1e-6))
-        of_total = f" of {human_size(self._total)}" if self._total else ""
-        click.echo(f"{self._text}: {human_size(self._done)}{of_total}, {rate}/s", err=True)
+        self._told = self._done
+        rate = self._done / max(now - self._began, 1e-6)
+        click.echo(f"{self._text}: {amount_text(self._done, self._total, rate)}", err=True)

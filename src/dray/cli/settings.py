@@ -27,12 +27,16 @@ class Settings:
 
     url: str = field(default_factory=default_url)
     as_json: bool = False
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    log_level: str | None = None
 
     def connect(self) -> Manager:
         """Connect to the queue manager; raises `ConnectionLost` if nobody listens there."""
         import dray
 
-        return dray.connect(self.url)
+        return dray.connect(self.url, ca=self.ca, cert=self.cert, key=self.key)
 
 
 def takes_url_and_json(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

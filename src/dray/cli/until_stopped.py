@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dray.cli.settings import Settings
 from dray.errors import ConnectionLost
+from dray.notify import READY, STOPPING, notify
 
 if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager
@@ -28,6 +29,7 @@ def stopped_by_sigterm() -> Iterator[threading.Event]:
 
     def end(_signal: int, _frame: FrameType | None) -> None:
         stop.set()
+        notify(STOPPING)
 
     previous = signal.signal(signal.SIGTERM, end)
     try:
@@ -41,7 +43,7 @@ def connected(settings: Settings, stop: threading.Event) -> Manager | None:
     told = False
     while not stop.is_set():
         try:
-            return settings.connect()
+            manager = settings.connect()
         except ConnectionLost as error:
             if not error.retryable:
                 raise
@@ -49,4 +51,7 @@ def connected(settings: Settings, stop: threading.Event) -> Manager | None:
                 _log.warning("waiting for the queue manager: %s", error)
                 told = True
             stop.wait(_CONNECT_AGAIN_S)
+        else:
+            notify(READY)
+            return manager
     return None

@@ -20,6 +20,7 @@ from dray.daemon.sockets.descriptors import raise_limit
 from dray.daemon.sockets.runtime_link import RuntimeLink
 from dray.errors import InvalidConfiguration
 from dray.net.doors import runtime_link, socket_of
+from dray.notify import ALIVE, READY, STOPPING, notify, watchdog_interval_s
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -57,14 +58,24 @@ async def _serve(
     link = None if own_socket is None else RuntimeLink(runtime_link(), own_socket)
     sys.stdout.write(f"{server.describe()}\n")
     sys.stdout.flush()
+    notify(READY)
+    _say_alive(loop, watchdog_interval_s())
     ends: set[asyncio.Future[Any]] = {server.ended, signalled}
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    notify(STOPPING)
     if link is not None:
         link.remove()
     await server.stop()
     if server.ended.done():
         raise server.ended.result()
     return 0
+
+
+def _say_alive(loop: asyncio.AbstractEventLoop, every_s: float | None) -> None:
+    """Tell the service manager from the loop itself that the loop still turns."""
+    if every_s is not None:
+        notify(ALIVE)
+        loop.call_later(every_s, _say_alive, loop, every_s)
 
 
 def _note(signalled: asyncio.Future[int], number: int) -> None:

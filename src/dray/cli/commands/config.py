@@ -1,17 +1,48 @@
-"""`dray config`: files of options for `dray serve`, looked at before a queue manager uses them."""
+"""`dray config`: files of options for `dray serve`: write one, or check one before it is used."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 
 from dray.cli.groups import CommandGroup
 from dray.cli.output import print_json
 from dray.cli.settings import Settings, takes_json
+from dray.errors import TargetUnwritable
 
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """Check a file of options."""
+    """Write a file of options, or check one."""
+
+
+@command.command()
+@click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@takes_json
+@click.pass_obj
+def init(settings: Settings, file: Path | None) -> None:
+    """Write a file with every option and its default to FILE, or to standard output.
+
+    Each option is a comment except the data directory and the socket. FILE must not exist.
+    """
+    from dray.daemon.example import example_file
+
+    text = example_file()
+    if file is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        with file.open("x", encoding="utf-8") as target:
+            target.write(text)
+    except OSError as error:
+        raise TargetUnwritable(
+            f"{file} cannot be written: {error.strerror}; choose another name", path=str(file)
+        ) from error
+    if settings.as_json:
+        print_json({"file": str(file)})
+    else:
+        click.echo(f"wrote {file}; edit it, then `dray config check {file}`")
 
 
 @command.command()

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from dray.client.blocking.manager import Manager
     from dray.model.queued import QueuedMessage
 
+_SENT_OR_THERE = "each message is sent or still a dead letter, none is both"
+_DROPPED_OR_THERE = "each message is dropped or still a dead letter"
 _ids = click.argument("ids", metavar="[ID]...", nargs=-1, type=MessageIdText())
 _all = click.option("--all", "every", is_flag=True, help="All dead letters.")
 
@@ -95,7 +97,7 @@ def retry(settings: Settings, ids: tuple[str, ...], *, every: bool, to: str | No
     sent, status = 0, 0
     for destination, group in _by_destination(letters, to).items():
         try:
-            sent += moved(settings, group, act, _letter_ids)
+            sent += moved(settings, group, act, _letter_ids, note=_SENT_OR_THERE)
         except DrayError as error:
             status = status or error.exit_status
             where = destination or "no queue that is known"
@@ -125,7 +127,8 @@ def drop(settings: Settings, ids: tuple[str, ...], *, every: bool, yes: bool) ->
     def act(manager: Manager, ids: Ids) -> int:
         return manager.drop_dead_letters(ids or ())
 
-    count = moved(settings, [each.id for each in letters], act, _letter_ids)
+    chosen_ids = [each.id for each in letters]
+    count = moved(settings, chosen_ids, act, _letter_ids, note=_DROPPED_OR_THERE)
     if settings.as_json:
         print_json({"dropped": count, "bytes": size})
     else:

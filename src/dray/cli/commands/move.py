@@ -38,7 +38,8 @@ def command(settings: Settings, source: str, target: str, ids: tuple[str, ...]) 
     def still_there(manager: Manager) -> list[str]:
         return [str(each.id) for each in manager.queue(source).contents()]
 
-    count = moved(settings, list(ids) or None, move, still_there)
+    note = f"each message is in {source} or in {target}, none in both"
+    count = moved(settings, list(ids) or None, move, still_there, note=note)
     if settings.as_json:
         print_json({"from": source, "to": target, "moved": count})
     else:

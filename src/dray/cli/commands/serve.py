@@ -6,6 +6,7 @@ from functools import partial
 
 import click
 
+from dray.cli.settings import Settings
 from dray.cli.sizes import Size
 from dray.model.platforms import require_linux
 
@@ -79,8 +80,16 @@ from dray.model.platforms import require_linux
     type=Size(),
     help=("Disk space that new messages must leave free  [default: 64MiB]."),
 )
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="Log to standard error from this level on  [default: warning].",
+)
+@click.pass_obj
 def command(
+    settings: Settings,
     *,
+    log_level: str | None,
     data: str | None,
     listen: str | None,
     socket: str | None,
@@ -116,6 +125,7 @@ def command(
         quota=quota,
         journal_quota=journal_quota,
         low_water=low_water,
+        log_level=log_level or settings.log_level,
     )
 
     def read() -> ServeOptions:
