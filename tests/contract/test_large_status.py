@@ -203,7 +203,7 @@ def test_a_large_message_sent_to_the_status_queue_does_not_end_its_use_for_ever(
     """By mistake, or from afar: they are told, stay until they are purged, and then it goes on."""
     large.send(b"x")
     face.LargeMessageQueue(statuses).send(b"astray")
-    with pytest.raises(dray.StatusQueueMissing, match="large messages are in it; purge it"):
+    with pytest.raises(dray.StatusQueueMissing, match="it has large messages; purge it"):
         large.receive(0)
     assert statuses.info().message_count == 3
     statuses.purge()

@@ -154,13 +154,22 @@ def full_stops(path: str, source: str) -> Iterator[str]:
 
 
 def turned_sentences(path: str, source: str) -> Iterator[str]:
-    """A docstring says who does what: subject, verb, object."""
-    for node in nodes(source):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            text = " ".join(str(node.value.value).split())
-            for found in TURNED.finditer(text):
-                sentence = text[found.start() :].partition(". ")[0]
-                yield f"{path}:{node.lineno}: {sentence}"
+    """A docstring or comment says who does what: subject, verb, object."""
+    texts = [
+        (node.lineno, str(node.value.value))
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    ]
+    comments = re.finditer(r"^ *((?:# [^\n]*\n *)+)", source, re.MULTILINE)
+    texts += [
+        (source.count("\n", 0, each.start()) + 1, re.sub(r"^ *# ", "", each[1], flags=re.MULTILINE))
+        for each in comments
+    ]
+    for line, text in sorted(texts):
+        plain = " ".join(text.split())
+        for found in TURNED.finditer(plain):
+            sentence = plain[found.start() :].partition(". ")[0]
+            yield f"{path}:{line}: {sentence}"
 
 
 def _is_error(called: ast.expr) -> bool:

@@ -30,7 +30,7 @@ def test_a_clone_in_the_place_of_its_destination_takes_nothing_and_says_so_once(
     pair.send(b"waits")
     until(lambda: clone.warnings("other-copy"))
     (told,) = clone.warnings("other-copy")
-    assert "this one's own id" in told
+    assert "the same id" in told
     assert "stop one of them" in told
     clone.process.kill()
     pair.destination.process.start()
@@ -288,7 +288,7 @@ def test_a_mistake_of_usage_is_one_sentence_and_a_status(pair, as_json):
         refused("outgoing", word, "", code="invalid-queue-name")
     assert "nothing to accept" in refused("peer", "accept", known)
     assert "nothing to accept" in refused("peer", "accept", "dray://127.0.0.1:1")
-    assert "no id of a queue manager" in refused("peer", "accept", known, "xyz")
+    assert "not the id of a queue manager" in refused("peer", "accept", known, "xyz")
     assert "no queue manager is known" in refused("peer", "forget", "dray://127.0.0.1:1")
     for word in ("accept", "forget"):
         for address in ("", "dray://", "dray://h:99999", "nowhere at all", pair.url):

@@ -167,7 +167,7 @@ def run(arguments: Sequence[str]) -> int:
         _forget_standard_output()
         return EXIT_BROKEN_PIPE
     except OSError as error:
-        # What files and sockets say is translated where they are used; our own output is left.
+        # Errors of files and sockets are translated where they are used; our own output is left.
         _forget_standard_output()
         unwritable = TargetUnwritable(
             f"the output cannot be written: {error.strerror or error}; free room or redirect it",

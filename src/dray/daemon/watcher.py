@@ -362,7 +362,7 @@ class Guard:
                 if self._marks.take("closes", name):
                     return
                 if name == LOCK_NAME:
-                    # Whoever tries to start a second manager does that, and so do we at the end.
+                    # A second manager that tries to start does that, and so do we at the end.
                     self._drained.set()
                 else:
                     self._tell("edited", name, self._size(name))

@@ -339,7 +339,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
     def _open(self) -> None:
         self._resend_at = None
         self.refusals.opened()
-        # What was sent on earlier connections can no longer be accepted.
+        # The peer can no longer accept messages of earlier connections.
         self._doubtful = 0
 
     def _go_back(self) -> None:
@@ -423,7 +423,7 @@ class Conversation(DurableStream, Machine[ConversationState, Happened, Effect]):
 
     def _forget_flight(self) -> None:
         self._flight.forget()
-        # What the owner could not note at once is told anew.
+        # The owner may not have noted all of it yet, so it is told anew.
         self._confirmed = self.floor
         self._passed = 0
         self._resend_at = None

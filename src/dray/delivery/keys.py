@@ -73,7 +73,7 @@ class ManagerKey:
         try:
             shared = self._key.exchange(X25519PublicKey.from_public_bytes(public))
         except ValueError:
-            # Of some numbers everybody knows the secret that they give.
+            # Some numbers give a secret that everybody knows.
             return None
         return ConnectionKey(_keyed(shared, both + b"".join(once)))
 

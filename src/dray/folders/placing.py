@@ -102,7 +102,7 @@ class TargetFolder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Whatever cannot be cleared now is cleared by the next receiver.
+        # The next receiver clears the files that cannot be cleared now.
         with suppress(TargetUnwritable):
             self.clear(None)
         for each in reversed(self._made if not self._placed else []):
@@ -220,7 +220,7 @@ class TargetFolder:
                 lock = self._hidden / _LOCK
                 self._descriptor, _ = open_locked(lock, shared=True, wait_s=_WAIT_S)
             except FileNotFoundError:
-                # Who was the last to receive here has removed it just now.
+                # The last receiver here has removed it just now.
                 continue
 
     def _check_hidden(self) -> None:

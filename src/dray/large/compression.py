@@ -75,7 +75,7 @@ def unpacked(packed: Buffer, size: int, size_max: int) -> bytes:
     decompressor = zstd.ZstdDecompressor(options=options)
     try:
         body = bytes(decompressor.decompress(packed, max_length=size))
-        # Whatever is left to come shows when one byte more is asked for.
+        # Asking for one byte more shows whether anything is left to come.
         more = b"" if decompressor.eof else decompressor.decompress(b"", max_length=1)
     except zstd.ZstdError as error:
         raise ProtocolError(f"it cannot be unpacked: {error}") from error

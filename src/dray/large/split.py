@@ -137,7 +137,7 @@ class Split:
         self._digest_kind = digest_kind
         self._file = None if file is None else encode_file(file)
         self.sequence_id = join_id(manager, sequence)
-        # What every part shares: that it is kept, and what becomes of it when it cannot arrive.
+        # Every part shares these: that it is kept, and its end when it cannot arrive.
         self._part = Message(
             correlation_id=self.sequence_id,
             recoverable=message.recoverable,
@@ -226,7 +226,7 @@ class Split:
         control = Control(
             CONTROL_VERSION,
             count,
-            # What the record takes for a number need not be one to the codec, such as True.
+            # The record takes some values for numbers that the codec does not, such as True.
             index(message.app_specific),
             message.correlation_id,
             message.label,

@@ -100,7 +100,7 @@ class Notices:
         """Note what happened `times` times."""
         key = (str(kind), subject, sentence)
         if key not in self._counts and len(self._counts) >= NOTICES_MAX:
-            key = (str(kind), OTHERS, "the same happened elsewhere; look at the lines before")
+            key = (str(kind), OTHERS, "the same happened elsewhere; read the lines before")
         self._counts[key] = self._counts.get(key, 0) + times
 
     def take(self) -> list[Notice]:

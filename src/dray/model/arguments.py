@@ -13,7 +13,7 @@ _SHOWN_CHARACTERS_MAX: Final = 80
 def shown(value: object) -> str:
     """Write any value on one short line, even if its own `repr` fails."""
     try:
-        # Of something long only the beginning is written at all.
+        # Only the beginning of a long text is written.
         text = repr(value[: _SHOWN_CHARACTERS_MAX + 1] if type(value) in {str, bytes} else value)  # type: ignore[index]
     except Exception as error:  # noqa: BLE001 - whatever the caller's own `__repr__` raises
         return f"an object of {_named(type(value))} whose repr raises {type(error).__name__}"

@@ -105,7 +105,7 @@ def _check_second_ways(offline: Offline, findings: Findings) -> None:
         findings.damage(
             LOG_NAME,
             f"the group at byte {offline.log_breaks_at} is damaged, before the newest checkpoint",
-            remedy="it is needed only should that be lost; two more checkpoints, and it is not",
+            remedy="it is needed only if that one is lost, and not after two more checkpoints",
         )
 
 
@@ -145,13 +145,15 @@ class _Records:
             size, end = self._offline.heap.file(number).size(), ends.get(number, 0)
             if not end <= size < made:
                 continue
-            sentence = f"it has {size} bytes and was made with {made}; what is gone was free"
+            sentence = (
+                f"it has {size} bytes and was made with {made}; the missing part held nothing"
+            )
             if end:
                 remedy = "its messages can be used"
                 self._findings.damage(file_name(number), sentence, remedy=remedy)
             else:
                 # A power failure while it is made can leave its name without its size.
-                remedy = "nothing is in it, and its next use makes it long enough"
+                remedy = "it is empty, and its next use makes it long enough"
                 self._findings.doubt(file_name(number), sentence, remedy=remedy)
 
     def _claims(self) -> Iterator[_Claim]:
@@ -276,7 +278,7 @@ def _check_streams(state: State, findings: Findings) -> None:
             sentence = f"its stream has numbers up to {stream.last} from base {stream.base}"
             findings.damage(LOG_NAME, sentence, queue=queue.name)
         if first is not None and unpack(first).lookup_id <= stream.floor:
-            sentence = f"it still has what was acknowledged up to {stream.floor}"
+            sentence = f"it still has messages that were acknowledged, up to {stream.floor}"
             findings.damage(LOG_NAME, sentence, queue=queue.name)
     for incoming in state.incoming.state():
         if not incoming.sequence_id or not incoming.number:
@@ -297,7 +299,7 @@ def _check_large(offline: Offline, findings: Findings, damaged: set[tuple[str, i
                 findings.note(LOG_NAME, f"large message {key} {state}: {missing}", queue.name)
             elif not _digest_fits(offline, queue, assembly):
                 # Its records are as they were sent, so it was sent so; the receiver will refuse it.
-                sentence = f"the body of large message {key} is not what its trailer says"
+                sentence = f"the body of large message {key} does not fit its trailer"
                 findings.note(LOG_NAME, sentence, queue.name)
             else:
                 findings.large_messages += 1

@@ -41,7 +41,7 @@ def check_checkpoints(disk: ReadOnlyDisk, findings: Findings) -> None:
         findings.damage(name, "it is missing", remedy=remedy)
     for name in seen.cut:
         remedy = "it can be used; a start or the checkpoint after next makes it long enough"
-        findings.damage(name, "it was cut off behind all that counts in it", remedy=remedy)
+        findings.damage(name, "it was cut off, but has everything that counts", remedy=remedy)
     for name in disk.names():
         if not is_own_name(name) and name != LOCK_NAME:
             findings.note(name, "no queue manager gives such a name to a file")

@@ -88,11 +88,11 @@ def look_at_heap(path: str | Path, name: str) -> list[RecordSeen]:
     numbers = numbers_of([name])
     if express_files([name]):
         raise Misuse(
-            f"{name!r} holds express messages, of which nobody knows any more once their queue"
-            " manager has ended; its next start removes the file"
+            f"{name!r} holds express messages, which ended with their queue manager; its next"
+            " start removes the file"
         )
     if not numbers:
-        raise Misuse(f"{name!r} is no heap file; they are called p0000001.mq and so on")
+        raise Misuse(f"{name!r} is not a heap file; heap files have names like p0000001.mq")
     with Offline(path) as offline:
         offline.load()
         found = [record for record, _ in records(offline, numbers[0])]

@@ -79,7 +79,7 @@ def move_store(move: StoreMove, progress: Progress) -> MoveReport:
         if error.errno in NO_ROOM:
             sentence = f"There is no room for the store at {sentence}; free some space there"
             raise StoreFull(sentence, file="") from error
-        sentence = f"The store was not moved: {sentence}; see to that and run the same move again"
+        sentence = f"The store was not moved: {sentence}; mend that and run the same move again"
         raise StoreError(sentence) from error
 
 
@@ -106,7 +106,7 @@ def _moved(move: StoreMove, progress: Progress) -> MoveReport:
         raise StoreError(f"There is no store in {move.source}; name where `dray serve --data` ran")
     nested = move.source.resolve() in (target := move.target.resolve(), *target.parents)
     if nested or target in move.source.resolve().parents:
-        raise StoreError(f"{move.target} and {move.source} lie in each other; choose another")
+        raise StoreError(f"{move.target} and {move.source} overlap; choose another directory")
     disk = RealDisk(move.source)
     disk.lock()
     try:
@@ -133,7 +133,7 @@ def _prepare(move: StoreMove, progress: Progress) -> None:
             f" remove {move.target}"
         )
     if unfinished is None and not _is_free(move.target):
-        raise StoreError(f"{move.target} is not empty; choose a directory that is, or a new one")
+        raise StoreError(f"{move.target} is not empty; choose an empty or a new directory")
     make_own_folder(move.target)
     sync_folder(move.target.parent)
     moving = Moving(source=str(move.source), move=move.name)
@@ -206,14 +206,14 @@ def _copy_file(source: Path, target: Path) -> None:
         status = os.fstat(old.fileno())
         os.utime(new.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
         os.fsync(new.fileno())
-        # What was synced can be dropped from memory, so that it is the disk that is read.
+        # Synced bytes can be dropped from memory, so that the disk itself is read.
         os.posix_fadvise(new.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     found = 0
     with target.open("rb", buffering=0) as new:
         while piece := new.read(_PIECE):
             found = crc32c(piece, found)
     if found != crc:
-        sentence = f"{target} came out other than {source}; that disk may be bad, so choose another"
+        sentence = f"{target} differs from {source}; the disk may be bad: choose another"
         raise StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=target.name)
 
 

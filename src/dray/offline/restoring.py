@@ -141,7 +141,7 @@ def _make_store(disk: RealDisk, reader: ArchiveReader, making: _Making) -> None:
     except (msgspec.MsgspecError, DrayError, LookupError, ValueError, StopIteration) as error:
         raise reader.damaged(f"its state cannot be read: {error}") from error
     if state.manager_id != reader.about.manager_id:
-        raise reader.damaged("its state is of another queue manager than it says")
+        raise reader.damaged("its state belongs to another queue manager than its header names")
     store = Store(disk, heap_file_bytes=reader.about.heap_file_bytes, log_bytes=making.log_bytes)
     store.recover(lambda _history: ())
     # Both files of each pair, because the log does not tell how this state came to be.
@@ -183,7 +183,7 @@ def _check(building: Path, reader: ArchiveReader) -> None:
     report = check_store(building)
     if not report.clean or report.messages != reader.about.messages:
         found = next((each.what for each in report.findings), "messages are missing")
-        raise reader.damaged(f"what it would make is not whole: {found}")
+        raise reader.damaged(f"the store in it is not whole: {found}")
 
 
 def _rename(building: Path, wanted: Path) -> None:

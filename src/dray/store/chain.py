@@ -24,7 +24,7 @@ from dray.errors import StoreError
 from dray.forks import keep_from_children
 from dray.own_files import open_own
 
-SEE_TO_IT: Final = "see to its disk and its permissions, and start again"
+SEE_TO_IT: Final = "check its disk and its permissions, and start again"
 SEE_TO_IT_OR_TURN_IT_OFF: Final = f"{SEE_TO_IT}, or turn the audit off (`audit = false`)"
 ORIGIN: Final = "0" * 64
 _PIECE: Final = 64 << 10
@@ -221,7 +221,7 @@ def _problem(image: bytes, number: int, previous: str) -> str:
     if links is None:
         return "this is no entry"
     if links.previous != previous:
-        return "it does not follow from the entry before: one was changed, put in or lost"
+        return "it does not follow from the entry before: an entry was changed, added or lost"
     return "" if links.number == number else f"it says it is number {links.number}"
 
 

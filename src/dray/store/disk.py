@@ -33,7 +33,7 @@ NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 NO_ACCESS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 MESSAGE_FILE_UNREADABLE: Final = 2083
 LOOK_AT_THE_DISK: Final = (
-    "nothing more is written before a start: look at the disk, then start again"
+    "nothing more is written until the next start: check the disk, then start again"
 )
 
 
@@ -179,13 +179,13 @@ def translation(error: OSError, name: str, act: str) -> StoreError:
 def no_access(error: OSError, name: str, act: str) -> StoreError:
     """The error for a file or folder that this user may not use; nothing of it was touched."""
     sentence = (
-        f"Could not {act} {name}: {error.strerror}; give it to the user who runs this, to read and"
-        " to write (chown, chmod), and start again"
+        f"Could not {act} {name}: {error.strerror}; let the user who runs this read and write it"
+        " (chown, chmod), and start again"
     )
     return StoreError(sentence, file=name)
 
 
 def unreadable(error: OSError, name: str) -> StoreCorrupt:
     """The error for a file that the operating system cannot read."""
-    sentence = f"{name} cannot be read: {error.strerror}; look at the disk, or restore a backup"
+    sentence = f"{name} cannot be read: {error.strerror}; check the disk, or restore a backup"
     return StoreCorrupt(sentence, event=MESSAGE_FILE_UNREADABLE, file=name)

@@ -85,8 +85,8 @@ def read_mark(path: Path, kind: type[Mark]) -> Mark | None:
         return None
     except PermissionError as error:
         sentence = (
-            f"this user may not look for {path}: {error.strerror}; give it to the user who runs"
-            " this"
+            f"this user may not look for {path}: {error.strerror}; let the user who runs this read"
+            " it"
         )
         raise StoreError(sentence, directory=str(path.parent)) from error
     except (OSError, msgspec.DecodeError) as error:

@@ -168,10 +168,10 @@ def decode(image: bytes) -> Found:
     unknown = set(parser.sections()) - {"Properties", "Signature"}
     unknown |= given.keys() - {key.lower() for key in (*_KEYS, *_OPTIONAL_KEYS)}
     if unknown:
-        raise NotAFileOfOursError(f"nobody knows what {min(unknown)!r} in it means")
+        raise NotAFileOfOursError(f"it has an unknown property {min(unknown)!r}")
     missing = [key for key in _KEYS if key.lower() not in given]
     if missing:
-        raise NotAFileOfOursError(f"it does not say {missing[0]}")
+        raise NotAFileOfOursError(f"it lacks {missing[0]}")
     description = _description(given)
     signed = signature.get("checksum") == f"{_body_checksum(image):08x}"
     return Found(description, signed)
@@ -201,7 +201,7 @@ def _size(key: str, text: str) -> int | None:
     try:
         return size_in_bytes(text)
     except InvalidConfiguration as error:
-        raise NotAFileOfOursError(f"its {key} is {text!r}, which is no size") from error
+        raise NotAFileOfOursError(f"its {key} is {text!r}, but it must be a size") from error
 
 
 def _size_text(size: int | None) -> str:
@@ -211,7 +211,7 @@ def _size_text(size: int | None) -> str:
 def _truth(key: str, text: str) -> bool:
     truth = _TRUTHS.get(text.lower())
     if truth is None:
-        raise NotAFileOfOursError(f"its {key} is {text!r}, which is neither yes nor no")
+        raise NotAFileOfOursError(f"its {key} is {text!r}, but it must be yes or no")
     return truth
 
 
@@ -252,7 +252,7 @@ def _unescape(text: str) -> str:
 
     label = _ESCAPED.sub(meant, text)
     if any("\ud800" <= character <= "\udfff" for character in label):
-        raise NotAFileOfOursError("its Label has half of a character in it")
+        raise NotAFileOfOursError("its Label has an incomplete character")
     if len(label) > LABEL_CHARACTERS_MAX:
         raise NotAFileOfOursError(f"its Label has more than {LABEL_CHARACTERS_MAX} characters")
     return label

@@ -135,7 +135,7 @@ def was_moved(before: Identity, now: Identity) -> str:
     if (before.device, before.inode) == (now.device, now.inode):
         return f"it was renamed from {before.path} by hand"
     if before.path == now.path:
-        return "it was put in the place of the one that was there before"
+        return "it replaced the one that was there before"
     if (Path(before.path) / "QMLog").exists():
         return (
             f"it was copied from {before.path}, where the original still is; two queue managers"
@@ -225,7 +225,7 @@ def _what_changed(was: FileMark, now: FileMark) -> str:
     if was.size != now.size:
         return f"it had {was.size} bytes and has {now.size}"
     if was.digest != now.digest:
-        return f"its {now.size} bytes are other ones"
+        return f"its {now.size} bytes were changed"
     return f"its {now.size} bytes were written again"
 
 

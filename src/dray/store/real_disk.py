@@ -184,7 +184,7 @@ class RealDisk:
                     os.posix_fallocate(descriptor, 0, size)
             except OSError:
                 if known:
-                    # What room there was has been taken before the error.
+                    # The call took the room that there was before it failed.
                     os.ftruncate(descriptor, before)
                 file.close()
                 if not known:
@@ -249,7 +249,7 @@ class RealDisk:
         what = "" if within == os.curdir else f" {within}:"
         sentence = (
             f"{self.path} cannot be used as data directory:{what} {error.strerror}; name another,"
-            " or give it to the user who runs this, to read and to write"
+            " or let the user who runs this read and write it"
         )
         return StoreError(sentence, directory=str(self.path))
 

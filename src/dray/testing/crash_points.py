@@ -1,6 +1,6 @@
 """Every state that a power failure may leave behind, from a recording of what was done to a disk.
 
-What is not synced may be there or not, in any combination. So the states worth looking at are
+Unsynced changes may be there or not, in any combination. So the states worth looking at are
 those right before something becomes durable: whatever a failure at an earlier moment can leave is
 one of the combinations there. A `CrashPoint` is such a moment; `choices` combines what is not
 synced at it (each write kept, lost or torn; each new name kept or lost), all combinations where
@@ -25,7 +25,7 @@ from dray.testing.disk import Operation, SimDisk
 from dray.testing.inode import some_sectors
 
 ALL_COMBINATIONS_OF: Final = 5
-"""Of so many unsynced changes all combinations are looked at: 32."""
+"""All combinations of up to so many unsynced changes are looked at: 32."""
 KEPT, LOST, TORN_TAIL, TORN_SECTORS = range(4)
 Choice = tuple[int, ...]
 """For each unsynced change what becomes of it."""
@@ -47,7 +47,7 @@ class _Picture:
         self.unsynced: list[_Change] = []
 
     def write(self, change: _Change) -> None:
-        """Of writes to one and the same place only the newest is looked at."""
+        """Only the newest of several writes to one place is looked at."""
         if self.unsynced and _same_place(change, self.unsynced[-1]):
             self.unsynced.pop()
         self.unsynced.append(change)
@@ -90,7 +90,7 @@ class CrashPoint(NamedTuple):
         return ", ".join(named)
 
     def choices(self, rng: Random, *, chances: int) -> list[Choice]:
-        """What may become of them; `chances` says how many are left to chance."""
+        """Their possible fates; `chances` says how many are left to chance."""
         count = self.changes
         found: dict[Choice, None] = {}
         if count <= ALL_COMBINATIONS_OF:

@@ -12,7 +12,7 @@ Faults: `full_after(n)` refuses writes and allocations beyond n more bytes; `fai
 `fail_write(n)` fail the n-th from now with an input/output error, the write after leaving part of
 it behind. `recorded(operations)` notes every operation, for `CrashStates` to cut at every point.
 
-What a crash does to one file is told in `inode`.
+`inode` tells what a crash does to one file.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _LOST, _KEPT, _TORN = range(3)
 
 
 class CrashEffect(Enum):
-    """What a crash does to what was not synced."""
+    """The effect of a crash on bytes that were not synced."""
 
     LOST = "all of it is gone"
     KEPT = "all of it is there"

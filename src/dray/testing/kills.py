@@ -51,7 +51,7 @@ class Killable(Protocol):
 
 @dataclass
 class KillTally:
-    """What was done so far."""
+    """The counts so far."""
 
     kills: int = 0
     transactions: int = 0
@@ -63,7 +63,7 @@ class KillTally:
 
 @dataclass
 class _Attempt:
-    """What a transaction does to the queues if it is committed."""
+    """The changes of a transaction to the queues if it is committed."""
 
     sent: dict[str, list[int]] = field(default_factory=lambda: {PLAIN: [], LARGE: []})
     taken: dict[str, int] = field(default_factory=lambda: {PLAIN: 0, LARGE: 0})

@@ -1,4 +1,4 @@
-"""What a simulation or a torture raises when something that Dray promises did not hold."""
+"""The error that a simulation or a torture raises when Dray broke a promise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of a queue manager that came back after a power failure, seen through its frames.
+"""The checks of a queue manager that came back after a power failure, through its frames.
 
 The recovered manager is asked for everything it holds, and that is held against the contents of
 each turn that may have come back: not older than the last one somebody was told of, not newer than
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 INTERNAL = {"admin_queue$", "notify_queue$", "order_queue$"}
 """Queues that are in no quota."""
 OUTCOMES_ASKED = 8
-"""Of the newest transactions before the failure, so many are asked for."""
+"""So many of the newest transactions before the failure are asked for."""
 
 
 def check_recovered(disk: SimDisk, recording: Recording, turns: Iterable[int]) -> Frozen:

@@ -1,4 +1,4 @@
-"""What follows, in the model of a queue manager, when messages arrive, leave or move.
+"""Consequences, in the model of a queue manager, when messages arrive, leave or move.
 
 Journals and their quotas, dead letters, acknowledgments, confirmations, expiry: the table of
 `dray.manager.change.departures`, told again without a look at it. Acknowledgments are messages of
@@ -73,7 +73,7 @@ class Consequences:
         self.contents.remove(name, leaving)
 
     def refusal(self, name: str, keys: Iterable[Key]) -> str:
-        """What the error says that refuses messages for a queue's quota; nothing if they fit."""
+        """The error's sentence that refuses messages for a queue's quota; empty if they fit."""
         limit = self.contents.quotas.get(name)
         used = self.contents.used(name) + self.contents.staged(name)
         asked_for = self.contents.bytes_of(keys)
@@ -109,7 +109,7 @@ class Consequences:
         self.contents.held.difference_update(transaction.held())
 
     def expire(self, now: float, numbers: Mapping[str, int]) -> None:
-        """What nobody has taken in time leaves, queue by queue, the earliest first."""
+        """Expired messages leave, queue by queue, the earliest first."""
         due = [
             (self._known.expires[key], numbers[name], ordinal, name, key)
             for name in TIMED
@@ -124,7 +124,7 @@ class Consequences:
             self.leave(name, keys, MessageClass.NACK_RECEIVE_TIMEOUT)
 
     def awaiting(self, keys: Iterable[Key]) -> None:
-        """What its sender wants kept waits, once it is delivered, for what becomes of it."""
+        """A delivered message whose sender wants a copy waits for its outcome."""
         wanted = FLAG_DEAD_LETTER | FLAG_JOURNAL
         kept = [key for key in keys if self._header(key).flags & wanted]
         self.contents.admit(ORDERS, kept)

@@ -1,4 +1,4 @@
-"""What one queue manager must hold, in plain dictionaries, by what clients said and were told.
+"""The expected contents of one queue manager, in plain dictionaries, from its conversations.
 
 Written without a look at the manager. A message is its key, (source manager id, number); its record
 is kept once, as it was sent. `frozen` gives the contents at one moment, which is what a crash may
@@ -32,10 +32,10 @@ class Gathered:
     batch: tuple[str, int] = ("", 0)
     """Query and batch id for which it is staged."""
     fails: str = ""
-    """What its end will be refused with, if it is not to commit."""
+    """The error that will refuse its commit; None if it may commit."""
 
     def held(self) -> Iterator[tuple[str, Key]]:
-        """What nobody else sees until it ends, by queue."""
+        """Its messages, by queue; nobody else sees them before its end."""
         for name, keys in self.takes.items():
             yield from ((name, key) for key in keys)
         for (name, _), keys in self.moves.items():
@@ -70,7 +70,7 @@ class Frozen(NamedTuple):
 
 @dataclass
 class Known:
-    """What holds for ever, in every run of the manager: records, and outcomes by turn."""
+    """Things that hold in every run of the manager: records, and outcomes by turn."""
 
     records: dict[Key, bytes] = field(default_factory=dict)
     committed_in: dict[int, int] = field(default_factory=dict)
@@ -78,16 +78,16 @@ class Known:
     tried: list[int] = field(default_factory=list)
     """Every transaction that was begun, newest last."""
     parts_of: dict[Key, list[Key]] = field(default_factory=dict)
-    """Of each large message, by its header: all its parts."""
+    """All parts of each large message, by its header."""
     peer: tuple[int, int, int] = (0, 0, 0)
-    """What the peer has accepted: sequence id, number, and its position in the outgoing queue."""
+    """Messages that the peer has accepted: sequence id, number, position in the outgoing queue."""
     told: list[tuple[int, int]] = field(default_factory=list)
-    """What the peer has confirmed, in order: number of a message, and what became of it."""
+    """The peer's confirmations in order: number and outcome of a message."""
     expires: dict[Key, float] = field(default_factory=dict)
     """When the time of a message is over, if it ever is."""
 
     def as_of(self, frozen: Frozen, peer: tuple[int, int, int], told: int) -> Known:
-        """What is known in a run that goes on from there: what else was begun never was.
+        """The model for a run that goes on from there: later beginnings never happened.
 
         So many confirmations the peer had made by then.
         """
@@ -105,7 +105,7 @@ class Known:
 
 
 class Contents:
-    """What the queues hold now."""
+    """The present contents of the queues."""
 
     def __init__(self, known: Known, frozen: Frozen | None = None) -> None:
         """Begin empty, or go on from what a crash has brought back."""
@@ -176,7 +176,7 @@ class Contents:
             self.classes.pop((name, key), None)
 
     def available(self, name: str) -> list[Key]:
-        """What a receiver could get, in order."""
+        """The messages that a receiver could get, in order."""
         return [key for _, _, key in self.queues[name] if (name, key) not in self.held]
 
     def classed(self, name: str, keys: Iterable[Key]) -> list[tuple[Key, int]]:

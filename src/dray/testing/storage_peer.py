@@ -1,7 +1,7 @@
 """The other manager of a storage workload: it sends a stream, takes one, and confirms what it took.
 
-It never fails. What it was sent counts as said only when the turn that said so is durable, and what
-it has accepted and told it knows for ever; `Recording` has from when on.
+It never fails. A frame to it counts as said only when the turn of that frame is durable. It never
+forgets which messages it has accepted and confirmed; `Recording` has from when on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REPEATS, CONFIRMS = 0.2, 0.5
 
 
 class StoragePeer:
-    """What it does to one run of the manager."""
+    """Its part in one run of the manager."""
 
     def __init__(  # noqa: PLR0917 - it shares the harness of the workload
         self,
@@ -52,7 +52,7 @@ class StoragePeer:
         self._released: list[LinkSend] = []
 
     def gather(self, turn: int) -> None:
-        """What the manager has decided to say waits for the end of a turn."""
+        """The frames that the manager has decided to send wait for the end of a turn."""
         self._gathered += [(turn, each) for each in self._harness.sent]
         self._harness.sent.clear()
 

@@ -1,4 +1,4 @@
-"""What one run of a manager did to its disk, and what it held after each turn."""
+"""The record of one run of a manager: each change of its disk, its contents after each turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEGUN, ENDED = "begun", "ended"
 
 @dataclass
 class Recording:
-    """What was done to the disk, and the contents after each turn."""
+    """Each change of the disk, and the contents after each turn."""
 
     known: Known
     sizes: Sizes
@@ -22,7 +22,7 @@ class Recording:
     operations: list[Operation] = field(default_factory=list)
     turns: dict[int, Frozen] = field(default_factory=dict)
     peers: list[tuple[int, tuple[int, int, int]]] = field(default_factory=list)
-    """What the peer has accepted, from how many operations on."""
+    """The messages that the peer has accepted, each with the operation from which on."""
     told: list[int] = field(default_factory=list)
     """Behind how many operations the peer has made each of its confirmations in this run."""
 
@@ -36,5 +36,5 @@ class Recording:
         self.peers.append((len(self.operations), self.known.peer))
 
     def peer_at(self, done: int) -> tuple[int, int, int]:
-        """What the peer had accepted behind so many operations."""
+        """The messages that the peer had accepted behind so many operations."""
         return [peer for at, peer in self.peers if at <= done][-1]

@@ -29,7 +29,7 @@ ARRIVING_PARTS: Final = 4
 MARK_FIRST, MARK_LAST = 1, 2
 JOURNALED_SHARE, DEAD_LETTER_SHARE, ACKNOWLEDGED_SHARE = 0.1, 0.2, 0.1
 EXPRESS_SHARE, TIMED_SHARE = 0.3, 0.2
-"""Of plain messages: how many ask for which, and how many have not long to live."""
+"""Plain messages: how many ask for which, and how many expire soon."""
 TIMES_TO_LIVE_S = (2.0, 5.0, 30.0)
 ADMINISTRATION_QUEUE = "acknowledgments"
 
@@ -131,7 +131,7 @@ class Letters:
 
 
 def sizes_and_crcs(records: Records) -> tuple[list[int], list[int]]:
-    """What a Send frame says of records: sizes, then checksums."""
+    """The sizes, then the checksums of records for a Send frame."""
     made = list(records.values())
     return [len(record) for record in made], [crc32c.crc32c(record) for record in made]
 

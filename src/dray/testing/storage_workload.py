@@ -3,10 +3,10 @@
 Sends and receives in transactions that commit, abort, are prepared, left open or lose their client;
 large messages; a queue with a journal and its quota, a tight one, one with priorities and express
 messages, a sub-queue; messages that expire, are rejected, acknowledged; a peer (`storage_peer`);
-queues that come and go; checkpoints at any time. What follows from it all is told by
-`storage_consequences`. The recording carries marks: `begun n` before the group of turn n may be in
-the log, `ended n` when its sync has ended and somebody may have been told. `Recording.turns` has
-what lasts after each turn.
+queues that come and go; checkpoints at any time. `storage_consequences` tells what follows from it
+all. The recording carries marks: `begun n` before the group of turn n may be in the log, `ended n`
+when its sync has ended and somebody may have been told. `Recording.turns` has what lasts after each
+turn.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ class Workload:
         self._recording.known.committed_in[number] = self._contents.turn + 1
 
     def _let_time_pass(self) -> None:
-        """What has expired leaves, and in quiet moments records move to where they belong."""
+        """Expired messages leave, and in quiet moments records move to where they belong."""
         self._harness.now += 1.0
         self._harness.handle(Tick())
         self._follow.expire(self._harness.now, self._numbers)

@@ -32,7 +32,7 @@ QUEUE_FILES_EVERY = 4
 
 @dataclass
 class Tally:
-    """What was looked at so far."""
+    """The numbers of states and seeds so far."""
 
     seeds: int = 0
     states: int = 0

@@ -129,7 +129,7 @@ class Consumer(Fetch):
         """Decide about one event."""
         if isinstance(event, Heard):
             self._alive(now)
-            # What only a consumer says is not meant for this end.
+            # Frames that only a consumer says are not meant for this end.
             return super().handle(event.message, now) if isinstance(event.message, Said) else []
         if isinstance(event, FragmentCame):
             self._heard_at = now

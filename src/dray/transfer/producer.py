@@ -64,7 +64,7 @@ class Producer:
         if self._offer.ended is not None:
             return self._offer.ended
         states = [copy.state for copy in self.copies.values()]
-        # What has had its end is not held up any more: nobody would ever resume it.
+        # An ended transfer is not held up any more: nobody would ever resume it.
         ended = bool(states) and not self.discovery.open and all(state.final for state in states)
         if self._offer.held and not ended and not any(state in _MOVING for state in states):
             return TransferState.SUSPENDED
@@ -130,7 +130,7 @@ class Producer:
             copy = self._copy(message.key, str(len(self.copies) + 1), 0, CopyState.NEW)
         copy.heard_at = now
         if not isinstance(message, ConsumerSaid):
-            # What only a producer says is not meant for this end.
+            # Frames that only a producer says are not meant for this end.
             return []
         effects = copy.handle(message, now)
         if copy.stage is not CopyState.NEW:

@@ -153,7 +153,9 @@ def test_a_message_file_that_lost_only_free_room_is_damage(path: Path, kind: str
     os.truncate(path / "storage" / name, end)
     (found,) = (each for each in check_store(path).findings if each.severity == "damage")
     assert found.file == name
-    assert found.what == f"it has {end} bytes and was made with {made}; what is gone was free"
+    assert (
+        found.what == f"it has {end} bytes and was made with {made}; the missing part held nothing"
+    )
 
 
 def test_an_empty_message_file_that_is_short_is_in_doubt(path: Path):
@@ -168,7 +170,7 @@ def test_an_empty_message_file_that_is_short_is_in_doubt(path: Path):
 def test_a_map_that_lost_only_free_room_is_damage(path: Path, name: str):
     os.truncate(path / "storage" / name, 60_000)
     (found,) = (each for each in check_store(path).findings if each.severity == "damage")
-    assert (found.file, found.what) == (name, "it was cut off behind all that counts in it")
+    assert (found.file, found.what) == (name, "it was cut off, but has everything that counts")
 
 
 @pytest.mark.parametrize("name", ["MQTrans.lg1", "MQTrans.lg2"])
@@ -286,13 +288,13 @@ def test_the_log_before_the_newest_checkpoint_is_followed_too(driver: ManagerDri
     ((file, what, remedy),) = told(path)
     assert file == "QMLog"
     assert what == f"the group at byte {older.lsn} is damaged, before the newest checkpoint"
-    assert "only should that be lost" in remedy
+    assert "only if that one is lost" in remedy
 
 
 def test_a_log_that_was_cut_in_its_free_room_is_told(path: Path):
     log = path / "storage" / "QMLog"
     os.truncate(log, log.stat().st_size - 4096)
-    assert ("QMLog", "it was cut off behind all that counts in it") in [
+    assert ("QMLog", "it was cut off, but has everything that counts") in [
         each[:2] for each in told(path)
     ]
 

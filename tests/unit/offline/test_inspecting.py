@@ -63,7 +63,7 @@ def test_what_is_no_heap_file_or_queue_is_said_to_be_none(driver: ManagerDriver)
     path = stop(driver)
     with pytest.raises(Misuse, match="holds express messages"):
         look_at_heap(driver.path, "r0000001.mq")
-    with pytest.raises(Misuse, match="is no heap file"):
+    with pytest.raises(Misuse, match="is not a heap file"):
         look_at_heap(path, "QMLog")
     with pytest.raises(QueueNotFound):
         look_at_queue(path, "nowhere", 5)

@@ -203,7 +203,7 @@ def test_it_is_moved_only_to_where_nothing_is(old, new, tmp_path):
     with pytest.raises(StoreError, match="not empty"):
         move_store(a_move(old, new), silent)
     for inside in (old, old / "storage" / "deep", tmp_path):
-        with pytest.raises(StoreError, match="in each other"):
+        with pytest.raises(StoreError, match="overlap"):
             move_store(a_move(old, inside), silent)
     with pytest.raises(StoreError, match="no store"):
         move_store(a_move(tmp_path / "nothing", new), silent)

@@ -308,7 +308,7 @@ def test_errors_of_the_system_are_translated_once(tmp_path, monkeypatch, *, act,
     assert isinstance(raised.value.__cause__, OSError)
     _, said, remedy = str(raised.value).partition("; ")
     assert said, "a sentence ends with what to do"
-    assert any(word in remedy for word in ("free some space", "look at the disk"))
+    assert any(word in remedy for word in ("free some space", "check the disk"))
     file.close()
 
 
@@ -335,7 +335,7 @@ def test_what_this_user_may_not_use_is_named_and_nothing_failed(
         call(disk)
     assert type(raised.value) is StoreError
     reason = os.strerror(number)
-    assert str(raised.value).startswith(f"Could not {act}: {reason}; give it to the user who runs")
+    assert str(raised.value).startswith(f"Could not {act}: {reason}; let the user who runs this")
     assert raised.value.file == act.split()[-1]
 
 
@@ -359,7 +359,9 @@ def test_who_only_looks_and_may_not_is_told_so_and_not_of_damage(
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(os, function, refused)
-    with pytest.raises(StoreError, match=r"^Could not .*: Permission denied; give it") as raised:
+    with pytest.raises(
+        StoreError, match=r"^Could not .*: Permission denied; let the user"
+    ) as raised:
         look(disk)
     assert type(raised.value) is StoreError
 

@@ -67,7 +67,7 @@ def test_differences_are_named_with_what_changed():
         ("deleted", "gone", "it had 1 bytes"),
         ("edited", "longer", "it had 1 bytes and has 2"),
         ("added", "new", "3 bytes"),
-        ("edited", "other", "its 1 bytes are other ones"),
+        ("edited", "other", "its 1 bytes were changed"),
         ("edited", "rewritten", "its 1 bytes were written again"),
     ]
 
@@ -78,7 +78,7 @@ def test_differences_are_named_with_what_changed():
         (HERE, ""),
         (Identity(HERE.path, 9, 2), ""),
         (Identity("/there/storage", 1, 2), "renamed from /here/storage"),
-        (Identity(HERE.path, 1, 9), "put in the place"),
+        (Identity(HERE.path, 1, 9), "replaced the one"),
         (Identity("/there/storage", 9, 9), "moved from /here/storage"),
     ],
 )

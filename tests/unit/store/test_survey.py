@@ -58,7 +58,7 @@ def test_one_that_was_cut_behind_its_content_is_used_and_told_until_it_is_writte
         _, mark = examine(disk, name)
         disk.cut_off(name, 512 + mark.length)
     store, ledger = opened(disk)
-    told = [f"{name} was cut off behind all that counts in it" for name in names]
+    told = [f"{name} was cut off, but has everything that counts" for name in names]
     assert store.report.notices() == told
     assert store.checkpoint_due
     assert ledger.state() == before.state()
@@ -94,6 +94,6 @@ def test_a_map_that_lost_free_room_is_told_and_made_long_enough(name):
     disk, before = used(checkpoints=5, later=True)
     disk.cut_off(name, CHECKPOINT_BYTES - 1000)
     store, ledger = opened(disk)
-    assert store.report.notices() == [f"{name} was cut off behind all that counts in it"]
+    assert store.report.notices() == [f"{name} was cut off, but has everything that counts"]
     assert ledger.state() == before.state()
     assert len(disk.image(name)) == CHECKPOINT_BYTES

@@ -140,7 +140,7 @@ class LargeMessageQueue:
         kind = _checked_digest(digest) or self._digest_kind or ""
         cut = Fragmentation(self._parameters, self.fragment_size, kind, self._compression)
         message = addressed(Message(**properties), self.handle.name)
-        # What the control record says of it, nobody would look at before its receiver.
+        # Nobody but the receiver would look at these values of the control record.
         check_sendable(message)
         runtime = self.handle.link.runtime
         source = await runtime.offload(

@@ -70,7 +70,7 @@ async def send_whole(
     report = Reporter(progress, None if source.size == SIZE_UNKNOWN else source.size)
     try:
         if source.size != SIZE_UNKNOWN and split.fragments_of(source.size) > 1:
-            # What there is no room for fails now, not at its last fragment.
+            # A message without room fails now, not at its last fragment.
             _, number = await transaction.join()
             await connection.ask(Reserve(queue, number, *split.room_for(source.size)), Done)
         async with RollingDigest(runtime, behind=PIECES_ALIVE - 1, kind=cut.digest_kind) as rolling:
@@ -82,7 +82,7 @@ async def send_whole(
                 packed = await runtime.work(len(piece), compressor.packed, piece)
                 part = split.fragment(piece, packed)
                 record = await made(part, await connection.numbers())
-                # What was compressed has to pass through here.
+                # Compressed bytes have to pass through here.
                 if lender is None or packed is not None:
                     await transaction.send_large(queue, record)
                 else:

@@ -423,7 +423,7 @@ class Manager:
             require_linux("a file transfer")
             from dray.client.awaited.transfers import Transfers
 
-            # Of two threads that come here at once, both get the same.
+            # Two threads that come here at once get the same.
             self._transfers = self._made.setdefault(Transfers, Transfers(self._link))
         return self._transfers
 

@@ -133,7 +133,7 @@ class Saving:
                 piece = await fragments.piece_of(copy.number, copy.part, record)
                 fragments.check_length(copy.number, piece)
                 if piece.obj is not record.obj:
-                    # What was copied is packed; its place in the file takes what it unpacks to.
+                    # The copied bytes are packed; the file has room for the unpacked ones.
                     await self._runtime.offload(self._file.put, piece, copy.at)
                 await digest.add(piece)
                 yield len(piece)

@@ -115,7 +115,7 @@ class Transaction:
         """Whether calls in this program can still decide its outcome."""
         waits = self._status in (TransactionStatus.PENDING, TransactionStatus.IN_DOUBT)
         lost = self._connection.lost
-        # What a child may not use any more is not lost to its parent.
+        # A child may not use it any more, but its parent still can.
         return waits and not self._over and (lost is None or isinstance(lost, WrongProcess))
 
     @property
@@ -370,7 +370,7 @@ class Transaction:
         answer: type[Head],
     ) -> None:
         connection = self._connection
-        # What is already known to be lost is no doubt but an abort.
+        # A transaction that is known to be lost is not in doubt: it is aborted.
         connection.glance()
         if self._doom is not None or connection.lost is not None:
             await self._give_up()

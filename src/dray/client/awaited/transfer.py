@@ -360,7 +360,7 @@ class Incoming:
             try:
                 await self._started(Path(self._kept.path) if self._kept.path else None)
             except TargetUnwritable:
-                # What came cannot be reached any more; its producer is told all the same.
+                # The bytes that came cannot be reached any more; the producer is told all the same.
                 await self._started(None)
         engine = self._engine
         assert engine is not None

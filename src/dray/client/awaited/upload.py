@@ -140,7 +140,7 @@ class ResumableSend:
             reached("upload-committed")
             report.finish()
         finally:
-            # What was marked stays for whoever resumes it.
+            # The marked parts stay for a later resume.
             transaction.let_go()
 
     def _split(self, what: LargeSend, number: int) -> Split:
@@ -245,7 +245,7 @@ class _Sending:
     async def _fragment(self, piece: memoryview, digest: RollingDigest) -> None:
         offset = self._split.size
         packed = await self._upload.packed(self._compressor, piece)
-        # What was compressed has to pass through here.
+        # Compressed bytes have to pass through here.
         lent = None if self._lender is None or packed is not None else (self._lender, offset)
         part, number = self._split.fragment(piece, packed), await self._upload.number()
         await self._upload.send_part(self._transaction, part, number, lent)

@@ -109,7 +109,7 @@ _MESSAGE_PROPERTIES: Final = {
 }
 
 _BY_NAME: Final = {
-    # What a Message may carry, and any call that looks for one.
+    # The properties of a Message, also for calls that look for one.
     **_MESSAGE_PROPERTIES,
     # Names and ids.
     "name": _NAME,

@@ -248,7 +248,7 @@ def _immutable(body: object) -> bytes:
         hint = ': encode it first, as in text.encode("utf-8")' if isinstance(body, str) else ""
         kind = type(body).__name__
         raise TypeError(f"the body of a message is bytes, not {kind}{hint}") from error
-    # What can change under us until it is flushed would no longer fit its CRC32C.
+    # A body that changes under us before it is flushed would no longer fit its CRC32C.
     return bytes(view)
 
 

@@ -114,7 +114,7 @@ class ClientSession:
         request_id = self._fresh_id()
         encoded = encode_frame(head, request_id, body_bytes)
         if not isinstance(head, Send):
-            # What goes into a Send is counted here, not given by the caller.
+            # The messages of a Send are counted here; the caller does not give their number.
             check_values(head, encoded)
         pending = self._pending[request_id] = Pending()
         return pending, encoded

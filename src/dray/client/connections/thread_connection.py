@@ -66,7 +66,7 @@ class ThreadConnection(Connection):
             while self.alive and self._poll.poll(0):
                 self._read()
         except BaseException:
-            # What was read may not have been taken in, so the stream cannot be trusted.
+            # The bytes that were read may be lost, so the stream cannot be trusted.
             self.fail(self._given_up())
             raise
         finally:

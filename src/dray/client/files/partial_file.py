@@ -33,7 +33,7 @@ _LOCK_S = 5.0
 on a disk that answers."""
 _LOCK_PAUSE_S = 0.01
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
-"""File systems that know no locks; there everyone has to see to it himself."""
+"""File systems that know no locks; there each program has to take care itself."""
 _MODE = 0o666
 """A file that a receiver saves is for whom the receiver's umask says."""
 
@@ -234,7 +234,7 @@ def open_locked(path: Path, *, shared: bool = False, wait_s: float) -> tuple[int
             knows_locks = False
         if is_still(path, descriptor):
             return descriptor, knows_locks
-        # Whoever had it has given it its own name, or removed it.
+        # Its owner has given it its final name, or removed it.
         os.close(descriptor)
 
 

@@ -375,7 +375,7 @@ def has_its_size(descriptor: int, found: os.stat_result) -> bool:
     try:
         there = len(os.pread(descriptor, _CLAIMED_BYTES_MAX + 1, 0))
     except OSError:
-        # Whoever reads it as a stream is told why it cannot be read.
+        # A reader of the stream is told why it cannot be read.
         return False
     # One that somebody is writing to has a size, and another one now.
     return there == found.st_size or os.fstat(descriptor).st_size != found.st_size

@@ -87,7 +87,7 @@ def origin_of(
         return UploadOrigin(said, fragment_size, digest_kind, size)
     where = str(path.absolute())
     if size < 0:
-        # What a pipe or a device says of itself changes by being read; its bytes are compared.
+        # Reading changes the properties of a pipe or a device, so its bytes are compared.
         return UploadOrigin(said, fragment_size, digest_kind, size, where)
     return UploadOrigin(
         said, fragment_size, digest_kind, size, where, known.st_mtime_ns, known.st_ino

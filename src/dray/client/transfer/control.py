@@ -65,7 +65,7 @@ class ControlSocket:
             fresh.chmod(0o600)
             listener.listen(_AT_ONCE_MAX)
             listener.setblocking(False)
-            # Who finds it is heard; what a killed program has left there is replaced.
+            # Programs that find it are heard; a file that a killed program has left is replaced.
             fresh.replace(self._path)
         except OSError:
             # A file system without sockets: only that others cannot steer it.
@@ -150,7 +150,7 @@ def _obey(sock: socket.socket, obey: Callable[[Order], object]) -> None:
             # It hung up, or fell silent before it had said what it wants.
             return
         with suppress(OSError):
-            # Who has gone need not know.
+            # A consumer that has gone need not know.
             sock.sendall(msgspec.json.encode(answer) + b"\n")
 
 

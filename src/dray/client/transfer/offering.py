@@ -313,7 +313,7 @@ class Offering(Engine):
         connection = self._direct.of(copy.key)
         if connection is not None:
             if connection.backlog >= _BACKLOG_BYTES:
-                # What the socket takes now makes room at once.
+                # Bytes that the socket takes now make room at once.
                 self._flush(connection)
             return connection.backlog < _BACKLOG_BYTES
         relay = self.relay
@@ -413,7 +413,7 @@ class Offering(Engine):
     def _take_back(self) -> None:
         """In a thread of its own: nobody else is to take a reference to a file that is gone."""
         with suppress(DrayError):
-            # What ended the offer is what is told; who takes its reference now is refused.
+            # Consumers hear why the offer ended; those who take its reference now are refused.
             self._back_again = self._withdraw()
         self.submit(self._taken_back)
 

@@ -84,7 +84,7 @@ class LentFiles:
         if self._unclaimed and not self._others_in_line:
             return False
         crowded = self._copier.files_lent >= FILES_LENT_MANY
-        # What else stands in line is in memory, and only what was read already may stand there.
+        # The others in line are in memory, so only frames that were read already may stand there.
         return self._held >= (1 if crowded else FILES_PER_SESSION) or self._others_in_line > 0
 
     @property

@@ -29,7 +29,7 @@ _SCHED_OTHER: Final = 0
 def request_short_time_slice() -> bool:
     """Ask for the calling thread and those it starts; say whether the system agreed."""
     attributes = read_attributes()
-    # Whoever chose another policy for this process knew why.
+    # Somebody chose another policy for this process, and knew why.
     if attributes is None or attributes.policy != _SCHED_OTHER:
         return False
     wanted = attributes._replace(runtime=int(SLICE_S * 1e9))

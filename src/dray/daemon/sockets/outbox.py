@@ -130,7 +130,7 @@ class SocketOutbox:
             return False
         now = self._time()
         share = self._lanes.share
-        # What the socket takes unsent is a share too.
+        # Bytes that the socket takes unsent are a share, too.
         if self._turn_bytes and share.took(self._turn_bytes, now - self._turn_began):
             keep_unsent_below(self._sock, share.size)
         turn = self._lanes.take()
@@ -163,7 +163,7 @@ class SocketOutbox:
             self._advance(sent)
             return sent
         buffers = list(self._buffers())
-        # What follows belongs to the same answer more often than not: let TCP fill its segments.
+        # The next item mostly belongs to the same answer: let TCP fill its segments.
         flags = socket.MSG_MORE if len(self) > len(buffers) else 0
         sent = self._sock.sendmsg(buffers, (), flags)
         self._advance(sent)

@@ -48,7 +48,7 @@ class CommitFact:
         self._sends: list[tuple[StoredQueue, list[Staged], bytes]] = []
         self._leaving: list[tuple[StoredQueue, list[int]]] = []
         self._moving: list[tuple[StoredQueue, int, list[bytes]]] = []
-        # Of express messages nothing is in the fact.
+        # The fact has nothing of express messages.
         self._express_sends: list[tuple[StoredQueue, list[Staged], bytes]] = []
         self._express_moving: list[tuple[StoredQueue, list[bytes]]] = []
 
@@ -232,7 +232,7 @@ def forget_parts(context: Context, queue: StoredQueue, lookup_ids: list[int], he
         if assembly is not None:
             assembly.held -= held
         queue.parts.removed(seen)
-    # What is left of those may be a hole by now, and someone may wait for it.
+    # The rest of those may be a hole by now, and a receiver may wait for it.
     context.touch(queue)
 
 

@@ -278,7 +278,7 @@ class Departures:
             queue.copies_skipped += 1
             return False
         if copy or is_express(tail):
-            # Of an express message the copy is all there is: it is written where copies belong.
+            # The copy is all there is of an express message: it is written where copies belong.
             kind = Kind.JOURNAL if is_express(tail) else Kind.RECOVERABLE
             try:
                 tail = lasting(self._context.store, tail, kind)
@@ -382,7 +382,7 @@ def delivered(context: Context, queue: StoredQueue, upto: int) -> tuple[int, byt
                 except (StoreFull, StoreCorrupt) as error:
                     sentence = (
                         "a delivered express message could not be kept until its destination"
-                        f" confirms it, so it can become no dead letter any more: {error}"
+                        f" confirms it, so it cannot become a dead letter: {error}"
                     )
                     context.notices.add(NoticeKind.NOT_KEPT, queue.name, sentence)
                     continue

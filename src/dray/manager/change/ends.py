@@ -55,36 +55,36 @@ class _End(NamedTuple):
 _ENDS: Final[dict[int, _End]] = {
     MessageClass.NACK_BAD_DST_Q: _End(
         NoticeKind.REFUSED_NO_QUEUE,
-        "the destination refused a message, because it has no such queue; create the queue there"
+        "the destination refused a message because it has no such queue; create the queue there"
         " or correct the name",
         QueueNotFound.code,
     ),
     MessageClass.NACK_Q_EXCEED_QUOTA: _End(
         NoticeKind.REFUSED_FULL,
-        "the destination refused a message, because the queue there is full; receive from it or"
+        "the destination refused a message because the queue there is full; receive from it or"
         " raise its quota",
         QuotaExceeded.code,
     ),
     MessageClass.NACK_ACCESS_DENIED: _End(
         NoticeKind.REFUSED_ACCESS,
-        "the destination refused a message, because this manager may not send to that queue",
+        "the destination refused a message because this manager may not send to that queue",
         AccessDenied.code,
     ),
     MessageClass.NACK_HOP_COUNT_EXCEEDED: _End(
         NoticeKind.REFUSED_HOPS,
-        "a message was refused, because too many managers had forwarded it; look for a circle in"
+        "a message was refused because too many managers had forwarded it; look for a circle in"
         " the routes",
         "hop-count-exceeded",
     ),
     MessageClass.NACK_NOT_TRANSACTIONAL_Q: _End(
         NoticeKind.REFUSED_KIND,
-        "the destination refused a message, because it was sent in a transaction and the queue"
+        "the destination refused a message because it was sent in a transaction and the queue"
         " there is not transactional",
         NotTransactional.code,
     ),
     MessageClass.NACK_NOT_TRANSACTIONAL_MSG: _End(
         NoticeKind.REFUSED_KIND,
-        "the destination refused a message, because it was sent outside a transaction and the"
+        "the destination refused a message because it was sent outside a transaction and the"
         " queue there is transactional",
         NotTransactional.code,
     ),
@@ -105,7 +105,7 @@ _ENDS: Final[dict[int, _End]] = {
     ),
     MessageClass.NACK_RECEIVE_TIMEOUT_AT_SENDER: _End(
         NoticeKind.ENDED_IN_DOUBT,
-        "a message was sent, and its destination did not say in time what became of it",
+        "the destination of a message did not say in time whether the message was received",
     ),
     MessageClass.NACK_RECEIVE_REJECTED: _End(
         NoticeKind.ENDED_REJECTED, "a receiver rejected a message"
@@ -113,7 +113,7 @@ _ENDS: Final[dict[int, _End]] = {
 }
 _DAMAGED: Final = _End(
     NoticeKind.ENDED_DAMAGED,
-    "a message was damaged where it was queued; its queue manager has moved it to quarantine",
+    "a message was damaged in its queue; its queue manager has moved it to quarantine",
 )
 _OTHER: Final = _End(NoticeKind.ENDED_OTHERWISE, "a message could not be delivered")
 

@@ -121,7 +121,7 @@ class FileKeeper:
             for queue in self._context.state.queues
             if (found := self._examine(queue, names)) is not None
         ]
-        # What needs no fact is written now; what does follows its fact into the log's sync.
+        # A change without a fact is written now; one with a fact follows it into the log's sync.
         self._files.flush(self._files.captured)
         self._followed.begin()
         for queue, description in edited:
@@ -132,8 +132,8 @@ class FileKeeper:
             name = self._names[queue.number]
             if name not in names and self._files.is_taken(name):
                 raise StoreError(
-                    f"{FOLDER}/{name} is no file but a folder or the like, in the place of the file"
-                    f" of queue {queue.name!r}; move it out of the data directory and start again",
+                    f"{FOLDER}/{name} is a folder or the like in the place of the file of queue"
+                    f" {queue.name!r}; move it out of the data directory and start again",
                     file=f"{FOLDER}/{name}",
                 )
 
@@ -143,7 +143,7 @@ class FileKeeper:
             if name not in names:
                 queue = self._context.state.queues.numbered(number).name
                 raise StoreCorrupt(
-                    f"Event {event}: {FOLDER}/{name} is missing, which describes the internal queue"
+                    f"Event {event}: {FOLDER}/{name} is missing; it describes the internal queue"
                     f" {queue!r}; put it back from a copy, or run `dray storage rebuild`, and find"
                     " out in audit.jsonl what else was deleted",
                     event=event,
@@ -229,12 +229,10 @@ def check_editable(queue: StoredQueue, changed: list[str], wanted: Description) 
     """Raise NotAFileOfOursError if people may not change one of these properties, or not so."""
     for field in changed:
         if field in _FIXED:
-            raise NotAFileOfOursError(f"its {_FIXED[field]} was changed, which nobody may")
+            raise NotAFileOfOursError(f"its {_FIXED[field]} was changed, but nobody may change it")
         if queue.kind is not QueueKind.PRIVATE:
             raise NotAFileOfOursError(
-                f"its {EDITABLE[field]} was changed, which only a queue of yours lets you"
+                f"its {EDITABLE[field]} was changed, but only queues of users let you change it"
             )
     if wanted.digest is not None and wanted.digest not in DIGESTS:
-        raise NotAFileOfOursError(
-            f"its Digest is {wanted.digest!r}, and there is none of that name"
-        )
+        raise NotAFileOfOursError(f"its Digest is {wanted.digest!r}, and no digest has that name")

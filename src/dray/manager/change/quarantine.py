@@ -69,7 +69,7 @@ def refuse_damaged(
         return
     first = unpack(damaged[0])
     name = file_name(first.file)
-    then = "it is part of a large message, which has to be rejected"
+    then = "it is a part of a large message; reject that message"
     if all(part_of(packed) == Part.PLAIN for packed in damaged):
         set_aside(context, queue, damaged)
         went = f"moved to {QUARANTINE_NAME!r}"
@@ -125,7 +125,7 @@ def set_aside(
     if damaged or told:
         _move_aside(context, queue, damaged, told)
     for route, count in routes.items():
-        # Of its own messages the operator of this manager reads here.
+        # The operator of this manager reads of its own messages here.
         if route:
             why = MessageClass.NACK_RECEIVE_REJECTED | DAMAGED_THERE
             note_ends(context, queue, why, route=route, count=count)
@@ -161,7 +161,7 @@ def _say(context: Context, queue: StoredQueue, damaged: list[bytes]) -> None:
         kept = (
             "it was an express message and is gone"
             if is_express_entry(damaged[0])
-            else f"it was moved to {QUARANTINE_NAME}, look at it there; check the disk"
+            else f"it was moved to {QUARANTINE_NAME}; look at it there, and check the disk"
         )
         where = f"{name} at byte {first.offset}"
         sentence = f"message {first.number} is damaged in {where}; {kept}"

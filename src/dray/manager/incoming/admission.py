@@ -123,7 +123,7 @@ def _admit_run(
     size = sum(span.length for span in spans)
     context.disk_room.check(size, fact_bytes=len(spans) * TAIL_BYTES)
     context.state.arrival_routes.check_room(arrival.route(at, queue) for at, _, _ in judged)
-    # What cannot be read is refused before anything is placed for it.
+    # A record that cannot be read is refused before anything is placed for it.
     properties = {at: read_properties(body, headers[at], offset) for at, offset, _ in judged}
     places = iter(place_all(context.store, body, spans))
     departures = Departures(context)

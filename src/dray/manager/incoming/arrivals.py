@@ -72,7 +72,7 @@ def handle_open_stream(
             context.answer(session, 0, refusal)
         return
     if head.stream not in session.questions and len(session.questions) >= STREAMS_PER_PEER_MAX:
-        raise ProtocolError(f"a manager opens {STREAMS_PER_PEER_MAX} streams at most")
+        raise ProtocolError(f"a queue manager may open at most {STREAMS_PER_PEER_MAX} streams")
     # Streams do not lean on the line: one question may overtake another, and its answer counts.
     session.questions[head.stream] = max(head.question, session.questions.get(head.stream, 0))
     reopen(context, key)
@@ -85,7 +85,7 @@ def handle_open_stream(
         _refuse(context, session, head.stream, error)
         if isinstance(error, QueueNotFound) and may_deliver(context, session, head.queue):
             sources.missing_queues.add(session, head.stream, head.queue)
-        # What has come of earlier messages is told all the same, also of a queue that is deleted.
+        # The ends of earlier messages are told all the same, also for a deleted queue.
         _tell_on(sources, session, key, newest)
         return
     session.streams[head.stream] = queue.number

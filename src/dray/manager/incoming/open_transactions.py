@@ -71,7 +71,7 @@ def follow_transactions(
         after[origin] = 0 if last else transaction
         if last and why is not None and not marks & MARK_FIRST:
             cut_short.add(origin)
-    # What began and was cut short here ends as it was; who is told on has to hear of it.
+    # A transaction that began and was cut short here ends so; the next manager has to hear of it.
     changed = [
         (origin.hex(), going)
         for origin, going in after.items()

@@ -103,9 +103,9 @@ def diverged(peer: Peer, queue: str) -> str:
     """The notice of a diverged stream, and what to do."""
     return (
         f"the manager at {peer.host}:{peer.port} took messages of this queue from another copy of"
-        " this data directory, so its word cannot be trusted and nothing is delivered; stop the"
-        f" other copy, then send what the queue holds with `dray outgoing accept {queue}`, though"
-        " some of it may arrive twice, or make it dead letters with"
+        " this data directory, so its answers cannot be trusted and nothing is delivered; stop the"
+        f" other copy, then send what the queue holds with `dray outgoing accept {queue}`, which"
+        " may deliver some of it twice, or turn it into dead letters with"
         f" `dray outgoing discard {queue}`"
     )
 
@@ -124,7 +124,7 @@ def older_copy(peer: Peer, upto: int) -> str:
     return (
         f"the manager at {peer.host}:{peer.port} has message {upto} of this queue, which this data"
         " directory does not have: it is an older copy, or it lost its last commits; no message is"
-        " lost or sent twice, and delivery goes on, but look for what else this queue manager lost"
+        " lost or sent twice, and delivery goes on, but check what else this queue manager lost"
     )
 
 
@@ -133,5 +133,5 @@ def behind(peer: Peer, upto: int) -> str:
     return (
         f"the manager at {peer.host}:{peer.port} knows this queue only up to message {upto} and"
         " had acknowledged more: its data directory is new or an older copy; later messages are"
-        " delivered, so look there whether the earlier ones are missing"
+        " delivered, so check there whether the earlier ones are missing"
     )

@@ -132,7 +132,9 @@ class Links:
                     if not self._delivered(queue, effect.upto):
                         # The peer says it again when it is asked again.
                         link = self._links.to(queue.route.peer)
-                        self._hang_up(link, "it has taken more than the log can note at once")
+                        self._hang_up(
+                            link, "it has accepted more messages than the log can note at once"
+                        )
                         return
                 case Renewed(sequence_id, judged):
                     self.context.record(StreamRenewed(queue.number, sequence_id, judged))
@@ -404,7 +406,7 @@ class Links:
         """Warn of messages that ended at the destination and that it only counts."""
         queue = self._of_peer(link.peer, head.stream)
         if not is_sensible(head.counts):
-            self._hang_up(link, "it counted ends of messages that cannot be")
+            self._hang_up(link, "it counted impossible ends of messages")
         elif queue is not None:
             hear_of_ends(self.context, queue, head.counts)
 

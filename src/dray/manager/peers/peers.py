@@ -90,7 +90,7 @@ def greet(context: Context, session: Session, head: Hello) -> None:
     """Learn which manager says that it calls, and in which incarnation of its store."""
     if head.manager_id == context.state.manager_id:
         sentence = (
-            f"{session.caller} called as another queue manager with this one's own id and was"
+            f"{session.caller} called as another queue manager with the same id and was"
             " refused: one data directory was copied from the other; stop one of them, and give"
             " each its own"
         )
@@ -220,7 +220,7 @@ def tell_of_own_loss(strangers: Strangers, session: Session, stream: int) -> Non
         f"this queue manager had acknowledged messages of it ({session.caller}) that its store does"
         " not have: the data"
         " directory is an older copy, and messages that were received here since are lost; later"
-        " ones are taken, so look at the source for what is missing"
+        " ones are taken, so check at the source which messages are missing"
     )
     subject = f"stream {stream} of the queue manager {session.peer_id}"
     context.notices.add(NoticeKind.OLDER_COPY, subject, sentence)
@@ -258,11 +258,13 @@ def handle_accept_peer(
     manager_id = head.manager_id or strangers.found.get(peer, "")
     if not manager_id:
         raise Misuse(
-            f"no other queue manager than the known one has answered at {head.address}: there is"
+            f"only the known queue manager has answered at {head.address}: there is"
             " nothing to accept"
         )
     if len(manager_id) != _ID_DIGITS or not all(each in "0123456789abcdef" for each in manager_id):
-        raise Misuse(f"{manager_id!r} is no id of a queue manager: it has 32 hexadecimal digits")
+        raise Misuse(
+            f"{manager_id!r} is not the id of a queue manager: an id has 32 hexadecimal digits"
+        )
     strangers.found.pop(peer, None)
     context.record(PeerMet(*peer, manager_id, context.now_us))
     context.answer(session, request_id, Done())

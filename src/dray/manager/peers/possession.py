@@ -45,7 +45,7 @@ def welcome(context: Context, session: Session, head: Hello, answer: Welcome) ->
     own, once = context.state.identity.key, context.connection_number()
     session.key = own.answering(once, head.public, head.once)
     if session.key is None:
-        raise ProtocolError("the public key of the queue manager that calls is no key")
+        raise ProtocolError("the calling queue manager sent a public key that is not valid")
     proof = session.key.proof(_WELCOME)
     return msgspec.structs.replace(answer, public=own.public, once=once, proof=proof)
 
@@ -71,8 +71,8 @@ def check(context: Context, session: Session, head: OpenStream | EndStream) -> N
     """
     if session.key is None or not session.key.proves(head.proof, _said(head)):
         sentence = (
-            f"{session.caller} said that it is this queue manager and did not show its key:"
-            " nothing of it was taken; another process uses the id"
+            f"{session.caller} said that it is this queue manager but did not show its key:"
+            " nothing was accepted from it; another process uses the id"
         )
         context.notices.add(NoticeKind.KEY_NOT_SHOWN, session.peer_id, sentence)
         raise ProtocolError("the caller does not show the key of the queue manager that it names")
@@ -88,8 +88,8 @@ def may_speak_of(
     if head.stream in session.proven:
         return True
     sentence = (
-        f"{session.caller} says that it is this queue manager and spoke of a stream that it"
-        f" had not opened: {type(head).__name__} was not taken"
+        f"{session.caller} says that it is this queue manager and named a stream that it had not"
+        f" opened: {type(head).__name__} was not taken"
     )
     context.notices.add(NoticeKind.KEY_NOT_SHOWN, session.peer_id, sentence)
     return False

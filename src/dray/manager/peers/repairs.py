@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 
 _NOT_KEPT = "its sender did not ask for that (use_dead_letter_queue), so there is no copy of it"
-_GONE = "its source was asked and has no copy of them any more"
-_DELETED = "its source has deleted the outgoing queue that it came by"
-_FORWARDED = "it came by way of another queue manager, which keeps no copies"
+_GONE = "its source was asked and no longer has a copy"
+_DELETED = "its source has deleted the outgoing queue from which it came"
+_FORWARDED = "it came through another queue manager, which keeps no copies"
 _TOO_MANY = f"{REPAIRS_MAX} others are being repaired already"
 
 

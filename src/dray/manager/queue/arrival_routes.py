@@ -105,7 +105,7 @@ class ArrivalRoutes:
         for origin, transaction in fact.going:
             number = self.number(ArrivalRoute(fact.source, fact.stream, origin, fact.queue))
             if number:
-                # Of a transaction none of which may enter nobody waits for more.
+                # Nobody waits for more of a transaction of which nothing may enter.
                 self.went_on(number, transaction)
 
     def went_on(self, number: int, transaction: int) -> None:

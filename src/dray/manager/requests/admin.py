@@ -411,7 +411,7 @@ def outcome_of(transactions: Transactions, transaction_id: str) -> TransactionSt
         express and transactions.express_outcomes.may_have_forgotten(number)
     ):
         return TransactionStatus.UNKNOWN
-    # Whatever is neither committed nor open was aborted, at the latest by a crash (R3).
+    # A transaction that is neither committed nor open was aborted, at the latest by a crash (R3).
     transactions.aborted_transactions.add(number)
     return TransactionStatus.ABORTED
 

@@ -70,7 +70,7 @@ def handle_move(transactions: Transactions, session: Session, request_id: int, h
     if head.guarded and entry.part != Part.PLAIN:
         raise LargeMessageMixing(
             f"the message at position {head.lookup_id} of {queue.name!r} is a part of a large"
-            " message, which would lack it; move parts with a raw handle",
+            " message, and the large message would lack it; move parts with a raw handle",
             queue=queue.name,
         )
     if not head.transaction:
@@ -99,10 +99,10 @@ def handle_move_messages(
     target = context.state.queues.numbered(head.target) if head.target else None
     is_kept = queue.kind in _KEEPERS
     if target is None and not is_kept:
-        raise Misuse(f"{queue.name!r} keeps no ended messages; receive or purge what is in it")
+        raise Misuse(f"{queue.name!r} keeps no ended messages; receive or purge its messages")
     found = _Chosen(context, queue, head.lookup_ids)
     if len(found.lookup_ids) * MOVED_BYTES > context.log_room.fact_bytes_max:
-        raise Misuse("so many messages do not fit the log, which is small; move fewer at a time")
+        raise Misuse("so many messages do not fit the log; move fewer at a time")
     fact = CommitFact(context, head.number)
     if target is None:
         fact.drop(queue, found.lookup_ids)
@@ -136,8 +136,8 @@ class _Chosen:
             assembly = queue.parts.get(key)
             if assembly is None or not assembly.decided or assembly.held:
                 raise MessageNotFound(
-                    f"the large message at position {position} of {queue.name!r} is not all there"
-                    " yet, or a receiver has it; try again later"
+                    f"the large message at position {position} of {queue.name!r} has not come"
+                    " whole yet, or a receiver holds it; try again later"
                 )
             if key not in self.large:
                 self.large[key] = assembly
@@ -268,7 +268,7 @@ def _check_is(context: Context, queue: StoredQueue, packed: bytes, message_id: s
     header = read_header(context.store.read(entry.extent, length=HEADER_BYTES))
     if (header.source.hex(), header.number) != split_id(message_id):
         raise MessageNotFound(
-            f"another message than {message_id} is at position {entry.lookup_id} of"
+            f"a message other than {message_id} is at position {entry.lookup_id} of"
             f" {queue.name!r}: use the queue from which the message was read"
         )
 
@@ -295,7 +295,7 @@ def handle_receive_transaction(
     queue = context.state.queues.numbered(head.queue)
     check_may_take(queue)
     if not head.transaction or not queue.options.transactional:
-        raise TransactionUsage("a whole transaction is received in a transaction of one's own")
+        raise TransactionUsage("receive a whole transaction in a transaction of your own")
     if not receive_transaction_now(transactions, session, request_id, head):
         deadline = None if head.timeout is None else context.now + max(0.0, head.timeout)
         wait(context, queue, Waiter(session, request_id, head, deadline))

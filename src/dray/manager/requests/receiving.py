@@ -162,7 +162,7 @@ def receive_now(
             _take(context, queue, open_transaction(transactions, session, head.transaction), found)
         else:
             leave(context, queue, _noted(context, queue, found), MessageClass.ACK_RECEIVE)
-    # Of a claim nobody sees anything before its commit, and that waits for the sync.
+    # Nobody sees a claimed message before its commit, and that waits for the sync.
     context.answer(session, request_id, Messages(envelopes), body, held=not head.claim)
     return True
 

@@ -198,7 +198,7 @@ def _stage(
     if transaction is not None:
         transaction.note_operations(context, len(headers), cost)
     elif cost > context.log_room.fact_bytes_max:
-        raise Misuse("a batch of so many messages does not fit the log, which is small: send fewer")
+        raise Misuse("a batch of so many messages does not fit the log: send fewer")
     try:
         _make_room(context, queue, transaction, len(body), cost=cost)
     except QuotaExceeded as error:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 _HEAD_BYTES = 1_024
 """More than header and properties of a status message take."""
 _JUNK = (
-    "a message that is no status of a large message was discarded from this status queue; send"
-    " nothing to it yourself"
+    "a message was discarded from this status queue because it is not a status of a large message;"
+    " send nothing to it yourself"
 )
 _KINDS = (QueueKind.PRIVATE, QueueKind.SUB)
 
@@ -147,14 +147,14 @@ def statuses_of(context: Context, number: int, queue: StoredQueue) -> Statuses |
     if status_queue is queue or status_queue.kind not in _KINDS:
         raise StatusQueueMissing(
             f"{status_queue.name!r} cannot be the status queue of {queue.name!r}: it has another"
-            " use; name a queue that is for status messages only",
+            " use; name a queue for status messages only",
             queue=status_queue.name,
         )
     # As junk they would be discarded, and perhaps only the name is wrong.
     if len(status_queue.parts):
         raise StatusQueueMissing(
-            f"{status_queue.name!r} cannot be the status queue of {queue.name!r}: large messages"
-            " are in it; purge it, or name a queue that is for status messages only",
+            f"{status_queue.name!r} cannot be the status queue of {queue.name!r}: it has large"
+            " messages; purge it, or name a queue for status messages only",
             queue=status_queue.name,
         )
     if not status_queue.options.transactional:

@@ -252,7 +252,7 @@ def drop_old(ages: UploadAges) -> None:
         abort(transactions, transaction)
         name = context.transaction_id(number)
         sentence = (
-            f"the unfinished upload {name} was dropped, because nobody went on with it for"
+            f"the unfinished upload {name} was dropped, because nobody resumed it for"
             f" {UPLOAD_AGE_S_MAX / 86400:.0f} days; send the file again if it is still wanted"
         )
         context.notices.add(NoticeKind.UPLOAD_DROPPED, "uploads", sentence)

@@ -81,7 +81,7 @@ def check_hello(context: Context, session: Session, role: str) -> None:
     """Refuse a caller that nothing is allowed to."""
     caller, access = session.caller, context.access
     if caller.name == NOBODY:
-        raise AccessDenied("this caller has not said who it is, and may do nothing here")
+        raise AccessDenied("this caller has not named itself, so it may do nothing here")
     verbs = (Verb.DELIVER, Verb.FORWARD) if role == "manager" else tuple(Verb)
     if not access.may_somewhere(caller, *verbs):
         raise denied(caller, "be a queue manager here" if role == "manager" else "do anything here")

@@ -44,4 +44,4 @@ def _head(kinds: tuple[tuple[int, int], ...], count: int) -> bytes:
     for code, size in kinds:
         if count < 1 << 8 * size:
             return bytes([code]) + count.to_bytes(size, "big")
-    raise OverflowError("four billion items, or four gigabytes, are too many for one value")
+    raise OverflowError("four billion items, or four gigabytes, are too much for one value")

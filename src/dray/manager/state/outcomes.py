@@ -6,7 +6,7 @@ uses its range upwards, so of each range the highest forgotten number is kept: u
 certain any more, above it whatever is not remembered did not commit. After a restore the same holds
 for every number that was leased before it.
 
-Of each query of Spark the last batches are remembered: by these a batch is known that comes again.
+The last batches of each query of Spark are remembered, so that a batch that comes again is known.
 The query's checkpoint can replay the last two at most. A bounded number of queries is remembered;
 the query whose last commit is the oldest is forgotten first (docs/explanation/batches.md).
 """

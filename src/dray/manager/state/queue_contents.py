@@ -145,7 +145,7 @@ class QueueContents:
         """Take out the messages up to a position, but for those that stay."""
         before = queue.index.byte_count
         for lookup_id in unpack_lookups(fact.stayed):
-            # Of an earlier incarnation; in this one they are put aside already.
+            # From an earlier incarnation; since this start they are put aside already.
             unread = queue.index.find(lookup_id)
             if unread is not None:
                 queue.index.put_aside(unread)

@@ -99,7 +99,7 @@ class Uploads:
             case UploadDropped():
                 self._drop(fact.number, released)
             case Restored():
-                # What became of it in the incarnation that was undone is not known here.
+                # Its outcome in the incarnation that was undone is not known here.
                 for number in list(self._uploads):
                     self._drop(number, released)
             case _:

@@ -1,10 +1,10 @@
-"""Transactions that were called aborted and must stay so: what still comes of them is refused.
+"""Transactions that were called aborted and must stay so: their later frames are refused.
 
 Their frames may be on their way over a connection that their client has given up. Nothing here is
 durable, for a crash ends every such connection.
 
-The latest are remembered each by itself, with the reason. Of the earlier ones it remembers the
-highest number of each leased range: a client uses its range upwards, so it begins later
+The latest are remembered each by itself, with the reason; the earlier ones by the highest number of
+each leased range: a client uses its range upwards, so it begins later
 transactions above. Below that nothing begins any more. So something may be refused that was never
 called aborted, and nothing that was can happen. In the same way there is one bound for all ranges
 that are too many.

@@ -243,7 +243,7 @@ def _check_fits(context: Context, number: int, joined: dict[int, list[Staged]], 
     most = context.log_room.fact_bytes_max - tasks * _STAGED_ID_BYTES - QUERY_ID_CHARACTERS_MAX
     if count > TRANSACTION_OPERATIONS_MAX or cost > most:
         raise TransactionAborted(
-            f"the batch has {count} messages, and what the log has to keep of them takes {cost}"
+            f"the batch has {count} messages, and the log would need {cost}"
             f" bytes; one commit may have {TRANSACTION_OPERATIONS_MAX} messages and {max(0, most)}"
             " bytes here. Make the batches of the query smaller (maxOffsetsPerTrigger)",
             transaction_id=context.transaction_id(number),

@@ -82,9 +82,9 @@ def passed(
         transactions.open[number] = transaction
         session.transactions[number] = None
     if transaction is not None and transaction.upload:
-        raise TransactionUsage("an upload that can be resumed is committed in one phase")
+        raise TransactionUsage("a resumable upload is committed in one phase")
     if transaction is not None and transaction.claim:
-        raise TransactionUsage("what a receive has claimed is committed in one phase")
+        raise TransactionUsage("messages that a receive has claimed are committed in one phase")
     error = reason_to_abort(context, transaction, head)
     if transaction is None or error is not None:
         if transaction is not None:

@@ -245,7 +245,7 @@ def give_back(context: Context, transaction: OpenTransaction) -> None:
         if queue is not None:
             _put_back(context, queue, lookup_ids, transaction.singles.get(number, []))
             if not transaction.claim:
-                # Of what was only claimed no program has seen anything, so none has failed at it.
+                # No program has seen a message that was only claimed, so none has failed at it.
                 context.record(PutBack(queue.number, pack_lookups(lookup_ids)))
     for (source, _), lookup_ids in transaction.moves.items():
         queue = context.state.queues.get(source)
@@ -281,7 +281,7 @@ def commit_open(transactions: Transactions, transaction: OpenTransaction) -> Non
     forget(transactions, transaction)
     number = transaction.number
     if transaction.claim and _is_all_express(context, transaction):
-        # What is gone after a crash anyway needs no fact.
+        # Messages that a crash takes anyway need no fact.
         transactions.express_outcomes.add(number)
         number = 0
     commit(context, number, transaction.sends, transaction)
@@ -381,7 +381,7 @@ def _end_purge(context: Context, queue: StoredQueue, purged: list[int]) -> None:
 def end_purges(context: Context) -> None:
     """After a start: what was purged while a transaction held it that has ended by the crash."""
     for queue in context.state.queues:
-        # What a prepared transaction holds is not free to leave.
+        # Messages that a prepared transaction holds are not free to leave.
         purged = [each for each in sorted(queue.purge_pending) if queue.index.find(each)]
         for packed in entries_at(queue, purged):
             queue.index.hold(packed, 0)
@@ -427,7 +427,6 @@ def reason_to_abort(
 
 def _incomplete(context: Context, number: int) -> TransactionAborted:
     return TransactionAborted(
-        "not everything that was sent in the transaction has arrived; nothing of it was kept,"
-        " do it again",
+        "some messages of the transaction did not arrive; nothing of it was kept, do it again",
         transaction_id=context.transaction_id(number),
     )

@@ -195,7 +195,7 @@ class Reading:
         place, span = partition.place, partition.span
         queue = managers.raw_queue(place.url, place.queue)
         for page in pages(queue, span.after, span.upto, bodies=self.options.inline):
-            # Of an earlier queue nothing is found, which is no empty range.
+            # Nothing is found of an earlier queue, which is not an empty range.
             if not self._is_same(place, page.born) or not page.messages:
                 return
             yield page.messages.batch(place)

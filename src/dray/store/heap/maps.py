@@ -58,7 +58,7 @@ class Disagreement(NamedTuple):
         """A sentence for the operator."""
         return (
             f"{self.map_name} says that {self.blocks.bit_count()} blocks of {file_name(self.file)}"
-            " are free in which messages lie; their checksums were looked at"
+            " are free, but messages lie in them; their checksums were checked"
         )
 
     def concerns(self, extent: Extent) -> bool:

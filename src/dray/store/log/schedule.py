@@ -21,7 +21,7 @@ class CheckpointSchedule:
     def __init__(self) -> None:
         """Begin before the store is open."""
         self._due_at = 0
-        # Of `stated_bytes` of the log, what the newest checkpoint and the one under way contain.
+        # The part of the log's `stated_bytes` in the newest checkpoint and in the one under way.
         self._stated_in_newest = self._stated_in_next = 0
 
     def opened(self, newest: int, log: Log, *, wanted: bool) -> None:

@@ -66,16 +66,16 @@ Load: TypeAlias = Callable[[History], Iterable[tuple[Extent, int]]]
 
 
 _IN_DOUBT: Final = (
-    "it is in doubt whether the sync of that had ended: a power failure before its end leaves this,"
-    " and nobody was told of such a commit; damage after its end leaves the same; if a commit is"
-    " missing that somebody was told of, restore a backup"
+    "it is in doubt whether its sync had ended: a power failure before the end leaves this, and"
+    " then nobody was told of the commit; damage after the end leaves the same; restore a backup"
+    " if a commit is missing that somebody was told of"
 )
 
 
 class Loss(Enum):
     """Why the store that came back may have less than the one before."""
 
-    UNREADABLE = "messages are in the state whose bytes cannot be read"
+    UNREADABLE = "the state has messages whose bytes cannot be read"
     CUT_OFF = "the newest groups were cut off the log; nobody was told of them, or they are damaged"
     REBUILT = "checkpoints are gone, and the operator had the state rebuilt from the log"
 
@@ -127,7 +127,7 @@ class RecoveryReport:
         """Sentences for the operator."""
         found = [f"{name} is damaged and was not needed" for name in self.damaged]
         found += [f"{name} is missing and was not needed" for name in self.missing]
-        found += [f"{name} was cut off behind all that counts in it" for name in self.cut]
+        found += [f"{name} was cut off, but has everything that counts" for name in self.cut]
         found += [
             f"event {MESSAGE_FILE_UNREADABLE}: {count} messages in {name} cannot be read and were"
             " put into quarantine; bring the file back and start again, or restore a backup"
@@ -151,7 +151,7 @@ def doubts(cut_groups: int, *, unfinished: bool) -> list[str]:
         why = "because payload that belongs to it is not in the message files"
         found.append(f"{groups} of facts cannot be used, {why}; {_IN_DOUBT}")
     if unfinished:
-        found.append(f"the newest group of facts is there in part; {_IN_DOUBT}")
+        found.append(f"only a part of the newest group of facts is there; {_IN_DOUBT}")
     return found
 
 
@@ -196,7 +196,7 @@ class Replay:
             raise refusal(
                 LOG_DAMAGED,
                 LOG_NAME,
-                f"it was cut off where its newest groups were; {BRING_IT_BACK}",
+                f"it was cut off at its newest groups; {BRING_IT_BACK}",
             )
         witness = self._reader.witness(chain.end)
         if witness is not None or (chain.end < durable and not fresh):
@@ -204,7 +204,7 @@ class Replay:
             raise refusal(
                 LOG_DAMAGED,
                 LOG_NAME,
-                f"the group at byte {at} is damaged, and a later one knew it to be durable;"
+                f"the group at byte {at} is damaged, and a later group says that it was durable;"
                 f" {BRING_IT_BACK}",
             )
         if chain.end < noted.lsn:
@@ -225,7 +225,7 @@ class Replay:
         )
 
     def _facts_are_missing(self) -> StoreCorrupt:
-        why = f"facts are missing that only it had; {BRING_IT_BACK}"
+        why = f"the facts that it alone had are missing; {BRING_IT_BACK}"
         damaged = [name for name in self._found.damaged if name in NAMES]
         if damaged:
             return refusal(LOST_EVENTS[damaged[0]], damaged[0], why)

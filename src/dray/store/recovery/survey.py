@@ -159,7 +159,7 @@ def survey(disk: Disk, *, rebuild: bool = False) -> Survey:
     if row.act is Act.REFUSE:
         raise refusal(row.event, row.file, row.why)
     if row.act is Act.FRESH and disk.had_store():
-        # What is left looks like a birth that a crash ended; but it had come to its end.
+        # The rest looks like a birth that a crash ended; but the birth had come to its end.
         raise refusal(LOG_LOST, LOG_NAME, NOT_A_BIRTH)
     return Survey(
         row,
@@ -180,7 +180,7 @@ def _check_places(disk: Disk) -> None:
     for name in disk.not_files():
         event = event_of(name)
         if event:
-            why = "it is no file but a folder or the like; move it away and start again"
+            why = "it is a folder or the like, not a file; move it away and start again"
             raise refusal(event, name, why)
 
 

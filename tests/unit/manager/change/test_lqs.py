@@ -208,7 +208,7 @@ def test_nobody_edits_the_system_s_queues(driver):
     driver.stop()
     driver.edit(ADMIN, "Quota=none", "Quota=5")
     driver.start()
-    assert "only a queue of yours" in str(driver.manager.notices()[0])
+    assert "only queues of users" in str(driver.manager.notices()[0])
     assert driver.says(ADMIN).description.quota is None
 
 
@@ -251,7 +251,7 @@ def test_a_folder_in_the_place_of_a_file_refuses_to_start_and_stays(driver, name
     (driver.folder / name).unlink()
     (driver.folder / name).mkdir()
     (driver.folder / name / "mine").write_text("keep")
-    with pytest.raises(StoreError, match=rf"lqs/{name} is no file .* move it out of") as caught:
+    with pytest.raises(StoreError, match=rf"lqs/{name} is a folder .* move it out of") as caught:
         driver.start()
     assert (type(caught.value), caught.value.code) == (StoreError, StoreError.code)
     (found,) = (each for each in check_store(driver.path).findings if each.severity == "damage")

@@ -189,7 +189,7 @@ def test_a_purged_copy_is_told_gone(pair: Pair) -> None:
     caller = pair.destination
     (failed,) = answers_to(pair.net, caller, pair.receive(caller))
     assert failed.error == "large-message-hole"
-    assert "its source was asked and has no copy" in failed.sentence
+    assert "its source was asked and no longer has a copy" in failed.sentence
 
 
 def test_a_source_that_is_down_is_asked_when_it_is_back(pair: Pair) -> None:
