@@ -17,7 +17,7 @@ from dray.manager.notices import NoticeKind
 from dray.testing.processes import READY_WITHIN_S
 from tests.integration.commands import until
 from tools.check_docs import FENCE
-from tools.write_reference import REFERENCE, command_line_page, errors_page
+from tools.write_reference import REFERENCE, command_line_page, errors_page, metrics_page
 
 HOUSE = Path(__file__).resolve().parent.parent.parent
 SECOND = "127.0.0.1:7341"
@@ -33,6 +33,10 @@ def blocks(page, language):
 
 def test_the_page_of_errors_is_what_the_code_says():
     assert (REFERENCE / "errors.md").read_text() == errors_page(), "run tools/write_reference.py"
+
+
+def test_the_page_of_metrics_is_what_the_code_says():
+    assert (REFERENCE / "metrics.md").read_text() == metrics_page(), "run tools/write_reference.py"
 
 
 def test_the_page_of_commands_is_what_the_program_says():

@@ -120,6 +120,7 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     log_level: str = "warning"
     audit: bool = True
     open: bool = False
+    http: str | None = None
     access: tuple[AccessOption, ...] = ()
 
     def __post_init__(self) -> None:
@@ -151,13 +152,18 @@ class ServeOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
             )
         if self.log_level not in _LEVELS:
             raise InvalidConfiguration(f"log_level must be one of {', '.join(_LEVELS)}")
-        if self.listen is not None:
-            listen_address(self.listen)
+        self._check_addresses()
         if self.socket_group is not None and self.socket is None:
             raise InvalidConfiguration(
                 "socket_group needs `socket`: only the owner can reach a socket in the data"
                 " directory; name a path that the group can reach"
             )
+
+    def _check_addresses(self) -> None:
+        if self.listen is not None:
+            listen_address(self.listen)
+        if self.http is not None:
+            http_address(self.http)
 
     def _check_tls(self) -> None:
         if self.tls_key is not None and self.tls_cert is None:
@@ -251,6 +257,11 @@ def check_named(data: str) -> None:
     """Refuse "" as a data directory: an unset variable must not put a store wherever we stand."""
     if not data:
         raise InvalidConfiguration("the data directory has no name; give a path, such as ./data")
+
+
+def http_address(text: str) -> tuple[str, int] | Path:
+    """Read "HOST:PORT", or the path of a Unix socket; raises `InvalidConfiguration`."""
+    return Path(text) if "/" in text else listen_address(text)
 
 
 def listen_address(text: str) -> tuple[str, int]:

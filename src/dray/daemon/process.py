@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -18,19 +19,64 @@ from dray.daemon.pacing.time_slice import request_short_time_slice
 from dray.daemon.server import Server
 from dray.daemon.sockets.descriptors import raise_limit
 from dray.daemon.sockets.runtime_link import RuntimeLink
-from dray.errors import InvalidConfiguration
+from dray.daemon.sockets.tuning import tune
+from dray.errors import ConnectionLost, InvalidConfiguration
+from dray.forks import keep_from_children
+from dray.model.callers import OWNER
 from dray.net.doors import runtime_link, socket_of
 from dray.notify import ALIVE, READY, STOPPING, notify, watchdog_interval_s
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def serve(options: ServeOptions, again: Callable[[], ServeOptions] | None = None) -> int:
+class OwnDoor:
+    """Connects threads of this process to its queue manager, as its owner."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, server: Server) -> None:
+        """Take a server, and the loop that runs it."""
+        self._loop = loop
+        self._server = server
+
+    def __str__(self) -> str:
+        return "the queue manager in this process"
+
+    def dial(self) -> socket.socket:
+        """Give one end of a socket pair; raises `ConnectionLost`."""
+        ours, theirs = socket.socketpair()
+        keep_from_children(theirs)
+        tune(theirs)
+        theirs.setblocking(True)
+        try:
+            self._loop.call_soon_threadsafe(self._server.adopt, ours, OWNER)
+        except RuntimeError as error:
+            ours.close()
+            theirs.close()
+            raise ConnectionLost("the queue manager in this process is stopped") from error
+        return theirs
+
+
+class Companion(Protocol):
+    """Runs beside the queue manager in threads of its own."""
+
+    address: str
+    """Where it listens, as a URL."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+def serve(
+    options: ServeOptions,
+    again: Callable[[], ServeOptions] | None = None,
+    *,
+    beside: Callable[[OwnDoor], Companion] | None = None,
+) -> int:
     """Run a queue manager until a signal ends it; give the exit status, 0.
 
     At SIGHUP it follows the options that `again` gives. Without an address it listens on the
-    socket in the data directory, and links the account's runtime link to it. An error that keeps it
-    from starting or continuing is raised as a `DrayError`.
+    socket in the data directory, and links the account's runtime link to it. `beside` starts what
+    runs in threads beside it. An error that keeps it from starting or continuing is raised as a
+    `DrayError`.
     """
     if not __debug__:
         raise InvalidConfiguration(
@@ -43,11 +89,14 @@ def serve(options: ServeOptions, again: Callable[[], ServeOptions] | None = None
     log_to_stderr(options.log_level)
     raise_limit()
     request_short_time_slice()
-    return asyncio.run(_serve(options, again or (lambda: options), own_socket))
+    return asyncio.run(_serve(options, again or (lambda: options), own_socket, beside))
 
 
 async def _serve(
-    options: ServeOptions, again: Callable[[], ServeOptions], own_socket: Path | None
+    options: ServeOptions,
+    again: Callable[[], ServeOptions],
+    own_socket: Path | None,
+    beside: Callable[[OwnDoor], Companion] | None,
 ) -> int:
     loop = asyncio.get_running_loop()
     server = Server(loop, options)
@@ -55,8 +104,10 @@ async def _serve(
     for number in _SIGNALS:
         loop.add_signal_handler(number, _note, signalled, number)
     loop.add_signal_handler(signal.SIGHUP, server.follow, again)
+    companion = await _started(server, beside)
     link = None if own_socket is None else RuntimeLink(runtime_link(), own_socket)
-    sys.stdout.write(f"{server.describe()}\n")
+    where = f"; HTTP at {companion.address}" if companion is not None else ""
+    sys.stdout.write(f"{server.describe()}{where}\n")
     sys.stdout.flush()
     notify(READY)
     _say_alive(loop, watchdog_interval_s())
@@ -65,6 +116,8 @@ async def _serve(
     notify(STOPPING)
     if link is not None:
         link.remove()
+    if companion is not None:
+        await loop.run_in_executor(None, companion.close)
     await server.stop()
     if server.ended.done():
         raise server.ended.result()
@@ -76,6 +129,19 @@ def _say_alive(loop: asyncio.AbstractEventLoop, every_s: float | None) -> None:
     if every_s is not None:
         notify(ALIVE)
         loop.call_later(every_s, _say_alive, loop, every_s)
+
+
+async def _started(
+    server: Server, beside: Callable[[OwnDoor], Companion] | None
+) -> Companion | None:
+    """Start what runs beside the server; if that fails, the server stops."""
+    if beside is None:
+        return None
+    try:
+        return beside(OwnDoor(asyncio.get_running_loop(), server))
+    except BaseException:
+        await server.stop()
+        raise
 
 
 def _note(signalled: asyncio.Future[int], number: int) -> None:

@@ -30,6 +30,11 @@ from dray.model.platforms import require_linux
     help="Unix socket to listen on  [default without --listen: dray.sock in the data directory].",
 )
 @click.option(
+    "--http",
+    metavar="HOST:PORT|PATH",
+    help="Answer /metrics (Prometheus), /healthz and /readyz at this address or Unix socket.",
+)
+@click.option(
     "--tls-cert",
     metavar="FILE.pem",
     help=("Certificate to present: TCP clients must then use TLS."),
@@ -93,6 +98,7 @@ def command(
     data: str | None,
     listen: str | None,
     socket: str | None,
+    http: str | None,
     tls_cert: str | None,
     tls_key: str | None,
     tls_ca: str | None,
@@ -116,6 +122,7 @@ def command(
         data=data,
         listen=listen,
         socket=socket,
+        http=http,
         tls_cert=tls_cert,
         tls_key=tls_key,
         tls_ca=tls_ca,
@@ -131,4 +138,9 @@ def command(
     def read() -> ServeOptions:
         return read_all().accepting(peers)
 
-    return serve(read(), read)
+    options = read()
+    if options.http is None:
+        return serve(options, read)
+    from dray.metrics.http import MetricsServer
+
+    return serve(options, read, beside=partial(MetricsServer, options.http))

@@ -1,0 +1,209 @@
+"""Answers `/metrics`, `/healthz` and `/readyz` over HTTP, in threads of its own.
+
+    /healthz   200 while the queue manager answers within five seconds
+    /readyz    200 while it answers and its disk has more free room than the low-water mark
+    /metrics   the metrics of this moment
+
+A queue manager that was poisoned by a failed sync answers nobody, so both end with 503.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotInTime
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from dray.client.blocking.manager import Manager
+from dray.daemon.config import http_address
+from dray.errors import AddressInUse, DrayError, InvalidConfiguration
+from dray.model.sizes import human_size
+
+if TYPE_CHECKING:
+    from dray.client.connections.runtime import Dialer
+
+ANSWER_S: Final = 5.0
+"""A queue manager that has not answered by then is not well."""
+_REQUEST_S: Final = 10.0
+"""A caller that has not said what it wants by then is hung up on."""
+_AT_ONCE_MAX: Final = 16
+"""Callers that are answered side by side; a scraper opens one connection."""
+_TEXT: Final = "text/plain; charset=utf-8"
+_Result = TypeVar("_Result")
+
+
+class MetricsServer:
+    """Listens at one address until it is closed."""
+
+    def __init__(self, address: str, dialer: Dialer) -> None:
+        """Listen; raises `AddressInUse`, and `InvalidConfiguration` without prometheus-client."""
+        try:
+            from dray.metrics.collector import CONTENT_TYPE, exposition
+        except ImportError as error:
+            raise InvalidConfiguration(
+                "`http` needs the package prometheus-client; install dray[metrics]"
+            ) from error
+        self._asked = _Asked(dialer)
+        pages: dict[str, Callable[[], _Answer]] = {
+            "/metrics": lambda: (
+                HTTPStatus.OK, CONTENT_TYPE, exposition(*self._asked.state())
+            ),
+            "/healthz": self._asked.health,
+            "/readyz": self._asked.readiness,
+        }  # fmt: skip
+        self._server, self.address = _listening(address, pages)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="dray-metrics", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self._asked.close()
+
+
+_Answer = tuple[HTTPStatus, str, bytes]
+
+
+class _Asked:
+    """The queue manager, asked by one thread: questions wait for each other."""
+
+    def __init__(self, dialer: Dialer) -> None:
+        self._dialer = dialer
+        self._manager: Manager | None = None
+        self._worker = ThreadPoolExecutor(1, "dray-metrics-ask")
+
+    def state(self) -> tuple[Any, Any]:
+        """The state of the manager and of its queues."""
+        return self._within(lambda manager: (manager.info(), manager.queues()))
+
+    def health(self) -> _Answer:
+        """Whether it answers."""
+        self._within(lambda manager: manager.info())
+        return HTTPStatus.OK, _TEXT, b"alive\n"
+
+    def readiness(self) -> _Answer:
+        """Whether it can take messages."""
+        info = self._within(lambda manager: manager.info())
+        if info.disk_free <= info.low_water:
+            said = (
+                f"the disk has {human_size(info.disk_free)} free, and new messages must leave"
+                f" {human_size(info.low_water)}\n"
+            )
+            return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, said.encode()
+        return HTTPStatus.OK, _TEXT, b"ready\n"
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._worker.shutdown(cancel_futures=True)
+        if self._manager is not None:
+            self._manager.close()
+
+    def _within(self, ask: Callable[[Manager], _Result]) -> _Result:
+        asked: Future[_Result] = self._worker.submit(lambda: ask(self._connected()))
+        try:
+            return asked.result(ANSWER_S)
+        finally:
+            asked.cancel()
+
+    def _connected(self) -> Manager:
+        if self._manager is None:
+            self._manager = Manager(self._dialer)
+        return self._manager
+
+
+def _listening(address: str, pages: dict[str, Callable[[], _Answer]]) -> tuple[HTTPServer, str]:
+    goal = http_address(address)
+    try:
+        if isinstance(goal, Path):
+            goal.unlink(missing_ok=True)
+            return _UnixServer(str(goal), pages), f"http+unix://{goal}"
+        server = _Server(goal, pages)
+    except OSError as error:
+        raise AddressInUse(
+            f"http: nothing can listen at {address}: {error.strerror or error}; choose another"
+            " address"
+        ) from error
+    host, port = server.server_address[:2]
+    return server, f"http://{host!s}:{port}"
+
+
+class _Server(ThreadingMixIn, HTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: Any, pages: dict[str, Callable[[], _Answer]]) -> None:  # noqa: ANN401
+        self.pages = pages
+        self._places = threading.Semaphore(_AT_ONCE_MAX)
+        if isinstance(address, tuple) and ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, _HttpRequest)
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """A caller that hung up is of no interest."""
+
+
+class _UnixServer(_Server):
+    address_family = socket.AF_UNIX
+
+    def server_bind(self) -> None:
+        self.socket.bind(self.server_address)
+        Path(str(self.server_address)).chmod(0o600)
+        self.server_name, self.server_port = "localhost", 0
+
+
+class _HttpRequest(BaseHTTPRequestHandler):
+    timeout = _REQUEST_S
+    server: _Server
+
+    def do_GET(self) -> None:
+        """Answer one request."""
+        page = self.server.pages.get(self.path.partition("?")[0])
+        if page is None:
+            self._answer(HTTPStatus.NOT_FOUND, _TEXT, b"/metrics, /healthz, /readyz\n")
+            return
+        try:
+            status, kind, body = page()
+        except NotInTime:
+            said = f"the queue manager did not answer within {ANSWER_S:g} s\n"
+            status, kind, body = HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, said.encode()
+        except DrayError as error:
+            status, kind, body = HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, f"{error}\n".encode()
+        self._answer(status, kind, body)
+
+    do_HEAD = do_GET  # noqa: N815 - the name that http.server calls
+
+    def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def address_string(self) -> str:
+        """A Unix socket has no address."""
+        return str(self.client_address)
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - as it is called
+        """Requests are not logged."""

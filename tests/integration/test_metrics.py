@@ -1,0 +1,156 @@
+"""`dray serve --http`: metrics, health and readiness over HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import time
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import dray
+from dray.client.connections.address import parse_address
+from dray.metrics.families import MANAGER_INFO, OF_A_QUEUE, OF_THE_MANAGER, QUEUE_STATE
+from dray.metrics.http import MetricsServer
+from dray.testing.processes import ManagerProcess
+from tests.integration.commands import until
+
+pytestmark = pytest.mark.slow
+QUEUES = 1_000
+LOOP_S = 0.05
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def ask(address, path, method="GET"):
+    """The status and the body of an answer; `address` is a port, or the path of a Unix socket."""
+    if isinstance(address, int):
+        connection = http.client.HTTPConnection("127.0.0.1", address, timeout=30)
+    else:
+        connection = http.client.HTTPConnection("localhost", timeout=30)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(str(address))
+    connection.request(method, path)
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+    return answer.status, body
+
+
+def samples(text):
+    """The values of each sample: by its name and labels."""
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.fixture(scope="module")
+def port():
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory, port):
+    folder = tmp_path_factory.mktemp("metrics")
+    options = ["--http", f"127.0.0.1:{port}", "--quota", "1GiB"]
+    with ManagerProcess("watched", folder, options) as process, process.connect() as manager:
+        yield manager
+
+
+def test_metrics_tell_what_the_queues_hold(manager, port):
+    queue = manager.create_queue("orders", quota=10_000)
+    queue.send_many([b"x" * 100] * 3)
+    status, text = ask(port, "/metrics")
+    found = samples(text)
+    labels = (("kind", "private"), ("queue", "orders"))
+    assert status == 200
+    assert found["dray_queue_messages", *labels] == 3
+    assert found["dray_queue_quota_bytes", *labels] == 10_000
+    assert found["dray_quota_bytes",] == 1 << 30
+    assert found["dray_syncs_total",] > 0
+    state = (("kind", "private"), ("queue", "orders"), ("state", "active"))
+    assert found[QUEUE_STATE, *state] == 1
+
+
+def test_every_metric_of_the_table_is_served_and_no_other(manager, port):
+    manager.queue("dray://127.0.0.1:1/away").send(b"x")
+    families = {each.name for each in text_string_to_metric_families(ask(port, "/metrics")[1])}
+    names = {each.name.removesuffix("_total") for each in (*OF_THE_MANAGER, *OF_A_QUEUE)}
+    # A journal without a limit has no quota to tell.
+    assert names | {MANAGER_INFO, QUEUE_STATE} >= families
+    assert families >= {each.name.removesuffix("_total") for each in OF_A_QUEUE}
+
+
+def test_health_and_readiness_are_good_while_it_works(manager, port):
+    assert ask(port, "/healthz") == (200, "alive\n")
+    assert ask(port, "/readyz") == (200, "ready\n")
+    assert ask(port, "/readyz", "HEAD") == (200, "")
+    assert ask(port, "/elsewhere")[0] == 404
+
+
+def test_a_queue_manager_that_does_not_answer_is_not_healthy(tmp_path, monkeypatch):
+    monkeypatch.setattr("dray.metrics.http.ANSWER_S", 0.5)
+    process = ManagerProcess("silent", tmp_path)
+    with process:
+        server = MetricsServer("127.0.0.1:0", parse_address(process.url))
+        port = int(server.address.rpartition(":")[2])
+        assert ask(port, "/healthz")[0] == 200
+        os.kill(process.pid, signal.SIGSTOP)
+        assert ask(port, "/healthz") == (503, "the queue manager did not answer within 0.5 s\n")
+        os.kill(process.pid, signal.SIGCONT)
+        until(lambda: ask(port, "/healthz")[0] == 200)
+        process.kill()
+        for path in ("/healthz", "/readyz", "/metrics"):
+            assert ask(port, path)[0] == 503
+        server.close()
+
+
+def test_an_embedded_queue_manager_refuses_the_option_and_does_not_leave_it_out(tmp_path):
+    with pytest.raises(dray.InvalidConfiguration, match="dray serve --http"):
+        dray.open(tmp_path / "data", http="127.0.0.1:0")
+
+
+def test_a_disk_below_the_low_water_mark_is_not_ready(tmp_path):
+    path = tmp_path / "http"
+    free = os.statvfs(tmp_path)
+    mark = free.f_blocks * free.f_frsize - (1 << 20)
+    options = ["--http", str(path), "--low-water", str(mark)]
+    with ManagerProcess("full", tmp_path, options):
+        assert path.stat().st_mode & 0o777 == 0o600
+        status, said = ask(path, "/readyz")
+        assert status == 503
+        assert "new messages must leave" in said
+        assert ask(path, "/healthz") == (200, "alive\n")
+
+
+def test_the_ready_line_names_the_address_and_a_taken_one_keeps_it_from_starting(
+    manager, port, tmp_path
+):
+    process = ManagerProcess("second", tmp_path, ["--http", f"127.0.0.1:{port}"])
+    with pytest.raises(dray.DrayError, match="nothing can listen"):
+        process.start()
+    with ManagerProcess("third", tmp_path, ["--http", "127.0.0.1:0"]) as third:
+        assert "; HTTP at http://127.0.0.1:" in third.log.read_text()
+        os.kill(third.pid, signal.SIGTERM)
+
+
+def test_a_scrape_of_a_thousand_queues_holds_the_loop_for_less_than_50_ms(tmp_path):
+    with dray.open(tmp_path / "data") as manager:
+        for number in range(QUEUES):
+            manager.create_queue(f"q{number}")
+        took = []
+        for _ in range(10):
+            began = time.perf_counter()
+            assert len(manager.queues()) > QUEUES
+            manager.info()
+            took.append(time.perf_counter() - began)
+    # All of it counts here, also what the client does; a busy machine adds to most of them.
+    assert min(took) < LOOP_S
