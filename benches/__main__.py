@@ -27,6 +27,7 @@ NAMES = (
     "delivery",
     "worlds",
     "lanes",
+    "hostile",
     "memory",
     "storage_depth",
     "storage_reopen",

@@ -7,6 +7,7 @@ bytes that are no frames, half of a frame; some never fetch their answers, some 
 from __future__ import annotations
 
 import logging
+import os
 import random
 import threading
 
@@ -16,7 +17,9 @@ import dray
 from dray.daemon.config import ServeOptions
 from dray.daemon.embedded import EmbeddedDaemon
 from dray.errors import DrayError
-from dray.wire import frames
+from dray.wire import file_frames, frames
+from tests.cost import Costs, descriptors
+from tests.integration.commands import until
 from tests.unit.daemon.raw_client import RawClient, connected
 from tests.unit.manager.test_any_frame import Babbler
 
@@ -109,3 +112,51 @@ def test_whatever_callers_say_the_daemon_goes_on_and_others_notice_nothing(daemo
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
     with dray.connect(tcp) as manager:
         assert manager.queue("honest").info().message_count == 0
+
+
+def lend(client: RawClient, seed: int, lent: int) -> None:
+    """One session that lends files with frames of any kind, whole, cut short, or of no file."""
+    babbler = Babbler(seed)
+    try:
+        with client:
+            client.ask(frames.Hello("client"))
+            client.socket.settimeout(PAUSES)
+            for other in babbler.heads(12):
+                size = babbler.random.choice([0, 100, 1 << 40])
+                head = babbler.random.choice([other, file_frames.SendFile(16, 0, size, 0, 0)])
+                body = babbler.random.randbytes(babbler.random.choice([0, 64]))
+                files = [lent] * babbler.random.choice([1, 1, 1, 2])
+                cut = babbler.random.choice([0, 0, 1])
+                client.lend(head, *files, request_id=1, body=body, cut=cut)
+    except (DrayError, EOFError, OSError):
+        return
+
+
+def test_no_visit_holds_the_loop_and_nothing_of_a_visitor_stays(tmp_path):
+    """No callback of the daemon's loop takes long, counted in lines; descriptors are back."""
+    options = ServeOptions(data="", socket=str(tmp_path / "dray.sock"))
+    costs = Costs()
+    with costs.in_loops():
+        daemon = EmbeddedDaemon(tmp_path / "data", options)
+        daemon.start()
+    try:
+        (address,) = daemon.addresses
+        server = daemon._server
+        with dray.connect(address) as manager:
+            for number in range(SYSTEM_AND_MORE):
+                manager.create_queue(f"made-{number}", transactional=number % 3 > 0)
+            lent = os.open(tmp_path / "lent", os.O_RDWR | os.O_CREAT, 0o600)
+            os.pwrite(lent, bytes(1_000), 0)
+            sessions, before = len(server._sessions), descriptors()
+            for seed in range(12):
+                visit(connected(address), seed)
+                lend(connected(address), seed, lent)
+            until(lambda: len(server._sessions) == sessions)
+            until(lambda: not server._around.copier.files_lent)
+            until(lambda: not server._around.intake.bytes_held)
+            # Heap files that were written to stay open, up to their own bound.
+            until(lambda: not [each for each in descriptors() - before if ".mq" not in each])
+            os.close(lent)
+    finally:
+        daemon.stop()
+    costs.check()
