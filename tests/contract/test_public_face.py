@@ -79,6 +79,18 @@ CALLS = {
     ),
     "Manager.accept_file": ({"source": NEEDED, "timeout": None}, {}),
     "Manager.unfinished_transfers": ({}, {}),
+    "Receiver": (
+        {"queue": NEEDED},
+        {
+            "retries": 5,
+            "retry_delay": 0.0,
+            "then": "reject",
+            "poison": "poison",
+            "reconnect": False,
+        },
+    ),
+    "Receiver.handle_next": ({"handler": NEEDED, "timeout": None}, {}),
+    "Receiver.run": ({"handler": NEEDED, "stop": NEEDED}, {"workers": 1, "report": None}),
     "Transaction.commit": ({}, {}),
     "Transaction.abort": ({}, {}),
     "Transaction.prepare": ({}, {}),
@@ -168,6 +180,37 @@ def test_a_call_takes_what_was_promised(face, name):
         each.default is not NEEDED or each.name in by_position or each.kind is each.VAR_KEYWORD
         for each in taken.values()
     ), "more is needed than was promised"
+
+
+FOLDERS = {
+    "send": {
+        "directory": NEEDED, "queue": NEEDED, "state": None, "include": (), "exclude": (),
+        "hidden": False, "follow_links": False, "changed": "send", "after": "keep", "batch": 1,
+        "in_doubt": None, "tell": None,
+    },
+    "watch": {
+        "directory": NEEDED, "queue": NEEDED, "state": NEEDED, "include": (), "exclude": (),
+        "hidden": False, "follow_links": False, "changed": "send", "settle": 2.0, "poll": None,
+        "ready_suffix": "", "after": "keep", "batch": 1, "in_doubt": None, "stop": None,
+        "tell": None,
+    },
+    "receive": {
+        "queue": NEEDED, "target": NEEDED, "tree": False, "preserve": False,
+        "on_conflict": "number", "command": None, "retries": 5, "retry_delay": 0.0,
+        "then": "move", "poison": "poison", "workers": 1, "sync": True, "count": None,
+        "timeout": 0, "stop": None, "tell": None,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_call_of_folders_takes_what_was_promised(name):
+    import dray.folders
+
+    taken = inspect.signature(getattr(dray.folders, name)).parameters
+    assert {each: taken[each].default for each in FOLDERS[name]} == FOLDERS[name]
+    positional = [each for each in taken.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
+    assert [each.name for each in positional] == list(FOLDERS[name])[:2]
 
 
 @pytest.mark.parametrize(

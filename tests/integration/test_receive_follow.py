@@ -161,6 +161,13 @@ def test_a_file_whose_command_fails_is_tried_again_and_set_aside(process, send, 
         assert manager.queue(f"{send.queue};poison").info().message_count == 3
 
 
+def test_an_empty_queue_is_told_of_in_time(process, send, tmp_path):
+    run(
+        "receive", send.queue, "--large", "--to", tmp_path, "--tree", "--timeout", 0,
+        url=process.url,
+    ).assert_error("receive-timeout")  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "options",
     [

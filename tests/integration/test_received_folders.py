@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 import sys
 import threading
@@ -14,6 +15,7 @@ import pytest
 import dray
 import dray.folders
 from dray.folders import FileNotReceived, FileReceived
+from dray.folders.received_ledger import ReceivedLedger
 from dray.folders.tree_target import LEDGER, TreeTarget
 from tests.integration.commands import until
 
@@ -312,19 +314,57 @@ def test_with_an_event_it_receives_whatever_comes_until_the_event_is_set(
     assert tree_of(out) == {f"file {number}": b"%d" % number for number in range(20)}
 
 
-def test_a_full_disk_is_waited_for_and_costs_no_message_its_tries(queue, out, monkeypatch):
+@pytest.mark.parametrize("where", ["link", "ledger"])
+def test_a_full_disk_is_waited_for_and_costs_no_message_its_tries(queue, out, monkeypatch, where):
     monkeypatch.setattr("dray.client.awaited.receiver.BACKOFF_S", (0.01, 0.01))
-    place, failures = os.link, []
+    link, begin, failures = os.link, ReceivedLedger.begin, []
 
-    def full(*arguments, **named):
+    def full(error):
         if len(failures) < 8:
-            failures.append(arguments)
-            raise OSError(28, "No space left on device")
-        return place(*arguments, **named)
+            failures.append(error)
+            raise error
 
-    monkeypatch.setattr(os, "link", full)
+    def linked(*arguments, **named):
+        full(OSError(28, "No space left on device"))
+        return link(*arguments, **named)
+
+    def begun(*arguments):
+        full(sqlite3.OperationalError("database or disk is full"))
+        return begin(*arguments)
+
+    if where == "link":
+        monkeypatch.setattr(os, "link", linked)
+    else:
+        monkeypatch.setattr("dray.folders.received_ledger.ReceivedLedger.begin", begun)
     put(dray.LargeMessageQueue(queue), "a")
     with receiving(queue, out, tree=True, retries=0) as told:
         until(lambda: told)
     assert isinstance(told[0], FileReceived)
     assert tree_of(out) == {"a": b"body"}
+    assert len(failures) == 8
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"on_conflict": "explode", "tree": True},
+        {"on_conflict": "replace"},
+        {"count": 0},
+        {"retries": -1},
+        {"then": "explode"},
+        {"workers": 0, "stop": threading.Event()},
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_received(queue, large, out, wrong):
+    put(large, "a")
+    with pytest.raises(dray.InvalidArgument, match=next(iter(wrong))):
+        dray.folders.receive(queue, out, **wrong)
+    assert large.peek(0).label == "a"
+
+
+def test_a_flat_folder_keeps_nothing_of_dray_when_the_receiver_has_ended(queue, out):
+    with receiving(queue, out, workers=2, preserve=True) as told:
+        put(dray.LargeMessageQueue(queue), "below/a", mtime_ns=1_234_567_890_000_000_000)
+        until(lambda: told)
+    assert [each.name for each in out.iterdir()] == ["a"]
+    assert (out / "a").stat().st_mtime_ns == 1_234_567_890_000_000_000

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from dray.client.awaited.manager import Manager
 from dray.client.blocking.large import LargeMessageQueue
@@ -20,6 +20,7 @@ from dray.folders.flat_target import FlatTarget
 from dray.folders.placing import TargetFolder
 from dray.folders.store_target import StoreTarget, is_url
 from dray.folders.tree_target import OnConflict, TreeTarget
+from dray.model.arguments import no_sense
 
 if TYPE_CHECKING:
     from dray.client.awaited.receiver import Then
@@ -66,12 +67,17 @@ def receive(
 
     With `stop` the call receives until that event is set, `workers` messages side by side, and goes
     on through restarts of the queue manager. Without it the call receives `count` messages, or all
-    that come within `timeout` seconds of each other. A message that fails is tried `retries` times
+    that come within `timeout` seconds of each other; None waits for the first without a limit. A
+    message that fails is tried `retries` times
     more and then moved to the sub-queue `poison`, rejected or dropped, as `then` says. `tell` is
     called with a `FileReceived` or a `FileNotReceived`. Raises `InvalidConfiguration`,
     `StoreLocked` if another process receives into the tree, and errors of the queue manager.
     """
     large = queue if isinstance(queue, LargeMessageQueue) else LargeMessageQueue(queue)
+    if on_conflict not in get_args(OnConflict):
+        raise no_sense("on_conflict", " or ".join(map(repr, get_args(OnConflict))), on_conflict)
+    if count is not None and count < 1:
+        raise no_sense("count", "a whole number from 1 on", count)
     if on_conflict != "number" and not tree:
         raise InvalidArgument("on_conflict is for a tree; set tree=True", argument="on_conflict")
     receiver = Receiver(
@@ -105,11 +111,10 @@ def _receive_some(
     receiver: Receiver, files: FileReceiver, count: int | None, timeout: float | None
 ) -> None:
     while count is None or files.count + files.failures < count:
+        wait = timeout if timeout is not None or not files.count else 0
         try:
-            files.report(receiver.handle_next(files.handle, timeout))
+            files.report(receiver.handle_next(files.handle, wait))
         except ReceiveTimeout:
-            if not files.count + files.failures and timeout != 0:
-                raise
             return
 
 

@@ -7,6 +7,7 @@ and finds out that it is there. The note goes when the commit is certain.
 
 from __future__ import annotations
 
+import logging
 import os
 import posixpath
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from dray.model.limits import MIB
 if TYPE_CHECKING:
     from dray.client.blocking.large_message import LargeMessage
 
+_log = logging.getLogger(__name__)
 NOTES: Final = ".dray-notes"
 _BLOCK_BYTES: Final = 16 * MIB
 """Memory for one object that is written."""
@@ -117,7 +119,7 @@ class StoreTarget:
         return PlacedBody(
             f"{self._url.rstrip('/')}/{note.name}",
             None,
-            lambda committed: store.rm_file(at) if committed else None,
+            lambda committed: _forget(store, at) if committed else None,
         )
 
     def _free(self, store: Any, root: str, path: str) -> str | None:  # noqa: ANN401 - of fsspec
@@ -167,6 +169,14 @@ def _write(store: Any, at: str, note: _Note) -> None:  # noqa: ANN401 - of fsspe
     text = "\n".join(["complete" if note.complete else "begun", note.transaction_id, note.name])
     _make_folder(store, at)
     store.pipe_file(at, text.encode("utf-8", "surrogateescape"))
+
+
+def _forget(store: Any, at: str) -> None:  # noqa: ANN401 - of fsspec
+    try:
+        store.rm_file(at)
+    except Exception as error:  # noqa: BLE001 - the libraries of stores raise what they like
+        # The commit stands, and the next receiver removes the note.
+        _log.warning("the note %s stays until the next receiver begins: %s", at, error)
 
 
 def _write_object(store: Any, at: str, message: LargeMessage) -> None:  # noqa: ANN401 - of fsspec

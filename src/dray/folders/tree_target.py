@@ -8,13 +8,14 @@ ledger, and so is a newer version of a file from the same source, which takes th
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from dray.errors import FileRefused, InvalidConfiguration, TargetUnwritable
+from dray.errors import DrayError, FileRefused, InvalidConfiguration, TargetUnwritable
 from dray.folders.below import check_path, folder_of, look_at
 from dray.folders.file_receiver import finish_body, path_of
 from dray.folders.labels import numbered
@@ -114,13 +115,14 @@ class TreeTarget:
             finish_body(part, message, preserve=self._preserve, sync=self._sync)
             with self._lock:
                 return self._known(origin) or self._name(origin, part)
-        except OSError as error:
-            if isinstance(error, FileRefused):
-                raise
+        except DrayError:
+            # Some are errors of the system, too.
+            raise
+        except (OSError, sqlite3.Error) as error:
+            why = (isinstance(error, OSError) and error.strerror) or error
             raise TargetUnwritable(
-                f"{origin.path!r} cannot be written below {self.root}:"
-                f" {error.strerror or error}; free room or give another directory, the message is"
-                " still in its queue",
+                f"{origin.path!r} cannot be written below {self.root}: {why};"
+                " free room or give another directory, the message is still in its queue",
                 path=str(self.root / origin.path),
             ) from error
         finally:

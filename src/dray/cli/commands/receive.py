@@ -247,7 +247,11 @@ def _receive_files(settings: Settings, queue: str, folder: str, options: dict[st
 
     shown = ShownFiles(as_json=settings.as_json)
     with settings.connect() as manager:
-        dray.folders.receive(manager.queue(queue), folder, tell=shown, **options)
+        received = dray.folders.receive(manager.queue(queue), folder, tell=shown, **options)
+    if not received.files and not received.failed:
+        raise ReceiveTimeout(
+            f"no large message came to {queue!r} in time; wait longer, or send one"
+        )
     if shown.error is not None:
         raise shown.error
 
