@@ -322,3 +322,23 @@ def test_a_run_that_is_killed_at_any_step_sends_nothing_twice_and_leaves_nothing
             assert dray.folders.send(folder, queue, state=state, after=after).files == 0
             left = {str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()}
             assert left == (set(FILES) if after == "keep" else set())
+
+
+def test_a_walk_through_old_files_goes_on_without_waiting_for_changes(
+    folder, queue, state, monkeypatch
+):
+    monkeypatch.setattr("dray.folders.watching._LISTEN_S", 1_000)
+    monkeypatch.setattr("dray.folders.watching._PORTION", 1)
+    dray.folders.send(folder, queue, state=state)
+    put(folder / "z", b"behind the old ones, and older than the watch")
+    told, stop = [], threading.Event()
+    options = {"state": state, "settle": 0, "stop": stop, "tell": told.append}
+    thread = threading.Thread(target=dray.folders.watch, args=(folder, queue), kwargs=options)
+    thread.start()
+    try:
+        until(lambda: paths(told) == ["z"], 60)
+    finally:
+        stop.set()
+        # Only a change wakes it, as long as it listens here.
+        put(folder / "wake", b"")
+        thread.join()

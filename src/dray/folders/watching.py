@@ -177,7 +177,7 @@ class FolderWatch:
 
     def _wait(self) -> None:
         """Wait for a change, the next file that has settled, or the next walk."""
-        if any(self._walks) and len(self._settling) < _SETTLING_MAX:
+        if self._walks and len(self._settling) < _SETTLING_MAX:
             return
         now = time.monotonic()
         due = [self._next_walk]
