@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dray.errors import DrayError, LargeMessageCorrupt, QueueNotFound
+from dray.errors import DrayError, LargeMessageCorrupt, QueueNotFound, StoreLocked
 from dray.spark.failure import plainly
 
 STACK = f"""[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
@@ -40,8 +40,24 @@ def test_an_error_of_others_is_told_in_one_line():
     assert str(found) == "Spark ended the query with RuntimeError: out of memory"
 
 
+def test_a_checkpoint_of_two_queries_is_told_in_one_sentence_with_what_to_do():
+    found = plainly(
+        RuntimeError(
+            "[STREAM_FAILED] Query [id = 1] terminated with exception:"
+            " [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.\n\tat org.apache"
+        )
+    )
+
+    assert type(found) is StoreLocked
+    assert "give each query a checkpointLocation of its own" in str(found)
+
+
 PROGRAM = """
 import sys
+import tempfile
+from pathlib import Path
+
+import dray
 
 from dray.spark import spark_session
 
@@ -67,6 +83,32 @@ def stream(**options):
     query.awaitTermination()
 
 
+def two_queries_on_one_checkpoint():
+    checkpoint = tempfile.mkdtemp()
+    offsets = Path(checkpoint) / "offsets"
+
+    def other(rows, batch_id):
+        # As a second query does that was started in another process.
+        (offsets / str(batch_id + 1)).write_bytes((offsets / str(batch_id)).read_bytes())
+
+    with dray.connect(url) as manager:
+        for _ in range(2):
+            manager.queue("orders").send(b"x")
+        rows = load(spark.readStream, maxOffsetsPerTrigger="1")
+        writer = rows.writeStream.foreachBatch(other).option("checkpointLocation", checkpoint)
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def deleted_under_a_query():
+    with dray.connect(url) as manager:
+        queue = manager.create_queue("gone")
+        for _ in range(2):
+            queue.send(b"x")
+        rows = load(spark.readStream, queue="gone", maxOffsetsPerTrigger="1")
+        writer = rows.writeStream.foreachBatch(lambda rows, batch: manager.delete_queue("gone"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+
 with spark_session() as spark:
     told(lambda: load(spark.read, queu="x"))
     told(lambda: load(spark.read, url="dray://127.0.0.1:1").count())
@@ -76,16 +118,20 @@ with spark_session() as spark:
     told(lambda: stream(queue="nowhere"))
     told(lambda: stream(url="dray://127.0.0.1:1"))
     told(lambda: stream(endingOffsets="latest"))
+    told(two_queries_on_one_checkpoint)
+    told(deleted_under_a_query)
 """
 KINDS = [
     "InvalidConfiguration", "ConnectionLost", "QueueNotFound", "InvalidConfiguration",
     "InvalidConfiguration", "QueueNotFound", "ConnectionLost", "InvalidConfiguration",
+    "StoreLocked", "QueueNotFound",
 ]  # fmt: skip
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_every_error_of_reading_is_one_sentence_in_at_most_six_lines(daemon):
+def test_every_error_of_reading_is_one_sentence_in_at_most_six_lines(daemon, manager):
+    manager.create_queue("orders")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, daemon.url],
         capture_output=True, text=True, timeout=300, check=True,

@@ -122,6 +122,31 @@ def test_losing_the_last_commit_of_the_checkpoint_loses_no_message(spark, queue,
     assert queue.settled == queue.rows[-1]["last_lookup_id"]
 
 
+class OverlappingSettler(LocalSettler):
+    """While it settles the first batch, the Java of a killed driver plans the second one."""
+
+    def __init__(self, out):
+        self.offsets = out / "_dray" / "checkpoint" / "offsets"
+
+    def settle(self, *given):
+        if not (self.offsets / "1").exists():
+            (self.offsets / "1").write_bytes((self.offsets / "0").read_bytes())
+        return super().settle(*given)
+
+
+def test_a_landing_goes_on_when_the_java_of_a_killed_driver_overlaps_it(spark, queue, out, caplog):
+    for number in range(4):
+        queue.add(b"%d" % number)
+    reader = spark.readStream.format("localqueue").option("directory", str(queue.directory))
+    rows = reader.option("atOnce", "2").load()
+
+    Landing(out, LocalPuller(), OverlappingSettler(out)).run(rows)
+
+    assert_landed_once(queue, out)
+    assert queue.settled == queue.rows[-1]["last_lookup_id"]
+    assert "another query writes into the same checkpoint" in caplog.text
+
+
 def test_the_same_message_twice_in_the_queue_lands_once_and_is_told(spark, queue, out):
     queue.add(b"once", number=7)
     queue.add(b"other", number=8)

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyarrow.parquet import read_table
 
 from dray.spark import settling
@@ -203,4 +204,35 @@ def test_the_recipe_for_parquet_has_each_message_once_in_what_its_manifests_name
     ]
     found = Counter(row for path in named for row in read_table(path)["body"].to_pylist())
     assert found == Counter(f"order {at}".encode() for at in range(COUNT))
+    assert orders.info().message_count == 0
+
+
+def test_the_recipe_for_delta_writes_each_row_once_also_when_a_batch_comes_again(
+    run_query, orders, tmp_path, monkeypatch
+):
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "settle-what-a-query-reads.md"
+    section = page.read_text("utf-8").partition("## Recipe: Delta")[2]
+    recipe = {}
+    exec(re.search(r"```python\n(.*?)```", section, re.DOTALL)[1], recipe)  # noqa: S102 - our page
+    monkeypatch.chdir(tmp_path)
+    batches = []
+
+    def write_and_die_once(rows, batch_id):
+        batches.append(batch_id)
+        recipe["write_delta"](rows, batch_id)
+        if batches == [0, 1]:
+            raise RuntimeError("died before the batch was noted")
+
+    def run():
+        run_query(
+            write_and_die_once, change=lambda rows: rows.select("body"), maxOffsetsPerTrigger="10"
+        )
+
+    with pytest.raises(Exception, match="died before the batch was noted"):
+        run()
+    run()
+
+    assert batches == [0, 1, 1, 2]
+    rows = DeltaTable(str(tmp_path / "orders-table")).to_pyarrow_table()["body"].to_pylist()
+    assert sorted(rows) == sorted(b"order %d" % number for number in range(COUNT))
     assert orders.info().message_count == 0

@@ -13,8 +13,13 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNull, LessThanOrE
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
 import dray
-from dray.errors import ConnectionLost, InvalidConfiguration, StoreError
-from dray.spark.landing.streams import between_commits
+from dray.errors import (
+    ConnectionLost,
+    InvalidConfiguration,
+    QueueNotFound,
+    QueueRecreated,
+    StoreError,
+)
 from dray.spark.managers import read_credentials
 from dray.spark.source.batch import BatchReader, FilteringReader
 from dray.spark.source.filters import EVERYTHING
@@ -203,10 +208,20 @@ def test_what_waits_for_its_commit_goes_when_the_time_is_over(stream, manager, o
     assert next_of(reader, first) == json.loads(offsets_of(manager, orders, 11))
 
 
-def test_an_idle_landing_does_not_end_before_its_last_commit():
-    assert between_commits(10.0, None) == 10.0
-    assert between_commits(10.0, 3.0) == 1.5
-    assert between_commits(0.0, 3.0) == 0.0
+@pytest.mark.parametrize("again", [False, True])
+def test_a_queue_that_is_deleted_under_a_query_is_named(stream, manager, orders, again):
+    reader = stream()
+    first = next_of(reader, {})
+    orders.send(b"x")
+    second = next_of(reader, first)
+    manager.delete_queue("orders")
+    if again:
+        manager.create_queue("orders")
+    said = "was deleted and made again since" if again else "'orders'"
+    for call in (lambda: next_of(reader, second), lambda: reader.partitions(first, second)):
+        with pytest.raises(QueueRecreated if again else QueueNotFound, match=said) as told:
+            call()
+        assert len(str(told.value).splitlines()) == 1
 
 
 def test_the_latest_offset_is_reported_beside_that_of_the_micro_batch(stream, manager, orders):

@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dray.errors import DrayError, StoreError, StoreFull, every_error
+from dray.errors import DrayError, StoreError, StoreFull, StoreLocked, every_error
 
 WORKER_TOO_SLOW = "Python worker failed to connect back"
 """Spark's message when a worker took longer than ten seconds to start, which no option changes."""
 _OURS = re.compile(r"^(?:[\w.]+: )*dray\.errors(?:\.\w+)*\.(\w+): (.+)$", re.MULTILINE)
 _SENTENCE_CHARACTERS_MAX = 500
+_OTHER_QUERY = "CONCURRENT_STREAM_LOG_UPDATE"
+"""Spark's word for a checkpoint into which somebody else writes."""
 
 
 def plainly(error: Exception) -> DrayError:
@@ -61,11 +63,19 @@ def errors_told() -> Iterator[None]:
 
 
 def _ours_in(text: str) -> DrayError | None:
-    """The last error of ours that a text tells of, made again from its class and sentence."""
+    """The last error of ours that a text tells of, made again from its class and sentence.
+
+    Also one for what only Spark can notice.
+    """
     by_name = {cls.__name__: cls for cls in every_error().values()}
     for name, sentence in reversed(_OURS.findall(text)):
         if name in by_name:
             return by_name[name](sentence)
+    if _OTHER_QUERY in text:
+        return StoreLocked(
+            "another query writes into the same checkpoint; give each query a checkpointLocation"
+            " of its own, or stop the other one and start this one again"
+        )
     return None
 
 

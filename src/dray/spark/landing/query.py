@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
-from dray.errors import DrayError
+from dray.errors import DrayError, StoreLocked
 from dray.spark.failure import WORKER_TOO_SLOW, plainly
 
 if TYPE_CHECKING:
@@ -68,14 +68,19 @@ class LandingQuery:
                 return
 
     def _run_once(self, *, last: bool) -> bool:
-        """Run one query to its end; false if it ended for want of a worker that called in time."""
+        """Run one query to its end; false if it ended for a reason that passes.
+
+        A Python worker called too late; or the Java of a driver that was killed wrote once more.
+        """
         query = self._start()
         try:
             self._await(query)
         except DrayError as error:
-            if last or self._failure is not None or WORKER_TOO_SLOW not in str(error.__cause__):
+            is_late = WORKER_TOO_SLOW in str(error.__cause__)
+            if last or self._failure is not None or not (is_late or isinstance(error, StoreLocked)):
                 raise
-            logger.warning("a Python worker of Spark took too long to start; once more")
+            why = "a Python worker of Spark took too long to start" if is_late else error
+            logger.warning("%s; once more", why)
             return False
         finally:
             query.stop()

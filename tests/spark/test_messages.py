@@ -1,0 +1,139 @@
+"""Small messages on their way into the table: through files, once, in the order of the queue."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from dray.errors import StoreError, StoreFull
+from dray.spark.landing.messages import (
+    count_again,
+    in_table_order,
+    land_rows,
+    read_ranges,
+    remove_ranges,
+    write_range,
+)
+from dray.spark.landing.summary import LandingSummary
+from dray.spark.landing.table import QueueReached, Reached
+from dray.spark.positions import LandingProgress
+from dray.spark.schema import LANDED, MESSAGES, batch_of, spark_arrow
+
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
+
+
+def message(position, number=None, **given):
+    row = dict.fromkeys(MESSAGES.names) | {
+        "manager": "dray://x:1", "manager_id": "m", "queue": "orders", "queue_born": 3,
+        "lookup_id": position, "id": f"s\\{number or position}", "label": "",
+        "body": b"%d" % position, "body_size": 1,
+    }  # fmt: skip
+    return row | given
+
+
+def messages(*rows):
+    return pa.Table.from_batches([batch_of(list(rows), MESSAGES)])
+
+
+def reached(upto=0, *beyond):
+    known = QueueReached(LandingProgress(upto, beyond), born=3)
+    return Reached().with_queue("m", "orders", known)
+
+
+def summary():
+    return LandingSummary(out=Path(), payload_directory=Path(), table_directory=Path())
+
+
+def planned(*files):
+    return pa.table({"payload": [each[0] for each in files], "size": [each[1] for each in files]})
+
+
+def test_ranges_go_through_files_and_come_back_in_order(tmp_path):
+    first = write_range(tmp_path, [batch_of([message(1)], MESSAGES)])
+    second = write_range(tmp_path, [batch_of([message(at)], MESSAGES) for at in (2, 3)])
+    empty = write_range(tmp_path, [])
+    assert (first[2], second[2], empty[2]) == (1, 2, 0)
+
+    read = read_ranges(tmp_path, planned(first, second, empty))
+
+    assert read["lookup_id"].to_pylist() == [1, 2, 3]
+    assert read["body"].to_pylist() == [b"1", b"2", b"3"]
+    assert read_ranges(tmp_path, planned()).schema == spark_arrow(MESSAGES)
+    remove_ranges(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_the_driver_does_not_see_whole_is_an_error(tmp_path):
+    name, size, _ = write_range(tmp_path, [batch_of([message(1)], MESSAGES)])
+    with pytest.raises(StoreError, match=f"{size + 1} bytes, and the driver finds {size} bytes"):
+        read_ranges(tmp_path, planned((name, size + 1)))
+    remove_ranges(tmp_path)
+    with pytest.raises(StoreError, match="finds no such file") as told:
+        read_ranges(tmp_path, planned((name, size)))
+    assert "share. Nothing was settled" in str(told.value)
+
+
+def test_a_full_disk_is_told_as_such(tmp_path):
+    def batches():
+        yield batch_of([message(1)], MESSAGES)
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(StoreFull, match="make room and land again"):
+        write_range(tmp_path, batches())
+
+
+def test_rows_that_are_new_land_and_progress_tells_exact_positions():
+    given = messages(*(message(at) for at in (1, 2, 3, 7, 8)))
+
+    rows, after = land_rows(given, [False, True, False, False, False], reached(), NOW)
+
+    assert rows.schema == LANDED
+    assert rows["sequence_id"].to_pylist() == ["s\\1", "s\\3", "s\\7", "s\\8"]
+    assert rows["lookup_ranges"].to_pylist() == [[[at, at]] for at in (1, 3, 7, 8)]
+    assert rows["landed_time"].to_pylist() == [NOW] * 4
+    # What was landed before is settled with the rest.
+    assert after.queue("m", "orders").progress.beyond == ((1, 3), (7, 8))
+
+
+def test_queues_advance_each_for_itself():
+    given = messages(message(1), message(5, 2, queue="others"), message(2, 3))
+    _, after = land_rows(given, [False] * 3, reached(), NOW)
+    assert after.queue("m", "orders").progress.beyond == ((1, 2),)
+    assert after.queue("m", "others").progress.beyond == ((5, 5),)
+
+
+def test_a_queue_that_was_made_again_begins_anew():
+    given = messages(message(1, 9, queue_born=4))
+    _, after = land_rows(given, [False], reached(100), NOW)
+    assert after.queue("m", "orders") == QueueReached(LandingProgress(0, ((1, 1),)), born=4)
+
+
+def test_the_same_id_twice_in_a_micro_batch_lands_once():
+    given = messages(message(1, 7), message(2, 7), message(3))
+    rows, after = land_rows(given, [False] * 3, reached(), NOW)
+    assert rows["first_lookup_id"].to_pylist() == [1, 3]
+    assert after.queue("m", "orders").progress.beyond == ((1, 3),)
+    counted = summary()
+    count_again(counted, given, [False] * 3, reached())
+    assert (counted.replayed, counted.duplicates) == (0, 1)
+
+
+def test_a_message_again_from_its_position_is_a_replay_and_from_another_a_duplicate():
+    given = messages(message(1), message(4), message(9))
+    counted = summary()
+    count_again(counted, given, [True, True, True], reached(2, (4, 5)))
+    assert (counted.replayed, counted.duplicates) == (2, 1)
+
+
+def test_both_kinds_stand_in_the_order_of_the_queue():
+    def landed(*positions):
+        rows = [{"manager_id": "m", "queue": "q", "first_lookup_id": at} for at in positions]
+        return pa.Table.from_pylist(rows, schema=LANDED)
+
+    both = in_table_order(landed(2, 6), landed(1, 4))
+    assert both["first_lookup_id"].to_pylist() == [1, 2, 4, 6]
+    assert in_table_order(landed(), landed(1)).num_rows == 1
+    assert in_table_order(landed(3), landed()).num_rows == 1
