@@ -22,6 +22,6 @@ def main() -> NoReturn:
         command_line()
     except KeyboardInterrupt as interrupt:
         # While modules were still being loaded, or from a command, which may say what was done.
-        for told in ["interrupted", *getattr(interrupt, "__notes__", ())]:
-            sys.stderr.write(f"dray: {told}\n")
+        told = "; ".join(["interrupted", *getattr(interrupt, "__notes__", ())])
+        sys.stderr.write(f"dray: {told}\n")
         sys.exit(EXIT_INTERRUPTED)

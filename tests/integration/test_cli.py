@@ -262,7 +262,8 @@ def test_an_interrupt_ends_with_130_and_takes_nothing(url, manager):
         until(lambda: _has_socket_to(process.pid))
         process.send_signal(signal.SIGINT)
         said = finish(process)
-        assert (said.status, said.err.strip()) == (130, "dray: interrupted")
+        assert said.status == 130
+        assert said.err.strip().startswith("dray: interrupted")
         connected.queue("orders").send(b"still here")
     assert dray("receive", "orders", url=url).assert_good().out == "still here"
 

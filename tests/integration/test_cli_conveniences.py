@@ -14,7 +14,7 @@ import pytest
 
 import dray as client
 from dray.testing.processes import ManagerProcess
-from tests.integration.commands import COMMAND, dray, environment, run, started, until
+from tests.integration.commands import COMMAND, dray, environment, finish, run, started, until
 
 pytestmark = pytest.mark.slow
 
@@ -180,6 +180,55 @@ main()
     assert b"each message is in orders or in others" in done.stderr
     with process.connect() as manager:
         assert manager.queue("orders").purge() + manager.queue("others").purge() == 10
+
+
+def test_a_waiting_receive_says_what_it_waits_for(process):
+    with process.connect() as manager, manager.transaction() as held:
+        queue = manager.create_queue("awaited")
+        with started("receive", "awaited", url=process.url) as receiving:
+            line = receiving.stderr.readline().decode()
+            assert line == "dray: waiting for a message in 'awaited' (Ctrl-C ends it)\n"
+            queue.send(b"here")
+            assert finish(receiving).out == "here"
+        queue.send(b"taken")
+        queue.receive(0, held)
+        with started("receive", "awaited", "--timeout", 3, url=process.url) as receiving:
+            line = receiving.stderr.readline().decode()
+            assert "1 message in it cannot be taken yet, see `dray doctor awaited`" in line
+            finish(receiving).assert_error("receive-timeout")
+        with started("receive", "awaited", url=process.url) as receiving:
+            receiving.stderr.readline()
+            receiving.send_signal(signal.SIGINT)
+            told = "0 messages received; every other message is still in awaited"
+            said = finish(receiving)
+            assert (said.status, said.err.strip()) == (130, f"dray: interrupted; {told}")
+
+
+def test_an_interrupted_send_says_that_nothing_was_sent(process, tmp_path):
+    os.mkfifo(tmp_path / "endless")
+    send = ("send", "orders", "--large", tmp_path / "endless")
+    with (
+        started(*send, url=process.url) as sending,
+        (tmp_path / "endless").open("wb") as endless,
+    ):
+        endless.write(bytes(6_000_000))
+        endless.flush()
+        until(lambda: _transactions(process))
+        sending.send_signal(signal.SIGINT)
+        said = finish(sending)
+    assert (said.status, said.err.splitlines()[-1]) == (
+        130,
+        "dray: interrupted; nothing was sent to orders",
+    )
+
+
+def _transactions(process):
+    from dray.wire.frames import ListPrepared, PreparedList
+
+    with process.connect() as manager:
+        handle = manager.queue("orders").handle
+        _, frame = handle.call(lambda _: ListPrepared(), PreparedList)
+        return frame.head.open
 
 
 UNITS = [

@@ -19,10 +19,12 @@ from click.core import ParameterSource
 
 from dray.cli.doubt import PATIENCE_S, RETRY_EVERY_S, nobody_said, was_committed
 from dray.cli.incoming_files import ShownFiles
+from dray.cli.interrupted import telling
 from dray.cli.output import print_json, standard_output_is_closed
 from dray.cli.progress import progress
 from dray.cli.settings import Settings, takes_url_and_json
 from dray.cli.until_stopped import connected, stopped_by_sigterm
+from dray.cli.words import counted
 from dray.errors import (
     ConnectionLost,
     InDoubt,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 
 Taken = dict[str, object]
+_SAID_AFTER_S = 2.0
+"""A person begins to wonder."""
 _FOLDER_OPTIONS = (
     "--follow", "--tree", "--preserve", "--on-conflict", "--exec", "--retries", "--retry-delay",
     "--then", "--workers",
@@ -192,15 +196,33 @@ def command(
 
 
 def _take_all(settings: Settings, taker: MessageTaker, most: int, timeout: float | None) -> None:
-    for count in range(most):
-        wait = timeout if timeout is not None or count == 0 else 0
-        try:
-            taken = taker.take_one(wait)
-        except ReceiveTimeout:
-            if count == 0:
-                raise
-            return
-        _tell(settings, taken)
+    done = 0
+
+    def note() -> str:
+        return f"{counted(done)} received; every other message is still in {taker.queue_name}"
+
+    with telling(note):
+        for count in range(most):
+            wait = timeout if timeout is not None or count == 0 else 0
+            try:
+                taken = _take_patiently(taker, wait)
+            except ReceiveTimeout:
+                if count == 0:
+                    raise
+                return
+            done += 1
+            _tell(settings, taken)
+
+
+def _take_patiently(taker: MessageTaker, wait: float | None) -> Taken:
+    """Receive one message, and after a moment without one say what is waited for."""
+    if wait is not None and wait <= _SAID_AFTER_S:
+        return taker.take_one(wait)
+    try:
+        return taker.take_one(_SAID_AFTER_S)
+    except ReceiveTimeout:
+        click.echo(f"dray: {taker.waits_for()}", err=True)
+    return taker.take_one(None if wait is None else wait - _SAID_AFTER_S)
 
 
 def _check_usage(given: list[str], params: dict[str, Any]) -> None:
@@ -276,6 +298,21 @@ class MessageTaker:
         self._manager, self._queue = manager, manager.queue(queue)
         self._transactional = self._queue.info().transactional
         self._placed: PlacedFile | None = None
+
+    @property
+    def queue_name(self) -> str:
+        """The queue from which it takes."""
+        return self._queue.name
+
+    def waits_for(self) -> str:
+        """The kind of message that it waits for, and why none of those there will do."""
+        kind = "large message" if self._how.large else "message"
+        count = self._queue.info().message_count
+        there = ""
+        if count:
+            advice = f"see `dray doctor {self.queue_name}`"
+            there = f"; {counted(count)} in it cannot be taken yet, {advice}"
+        return f"waiting for a {kind} in {self.queue_name!r}{there} (Ctrl-C ends it)"
 
     def take_one(self, wait: float | None) -> Taken:
         """Receive one message and put its content in a safe place; raises `ReceiveTimeout`."""
