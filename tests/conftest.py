@@ -9,6 +9,7 @@ import hypothesis
 import pytest
 
 from tests import counts, endings
+from tests.java_classes import JavaClasses
 from tests.leaks import Leaks
 
 # Started in the background by a shell, a process ignores SIGINT, and so do its children; the tests
@@ -30,6 +31,8 @@ LONG = ("spark", "crash", "simulation", "integration", "property")
 
 
 def pytest_configure(config):
+    if config.pluginmanager.hasplugin("cacheprovider"):
+        config.pluginmanager.register(JavaClasses(config), "java classes")
     config.pluginmanager.register(Leaks(), "leaks")
     config.pluginmanager.register(endings, "endings")
     config.pluginmanager.register(counts, "counts")
