@@ -28,23 +28,20 @@ def table(directory):
     "point", [pytest.param("appending", marks=pytest.mark.torture), "appended"]
 )
 def test_the_recipe_for_iceberg_writes_each_row_once_also_when_it_is_killed(
-    daemon, manager, tmp_path, point
+    spark, daemon, manager, tmp_path, *, monkeypatch, point
 ):
     orders = manager.create_queue("orders")
     for number in range(COUNT):
         orders.send(b"%d" % number)
-    command = [sys.executable, str(PROGRAM), daemon.url, str(tmp_path / "checkpoint")]
-
-    def run(*how):
-        return subprocess.run(
-            [*command, *how], cwd=tmp_path, capture_output=True, timeout=300, check=False
-        )
-
-    died = run(point)
+    checkpoint = str(tmp_path / "checkpoint")
+    died = subprocess.run(
+        [sys.executable, str(PROGRAM), daemon.url, checkpoint, point],
+        cwd=tmp_path, capture_output=True, timeout=300, check=False,
+    )  # fmt: skip
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()[-3000:]
     assert table(tmp_path).scan().to_arrow().num_rows == (20 if point == "appended" else 10)
-    again = run()
-    assert again.returncode == 0, again.stderr.decode()[-3000:]
+    monkeypatch.chdir(tmp_path)
+    iceberg_and_die.start(spark, daemon.url, checkpoint).awaitTermination()
 
     rows = table(tmp_path).scan().to_arrow()
     assert sorted(rows["body"].to_pylist()) == sorted(b"%d" % number for number in range(COUNT))
